@@ -27,7 +27,7 @@ from typing import Any
 import psutil
 
 from assay.agent_host.user_code import open_caller
-from assay.model.agent_request import AgentRequest
+from assay.model.answers.agent_request import AgentRequest
 from assay.model.run import AgentSettings
 
 AGENT = '''\

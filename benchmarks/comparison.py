@@ -23,7 +23,7 @@ from typing import Any
 from assay.comparison.case_list import CaseOrder, CaseQuery
 from assay.comparison.model import ComparisonSettings
 from assay.metrics import build_metric
-from assay.model.agent_response import AgentStatus
+from assay.model.answers.agent_response import AgentStatus
 from assay.model.run import (
     AgentSettings,
     CaseResult,
@@ -42,8 +42,8 @@ from assay_orchestrator.settings import Settings
 from assay_orchestrator.store.database import open_database
 from assay_orchestrator.store.page_tokens import PageTokens
 from assay_orchestrator.store.rows import results
-from assay_orchestrator.store.runs import runs
-from assay_orchestrator.store.runs.runs import RunRecord, datasets
+from assay_orchestrator.store.runs import datasets, runs
+from assay_orchestrator.store.runs.runs import RunRecord
 from assay_orchestrator.store.runs.settings_json import settings_to_json
 from assay_orchestrator.summary.run_summary import summarise
 

@@ -25,7 +25,7 @@ from tests.chaos.topologies import Topology
 
 from assay.client.client import Client
 from assay.errors import AssayError
-from assay.model.agent_response import AgentResponse
+from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings, CaseResult, MetricSettings, Run, RunSettings
 from assay.rpc.channel import open_channel, wait_for_ready

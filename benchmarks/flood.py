@@ -28,7 +28,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import grpc.aio
-from tests.certificates import certificate_for
+from tests.support.services.certificates import certificate_for
 
 from assay.identity.rights import Role
 from assay.identity.tokens import new_token

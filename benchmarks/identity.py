@@ -26,7 +26,7 @@ from typing import Any
 
 import grpc.aio
 from benchmarks.span_sink import taking_spans
-from tests.certificates import certificate_for
+from tests.support.services.certificates import certificate_for
 
 from assay.identity.rights import Role
 from assay.identity.tokens import Token, new_token

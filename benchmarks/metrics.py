@@ -19,7 +19,7 @@ from typing import Any
 from assay.metrics import build_metric, complete_parameters
 from assay.metrics.consistency import consistency
 from assay.metrics.core.score import Metric, Row
-from assay.model.agent_response import AgentResponse
+from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import MetricSettings
 

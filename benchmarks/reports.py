@@ -18,8 +18,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.charts import summed
-from tests.report_documents import agent_error, failed, row
+from tests.support.reports.charts import summed
+from tests.support.reports.report_documents import agent_error, failed, row
 
 from assay.reports.writing import FORMATS
 

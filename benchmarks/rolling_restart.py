@@ -46,7 +46,7 @@ from assay.v1 import embedder_pb2, embedder_pb2_grpc, judge_pb2, judge_pb2_grpc
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-    from assay.model.agent_response import AgentRequest
+    from assay.model.answers.agent_response import AgentRequest
 
 SERVICES = ("embedder", "judge", "worker", "api")
 REPLICAS = 2

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from assay.filters.row_text import parse_row_filter, parse_row_order
-from assay.model.agent_response import AgentResponse, AgentStatus
+from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef, Score, ScoreStatus
 from assay.model.scope import LOCAL
@@ -29,8 +29,8 @@ from assay_orchestrator.store.database import open_database
 from assay_orchestrator.store.rows import found_rows, results
 from assay_orchestrator.store.rows.found_rows import Position, RowQuery
 from assay_orchestrator.store.rows.results import AnswerRecord
-from assay_orchestrator.store.runs import runs
-from assay_orchestrator.store.runs.runs import RunRecord, datasets
+from assay_orchestrator.store.runs import datasets, runs
+from assay_orchestrator.store.runs.runs import RunRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -27,7 +27,7 @@ from benchmarks.health_probe import probing
 
 from assay.client.client import Client
 from assay.metrics import complete_parameters
-from assay.model.agent_response import AgentResponse
+from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings, MetricSettings, RunSettings, RunState
 from assay.rpc.channel import open_channel, wait_for_ready

@@ -28,10 +28,10 @@ import psutil
 import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.collection import Collection, Ring, check_folders, mark_services
-from tests.left_out import LeftOut
-from tests.leftovers import guard_processes, unmarked_environment
-from tests.temporary_files import keep_in_memory
+from tests.support.processes.leftovers import guard_processes, unmarked_environment
+from tests.support.processes.temporary_files import keep_in_memory
+from tests.support.rings.collection import Collection, Ring, check_folders, mark_services
+from tests.support.rings.left_out import LeftOut
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

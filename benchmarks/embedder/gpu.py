@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from benchmarks.embedder.corpus import corpus
-from tests.embedding_models import texts_in_ten_scripts
+from tests.support.embedder.embedding_models import texts_in_ten_scripts
 
 from assay.rpc.channel import open_channel, wait_for_ready
 from assay.v1 import embedder_pb2 as pb

@@ -13,7 +13,7 @@ from assay.comparison.facts import MetricFacts, RunFacts
 from assay.comparison.joined import JoinedRuns
 from assay.comparison.metric_pairs import PairedValues
 from assay.comparison.model import ComparisonSettings
-from assay.model.agent_response import AgentStatus
+from assay.model.answers.agent_response import AgentStatus
 
 METRIC = "score"
 UNIT = (0.0, 1.0)

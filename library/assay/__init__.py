@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from assay.client.stored import run, runs
     from assay.datasets.warnings import DatasetWarning
     from assay.errors import AssayError
-    from assay.model.agent_request import AgentRequest
-    from assay.model.approvals import ScriptedApprovals
-    from assay.model.interrupts import Interrupt
+    from assay.model.answers.agent_request import AgentRequest
+    from assay.model.answers.approvals import ScriptedApprovals
+    from assay.model.answers.interrupts import Interrupt
     from assay.model.metric_call import MetricResult
     from assay.model.run import CaseSelection, Score
     from assay.scoring.scorer import Scorer, score, score_file, score_many
@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 _WHERE = {
-    "AgentRequest": "assay.model.agent_request",
+    "AgentRequest": "assay.model.answers.agent_request",
     "AgentServer": "assay.agent_host.agent_server",
     "AssayError": "assay.errors",
     "CaseSelection": "assay.model.run",
@@ -65,11 +65,11 @@ _WHERE = {
     "ComparisonResult": "assay.client.comparison.api",
     "DatasetWarning": "assay.datasets.warnings",
     "Evaluation": "assay.client.evaluation",
-    "Interrupt": "assay.model.interrupts",
+    "Interrupt": "assay.model.answers.interrupts",
     "MetricResult": "assay.model.metric_call",
     "Score": "assay.model.run",
     "Scorer": "assay.scoring.scorer",
-    "ScriptedApprovals": "assay.model.approvals",
+    "ScriptedApprovals": "assay.model.answers.approvals",
     "agent_server": "assay.agent_host.agent_server",
     "compare": "assay.client.comparison.api",
     "evaluate": "assay.client.evaluate",

@@ -17,7 +17,7 @@ from assay.client.evaluate import evaluate
 from assay.datasets import open_dataset
 from assay.errors import AssayError, SpecError
 from assay.local_stack.stack import environment_for
-from assay.model.agent_response import FAILED_STATUSES
+from assay.model.answers.agent_response import FAILED_STATUSES
 from assay.parsing.names import folder_name
 from assay.reports.document.report import report_of_file
 from assay.reports.folder import ReportFolder

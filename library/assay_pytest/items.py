@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.errors import AssayError
-from assay.model.agent_response import FAILED_STATUSES
+from assay.model.answers.agent_response import FAILED_STATUSES
 from assay.text.unsafe_text import clean, shorten
 from assay_pytest.evaluation import MarkedEvaluation
 from assay_pytest.state import state_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.browser.report_pages import ReportPage
 from tests.browser.test_html_report_safety import AXE, PAYLOADS, RUN_AXE, VISIT
-from tests.comparison_reports import A, B, compared, run_document, three
+from tests.support.reports.comparison_reports import A, B, compared, run_document, three
 
 from assay.reports.comparison.writing import write_comparison
 

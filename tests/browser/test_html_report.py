@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from selenium.webdriver.common.keys import Keys
 from tests.browser.report_pages import ReportPage
-from tests.report_documents import agent_error, document, failed, metric, row, score, written
+from tests.support.reports.report_documents import agent_error, document, failed, metric, row, score, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.browser.report_pages import ReportPage
-from tests.report_documents import agent_error, document, failed, gate, metric, row, score, written
+from tests.support.reports.report_documents import agent_error, document, failed, gate, metric, row, score, written
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tests.chaos.topologies import Cluster, OneOrchestrator
 
-    from assay.model.agent_response import AgentRequest
+    from assay.model.answers.agent_response import AgentRequest
     from assay.model.run import RunSettings
 
 T = TypeVar("T")

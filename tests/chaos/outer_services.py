@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import grpc.aio
 
-    from assay.model.agent_response import AgentRequest
+    from assay.model.answers.agent_response import AgentRequest
 
 MODEL = "stable"
 _DIMENSION = 8

@@ -11,8 +11,8 @@ import psycopg
 import pytest
 from tests.chaos.black_holes import Proxy
 from tests.chaos.test_chaos_cluster import in_a_cluster
-from tests.refusals import refuse
-from tests.waiting import until
+from tests.support.processes.waiting import until
+from tests.support.services.refusals import refuse
 
 from assay.model.run import PauseCause, RunState
 

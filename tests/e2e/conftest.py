@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from tests.fork_server import ForkServer, service_servers
-from tests.waiting import wait_until
+from tests.support.processes.fork_server import ForkServer, service_servers
+from tests.support.processes.waiting import wait_until
 
 from assay.local_stack.stack import SERVICES
 

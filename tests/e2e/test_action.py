@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from tests.guides import blocks
+from tests.support.docs.guides import blocks
 from tests.unit.test_guide_commands import problem_of
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 AGENT = """
 from dataclasses import asdict
 
-from assay.model.approvals import ScriptedApprovals
-from assay.model.interrupts import Interrupt, InterruptKind
+from assay.model.answers.approvals import ScriptedApprovals
+from assay.model.answers.interrupts import Interrupt, InterruptKind
 
 
 def answer(request):

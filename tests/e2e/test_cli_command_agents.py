@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import psutil
-from tests.same_scores import PROGRAM
+from tests.support.reports.same_scores import PROGRAM
 
 import assay
 

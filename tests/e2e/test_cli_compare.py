@@ -13,7 +13,7 @@ from assay.reports.document.report import report_of_file
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Cli
-    from tests.fork_server import ForkServer
+    from tests.support.processes.fork_server import ForkServer
 
 
 @pytest.fixture(scope="session")

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.charts import drawn_document, layout_problems, texts
 from tests.e2e.conftest import Cli
+from tests.support.reports.charts import drawn_document, layout_problems, texts
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 MODEL_REVISION = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from tests.waiting import wait_until
+from tests.support.processes.waiting import wait_until
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Cli

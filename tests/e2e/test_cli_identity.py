@@ -10,8 +10,8 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.certificates import certificate_for
 from tests.e2e.conftest import Cli
+from tests.support.services.certificates import certificate_for
 
 from assay.identity.tokens import new_token, parse_token
 

@@ -6,7 +6,7 @@ import asyncio
 import signal
 from typing import TYPE_CHECKING, Any
 
-from tests.waiting import until
+from tests.support.processes.waiting import until
 
 from assay.rpc.channel import open_channel, wait_for_ready
 from assay.testing.judges import says

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tests.collector import collecting
-from tests.scraped_metrics import read_families
+from tests.support.services.collector import collecting
+from tests.support.services.scraped_metrics import read_families
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Cli

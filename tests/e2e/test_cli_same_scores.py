@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from tests.same_scores import PROGRAM, results_without_times
+from tests.support.reports.same_scores import PROGRAM, results_without_times
 
 import assay
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 from tests.e2e.conftest import WAITING_AGENT, report_of, stack_up
-from tests.waiting import wait_until
+from tests.support.processes.waiting import wait_until
 
 from assay.errors import SetupError
 from assay.local_stack.home import Home

@@ -15,7 +15,7 @@ from tests.e2e.conftest import Cli
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.fork_server import ForkServer
+    from tests.support.processes.fork_server import ForkServer
 
 AGENT = """
 import asyncio

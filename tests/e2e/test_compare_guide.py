@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.guides import blocks
+from tests.support.docs.guides import blocks
 
 if TYPE_CHECKING:
     import pytest

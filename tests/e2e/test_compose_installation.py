@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from tests.compose_file import IMAGES, SERVICES, image_environment, mounts, program
-from tests.read_only_root import landlock_version
-from tests.waiting import WITHIN_S
+from tests.support.docs.compose_file import IMAGES, SERVICES, image_environment, mounts, program
+from tests.support.processes.read_only_root import landlock_version
+from tests.support.processes.waiting import WITHIN_S
 
 from assay.identity.tokens import parse_token
 from assay.rpc.channel import open_channel, wait_for_ready

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.guides import blocks
+from tests.support.docs.guides import blocks
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Cli

@@ -1,4 +1,4 @@
-"""The shell blocks of README and guides run as printed, except the commands that `tests/guides.py` excuses."""
+"""The shell blocks of README and guides run as printed, except those that `tests/support/docs/guides.py` excuses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.e2e.conftest import Cli, stack_up
-from tests.guides import Block, blocks, reason_not_to_run
+from tests.support.docs.guides import Block, blocks, reason_not_to_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

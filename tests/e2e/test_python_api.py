@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.guides import blocks
+from tests.support.docs.guides import blocks
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Cli

@@ -7,7 +7,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from tests.e2e.conftest import ROOT
-from tests.guides import blocks
+from tests.support.docs.guides import blocks
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Cli

@@ -26,10 +26,10 @@ from google.protobuf.struct_pb2 import Struct, Value
 from starlette.applications import Starlette
 from tests.frameworks.serving import serving_app
 
-from assay.model import agent_request as messages
-from assay.model.agent_response import AgentRequest, AgentStatus, response_to_json
-from assay.model.approvals import approvals_from_json
-from assay.model.interrupts import waiting_text
+from assay.model.answers import agent_request as messages
+from assay.model.answers.agent_response import AgentRequest, AgentStatus, response_to_json
+from assay.model.answers.approvals import approvals_from_json
+from assay.model.answers.interrupts import waiting_text
 from assay.model.run import AgentSettings
 from assay_orchestrator.agents.a2a import A2aAgent
 from assay_orchestrator.agents.access import AgentAccess

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from assay.model.agent_response import AgentResponse, ToolCall
+    from assay.model.answers.agent_response import AgentResponse, ToolCall
 
 
 def calls(response: AgentResponse) -> tuple[ToolCall, ...]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from assay.agent_host.answer_message import answer_to_wire
+from assay.agent_host.answers.answer_message import answer_to_wire
 from assay.agent_host.user_code import open_caller
-from assay.model.agent_response import AgentRequest, AgentResponse
+from assay.model.answers.agent_response import AgentRequest, AgentResponse
 from assay.model.run import AgentSettings
 from assay.wire.agent import response_from_wire
 

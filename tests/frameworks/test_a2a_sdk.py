@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.model.agent_response import AgentRequest, AgentResponse
+from assay.model.answers.agent_response import AgentRequest, AgentResponse
 from assay.model.case import Case, Turn
 
 if TYPE_CHECKING:

@@ -13,13 +13,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.frameworks.adk_agents import ADK_AGENTS
 from tests.frameworks.answers import calls
-from tests.guides import blocks
+from tests.support.docs.guides import blocks
 
 import assay
 from assay.agent_host.loader import AgentImportError
 from assay.agent_host.user_code import open_caller
 from assay.errors import InvalidInputError
-from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse, AgentStatus, Message, Source, Usage
+from assay.model.answers.agent_response import (
+    AgentErrorKind,
+    AgentRequest,
+    AgentResponse,
+    AgentStatus,
+    Message,
+    Source,
+    Usage,
+)
 from assay.model.run import AgentSettings
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from tests.guides import blocks
+from tests.support.docs.guides import blocks
 
-from assay.model.agent_response import AgentRequest, AgentResponse, AgentStatus, Message
-from assay.model.approvals import Approval, read_approvals
+from assay.model.answers.agent_response import AgentRequest, AgentResponse, AgentStatus, Message
+from assay.model.answers.approvals import Approval, read_approvals
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings
 from assay_orchestrator.agents.a2a import A2aAgent

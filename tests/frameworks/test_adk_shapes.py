@@ -9,14 +9,14 @@ from tests.frameworks.answers import calls
 from tests.frameworks.asking import ask, opened
 from tests.frameworks.behaviours.adk import PRELUDE
 
-from assay.model.agent_response import AgentStatus, Message
-from assay.model.approvals import read_approvals
+from assay.model.answers.agent_response import AgentStatus, Message
+from assay.model.answers.approvals import read_approvals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_response import AgentResponse
 
 # ADK itself still runs an agent as a tool in a way that it deprecates, and so its loops and sequences of agents.
 pytestmark = [pytest.mark.frameworks, pytest.mark.filterwarnings("ignore::DeprecationWarning")]

@@ -14,7 +14,7 @@ from tests.frameworks.test_adk_api_server import serving as serving_adk
 from tests.frameworks.test_otel import PROVIDER
 
 import assay
-from assay.model.agent_response import Usage
+from assay.model.answers.agent_response import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

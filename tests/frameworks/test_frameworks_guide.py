@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.guides import ROOT, blocks
+from tests.support.docs.guides import ROOT, blocks
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,14 +15,14 @@ from tests.frameworks.asking import ask, opened
 from assay.agent_host.user_code import open_caller
 from assay.client.loop_thread import run_to_end
 from assay.errors import InvalidInputError
-from assay.model.agent_request import Message
-from assay.model.agent_response import AgentStatus, Source, Usage
+from assay.model.answers.agent_request import Message
+from assay.model.answers.agent_response import AgentStatus, Source, Usage
 from assay.model.run import AgentSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_response import AgentResponse
 
 pytestmark = pytest.mark.frameworks
 

@@ -13,8 +13,8 @@ from tests.frameworks.test_langgraph import CHAIN
 
 from assay.agent_host.user_code import open_caller
 from assay.errors import InvalidInputError
-from assay.model.agent_request import Message
-from assay.model.agent_response import AgentErrorKind, Usage
+from assay.model.answers.agent_request import Message
+from assay.model.answers.agent_response import AgentErrorKind, Usage
 from assay.model.run import AgentSettings
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from tests.frameworks.answers import calls
 from tests.frameworks.asking import ask, opened
 from tests.frameworks.behaviours.langgraph import PRELUDE
 
-from assay.model.agent_response import AgentStatus, Usage
-from assay.model.approvals import read_approvals
+from assay.model.answers.agent_response import AgentStatus, Usage
+from assay.model.answers.approvals import read_approvals
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_response import AgentResponse
 
 pytestmark = pytest.mark.frameworks
 

@@ -10,14 +10,14 @@ from tests.frameworks.answers import calls
 from tests.frameworks.behaviours.test_behaviours import FRAMEWORKS
 
 import assay
-from assay.model.agent_response import Usage
+from assay.model.answers.agent_response import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from assay.client.evaluation import Evaluation
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_response import AgentResponse
 
 pytestmark = [
     pytest.mark.frameworks,

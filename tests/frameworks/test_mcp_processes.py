@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from tests.waiting import wait_until
+from tests.support.processes.waiting import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path

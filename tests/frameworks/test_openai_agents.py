@@ -12,9 +12,9 @@ from tests.frameworks.asking import ask, opened
 from assay.agent_host.loader import load_object
 from assay.agent_host.user_code import open_caller
 from assay.errors import InvalidInputError
-from assay.model.agent_request import Message
-from assay.model.agent_response import AgentStatus, Source, ToolCall, Usage
-from assay.model.approvals import read_approvals
+from assay.model.answers.agent_request import Message
+from assay.model.answers.agent_response import AgentStatus, Source, ToolCall, Usage
+from assay.model.answers.approvals import read_approvals
 from assay.model.run import AgentSettings
 
 if TYPE_CHECKING:

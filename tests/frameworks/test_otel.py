@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.guides import blocks
+from tests.support.docs.guides import blocks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,7 @@ ASK = """\
 import asyncio, json, sys
 from pathlib import Path
 from assay.agent_host.user_code import open_caller
-from assay.model.agent_response import AgentRequest, response_to_json
+from assay.model.answers.agent_response import AgentRequest, response_to_json
 from assay.model.run import AgentSettings
 
 async def main(adapter, target, options, texts):

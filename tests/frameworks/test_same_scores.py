@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.same_scores import results_without_times
+from tests.support.reports.same_scores import results_without_times
 
-from assay.model.agent_response import MalformedAnswerError
+from assay.model.answers.agent_response import MalformedAnswerError
 from assay_orchestrator.agents.adk_events import response_from_events, stops_of, whole_events
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.e2e.conftest import Cli
 
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_response import AgentResponse
 
 pytestmark = pytest.mark.frameworks
 

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from assay.agent_host.agent_service import AgentService
-from assay.agent_host.answer_message import answer_to_wire
+from assay.agent_host.answers.answer_message import answer_to_wire
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings
 from assay.rpc.options import ServerOptions
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from assay.agent_host.caller import AgentCaller
-    from assay.model.agent_response import AgentRequest, AgentResponse
+    from assay.model.answers.agent_response import AgentRequest, AgentResponse
 
     Ask = Callable[[AgentRequest], Awaitable[AgentResponse]]
 

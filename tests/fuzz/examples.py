@@ -10,10 +10,10 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from assay.filters.row_text import parse_row_filter
 from assay.metrics import complete_parameters
-from assay.model.agent_response import AgentResponse, Source, ToolCall, Usage
-from assay.model.approvals import Approval, Decision
+from assay.model.answers.agent_response import AgentResponse, Source, ToolCall, Usage
+from assay.model.answers.approvals import Approval, Decision
+from assay.model.answers.interrupts import DecisionKind
 from assay.model.case import Assertion, Case, ExpectedTool, Turn
-from assay.model.interrupts import DecisionKind
 from assay.model.metric_call import MetricOutcome
 from assay.model.run import AgentSettings, MetricSettings, RunSettings
 from assay.model.stopping import StoppingSettings

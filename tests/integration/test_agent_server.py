@@ -12,7 +12,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
-from tests.guides import blocks
+from tests.support.docs.guides import blocks
 
 import assay
 from assay.agent_host.agent_service import AgentService

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from tests.waiting import wait_until
+from tests.support.processes.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.tools
 ROOT = Path(__file__).resolve().parents[2]
 CONFTEST = """
 from tests.e2e.conftest import command_server, shared_cli, shared_home
-from tests.leftovers import guard_processes
+from tests.support.processes.leftovers import guard_processes
 
 def pytest_configure(config):
     config.guard = guard_processes()

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.tools
 ROOT = Path(__file__).resolve().parents[2]
 CONFTEST = """
 import os
-from collection import Collection
+from support.rings.collection import Collection
 
 def pytest_configure(config):
     config.pluginmanager.register(Collection(int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])))
@@ -33,7 +33,9 @@ def run(folder: Path, *parameters: str) -> str:
     for number, parameter in enumerate(parameters):
         (folder / "unit" / f"test_{number}.py").write_text(TESTS.format(parameter))
     (folder / "conftest.py").write_text(CONFTEST)
-    (folder / "collection.py").write_bytes((ROOT / "tests" / "collection.py").read_bytes())  # it orders its own folder
+    copied = folder / "support" / "rings" / "collection.py"  # it orders the folder two above its own
+    copied.parent.mkdir(parents=True)
+    copied.write_bytes((ROOT / "tests" / "support" / "rings" / "collection.py").read_bytes())
     (folder / "pytest.ini").write_text("[pytest]\n")
     command = [sys.executable, "-m", "pytest", "-p", "xdist", "-n", "2", "-v"]
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}

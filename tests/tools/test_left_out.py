@@ -12,7 +12,7 @@ import pytest
 pytestmark = pytest.mark.tools
 ROOT = Path(__file__).resolve().parents[2]
 CONFTEST = """
-from tests.left_out import LeftOut
+from tests.support.rings.left_out import LeftOut
 
 def pytest_configure(config):
     for marker in ("browser", "chaos"):

@@ -11,7 +11,7 @@ import pytest
 from assay.datasets import open_dataset
 from assay.datasets.records import MAX_RAW_CHARS
 from assay.errors import InvalidInputError
-from assay.model.agent_response import AgentErrorKind, AgentResponse, AgentStatus, error_response
+from assay.model.answers.agent_response import AgentErrorKind, AgentResponse, AgentStatus, error_response
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings, CaseResult, DatasetRef, Run, RunCounts, RunSettings, RunState, TurnResult
 from assay_cli.recording.answers import answers_on_the_way, check_record_file

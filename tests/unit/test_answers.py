@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from assay.datasets.case_rules import case_problems
-from assay.model import agent_response as answers
-from assay.model.agent_response import (
+from assay.datasets.cases.case_rules import case_problems
+from assay.model.answers import agent_response as answers
+from assay.model.answers.agent_response import (
     AgentError,
     AgentErrorKind,
     AgentResponse,
@@ -26,8 +26,8 @@ from assay.model.agent_response import (
     response_from_json,
     response_to_json,
 )
+from assay.model.answers.response_text import TEXT_KEYS
 from assay.model.case import Case, Turn
-from assay.model.response_text import TEXT_KEYS
 from assay.v1 import agent_pb2
 from assay.wire.agent import plain_response, response_from_wire, response_to_wire
 
@@ -469,7 +469,7 @@ def test_what_is_absent_is_left_out() -> None:
 
 @pytest.mark.parametrize("name", answers.__all__)
 def test_all_about_an_answer_comes_from_one_module(name: str) -> None:
-    """Whoever writes an agent imports from assay.model.agent_response, wherever a name is defined."""
+    """Whoever writes an agent imports from assay.model.answers.agent_response, wherever a name is defined."""
     assert getattr(answers, name).__module__.startswith("assay.")
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.guides import blocks
+from tests.support.docs.guides import blocks
 
-from assay.model.agent_response import (
+from assay.model.answers.agent_response import (
     AgentError,
     AgentErrorKind,
     AgentResponse,
@@ -21,7 +21,7 @@ from assay.model.agent_response import (
     response_from_json,
     response_to_json,
 )
-from assay.model.interrupts import DecisionKind, is_waiting, waiting_text
+from assay.model.answers.interrupts import DecisionKind, is_waiting, waiting_text
 from assay.v1 import agent_pb2
 from assay.wire.agent import plain_response, response_from_wire, response_to_wire
 

@@ -13,7 +13,7 @@ from assay import Evaluation
 from assay.client.frames import data_frame
 from assay.client.stored import Runs
 from assay.errors import SetupError
-from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, Usage
+from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, Usage
 from assay.model.run import (
     AgentSettings,
     CaseResult,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from assay.metrics import build_metric, complete_parameters
 from assay.metrics.core.score import Metric
-from assay.model.agent_response import AgentStatus
+from assay.model.answers.agent_response import AgentStatus
 from assay.model.run import CaseResult, MetricSettings, Score, ScoreStatus
 from assay_orchestrator.summary.run_summary import summarise
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from markdown_it import MarkdownIt
-from tests.report_documents import HOSTILE, document, failed, gate, metric, row
+from tests.support.reports.report_documents import HOSTILE, document, failed, gate, metric, row
 from tests.unit.test_report_document import ROWS, finished
 
 from assay.comparison.decision import FAILED, NO_REGRESSION, NOT_COMPARABLE, UNDECIDED, Decision

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from assay.client.progress.group_progress import GroupProgress
 from assay.client.progress.run_progress import make_progress
-from assay.model.agent_response import AgentStatus
+from assay.model.answers.agent_response import AgentStatus
 from assay.model.run import (
     AgentSettings,
     CaseResult,

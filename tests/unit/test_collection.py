@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.collection import CORE, FOLDERS, Ring, check_folders
-from tests.left_out import RUN_BY
+from tests.support.rings.collection import CORE, FOLDERS, Ring, check_folders
+from tests.support.rings.left_out import RUN_BY
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -7,8 +7,8 @@ import hashlib
 import re
 from typing import TYPE_CHECKING, Any
 
-from tests.comparison_reports import A, B, compared, run_document, three, two
-from tests.report_documents import HOSTILE
+from tests.support.reports.comparison_reports import A, B, compared, run_document, three, two
+from tests.support.reports.report_documents import HOSTILE
 from tests.unit.test_report_html import DATA_TYPES, Page
 
 from assay.reports.comparison.writing import write_comparison

@@ -7,7 +7,7 @@ from html import unescape
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.comparison_reports import compared, three, two
+from tests.support.reports.comparison_reports import compared, three, two
 from tests.unit.test_report_html import Page
 
 from assay.comparison.model import NoiseFloor

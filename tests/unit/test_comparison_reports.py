@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import click
 import jsonschema
 import pytest
-from tests.charts import layout_problems, texts
-from tests.comparison_reports import COMPARISON_SCHEMA, A, B, compared, filled, run_document, three, two
-from tests.golden_reports import GOLDEN
-from tests.guides import blocks
-from tests.report_documents import HOSTILE
+from tests.support.docs.guides import blocks
+from tests.support.reports.charts import layout_problems, texts
+from tests.support.reports.comparison_reports import COMPARISON_SCHEMA, A, B, compared, filled, run_document, three, two
+from tests.support.reports.golden_reports import GOLDEN
+from tests.support.reports.report_documents import HOSTILE
 from tests.unit.charts.test_charts_text import glyphs
 from tests.unit.test_report_markdown import LINKED, PARTS, READER, cells, leaves, paired_cells
 

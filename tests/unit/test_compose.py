@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.compose_file import (
+from tests.support.docs.compose_file import (
     FILE,
     IMAGES,
     LIVE,

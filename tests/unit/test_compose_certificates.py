@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from cryptography import x509
-from tests.compose_file import ROOT
+from tests.support.docs.compose_file import ROOT
 
 if TYPE_CHECKING:
     from types import ModuleType

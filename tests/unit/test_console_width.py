@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.unit.test_report_document import finished
 
-from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
+from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
 from assay.model.run import CaseResult, Score, ScoreStatus
 from assay_cli.output.case_view import case_view
 from assay_cli.output.console import ConsoleSummary

@@ -11,7 +11,7 @@ from assay.client.run_driver import check_inputs
 from assay.datasets import records_dataset
 from assay.errors import SpecError
 from assay.metrics import build_metric, complete_parameters
-from assay.model.agent_response import AgentStatus
+from assay.model.answers.agent_response import AgentStatus
 from assay.model.canary_summary import CanarySummary, CanaryTally
 from assay.model.cluster_key import cluster_of, cluster_problem
 from assay.model.run import (

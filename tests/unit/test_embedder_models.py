@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from assay_embedder.models import known_models, verification
 from assay_embedder.models.architecture import UnknownArchitectureError, read_architecture
 from assay_embedder.models.dimensions import supported_dimensions
-from assay_embedder.models.loading import known_models, verification
 from assay_embedder.models.packed.attention import Layout
 from assay_embedder.models.verification import Memory
 

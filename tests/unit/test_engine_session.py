@@ -9,8 +9,8 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from tests.run_contexts import plain_context
-from tests.waiting import until
+from tests.support.processes.waiting import until
+from tests.support.services.run_contexts import plain_context
 
 from assay.errors import StorageError
 from assay_orchestrator.pipeline.session import Session, Sessions

@@ -14,7 +14,7 @@ from assay.metrics.core.embedding import EmbeddingSettings
 from assay.metrics.core.row_verdict import row_reason, row_verdict
 from assay.metrics.core.score import EmbeddingEvidence, Metric, Row
 from assay.metrics.rows.row_scores import score_row
-from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
+from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, GateOutcome, GateResult, MetricSettings, RunSummary
 from assay_orchestrator.store.runs.settings_json import summary_from_json, summary_to_json

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from tests.compose_file import SERVICES
-from tests.guides import NOT_RUN, PAGES, ROOT, Block, blocks
+from tests.support.docs.compose_file import SERVICES
+from tests.support.docs.guides import NOT_RUN, PAGES, ROOT, Block, blocks
 from tests.unit.test_guide_commands import problem_of
 
 from assay.datasets import open_dataset

@@ -13,9 +13,9 @@ import click
 import pytest
 
 import assay
+from assay.model.answers.response_expressions import RESPONSE_FIELDS
 from assay.model.frameworks import FRAMEWORKS
 from assay.model.judging_summary import JudgingSummary
-from assay.model.response_expressions import RESPONSE_FIELDS
 from assay.model.run import (
     AgentSettings,
     DatasetRef,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay.model.agent_response import AgentStatus, Source
+from assay.model.answers.agent_response import AgentStatus, Source
 from assay.providers import chat_completions, responses
 from assay_orchestrator.agents.prompt_response import response_from_reply
 

@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 import assay
-from assay.model.agent_response import AgentResponse, AgentStatus, ToolCall, response_from_json, response_to_json
-from assay.model.answer_thoughts import with_thoughts_apart
+from assay.model.answers.agent_response import (
+    AgentResponse,
+    AgentStatus,
+    ToolCall,
+    response_from_json,
+    response_to_json,
+)
+from assay.model.answers.answer_thoughts import with_thoughts_apart
 from assay.text.inline_thoughts import split_thoughts
 from assay.wire.agent import response_from_wire, response_to_wire
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.errors import DatasetError, InvalidInputError
-from assay.model.agent_response import AgentResponse, AgentStatus
+from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.model_price import ModelPrice
 from assay.model.run import CaseResult
 from assay.statistics.corrected_rate import HUMAN_VERDICT, RANDOM, UNKNOWN, WEIGHTED, Drawing

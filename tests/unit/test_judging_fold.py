@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay.model.agent_response import AgentStatus
+from assay.model.answers.agent_response import AgentStatus
 from assay.model.judging_summary import JudgingSummary
 from assay.model.run import CaseResult, JudgeSettings, Score, ScoreStatus
 from assay.reports.words.judging_text import judge_line, judging_line

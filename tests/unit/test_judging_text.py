@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assay.client.progress.run_progress import make_progress
-from assay.model.agent_response import AgentStatus
+from assay.model.answers.agent_response import AgentStatus
 from assay.model.run import (
     AgentSettings,
     CaseResult,

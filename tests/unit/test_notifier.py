@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.model.agent_response import AgentResponse, AgentStatus
+from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.run import CaseResult, RunState, Score, ScoreStatus, StateChange
 from assay.v1 import orchestrator_pb2 as pb
 from assay.wire.run import event_to_wire

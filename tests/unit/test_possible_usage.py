@@ -9,10 +9,10 @@ import pytest
 
 import assay
 from assay.identity.quotas import MAX_AMOUNT, nano_from_usd
-from assay.model.agent_response import AgentResponse, Usage
+from assay.model.answers.agent_response import AgentResponse, Usage
+from assay.model.answers.possible_usage import MAX_COST_USD, counted_tokens
+from assay.model.answers.response_limits import MAX_TOKENS
 from assay.model.model_price import ModelPrice
-from assay.model.possible_usage import MAX_COST_USD, counted_tokens
-from assay.model.response_limits import MAX_TOKENS
 from assay.providers.messages import Reply, TokenUsage, token_usage
 from assay.reports.comparison.document.compared_run import implied_values
 from assay.telemetry.instruments import Instrument

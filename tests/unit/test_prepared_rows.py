@@ -10,7 +10,7 @@ import pytest
 from tests.unit.test_report_document import KINDS, ROWS, finished
 
 from assay.client.watched_rows import WatchedRows
-from assay.model.agent_response import AgentResponse
+from assay.model.answers.agent_response import AgentResponse
 from assay.model.report_settings import DEFAULT_REPORTS
 from assay.reports.document.prepared_rows import PreparedRows
 from assay.reports.writing import row_preparation, write_reports

@@ -12,7 +12,7 @@ import pandas
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.report_documents import HOSTILE, agent_error, document, failed, metric, row, score, written
+from tests.support.reports.report_documents import HOSTILE, agent_error, document, failed, metric, row, score, written
 
 from assay.errors import SetupError
 from assay.text.csv_text import csv_text

@@ -12,7 +12,7 @@ from assay.metrics import build_metric, complete_parameters
 from assay.metrics.core.row_verdict import row_verdict
 from assay.metrics.core.score import JudgeEvidence, Row
 from assay.metrics.rows.row_scores import score_row
-from assay.model.agent_response import AgentResponse, Source, Usage
+from assay.model.answers.agent_response import AgentResponse, Source, Usage
 from assay.model.case import Case, Turn
 from assay.model.report_settings import DEFAULT_REPORTS
 from assay.model.run import AgentSettings, CaseResult, DatasetRef, MetricSettings, Run, RunCounts, RunSettings, RunState

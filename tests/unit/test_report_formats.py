@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from xml.etree import ElementTree
 
 import pytest
-from tests.report_documents import HOSTILE, agent_error, document, failed, metric, row, score, written
+from tests.support.reports.report_documents import HOSTILE, agent_error, document, failed, metric, row, score, written
 
 from assay.errors import SetupError
 from assay.model.report_settings import REPORTS, ReportSettings, by_default

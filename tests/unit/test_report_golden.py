@@ -1,10 +1,10 @@
-"""Reports of the same document stay the same to the byte; tests/golden_reports.py writes the reviewed files anew."""
+"""Reports of the same document stay the same to the byte; tests/support/reports/golden_reports.py rewrites them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.golden_reports import expected, reports
+from tests.support.reports.golden_reports import expected, reports
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.report_documents import (
+from tests.support.reports.report_documents import (
     HOSTILE,
     agent_error,
     document,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.report_documents import failed, row, score
+from tests.support.reports.report_documents import failed, row, score
 
 from assay.reports.formats.html.row_data import MAX_TEXT_CHARS, MIN_TEXT_CHARS, detail_of, preview, script_json
 from assay.reports.formats.html.svg import interval_bar, nice_bin

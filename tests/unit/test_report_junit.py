@@ -9,7 +9,17 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.report_documents import HOSTILE, agent_error, document, failed, gate, metric, row, score, written
+from tests.support.reports.report_documents import (
+    HOSTILE,
+    agent_error,
+    document,
+    failed,
+    gate,
+    metric,
+    row,
+    score,
+    written,
+)
 
 from assay.reports.document.report import report_of_file
 from assay.reports.formats.junit_document import write_junit

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from markdown_it import MarkdownIt
-from tests.report_documents import HOSTILE, agent_error, document, failed, gate, metric, row, score, written
+from tests.support.reports.report_documents import (
+    HOSTILE,
+    agent_error,
+    document,
+    failed,
+    gate,
+    metric,
+    row,
+    score,
+    written,
+)
 
 from assay.text.markdown_text import markdown_code, markdown_prose
 from assay.text.unsafe_text import shorten

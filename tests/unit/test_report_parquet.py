@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tests.report_documents import HOSTILE, agent_error, document, metric, row, score, written
+from tests.support.reports.report_documents import HOSTILE, agent_error, document, metric, row, score, written
 
 from assay.reports.document.report import report_of_file
 from assay.reports.formats.parquet_report import write_table

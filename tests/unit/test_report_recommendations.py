@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assay.model.agent_response import AgentStatus
+from assay.model.answers.agent_response import AgentStatus
 from assay.model.dependent_cases import DependentCases
 from assay.model.run import (
     AgentSettings,

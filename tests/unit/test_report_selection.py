@@ -8,8 +8,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.comparison_reports import compared, two
-from tests.report_documents import HOSTILE, document, row, written
+from tests.support.reports.comparison_reports import compared, two
+from tests.support.reports.report_documents import HOSTILE, document, row, written
 from tests.unit.test_api_result import evaluation
 
 from assay.client.evaluation import Evaluation

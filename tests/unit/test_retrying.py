@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from assay.agent_host.failures import Failures
-from assay.model.agent_response import AgentErrorKind
-from assay.model.retrying import http_status_of, may_pass
+from assay.model.answers.agent_response import AgentErrorKind
+from assay.model.answers.retrying import http_status_of, may_pass
 
 
 def raised(name: str, *bases: type[Exception], **fields: Any) -> Exception:

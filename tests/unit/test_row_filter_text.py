@@ -27,7 +27,7 @@ from assay.filters.row_filter import (
     TextField,
 )
 from assay.filters.row_text import format_row_filter, format_row_order, parse_row_filter, parse_row_order
-from assay.model.agent_response import AgentResponse, AgentStatus
+from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.run import CaseResult, Score, ScoreStatus
 from assay.wire.filters import row_filter_from_wire, row_filter_to_wire, row_order_from_wire, row_order_to_wire
 

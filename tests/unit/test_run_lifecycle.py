@@ -15,7 +15,7 @@ from assay.model.scope import LOCAL
 from assay_orchestrator.store import control, schema
 from assay_orchestrator.store.control import Resumption
 from assay_orchestrator.store.removal import deletions
-from assay_orchestrator.store.runs import run_conditions, runs
+from assay_orchestrator.store.runs import datasets, run_conditions, runs
 from assay_orchestrator.store.runs.lifecycle import (
     PHASES_AT_REST,
     RUNNABLE_PHASES,
@@ -26,7 +26,7 @@ from assay_orchestrator.store.runs.lifecycle import (
     phase_of,
     refusal,
 )
-from assay_orchestrator.store.runs.runs import RunRecord, datasets
+from assay_orchestrator.store.runs.runs import RunRecord
 from assay_orchestrator.store.shards import shards
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "runs.md"

@@ -15,7 +15,15 @@ from assay.metrics import METRICS, build_metric, complete_parameters
 from assay.metrics.core.row_verdict import row_reason, row_verdict
 from assay.metrics.core.score import JudgeEvidence, Metric, Row, made_advisory
 from assay.metrics.rows.row_scores import score_row
-from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, ToolCall, Usage
+from assay.model.answers.agent_response import (
+    AgentError,
+    AgentErrorKind,
+    AgentResponse,
+    AgentStatus,
+    Source,
+    ToolCall,
+    Usage,
+)
 from assay.model.canary_summary import CanarySummary, CanaryTally
 from assay.model.case import Assertion, Case, ExpectedTool, Turn
 from assay.model.judging_summary import JudgingSummary

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 import assay
 from assay.errors import DatasetError, InvalidInputError, SpecError
 from assay.metrics import ALIASES_OF_METRICS, METRICS, complete_parameters, metric_kind
-from assay.model.agent_response import AgentResponse
-from assay.model.response_text import TEXT_KEYS
+from assay.model.answers.agent_response import AgentResponse
+from assay.model.answers.response_text import TEXT_KEYS
 from assay.model.run import ScoreStatus
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from tests.comparison_reports import COMPARISON_SCHEMA, compared, run_document, stopped, two
+from tests.support.reports.comparison_reports import COMPARISON_SCHEMA, compared, run_document, stopped, two
 
 from assay.comparison.model import Verdict
 from assay.reports.comparison.formats.json_document import comparison_document

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from tests import temporary_files
-from tests.temporary_files import NEEDED_BYTES, keep_in_memory
+from tests.support.processes import temporary_files
+from tests.support.processes.temporary_files import NEEDED_BYTES, keep_in_memory
 
 VARIABLES = ("PYTEST_DEBUG_TEMPROOT", "TMPDIR")
 

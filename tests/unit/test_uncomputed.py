@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay.model.agent_response import AgentStatus
+from assay.model.answers.agent_response import AgentStatus
 from assay.model.run import CaseResult, MetricSummary, Score, ScoreStatus
 from assay.reports.words.metric_text import Uncomputed
 

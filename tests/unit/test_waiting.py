@@ -1,4 +1,4 @@
-"""Tests wait with tests.waiting, which ends; and it ends with what it saw."""
+"""Tests wait with tests.support.processes.waiting, which ends; and it ends with what it saw."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 import pytest
-from tests.waiting import until, wait_until
+from tests.support.processes.waiting import until, wait_until
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -19,7 +19,7 @@ def is_idle(statement: ast.stmt) -> bool:
 
 
 def test_no_test_polls_without_an_end() -> None:
-    """A loop that only sleeps until a condition holds hangs where the condition has passed by: use tests.waiting."""
+    """A loop that only sleeps until a condition holds hangs once the condition has passed: use `waiting`."""
     found = []
     for path in sorted(TESTS.rglob("*.py")):
         text = path.read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from assay.errors import DatasetError, SetupError
 from assay.model import run as results
-from assay.model.agent_response import (
+from assay.model.answers.agent_response import (
     AgentError,
     AgentErrorKind,
     AgentRequest,
@@ -27,9 +27,9 @@ from assay.model.agent_response import (
     ToolCall,
     Usage,
 )
-from assay.model.approvals import Approval, Decision, UnusedApproval
+from assay.model.answers.approvals import Approval, Decision, UnusedApproval
+from assay.model.answers.interrupts import DecisionKind
 from assay.model.case import Assertion, Case, ExpectedTool, RecordedVerdict, Turn, case_from_json, case_to_json
-from assay.model.interrupts import DecisionKind
 from assay.model.judging_summary import JudgingSummary
 from assay.v1 import agent_pb2
 from assay.v1 import orchestrator_pb2 as pb

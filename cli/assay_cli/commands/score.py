@@ -17,7 +17,7 @@ import click
 from assay.datasets.choices import ON_BAD_CASE
 from assay.errors import InvalidInputError, Problem
 from assay.metrics.core.explanations import score_message
-from assay.model.response_limits import MAX_ANSWER_BYTES
+from assay.model.answers.response_limits import MAX_ANSWER_BYTES
 from assay.reports.words.metric_text import number_text
 from assay.text.unsafe_text import clean, json_text, shorten, without_commands
 from assay_cli.exit_status import EXIT_GATE, EXIT_INFRASTRUCTURE, EXIT_USAGE, with_status
@@ -154,7 +154,7 @@ def _answer_problems(answers: Sequence[str], values: dict[str, Any]) -> list[Pro
 
 def _is_dataset_name(text: str) -> bool:
     """Return whether a text is the name of a dataset: an answer is hardly one word that ends in .jsonl."""
-    from assay.datasets.readers import SUFFIXES
+    from assay.datasets.readers.detection import SUFFIXES
 
     return len(text.split()) == 1 and text.lower().removesuffix(".gz").endswith(SUFFIXES)
 

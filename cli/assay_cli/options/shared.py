@@ -156,7 +156,7 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
     import asyncio
     import signal
 
-    from assay.agent_host.event_loop import run_event_loop
+    from assay.agent_host.concurrency.event_loop import run_event_loop
     from assay_cli.agent_process.forks import isolate_forks
 
     gc.freeze()  # what is imported stays

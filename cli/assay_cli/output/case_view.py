@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.turn_scores import TURNS
-from assay.model.interrupts import interrupt_text
+from assay.model.answers.interrupts import interrupt_text
 from assay.reports.words.expected_text import expected_parts
 from assay.reports.words.judging_text import judge_reasons
 from assay.reports.words.metric_text import seconds_text
@@ -17,7 +17,7 @@ from assay_cli.output.terminal import table
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from assay.model.agent_response import AgentResponse, Attempt, Source, Usage
+    from assay.model.answers.agent_response import AgentResponse, Attempt, Source, Usage
     from assay.model.run import CaseResult, RowAttempt, Run, Score
 
 

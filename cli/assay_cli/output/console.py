@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from assay.gates.gates import compared_text
 from assay.gates.run_verdict import criteria_of, run_verdict
 from assay.metrics.latency import RANGES
-from assay.model.interrupts import interrupted_note
+from assay.model.answers.interrupts import interrupted_note
 from assay.model.run import GateOutcome
 from assay.reports.words.calibration_text import calibration_sentences
 from assay.reports.words.judging_text import canary_line, judging_line, jury_lines

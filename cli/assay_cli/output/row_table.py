@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from assay.filters.matching import metric_value
 from assay.filters.row_filter import outcome_of
-from assay.model.agent_response import AgentStatus
+from assay.model.answers.agent_response import AgentStatus
 from assay.reports.words.metric_text import seconds_text, units_of, value_text
 from assay.text.unsafe_text import shorten
 from assay_cli.output.terminal import WIDE, table

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from assay.metrics.core.score import score_from_json
 from assay.metrics.core.turn_scores import TURNS, turn_details
-from assay.model.agent_response import AgentErrorKind
+from assay.model.answers.agent_response import AgentErrorKind
 from assay.text.unsafe_text import clean, cut, json_text, shorten
 from assay_cli.output.terminal import WIDE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_response import AgentResponse
     from assay.model.run import CaseResult, Run, Score
 
 _MOST_REFERENCES = 3

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay.datasets.case_record import case_record
+from assay.datasets.cases.case_record import case_record
 from assay.datasets.records import MAX_RAW_CHARS
 from assay.errors import InvalidInputError, Problem
 from assay.reports.atomic import atomic_writer, check_folder
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import IO
 
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_response import AgentResponse
     from assay.model.case import Case
     from assay.model.run import CaseResult, Run
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from assay.agent_host.agent_service import AgentService
 from assay.agent_host.caller import AgentCaller
+from assay.agent_host.concurrency.executor import AgentExecutor
 from assay.agent_host.entry_point import callable_problem
-from assay.agent_host.executor import AgentExecutor
 from assay.agent_host.loader import AgentImportError, load_agent
 from assay.errors import InvalidInputError, Problem
 from assay.rpc.options import ServerOptions

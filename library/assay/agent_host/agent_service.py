@@ -6,9 +6,9 @@ import asyncio
 import dataclasses
 from typing import TYPE_CHECKING
 
-from assay.agent_host.answer_message import answer_to_wire
+from assay.agent_host.answers.answer_message import answer_to_wire
 from assay.errors import InvalidInputError, Problem
-from assay.model.agent_response import clean_text
+from assay.model.answers.agent_response import clean_text
 from assay.v1 import agent_pb2, agent_pb2_grpc
 from assay.wire.agent import request_from_wire
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import grpc.aio
 
     from assay.agent_host.caller import AgentCaller
-    from assay.model.agent_response import AgentRequest, AgentResponse
+    from assay.model.answers.agent_response import AgentRequest, AgentResponse
 
     Context = grpc.aio.ServicerContext[Any, Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from assay.model.agent_request import AgentRequest
+from assay.model.answers.agent_request import AgentRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

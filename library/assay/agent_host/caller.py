@@ -10,17 +10,17 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
+from assay.agent_host.answers.plain_answers import AnswerMap, plain_value
+from assay.agent_host.answers.streamed_text import Pieces, StreamedAnswer
 from assay.agent_host.argument import receives_text
+from assay.agent_host.concurrency.tasks import guarded_tasks, is_cancelled_from_outside
+from assay.agent_host.concurrency.threads import MAX_HUNG, CallThreads
 from assay.agent_host.entry_point import Entry, entry_method
 from assay.agent_host.failures import Failures
-from assay.agent_host.plain_answers import AnswerMap, plain_value
 from assay.agent_host.progress import Progress
 from assay.agent_host.sessions import AgentSessions
-from assay.agent_host.streamed_text import Pieces, StreamedAnswer
-from assay.agent_host.tasks import guarded_tasks, is_cancelled_from_outside
-from assay.agent_host.threads import MAX_HUNG, CallThreads
 from assay.agent_host.traces.process_tracing import spans_below
-from assay.model.agent_response import (
+from assay.model.answers.agent_response import (
     AgentErrorKind,
     AgentRequest,
     AgentResponse,
@@ -28,7 +28,7 @@ from assay.model.agent_response import (
     error_response,
     response_from_json,
 )
-from assay.model.response_limits import MAX_ANSWER_BYTES, check_bounds
+from assay.model.answers.response_limits import MAX_ANSWER_BYTES, check_bounds
 from assay.parsing.names import kind_of
 
 if TYPE_CHECKING:

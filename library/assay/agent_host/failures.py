@@ -8,12 +8,18 @@ import os
 from typing import TYPE_CHECKING
 
 from assay.agent_host.argument import argument_hint
-from assay.agent_host.tasks import TaskExitError
-from assay.agent_host.threads import CallRaisedError, TooManyHangError
+from assay.agent_host.concurrency.tasks import TaskExitError
+from assay.agent_host.concurrency.threads import CallRaisedError, TooManyHangError
 from assay.agent_host.tracebacks import user_traceback
-from assay.model.agent_response import AgentErrorKind, AgentResponse, MalformedAnswerError, clean_text, error_response
-from assay.model.response_limits import AnswerTooLargeError
-from assay.model.retrying import http_status_of, may_pass
+from assay.model.answers.agent_response import (
+    AgentErrorKind,
+    AgentResponse,
+    MalformedAnswerError,
+    clean_text,
+    error_response,
+)
+from assay.model.answers.response_limits import AnswerTooLargeError
+from assay.model.answers.retrying import http_status_of, may_pass
 from assay.process.redaction import Redactor, secret_values
 
 if TYPE_CHECKING:

@@ -15,18 +15,18 @@ from contextlib import (
 )
 from typing import TYPE_CHECKING, Any
 
+from assay.agent_host.concurrency.tasks import as_agent
 from assay.agent_host.failures import Failures
 from assay.agent_host.loader import load_object
 from assay.agent_host.sessions import CLOSE_S, LEAVING_S, SessionBook
-from assay.agent_host.tasks import as_agent
 from assay.errors import InvalidInputError, Problem
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from assay.model.agent_request import AgentRequest
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_request import AgentRequest
+    from assay.model.answers.agent_response import AgentResponse
     from assay.model.lifespan_settings import LifespanSettings
 
 _log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from assay.agent_host.argument import is_text_type
-from assay.model.agent_response import clean_text
+from assay.model.answers.agent_response import clean_text
 from assay.model.metric_call import MAX_REASONING_CHARS, MetricOutcome, MetricResult
 from assay.parsing.names import kind_of, nearest
 

@@ -8,14 +8,14 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from assay.agent_host.concurrency.tasks import TaskExitError, guarded_tasks, is_cancelled_from_outside
+from assay.agent_host.concurrency.threads import CallThreads, TooManyHangError
 from assay.agent_host.failures import Failures
 from assay.agent_host.loader import AgentImportError, load_object
 from assay.agent_host.metric_arguments import Binding, MalformedResultError, bind, read_result
-from assay.agent_host.tasks import TaskExitError, guarded_tasks, is_cancelled_from_outside
-from assay.agent_host.threads import CallThreads, TooManyHangError
 from assay.agent_host.tracebacks import user_traceback
 from assay.errors import InvalidInputError, Problem
-from assay.model.agent_response import clean_text
+from assay.model.answers.agent_response import clean_text
 from assay.model.metric_call import MALFORMED, MAX_MESSAGE_CHARS, RAISED, TIMEOUT, MetricOutcome
 from assay.wire.metric_call import metric_request_from_wire
 

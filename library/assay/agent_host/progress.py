@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from assay.model.agent_response import AgentResponse, response_to_json
-from assay.model.response_fields import MalformedAnswerError
-from assay.model.response_limits import AnswerTooLargeError, check_bounds
+from assay.model.answers.agent_response import AgentResponse, response_to_json
+from assay.model.answers.response_fields import MalformedAnswerError
+from assay.model.answers.response_limits import AnswerTooLargeError, check_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from assay.model.agent_request import AgentRequest
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_request import AgentRequest
+    from assay.model.answers.agent_response import AgentResponse
 
 
 class Caller(Protocol):

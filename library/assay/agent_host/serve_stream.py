@@ -6,11 +6,11 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from assay.agent_host.answer_message import answer_to_wire
-from assay.agent_host.kept_answers import KeptAnswers
-from assay.agent_host.suspension import Suspensions
+from assay.agent_host.answers.answer_message import answer_to_wire
+from assay.agent_host.answers.kept_answers import KeptAnswers
+from assay.agent_host.concurrency.suspension import Suspensions
 from assay.errors import UnavailableError, WrongStateError
-from assay.model.agent_response import AgentErrorKind, error_response
+from assay.model.answers.agent_response import AgentErrorKind, error_response
 from assay.model.metric_call import MALFORMED, MetricOutcome
 from assay.process.failpoints import failpoint
 from assay.rpc.status import translated
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import grpc
 
-    from assay.agent_host.kept_answers import Answer
+    from assay.agent_host.answers.kept_answers import Answer
     from assay.agent_host.metric_functions import MetricFunctions
     from assay.agent_host.protocol import Caller
 

@@ -9,17 +9,17 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from assay.agent_host.concurrency.tasks import guarded_tasks
 from assay.agent_host.entry_point import Entry, entry_method, is_asynchronous
 from assay.agent_host.failures import SessionLostError
-from assay.agent_host.tasks import guarded_tasks
-from assay.model.agent_response import AgentErrorKind, AgentStatus
+from assay.model.answers.agent_response import AgentErrorKind, AgentStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from assay.agent_host.concurrency.threads import CallThreads
     from assay.agent_host.failures import Failures
-    from assay.agent_host.threads import CallThreads
-    from assay.model.agent_response import AgentRequest, AgentResponse
+    from assay.model.answers.agent_response import AgentRequest, AgentResponse
 
 MAX_IDLE = 1_000
 """Conversations between two turns whose objects are kept; of callers that never say how many turns there are, too."""

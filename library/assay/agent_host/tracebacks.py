@@ -7,8 +7,8 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.model.response_fields import clean_text
-from assay.model.response_limits import MAX_TRACEBACK_CHARS
+from assay.model.answers.response_fields import clean_text
+from assay.model.answers.response_limits import MAX_TRACEBACK_CHARS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

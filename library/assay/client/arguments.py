@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.agent_host.entry_point import callable_problem
 from assay.agent_host.metric_arguments import bind
-from assay.datasets.python_values import is_table
+from assay.datasets.readers.python_values import is_table
 from assay.errors import InvalidInputError, Problem
 from assay.http.addresses import service_address_problem
 from assay.model.run import CaseSelection

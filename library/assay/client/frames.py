@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from assay.errors import SetupError
 from assay.local_stack.install_hint import install_hint
 from assay.metrics.combined_score import tokens_used
-from assay.model.possible_usage import counted_parts
+from assay.model.answers.possible_usage import counted_parts
 from assay.reports.words.metric_text import units_of
 
 if TYPE_CHECKING:

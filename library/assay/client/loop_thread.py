@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from assay.agent_host.event_loop import run_event_loop
+from assay.agent_host.concurrency.event_loop import run_event_loop
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator

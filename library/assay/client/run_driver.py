@@ -9,7 +9,7 @@ import itertools
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from assay.agent_host.event_loop import until_user_exit
+from assay.agent_host.concurrency.event_loop import until_user_exit
 from assay.client.shuffled_cases import shuffled_cases
 from assay.client.unfed_metrics import unfed_metrics
 from assay.datasets.counts import count_cases

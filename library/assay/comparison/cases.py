@@ -9,7 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from assay.comparison.model import PASS_RATE
-from assay.model.agent_response import AgentStatus
+from assay.model.answers.agent_response import AgentStatus
 from assay.model.cluster_key import cluster_of
 from assay.model.run_settings import MAX_ERRORS
 from assay.statistics.paired import LARGEST

@@ -8,19 +8,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.datasets.case_reader import CaseReader
+from assay.datasets.cases.case_reader import CaseReader
 from assay.datasets.choices import FORMAT_NAMES, ON_BAD_CASE
 from assay.datasets.diagnostics import Diagnostics
-from assay.datasets.fields import FieldMap
+from assay.datasets.fields.aliases import FieldMap
+from assay.datasets.readers.sources import FileSource, ObjectSource
 from assay.datasets.records import BadFileError
 from assay.datasets.selection import Selector
-from assay.datasets.sources import FileSource, ObjectSource
 from assay.errors import DatasetError, Problem
 from assay.model.run_settings import CaseSelection
 from assay.parsing.names import unknown_name
 
 if TYPE_CHECKING:
-    from assay.datasets.sources import Signature, Source
+    from assay.datasets.readers.sources import Signature, Source
     from assay.datasets.unused_fields import OptionalField
     from assay.model.case import Case
 

@@ -6,13 +6,13 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from assay.datasets.field_names import folded
-from assay.datasets.fields import is_blank, is_passage, is_reference_name
+from assay.datasets.fields.aliases import is_blank, is_passage, is_reference_name
+from assay.datasets.fields.field_names import folded
 from assay.datasets.records import shown
 from assay.errors import DatasetError, Problem, further_problems
 
 if TYPE_CHECKING:
-    from assay.datasets.fields import Layout
+    from assay.datasets.fields.aliases import Layout
     from assay.datasets.records import Record
     from assay.model.case import Case
 

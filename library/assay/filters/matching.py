@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from assay.filters.row_filter import Comparison, TextField, outcome_of
-from assay.model.agent_response import clean_text
+from assay.model.answers.agent_response import clean_text
 from assay.statistics.thresholds import TOLERANCE
 
 if TYPE_CHECKING:

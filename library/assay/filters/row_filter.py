@@ -13,7 +13,7 @@ from assay.parsing.names import unknown_name
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from assay.model.agent_response import AgentStatus
+    from assay.model.answers.agent_response import AgentStatus
     from assay.model.run import CaseResult
 
 MAX_VALUES = 200

@@ -30,7 +30,7 @@ from assay.filters.row_filter import (
     TextField,
     limit_problems,
 )
-from assay.model.agent_response import AgentStatus
+from assay.model.answers.agent_response import AgentStatus
 from assay.parsing.names import metric_name_problem, unknown_name
 
 if TYPE_CHECKING:

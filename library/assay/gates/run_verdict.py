@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING
 from assay.gates.gates import actual_text
 from assay.gates.stopping_text import stopped_sentence
 from assay.metrics.checks.unmade_checks import not_made
-from assay.model.interrupts import interrupted_note
+from assay.model.answers.interrupts import interrupted_note
 from assay.model.run import GateOutcome, GateResult
 from assay.statistics.thresholds import TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from assay.model.interrupts import interrupted_note
+    from assay.model.answers.interrupts import interrupted_note
 from assay.model.run import MetricSummary, RunSummary
 
 _SIGNS = {"at_least": ">=", "more_than": ">", "at_most": "<="}

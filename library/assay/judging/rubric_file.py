@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, Problem
 from assay.judging.rubric import Criterion, Example, Rubric
-from assay.model.agent_response import clean_text
+from assay.model.answers.agent_response import clean_text
 from assay.parsing.names import unknown_name
 
 if TYPE_CHECKING:

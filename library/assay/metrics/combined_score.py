@@ -22,7 +22,7 @@ from assay.metrics.core.score import scored
 from assay.metrics.core.source_matching import first_match, matching_work, usable_sources
 from assay.metrics.core.threshold_metric import MeanFold, ThresholdMetric
 from assay.metrics.core.turn_scores import turn_details
-from assay.model.possible_usage import counted_parts, possible_tokens
+from assay.model.answers.possible_usage import counted_parts, possible_tokens
 from assay.model.run import Score, ScoreStatus
 from assay.statistics.exact_sum import ExactSum
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from assay.metrics.core.score import Row
-    from assay.model.agent_response import Usage
+    from assay.model.answers.agent_response import Usage
     from assay.model.run import CaseResult
 
 INFO = MetricInfo(

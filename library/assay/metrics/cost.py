@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.threshold_metric import MeanFold, ThresholdMetric
 from assay.metrics.core.uncounted_tokens import why_uncounted
+from assay.model.answers.possible_usage import counted_parts, possible_cost
 from assay.model.model_price import ModelPrice
-from assay.model.possible_usage import counted_parts, possible_cost
 from assay.model.run import Score
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from assay.metrics.core.score import Row
-    from assay.model.agent_response import Usage
+    from assay.model.answers.agent_response import Usage
 
 INFO = MetricInfo(
     "cost",

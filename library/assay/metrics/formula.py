@@ -36,9 +36,9 @@ from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.threshold_metric import ThresholdMetric
 from assay.metrics.expression.expression_nodes import EvaluationError
 from assay.metrics.expression.expressions import FUNCTIONS, WORDS, parse_expression
-from assay.model.agent_response import AgentStatus
-from assay.model.possible_usage import MAX_COST_USD, counted_parts
-from assay.model.response_limits import MAX_TOKENS
+from assay.model.answers.agent_response import AgentStatus
+from assay.model.answers.possible_usage import MAX_COST_USD, counted_parts
+from assay.model.answers.response_limits import MAX_TOKENS
 from assay.model.run import Score, ScoreStatus
 from assay.parsing.names import nearest
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping
 
     from assay.metrics.core.score import Row
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_response import AgentResponse
 
 INFO = MetricInfo(
     "formula",

@@ -25,7 +25,7 @@ from assay.metrics.core.explanations import listed, quoted
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.threshold_metric import RightFold, ThresholdMetric
 from assay.metrics.retrieval_accuracy import is_out_of_scope
-from assay.model.agent_response import AgentStatus
+from assay.model.answers.agent_response import AgentStatus
 from assay.statistics.thresholds import exceeds
 from assay.text.equality import plain
 from assay.text.folding import containment_work, contains_word, fold, without_marks

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from assay.metrics.core.score import Row
-    from assay.model.agent_response import Source
+    from assay.model.answers.agent_response import Source
     from assay.model.run import Score
 
 INFO = MetricInfo(

@@ -16,7 +16,7 @@ from assay.metrics.combined_score import tokens_used
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.threshold_metric import MeanFold, ThresholdMetric
 from assay.metrics.core.uncounted_tokens import why_uncounted
-from assay.model.possible_usage import counted_parts, possible_tokens
+from assay.model.answers.possible_usage import counted_parts, possible_tokens
 from assay.model.run import Score
 
 if TYPE_CHECKING:

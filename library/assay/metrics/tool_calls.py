@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.metrics.core.score import Row
-    from assay.model.agent_response import ToolCall
+    from assay.model.answers.agent_response import ToolCall
     from assay.model.case import ExpectedTool
     from assay.model.run import CaseResult
 

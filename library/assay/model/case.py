@@ -6,8 +6,8 @@ import json
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from assay.model.agent_response import AgentResponse, Message, response_from_json, response_to_json
-from assay.model.approvals import Approval, approvals_from_json, approvals_to_json
+from assay.model.answers.agent_response import AgentResponse, Message, response_from_json, response_to_json
+from assay.model.answers.approvals import Approval, approvals_from_json, approvals_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from assay.model.answers.response_fields import shown
+from assay.model.answers.response_names import CALL_FIELDS, call_parts
 from assay.model.case import TOOL_MATCHES, ExpectedTool
-from assay.model.response_fields import shown
-from assay.model.response_names import CALL_FIELDS, call_parts
 from assay.parsing.names import unknown_name
 
 _FIELDS = ("name", "arguments", "match")

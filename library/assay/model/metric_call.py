@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from assay.model.agent_request import AgentRequest
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_request import AgentRequest
+    from assay.model.answers.agent_response import AgentResponse
     from assay.model.case import Case
 
 MAX_REASONING_CHARS = 10_000

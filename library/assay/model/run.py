@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from assay.model.agent_response import AgentResponse, AgentStatus
+from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.run_settings import (
     MAX_ERRORS,
     AgentSettings,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Mapping, Sequence
 
-    from assay.model.approvals import UnusedApproval
+    from assay.model.answers.approvals import UnusedApproval
     from assay.model.dependent_cases import DependentCases
     from assay.model.judge_calibration import JudgeCalibration
     from assay.model.judging_summary import JudgingSummary

@@ -13,7 +13,7 @@ from assay.model.frameworks import FRAMEWORKS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay.model.approvals import Approval
+    from assay.model.answers.approvals import Approval
     from assay.model.code_identity import CodeIdentity
     from assay.model.model_price import ModelPrice
     from assay.model.stopping import StoppingSettings

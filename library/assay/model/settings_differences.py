@@ -6,7 +6,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
-from assay.model.approvals import approvals_to_json
+from assay.model.answers.approvals import approvals_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

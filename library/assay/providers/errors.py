@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from assay.model.response_fields import clean_text
-from assay.model.retrying import is_hopeless_code, is_retryable_status
+from assay.model.answers.response_fields import clean_text
+from assay.model.answers.retrying import is_hopeless_code, is_retryable_status
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

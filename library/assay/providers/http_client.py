@@ -17,7 +17,7 @@ import httpx2
 from assay.http.connection import AddressNotAllowedError
 from assay.http.event_stream import EVENT_STREAM
 from assay.http.transport import HttpTransport
-from assay.model.response_fields import excerpt
+from assay.model.answers.response_fields import excerpt
 from assay.parsing.strict_json import REPLY_DECODER, DuplicateKeyError
 from assay.providers.errors import (
     MalformedReplyError,

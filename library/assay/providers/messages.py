@@ -8,14 +8,14 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from assay.model.possible_usage import possible_tokens
-from assay.model.response_fields import clean_text
-from assay.model.usage_names import output_with_thoughts, read_counts
+from assay.model.answers.possible_usage import possible_tokens
+from assay.model.answers.response_fields import clean_text
+from assay.model.answers.usage_names import output_with_thoughts, read_counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from assay.model.agent_request import Message
+    from assay.model.answers.agent_request import Message
     from assay.providers.parameters import Parameters
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.evidence import WantedTexts
     from assay.metrics.core.score import Metric, Row
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_response import AgentResponse
     from assay.model.case import Case
     from assay.scoring.vectors import Embedded
 

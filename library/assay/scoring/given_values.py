@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from assay.errors import Problem
-from assay.model.agent_response import AgentResponse, clean_text, response_to_json
+from assay.model.answers.agent_response import AgentResponse, clean_text, response_to_json
 from assay.parsing.names import kind_of
 
 

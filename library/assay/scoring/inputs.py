@@ -12,24 +12,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.datasets.cells import json_in_cell
 from assay.datasets.dataset import Dataset
-from assay.datasets.field_names import folded
-from assay.datasets.fields import names_of
+from assay.datasets.fields.aliases import names_of
+from assay.datasets.fields.field_names import folded
 from assay.datasets.foreign import is_foreign
-from assay.datasets.sources import FileSource, ObjectSource
+from assay.datasets.readers.sources import FileSource, ObjectSource
 from assay.datasets.unused_fields import unscored_turns
+from assay.datasets.values.cells import json_in_cell
 from assay.errors import DatasetError, Problem
-from assay.model.agent_response import AgentStatus
+from assay.model.answers.agent_response import AgentStatus
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
 
     from assay.datasets import DatasetInfo
-    from assay.datasets.readers import Container
+    from assay.datasets.readers.detection import Container
+    from assay.datasets.readers.sources import Signature, Source
     from assay.datasets.records import Record
-    from assay.datasets.sources import Signature, Source
 
 BESIDE = ("sql", "data_rows", "tool_calls", "sources", "retrieved", "usage", "latency_ms", "status")
 """Fields of an answer that may stand beside it."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from assay.datasets.fields import ALIASES
+from assay.datasets.fields.aliases import ALIASES
 from assay.datasets.warnings import warn_of_dataset
 from assay.errors import DatasetError, InvalidInputError, Problem, SpecError
 from assay.metrics import METRICS, build_metric, complete_parameters, metric_kind
@@ -21,8 +21,8 @@ from assay.metrics.core.evidence import wanted_texts
 from assay.metrics.core.row_verdict import row_reason, row_verdict
 from assay.metrics.core.score import Row, keeps_vector
 from assay.metrics.rows.row_scores import score_row
-from assay.model.agent_response import AgentResponse
-from assay.model.answer_thoughts import with_thoughts_apart
+from assay.model.answers.agent_response import AgentResponse
+from assay.model.answers.answer_thoughts import with_thoughts_apart
 from assay.model.run import CaseResult, MetricSettings, MetricSummary, Score
 from assay.model.run_settings import FUNCTION_METRIC
 from assay.parsing.names import unknown_name

@@ -110,7 +110,10 @@ def _check_python(agent: AgentSettings) -> list[Problem]:
 
 
 def _map_problems(value: object) -> list[Problem]:
-    from assay.model.response_expressions import expression_problems, growth_of  # imported here: it brings jmespath
+    from assay.model.answers.response_expressions import (  # imported here: it brings jmespath
+        expression_problems,
+        growth_of,
+    )
 
     problems: list[Problem] = []
     expressions = read_texts(value, "agent.map", problems)

@@ -6,10 +6,10 @@ import json
 from typing import TYPE_CHECKING
 
 from assay.errors import Problem
-from assay.model.approvals import approvals_to_json, read_approvals
+from assay.model.answers.approvals import approvals_to_json, read_approvals
 
 if TYPE_CHECKING:
-    from assay.model.approvals import Approval
+    from assay.model.answers.approvals import Approval
     from assay.model.run_settings import AgentSettings, RunSettings
 
 

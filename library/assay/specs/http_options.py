@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import Problem
-from assay.model.approvals import approvals_to_json
-from assay.model.response_expressions import DELTA, RESPONSE_FIELDS, expression_problem
+from assay.model.answers.approvals import approvals_to_json
+from assay.model.answers.response_expressions import DELTA, RESPONSE_FIELDS, expression_problem
 from assay.parsing.names import unknown_name
 from assay.specs.headers import read_headers, read_texts
 from assay.specs.prompt_template import MAX_FILLED_CHARS, PLACEHOLDER, FilledTooLargeError, as_text
@@ -16,7 +16,7 @@ from assay.specs.prompt_template import MAX_FILLED_CHARS, PLACEHOLDER, FilledToo
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.model.agent_response import AgentRequest
+    from assay.model.answers.agent_response import AgentRequest
 
 _METHODS = ("POST", "GET", "PUT")
 _OPTIONS = ("method", "headers", "query", "body", "stream", "response")

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.judging.recorded_verdicts import RecordedVerdicts
-    from assay.model.approvals import Approval
+    from assay.model.answers.approvals import Approval
 
     Environs = tuple[Mapping[str, str] | None, Mapping[str, str] | None]
     """The environments of the agent and of the judge, as `load_spec` takes them."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from assay.model.agent_response import clean_text
+from assay.model.answers.agent_response import clean_text
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Dialect

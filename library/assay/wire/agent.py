@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from assay.model.agent_response import (
+from assay.model.answers.agent_response import (
     AgentError,
     AgentErrorKind,
     AgentRequest,
@@ -20,8 +20,8 @@ from assay.model.agent_response import (
     Usage,
     json_text,
 )
-from assay.model.approvals import Approval, Decision
-from assay.model.interrupts import DecisionKind
+from assay.model.answers.approvals import Approval, Decision
+from assay.model.answers.interrupts import DecisionKind
 from assay.v1 import agent_pb2
 from assay.wire.converter import EnumConverter
 from assay.wire.json_text import mapping_from_text, mapping_to_text, value_from_text

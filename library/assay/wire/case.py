@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay.errors import DatasetError, Problem
-from assay.model.agent_response import AgentResponse, json_text
+from assay.model.answers.agent_response import AgentResponse, json_text
 from assay.model.case import Assertion, Case, ExpectedTool, RecordedVerdict, Turn
 from assay.v1 import orchestrator_pb2
 from assay.wire.agent import (
@@ -21,7 +21,7 @@ from assay.wire.json_text import mapping_from_text, mapping_to_text, value_from_
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from assay.model.approvals import Approval
+    from assay.model.answers.approvals import Approval
     from assay.v1 import agent_pb2
 
 _T = TypeVar("_T")

@@ -23,7 +23,7 @@ from assay.filters.row_filter import (
     limit_problems,
 )
 from assay.filters.run_filter import NEWEST_FIRST, RunFilter, RunKey, RunOrder
-from assay.model.agent_response import AgentStatus
+from assay.model.answers.agent_response import AgentStatus
 from assay.v1 import agent_pb2
 from assay.v1 import orchestrator_pb2 as pb
 from assay.wire.case import case_from_wire, case_to_wire

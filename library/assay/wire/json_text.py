@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from assay.model.agent_response import clean_text
+from assay.model.answers.agent_response import clean_text
 from assay.parsing.strict_json import DECODER
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING
 
-from assay.model.agent_response import AgentResponse, clean_text
+from assay.model.answers.agent_response import AgentResponse, clean_text
+from assay.model.answers.response_limits import MAX_TRACEBACK_CHARS
 from assay.model.metric_call import (
     MALFORMED,
     MAX_MESSAGE_CHARS,
@@ -16,7 +17,6 @@ from assay.model.metric_call import (
     MetricOutcome,
     MetricRequest,
 )
-from assay.model.response_limits import MAX_TRACEBACK_CHARS
 from assay.v1 import orchestrator_pb2 as pb
 from assay.wire.agent import request_from_wire, request_to_wire, response_from_wire, response_to_wire
 from assay.wire.case import case_from_wire, case_to_wire

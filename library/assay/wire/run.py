@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from assay.errors import SetupError
-from assay.model.approvals import Approval, Decision
+from assay.model.answers.approvals import Approval, Decision
+from assay.model.answers.interrupts import DecisionKind
 from assay.model.baseline import Baseline
 from assay.model.by_metric import ByMetric
 from assay.model.code_identity import CodeIdentity
-from assay.model.interrupts import DecisionKind
 from assay.model.judge_calibration import JudgeCalibration
 from assay.model.run import (
     AgentSettings,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assay.model.approvals import UnusedApproval
+from assay.model.answers.approvals import UnusedApproval
 from assay.model.by_metric import ByMetric
 from assay.model.dependent_cases import DependentCases
 from assay.model.run import (

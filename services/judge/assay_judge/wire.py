@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, Problem
-from assay.model.agent_response import clean_text
+from assay.model.answers.agent_response import clean_text
 from assay.model.scope import LOCAL, Scope
 from assay.parsing.secret_references import SCHEME, parse_path
 from assay.v1 import agent_pb2, judge_pb2

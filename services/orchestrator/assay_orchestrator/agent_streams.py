@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from assay.errors import InvalidInputError, Problem, UnavailableError, WrongStateError
-from assay.model.agent_request import AgentRequest
-from assay.model.agent_response import AgentErrorKind, error_response, response_from_json, response_to_json
+from assay.model.answers.agent_request import AgentRequest
+from assay.model.answers.agent_response import AgentErrorKind, error_response, response_from_json, response_to_json
 from assay.model.metric_call import MetricRequest
 from assay.v1 import orchestrator_pb2 as pb
 from assay.wire.agent import plain_response, request_to_wire, response_from_wire, split_by_size
@@ -17,7 +17,7 @@ from assay_orchestrator.agents.hosted import Cancelled, Questions, Reconciled, S
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_response import AgentResponse
     from assay.model.run import Run
     from assay.model.scope import Scope
     from assay.v1 import agent_pb2

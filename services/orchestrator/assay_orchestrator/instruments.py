@@ -5,13 +5,13 @@ from __future__ import annotations
 import collections
 from typing import TYPE_CHECKING
 
-from assay.model.possible_usage import possible_cost, possible_tokens
+from assay.model.answers.possible_usage import possible_cost, possible_tokens
 from assay.telemetry.instruments import SLOW_S, Counter, Gauge, Histogram, team_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from assay.model.agent_response import AgentError, AgentResponse
+    from assay.model.answers.agent_response import AgentError, AgentResponse
     from assay.model.run import CaseResult
     from assay.v1 import judge_pb2
 

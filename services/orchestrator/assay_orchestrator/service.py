@@ -11,7 +11,7 @@ import logging
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from assay.datasets.case_rules import case_problems, excess
+from assay.datasets.cases.case_rules import case_problems, excess
 from assay.errors import (
     DatasetError,
     InvalidInputError,

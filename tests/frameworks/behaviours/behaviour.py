@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from assay.model.agent_response import AgentResponse, ToolCall
+    from assay.model.answers.agent_response import AgentResponse, ToolCall
 
 INPUT_TOKENS, OUTPUT_TOKENS = 10, 5
 """What each call of a scripted model costs."""

@@ -13,8 +13,8 @@ from tests.frameworks.behaviours.behaviours import BEHAVIOURS
 from tests.frameworks.ways import ways_to
 
 from assay.agent_host.caller import AgentCaller
-from assay.model.agent_request import AgentRequest, Message
-from assay.model.approvals import read_approvals, remaining_approvals
+from assay.model.answers.agent_request import AgentRequest, Message
+from assay.model.answers.approvals import read_approvals, remaining_approvals
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.frameworks.behaviours.behaviour import Behaviour
     from tests.frameworks.ways import Ask
 
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_response import AgentResponse
 
 pytestmark = [
     pytest.mark.frameworks,

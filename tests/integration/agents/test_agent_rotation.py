@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from assay.model.agent_response import AgentRequest
+from assay.model.answers.agent_response import AgentRequest
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings
 from assay.parsing.secret_references import SecretReference
@@ -21,7 +21,7 @@ from assay_orchestrator.agents import secrets as secrets_module
 from assay_orchestrator.agents.access import AgentAccess
 
 if TYPE_CHECKING:
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_response import AgentResponse
     from assay_orchestrator.agents.retrying import RetryingAgent
 
 FIRST, SECOND = "first-0123456789", "second-0123456789"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.model.agent_response import (
+from assay.model.answers.agent_response import (
     AgentErrorKind,
     AgentRequest,
     AgentResponse,
@@ -18,7 +18,7 @@ from assay.model.agent_response import (
     InterruptKind,
     Message,
 )
-from assay.model.approvals import read_approvals
+from assay.model.answers.approvals import read_approvals
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings
 from assay.specs.agents import check_agent

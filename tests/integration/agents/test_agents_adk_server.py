@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse, AgentStatus, Message
-from assay.model.approvals import read_approvals
+from assay.model.answers.agent_response import AgentErrorKind, AgentRequest, AgentResponse, AgentStatus, Message
+from assay.model.answers.approvals import read_approvals
+from assay.model.answers.interrupts import Interrupt, InterruptKind
 from assay.model.case import Case, Turn
-from assay.model.interrupts import Interrupt, InterruptKind
 from assay.model.run import AgentSettings
 from assay.specs.agents import check_agent
 from assay_orchestrator.agents.access import AgentAccess

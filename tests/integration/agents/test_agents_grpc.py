@@ -15,11 +15,11 @@ from google.protobuf.any_pb2 import Any as Packed
 from google.protobuf.duration_pb2 import Duration
 from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health_pb2
-from tests.certificates import certificate_for
+from tests.support.services.certificates import certificate_for
 
 from assay.agent_host.agent_server import agent_server
 from assay.errors import InvalidInputError
-from assay.model.agent_response import (
+from assay.model.answers.agent_response import (
     AgentErrorKind,
     AgentRequest,
     AgentResponse,

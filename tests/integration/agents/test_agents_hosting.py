@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
-from tests.waiting import until
+from tests.support.processes.waiting import until
 
 from assay.agent_host.caller import AgentCaller
 from assay.agent_host.serve_stream import AgentHost
 from assay.client.client import Client
 from assay.errors import UnavailableError
-from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse
+from assay.model.answers.agent_response import AgentErrorKind, AgentRequest, AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings, DatasetRef, Run, RunCounts, RunSettings, RunState
 from assay.model.scope import LOCAL, Scope

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.errors import InvalidInputError
-from assay.model.agent_response import (
+from assay.model.answers.agent_response import (
     AgentErrorKind,
     AgentRequest,
     AgentResponse,

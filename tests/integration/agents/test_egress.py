@@ -13,12 +13,12 @@ import grpc.aio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.certificates import certificate_for
+from tests.support.services.certificates import certificate_for
 
 from assay.agent_host.agent_server import agent_server
 from assay.errors import InvalidInputError
 from assay.http.egress import EVERYWHERE, Egress, own_networks, read_networks, read_proxy
-from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse
+from assay.model.answers.agent_response import AgentErrorKind, AgentRequest, AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings
 from assay_orchestrator.agents.access import AgentAccess

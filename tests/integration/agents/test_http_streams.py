@@ -14,9 +14,9 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.guides import blocks
+from tests.support.docs.guides import blocks
 
-from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse, AgentStatus
+from assay.model.answers.agent_response import AgentErrorKind, AgentRequest, AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay_orchestrator.agents.http_body import MAX_BODY_BYTES
 from assay_orchestrator.agents.http_stream import MAX_EVENTS, read_events

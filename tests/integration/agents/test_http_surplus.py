@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse
+from assay.model.answers.agent_response import AgentErrorKind, AgentRequest, AgentResponse
 from assay.model.case import Case, Turn
 
 if TYPE_CHECKING:

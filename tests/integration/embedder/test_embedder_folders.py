@@ -13,7 +13,7 @@ import pytest
 from huggingface_hub import constants
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
-from tests.embedding_models import save_model
+from tests.support.embedder.embedding_models import save_model
 
 from assay.errors import SetupError
 from assay_embedder.models import loading, verification

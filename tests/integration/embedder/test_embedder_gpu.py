@@ -13,7 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.embedding_models import save_model, texts_in_ten_scripts
+from tests.support.embedder.embedding_models import save_model, texts_in_ten_scripts
 
 from assay_embedder.embeddings import EmbedOptions
 from assay_embedder.models import loading

@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.embedding_models import save_model, texts_in_ten_scripts
+from tests.support.embedder.embedding_models import save_model, texts_in_ten_scripts
 from torch.nn import functional
 
 from assay.errors import SetupError

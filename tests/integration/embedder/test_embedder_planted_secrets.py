@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 from tests.integration.test_planted_secrets import Planted
-from tests.word_counter import WordCounter
+from tests.support.embedder.word_counter import WordCounter
 
 from assay.rpc.status import DETAILS_KEY
 from assay.telemetry.exporter import exporting

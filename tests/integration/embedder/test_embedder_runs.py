@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from tests.embedding_models import ODD, texts_in_ten_scripts
 from tests.integration.orchestrator.conftest import _serve
-from tests.waiting import until
+from tests.support.embedder.embedding_models import ODD, texts_in_ten_scripts
+from tests.support.processes.waiting import until
 
 from assay.agent_host.caller import AgentCaller
 from assay.metrics import complete_parameters
-from assay.model.agent_response import AgentResponse
+from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings, MetricSettings, RunSettings, RunState
 from assay_embedder.settings import Settings

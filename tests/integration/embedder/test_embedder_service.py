@@ -11,7 +11,7 @@ import numpy as np
 import psutil
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from tests.waiting import until
+from tests.support.processes.waiting import until
 
 from assay.errors import InvalidInputError, OverloadedError, UnavailableError
 from assay.rpc.channel import open_channel, read_stream, wait_for_ready

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tests.waiting import until
-from tests.word_counter import WordCounter
+from tests.support.embedder.word_counter import WordCounter
+from tests.support.processes.waiting import until
 
 from assay.errors import InvalidInputError, SetupError, UnavailableError
 from assay.rpc.channel import open_channel, read_stream, wait_for_ready

@@ -15,7 +15,7 @@ import assay
 from assay.agent_host.caller import AgentCaller
 from assay.errors import SpecError
 from assay.metrics import complete_parameters
-from assay.model.agent_response import AgentResponse
+from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Assertion, Case, Turn
 from assay.model.run import AgentSettings, MetricSettings, RunSettings, RunState
 from assay.model.run_settings import DatasetReading

@@ -14,12 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from tests.guides import blocks
-from tests.waiting import until, wait_until
+from tests.support.docs.guides import blocks
+from tests.support.processes.waiting import until, wait_until
 
 from assay.agent_host.command.launcher import MAX_FRUITLESS
 from assay.agent_host.user_code import open_caller
-from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse, AgentStatus, Interrupt, Message
+from assay.model.answers.agent_response import (
+    AgentErrorKind,
+    AgentRequest,
+    AgentResponse,
+    AgentStatus,
+    Interrupt,
+    Message,
+)
 from assay.model.run import AgentSettings
 
 if TYPE_CHECKING:
@@ -450,7 +457,7 @@ def test_nothing_outlives_a_client_that_is_killed(tmp_path: Path) -> None:
         "import asyncio, sys\n"
         "from pathlib import Path\n"
         "from assay.agent_host.user_code import open_caller\n"
-        "from assay.model.agent_request import AgentRequest\n"
+        "from assay.model.answers.agent_request import AgentRequest\n"
         "from assay.model.run import AgentSettings\n"
         "folder = Path(sys.argv[1])\n"
         "caller = open_caller(AgentSettings('command', f'{sys.executable} -I -S agent.py {folder}'), folder)\n"

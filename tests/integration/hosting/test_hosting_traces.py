@@ -19,7 +19,7 @@ from assay.agent_host.traces.receiver import MAX_BODY_BYTES, TraceReceiver, shar
 from assay.agent_host.traces.traced_caller import METADATA_KEY
 from assay.agent_host.user_code import function_caller, open_caller
 from assay.errors import InvalidInputError
-from assay.model.agent_response import AgentRequest, AgentResponse, AgentStatus, Usage
+from assay.model.answers.agent_response import AgentRequest, AgentResponse, AgentStatus, Usage
 from assay.model.run import AgentSettings
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.fork_server import ForkServer
+from tests.support.processes.fork_server import ForkServer
 
 from assay.rpc.channel import open_channel, read_stream
 from assay.rpc.server import RpcServer

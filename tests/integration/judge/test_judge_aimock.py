@@ -1,4 +1,4 @@
-"""The judge against @copilotkit/aimock, a server of its protocols that we have not written (tests/aimock.py)."""
+"""The judge against @copilotkit/aimock, an independent server of its protocols (tests/support/services/aimock.py)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.aimock import serving
+from tests.support.services.aimock import serving
 
 from assay.v1 import judge_pb2 as pb
 from assay_judge.judges import JudgeChoice

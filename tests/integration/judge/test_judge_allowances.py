@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
-from tests.waiting import until
+from tests.support.processes.waiting import until
 
 from assay.testing.judges import says
 from assay.testing.providers import Reply, Tokens

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import psycopg
 import pytest
-from tests.waiting import until
+from tests.support.processes.waiting import until
 
 from assay.errors import StorageError
 from assay.rpc.status import translated

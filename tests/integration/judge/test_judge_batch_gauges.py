@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.integration.judge.test_judge_batch_replicas import FAILED, order_for
-from tests.scraped_metrics import scraped
-from tests.waiting import until
+from tests.support.processes.waiting import until
+from tests.support.services.scraped_metrics import scraped
 
 from assay.telemetry.exporter import exporting
 from assay_judge.batches.batch_gauges import batch_gauges

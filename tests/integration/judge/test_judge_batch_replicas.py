@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
-from tests.waiting import until
+from tests.support.processes.waiting import until
 
 from assay.model.scope import LOCAL
 from assay.rpc.channel import open_channel, wait_for_ready
@@ -34,7 +34,7 @@ from assay_judge.verdicts.rubric_registry import BUILT_IN
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
 
-    from tests.fork_server import ForkServer, Process
+    from tests.support.processes.fork_server import ForkServer, Process
 
     from assay_judge.batches.store import BatchRecord
 

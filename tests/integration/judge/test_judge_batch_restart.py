@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.waiting import until
+from tests.support.processes.waiting import until
 
 from assay.rpc.channel import open_channel, wait_for_ready
 from assay.testing.judges import says
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from tests.fork_server import ForkServer
+    from tests.support.processes.fork_server import ForkServer
 
 GOOD = {"reasoning": "It is right.", "score": 4}
 HALF_PRICE = 0.000975

@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.waiting import until
+from tests.support.processes.waiting import until
 
 from assay.errors import InvalidInputError, OverloadedError
 from assay.rpc.status import translated

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.waiting import until
+from tests.support.processes.waiting import until
 
 from assay.testing.judges import says
 from assay.testing.providers import Reply, Tokens

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from tests.waiting import until
+from tests.support.processes.waiting import until
 
 from assay.errors import InvalidInputError, SetupError, UnavailableError
 from assay.rpc.channel import open_channel, read_stream

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
-from tests.waiting import until
+from tests.support.processes.waiting import until
 
 from assay.errors import AssayError
 from assay.model.scope import LOCAL
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from tests.fork_server import ForkServer
+    from tests.support.processes.fork_server import ForkServer
 
     Open = Callable[[], Any]
 

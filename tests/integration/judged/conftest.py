@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.fork_server import ForkServer, Process
+from tests.support.processes.fork_server import ForkServer, Process
 
 # Imported by the first call otherwise, of whose deadline that takes seconds on a busy machine.
 import assay.providers.anthropic
@@ -19,7 +19,7 @@ import assay_judge.providers.openai_batches  # noqa: F401
 from assay.agent_host.caller import AgentCaller
 from assay.client.client import Client
 from assay.metrics import complete_parameters
-from assay.model.agent_response import AgentResponse
+from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings, JudgeSettings, MetricSettings, Run, RunSettings, RunState, StateChange
 from assay.rpc.server import RpcServer
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
     from pathlib import Path
 
-    from assay.model.agent_response import AgentRequest
+    from assay.model.answers.agent_response import AgentRequest
     from assay.model.run import CaseResult
 
 GOOD = {"reasoning": "It is right.", "score": 4}

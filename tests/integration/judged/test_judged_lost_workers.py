@@ -8,9 +8,9 @@ import threading
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tests import waiting
-from tests.shared_installation import shared_installation
 from tests.support.held_amounts import held_by
+from tests.support.processes import waiting
+from tests.support.services.shared_installation import shared_installation
 
 from assay.client import admin
 from assay.identity.quotas import Quota
@@ -27,9 +27,9 @@ from assay_orchestrator.store.teams.allotments import NOTHING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.fork_server import Process
     from tests.integration.judged.conftest import Stage
-    from tests.shared_installation import SharedInstallation
+    from tests.support.processes.fork_server import Process
+    from tests.support.services.shared_installation import SharedInstallation
 
     from assay.client.client import Client
     from assay.model.case import Case

@@ -8,7 +8,7 @@ import sqlite3
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.waiting import until
+from tests.support.processes.waiting import until
 
 from assay.errors import InvalidInputError, SpecError, WrongStateError
 from assay.model.run import PauseCause, RunState, SpendCap

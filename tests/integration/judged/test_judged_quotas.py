@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.shared_installation import SharedInstallation, shared_installation
+from tests.support.services.shared_installation import SharedInstallation, shared_installation
 
 from assay.client import admin
 from assay.identity.quotas import Quota

@@ -9,7 +9,7 @@ import pytest
 
 from assay.errors import DatasetError, SpecError
 from assay.judging.recorded_verdicts import answer_sha256
-from assay.model.agent_response import AgentStatus
+from assay.model.answers.agent_response import AgentStatus
 from assay.model.case import RecordedVerdict
 from assay.model.run import JudgeSettings, RunState
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tests.integration.judged.conftest import Stage
 
-    from assay.model.agent_response import AgentRequest
+    from assay.model.answers.agent_response import AgentRequest
     from assay.model.run import CaseResult, Run
     from assay.testing.providers import ProviderRequest, Reply
 

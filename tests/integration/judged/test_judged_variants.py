@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.integration.judged.conftest import Stage
 
-    from assay.model.agent_response import AgentRequest
+    from assay.model.answers.agent_response import AgentRequest
 
     SetUp = Callable[..., Stage]
 

@@ -6,9 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.scraped_metrics import read_families, scraped
+from tests.support.processes.waiting import until
+from tests.support.services.scraped_metrics import read_families, scraped
 from tests.unit.test_observability_tables import SECTIONS, instruments
-from tests.waiting import until
 
 from assay.telemetry.exporter import exporting
 from assay_orchestrator.queries.queue_gauges import queue_gauges

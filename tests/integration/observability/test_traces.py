@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.collector import collecting
+from tests.support.services.collector import collecting
 
 from assay.errors import NotFoundError
 from assay.model.run import AgentSettings, DatasetRef, Run, RunCounts, RunSettings, RunState
@@ -17,7 +17,7 @@ from assay_orchestrator.pipeline.case_traces import CaseTraces
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.collector import Collector
+    from tests.support.services.collector import Collector
 
 
 @pytest.fixture

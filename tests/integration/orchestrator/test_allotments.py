@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 import sqlalchemy as sa
-from tests import waiting
 from tests.integration.orchestrator.test_run_pause import until
-from tests.shared_installation import SharedInstallation, shared_installation
 from tests.support.held_amounts import held_by
+from tests.support.processes import waiting
+from tests.support.services.shared_installation import SharedInstallation, shared_installation
 
 from assay.client import admin
 from assay.identity.quotas import Quota
-from assay.model.agent_request import AgentRequest
+from assay.model.answers.agent_request import AgentRequest
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings, PauseCause, RunState
 from assay.testing.providers import Reply, ScriptedProvider, Tokens

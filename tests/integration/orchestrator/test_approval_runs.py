@@ -6,11 +6,11 @@ import asyncio
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from tests import waiting
+from tests.support.processes import waiting
 
 from assay.agent_host.caller import AgentCaller
-from assay.model.agent_response import AgentStatus, Interrupt, InterruptKind
-from assay.model.approvals import ScriptedApprovals, UnusedApproval, approvals_to_json, read_approvals
+from assay.model.answers.agent_response import AgentStatus, Interrupt, InterruptKind
+from assay.model.answers.approvals import ScriptedApprovals, UnusedApproval, approvals_to_json, read_approvals
 from assay.model.case import Case, Turn
 from assay.model.run import DatasetReading, Run, RunState
 from assay.reports.words.row_notes import row_notes
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from assay.client.client import Client
-    from assay.model.agent_request import AgentRequest
-    from assay.model.approvals import Approval
+    from assay.model.answers.agent_request import AgentRequest
+    from assay.model.answers.approvals import Approval
     from assay.model.run import RunSettings
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]

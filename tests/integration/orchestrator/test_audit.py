@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
-from tests.shared_installation import SharedInstallation, shared_installation
+from tests.support.services.shared_installation import SharedInstallation, shared_installation
 
 from assay.client import admin, baselines, calibrations
 from assay.client.audit import AuditFilter, ChainCheck, list_audit
@@ -19,7 +19,7 @@ from assay.identity.audit import AuditEntry
 from assay.identity.quotas import Quota
 from assay.identity.rights import Role
 from assay.identity.tokens import new_token
-from assay.model.agent_response import AgentResponse, AgentStatus
+from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.judge_calibration import JudgeCalibration
 from assay.rpc.auditing import action_of

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import psycopg
 import pytest
 from tests.conftest import PostgresServer, own_server
-from tests.guides import blocks
-from tests.waiting import until
+from tests.support.docs.guides import blocks
+from tests.support.processes.waiting import until
 
 from assay.agent_host.caller import AgentCaller
 from assay.client.client import Client
-from assay.model.agent_response import AgentResponse
+from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings, MetricSettings, RunSettings, RunState
 

@@ -11,7 +11,7 @@ from assay.client.baselines import delete_baseline, find_baseline, list_baseline
 from assay.client.comparison.join import read_reports
 from assay.client.run_references import find_run_id
 from assay.errors import InvalidInputError, NotFoundError, WrongStateError
-from assay.model.agent_response import AgentResponse
+from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 
 if TYPE_CHECKING:

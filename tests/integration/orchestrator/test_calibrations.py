@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.shared_installation import shared_installation
+from tests.support.services.shared_installation import shared_installation
 
 from assay.client.calibrations import delete_calibration, list_calibrations, set_calibration
 from assay.errors import InvalidInputError, NotFoundError, PermissionDeniedError

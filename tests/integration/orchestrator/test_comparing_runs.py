@@ -13,7 +13,7 @@ from assay.client.comparison.join import compare_reports, reports_of
 from assay.comparison.case_list import CaseChange, CaseOrder, CaseQuery, ComparedCase
 from assay.comparison.model import Adjustment, Change, Comparison, ComparisonSettings
 from assay.errors import InvalidInputError, NotFoundError, OverloadedError, ResumeExpiredError
-from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Usage
+from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Usage
 from assay.model.case import Case, Turn
 from assay.model.run import RunCounts
 from assay.model.scope import LOCAL

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 import sqlalchemy as sa
-from tests.waiting import until
+from tests.support.processes.waiting import until
 
 from assay.errors import NotFoundError, WrongStateError
-from assay.model.agent_response import AgentErrorKind, AgentResponse, error_response
+from assay.model.answers.agent_response import AgentErrorKind, AgentResponse, error_response
 from assay.model.case import Case, Turn
 from assay.model.run import Run, RunState
 from assay_orchestrator.store import schema

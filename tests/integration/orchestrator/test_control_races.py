@@ -18,7 +18,7 @@ import pytest_asyncio
 import sqlalchemy as sa
 
 from assay.errors import NotFoundError, WrongStateError
-from assay.model.agent_response import AgentResponse, AgentStatus
+from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef, JudgeSettings, PauseCause, RunState, SpendCap
 from assay.model.scope import LOCAL
@@ -30,8 +30,8 @@ from assay_orchestrator.store import schema
 from assay_orchestrator.store.database import open_database
 from assay_orchestrator.store.rows import results
 from assay_orchestrator.store.rows.results import AnswerRecord
-from assay_orchestrator.store.runs import lifecycle, runs
-from assay_orchestrator.store.runs.runs import RunRecord, datasets
+from assay_orchestrator.store.runs import datasets, lifecycle, runs
+from assay_orchestrator.store.runs.runs import RunRecord
 from assay_orchestrator.store.runs.settings_json import settings_to_json
 from assay_orchestrator.store.shards import shards
 

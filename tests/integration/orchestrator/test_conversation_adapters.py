@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from assay.agent_host.protocol import Caller
     from assay.client.client import Client
-    from assay.model.agent_response import AgentRequest
+    from assay.model.answers.agent_response import AgentRequest
     from assay.model.run import CaseResult, RunSettings
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]

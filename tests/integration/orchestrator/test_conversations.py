@@ -7,12 +7,12 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests import waiting
+from tests.support.processes import waiting
 
 from assay.agent_host.caller import AgentCaller
 from assay.client.client import Client
 from assay.errors import InvalidInputError
-from assay.model.agent_response import AgentResponse, AgentStatus, Message, Usage
+from assay.model.answers.agent_response import AgentResponse, AgentStatus, Message, Usage
 from assay.model.case import Case, Turn
 from assay.model.run import MetricSettings, Run, RunState
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from assay.model.agent_response import AgentRequest
+    from assay.model.answers.agent_response import AgentRequest
     from assay.model.run import RunSettings
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]

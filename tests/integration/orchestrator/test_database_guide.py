@@ -11,13 +11,13 @@ import pytest
 import pytest_asyncio
 import sqlalchemy as sa
 
-from assay.model.agent_response import AgentStatus
+from assay.model.answers.agent_response import AgentStatus
 from assay.model.run import CaseResult, DatasetRef, RunState, Score, ScoreStatus
 from assay.model.scope import LOCAL
 from assay_orchestrator.settings import Settings
 from assay_orchestrator.store.rows import results
-from assay_orchestrator.store.runs import runs
-from assay_orchestrator.store.runs.runs import RunRecord, datasets
+from assay_orchestrator.store.runs import datasets, runs
+from assay_orchestrator.store.runs.runs import RunRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable

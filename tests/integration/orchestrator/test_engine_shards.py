@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 import sqlalchemy as sa
-from tests.run_contexts import plain_context
+from tests.support.services.run_contexts import plain_context
 
-from assay.model.agent_response import AgentStatus
+from assay.model.answers.agent_response import AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef, RunState
 from assay.model.scope import LOCAL
@@ -21,8 +21,8 @@ from assay_orchestrator.pipeline.storage_pauses import StoragePauses
 from assay_orchestrator.store import control, schema
 from assay_orchestrator.store.removal import deletions
 from assay_orchestrator.store.rows import results
-from assay_orchestrator.store.runs import lifecycle, runs
-from assay_orchestrator.store.runs.runs import RunRecord, datasets
+from assay_orchestrator.store.runs import datasets, lifecycle, runs
+from assay_orchestrator.store.runs.runs import RunRecord
 from assay_orchestrator.store.shards import fairness, shards
 from assay_orchestrator.store.shards.fairness import FairShares
 from assay_orchestrator.store.shards.shards import FencedError, RunStoppedError, Shard

@@ -22,7 +22,7 @@ from assay.filters.row_filter import (
     TextField,
 )
 from assay.filters.row_text import parse_row_filter, parse_row_order
-from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
+from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef, Score, ScoreStatus
 from assay.model.scope import LOCAL
@@ -32,8 +32,8 @@ from assay.v1 import orchestrator_pb2 as pb
 from assay.v1 import orchestrator_pb2_grpc
 from assay_orchestrator.store.rows import found_rows, results
 from assay_orchestrator.store.rows.found_rows import RowQuery
-from assay_orchestrator.store.runs import runs
-from assay_orchestrator.store.runs.runs import RunRecord, datasets
+from assay_orchestrator.store.runs import datasets, runs
+from assay_orchestrator.store.runs.runs import RunRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from assay.errors import StorageError
-from assay.model.agent_response import AgentResponse, AgentStatus
+from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef
 from assay.model.scope import LOCAL
@@ -18,8 +18,8 @@ from assay_orchestrator.pipeline.flusher import Flusher
 from assay_orchestrator.pipeline.storage_pauses import Backoff, StoragePauses
 from assay_orchestrator.store.rows import attempts, results
 from assay_orchestrator.store.rows.results import AnswerRecord
-from assay_orchestrator.store.runs import runs
-from assay_orchestrator.store.runs.runs import RunRecord, datasets
+from assay_orchestrator.store.runs import datasets, runs
+from assay_orchestrator.store.runs.runs import RunRecord
 from assay_orchestrator.store.shards import fairness, shards
 from assay_orchestrator.store.shards.fairness import FairShares
 

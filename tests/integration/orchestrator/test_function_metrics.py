@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.waiting import until
+from tests.support.processes.waiting import until
 
 from assay.agent_host.caller import AgentCaller
 from assay.agent_host.metric_functions import load_metric_functions
 from assay.errors import InvalidInputError, WrongStateError
 from assay.metrics import complete_parameters
-from assay.model.agent_response import AgentResponse
+from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.metric_call import MetricResult
 from assay.model.run import MetricSettings, PauseCause, Run, RunState, ScoreStatus
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from assay.client.client import Client
-    from assay.model.agent_request import AgentRequest
+    from assay.model.answers.agent_request import AgentRequest
     from assay.model.run import CaseResult, MetricSummary, RunSettings, Score
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]

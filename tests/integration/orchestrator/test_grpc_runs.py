@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.client.client import Client
-    from assay.model.agent_request import AgentRequest
+    from assay.model.answers.agent_request import AgentRequest
     from assay.model.run import CaseResult, Run, RunSettings
 
     ServeAt = Callable[..., AbstractAsyncContextManager[Client]]

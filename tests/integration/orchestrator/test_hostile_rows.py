@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from tests.waiting import wait_until
+from tests.support.processes.waiting import wait_until
 
 from assay.errors import DatasetError, SpecError
 from assay.metrics import complete_parameters
-from assay.model.agent_response import AgentResponse, Source, ToolCall
+from assay.model.answers.agent_response import AgentResponse, Source, ToolCall
 from assay.model.case import Assertion, Case, ExpectedTool, Turn
 from assay.model.run import AgentSettings, CaseResult, MetricSettings, Run, RunSettings, RunState, ScoreStatus
 from assay.rpc.channel import open_channel

@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 import pytest
 import sqlalchemy as sa
-from tests.shared_installation import shared_installation
+from tests.support.services.shared_installation import shared_installation
 
 from assay.client import admin
 from assay.client.client import Client
@@ -25,7 +25,7 @@ from assay.errors import (
 )
 from assay.identity.rights import RIGHTS, Right, Role
 from assay.identity.tokens import new_token
-from assay.model.agent_response import AgentResponse, AgentStatus
+from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import PauseCause, RunState
 from assay.rpc.channel import open_channel, wait_for_ready

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from assay.agent_host.caller import AgentCaller
 from assay.comparison.model import ComparisonSettings
 from assay.filters.row_filter import DATASET_ORDER, EVERY_ROW, RowOutcome
-from assay.model.agent_response import AgentResponse, AgentStatus, Interrupt, InterruptKind
+from assay.model.answers.agent_response import AgentResponse, AgentStatus, Interrupt, InterruptKind
 from assay.model.case import Case, Turn
 from assay.model.run import Run, RunState
 from assay_orchestrator.store.rows import attempts
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from assay.client.client import Client
-    from assay.model.agent_response import AgentRequest
+    from assay.model.answers.agent_response import AgentRequest
     from assay.model.run import RunSettings
     from assay.storage.database import Database
 

@@ -18,12 +18,12 @@ import grpc
 import grpc.aio
 import pytest
 from google.protobuf import descriptor_pool, message_factory
-from tests.shared_installation import SharedInstallation, shared_installation
+from tests.support.services.shared_installation import SharedInstallation, shared_installation
 
 from assay.client import admin, baselines, calibrations
 from assay.client.client import Client
 from assay.identity.rights import RIGHTS, Role
-from assay.model.agent_response import AgentResponse, AgentStatus
+from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.judge_calibration import JudgeCalibration
 from assay.rpc.methods import METHODS, Name

@@ -14,7 +14,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from tests.shared_installation import Clock, SharedInstallation, shared_installation
+from tests.support.services.shared_installation import Clock, SharedInstallation, shared_installation
 
 from assay.client import admin
 from assay.errors import InvalidInputError, PermissionDeniedError, UnauthenticatedError, UnavailableError

@@ -13,7 +13,7 @@ from tests.integration.orchestrator.small_embedder import SmallEmbedder, cosine_
 from assay.errors import NotFoundError, OverloadedError, UnavailableError
 from assay.metrics.core.embedding import EmbeddingSettings
 from assay.metrics.core.evidence import WantedTexts
-from assay.model.agent_response import AgentResponse
+from assay.model.answers.agent_response import AgentResponse
 from assay.rpc.channel import open_channel
 from assay.rpc.server import RpcServer
 from assay.v1 import embedder_pb2_grpc

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
-from tests.waiting import until
+from tests.support.processes.waiting import until
 
 from assay.agent_host.caller import AgentCaller
 from assay.errors import ConflictError, DatasetError, NotFoundError, ResumeExpiredError, SpecError, WrongStateError
-from assay.model.agent_response import AgentResponse
+from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, GateOutcome, MetricSettings, Run, RunState, StateChange
 from assay.v1 import orchestrator_pb2 as pb
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from assay.client.client import Client
-    from assay.model.agent_response import AgentRequest
+    from assay.model.answers.agent_response import AgentRequest
     from assay.model.run import RunSettings
     from assay_orchestrator.pipeline.run_context import RunContext
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from tests.scraped_metrics import scraped
-from tests.waiting import until
+from tests.support.processes.waiting import until
+from tests.support.services.scraped_metrics import scraped
 
 from assay.model.case import Case, Turn
 from assay.telemetry.exporter import exporting

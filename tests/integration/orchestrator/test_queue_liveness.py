@@ -19,8 +19,8 @@ from tests.integration.orchestrator.jobs import (
     queue_engine,
     take_silently,
 )
-from tests.refusals import refuse
-from tests.waiting import until
+from tests.support.processes.waiting import until
+from tests.support.services.refusals import refuse
 
 from assay_orchestrator.engine.dispatcher import TryAgainError
 from assay_orchestrator.engine.queue import QueueDispatcher

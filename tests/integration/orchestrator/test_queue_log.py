@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 from tests.integration.orchestrator.jobs import queue_engine
-from tests.waiting import until
+from tests.support.processes.waiting import until
 
 from assay_orchestrator.engine.queue import QueueDispatcher
 

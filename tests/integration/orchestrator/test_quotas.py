@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from tests import waiting
-from tests.calls_in_memory import calls_in_memory, without_collection
 from tests.integration.orchestrator.test_run_pause import hosting, until
-from tests.shared_installation import SharedInstallation, shared_installation
+from tests.support.processes import waiting
+from tests.support.services.calls_in_memory import calls_in_memory, without_collection
+from tests.support.services.shared_installation import SharedInstallation, shared_installation
 
 from assay.client import admin
 from assay.errors import InvalidInputError, NotFoundError, OverloadedError, PermissionDeniedError
 from assay.identity.quotas import Quota
 from assay.identity.rights import Role
-from assay.model.agent_response import AgentResponse, AgentStatus, Usage
+from assay.model.answers.agent_response import AgentResponse, AgentStatus, Usage
 from assay.model.case import Case, Turn
 from assay.model.run import PauseCause, RunState
 from assay.rpc.channel import open_channel

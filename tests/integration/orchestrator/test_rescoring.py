@@ -7,12 +7,12 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests import waiting
+from tests.support.processes import waiting
 
 from assay.agent_host.caller import AgentCaller
 from assay.client.rescoring import rescoring_spec
 from assay.errors import InvalidInputError, NotFoundError, WrongStateError
-from assay.model.agent_response import AgentErrorKind, AgentResponse, AgentStatus
+from assay.model.answers.agent_response import AgentErrorKind, AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ import pytest
 
 from assay.agent_host.caller import AgentCaller
 from assay.errors import InvalidInputError
-from assay.model.agent_response import AgentResponse
+from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import RunState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from assay.model.agent_response import AgentRequest
+    from assay.model.answers.agent_response import AgentRequest
 
 
 @pytest.fixture

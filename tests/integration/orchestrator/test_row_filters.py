@@ -25,7 +25,7 @@ from assay.filters.row_filter import (
     TextField,
     outcome_of,
 )
-from assay.model.agent_response import AgentResponse, AgentStatus
+from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef, Score, ScoreStatus
 from assay.model.scope import LOCAL
@@ -34,8 +34,8 @@ from assay_orchestrator.store import history, schema
 from assay_orchestrator.store.rows import found_rows, results
 from assay_orchestrator.store.rows.found_rows import Position, RowQuery
 from assay_orchestrator.store.rows.results import AnswerRecord
-from assay_orchestrator.store.runs import runs
-from assay_orchestrator.store.runs.runs import RunRecord, datasets
+from assay_orchestrator.store.runs import datasets, runs
+from assay_orchestrator.store.runs.runs import RunRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from assay.gates.run_verdict import run_verdict
 from assay.metrics import complete_parameters
-from assay.model.agent_response import AgentResponse
+from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Assertion, Case, Turn
 from assay.model.run import MetricSettings, RunState
 

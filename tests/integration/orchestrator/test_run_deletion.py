@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
-from tests.waiting import until
+from tests.support.processes.waiting import until
 
 from assay.errors import NotFoundError, WrongStateError
-from assay.model.agent_response import AgentResponse
+from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import Run, RunState
 from assay.model.scope import LOCAL

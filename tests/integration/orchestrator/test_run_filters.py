@@ -10,13 +10,13 @@ import pytest
 from assay.client.run_references import find_run_id
 from assay.errors import InvalidInputError, NotFoundError, ResumeExpiredError, SpecError
 from assay.filters.run_filter import NEWEST_FIRST, RunFilter, parse_run_filter, parse_run_order
-from assay.model.agent_response import AgentResponse
+from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import CaseSelection, DatasetRef, RunSettings, RunState
 from assay.model.scope import LOCAL
 from assay_orchestrator.runs.run_lists import RunLists, RunQuery
-from assay_orchestrator.store.runs import runs
-from assay_orchestrator.store.runs.runs import RunRecord, datasets
+from assay_orchestrator.store.runs import datasets, runs
+from assay_orchestrator.store.runs.runs import RunRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable

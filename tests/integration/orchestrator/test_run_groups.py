@@ -9,14 +9,14 @@ import pytest
 import pytest_asyncio
 import sqlalchemy as sa
 
-from assay.model.agent_response import AgentStatus
+from assay.model.answers.agent_response import AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef
 from assay.model.scope import LOCAL, Scope
 from assay_orchestrator.store import schema
 from assay_orchestrator.store.rows import results
-from assay_orchestrator.store.runs import lifecycle, runs
-from assay_orchestrator.store.runs.runs import RunRecord, datasets
+from assay_orchestrator.store.runs import datasets, lifecycle, runs
+from assay_orchestrator.store.runs.runs import RunRecord
 from assay_orchestrator.store.shards import fairness, shards
 from assay_orchestrator.store.shards.fairness import FairShares
 

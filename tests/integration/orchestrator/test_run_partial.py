@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from assay.client.client import Client
-    from assay.model.agent_response import AgentRequest
+    from assay.model.answers.agent_response import AgentRequest
     from assay.model.run import RunSettings
     from assay.storage.database import Database
 

@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests import waiting
+from tests.support.processes import waiting
 
 from assay.agent_host.caller import AgentCaller
 from assay.errors import NotFoundError, WrongStateError
-from assay.model.agent_response import AgentResponse
+from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import PauseCause, Run, RunState, StateChange
 from assay_cli.commands.runs.follow import say_state
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from assay.client.client import Client
-    from assay.model.agent_response import AgentRequest
+    from assay.model.answers.agent_response import AgentRequest
     from assay.model.run import RunSettings
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
-from tests.waiting import until
+from tests.support.processes.waiting import until
 
 from assay.agent_host.caller import AgentCaller
-from assay.model.agent_response import AgentResponse
+from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, PauseCause, Run, RunState, StateChange
 from assay_orchestrator.store import control, schema
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from assay.client.client import Client
-    from assay.model.agent_response import AgentRequest
+    from assay.model.answers.agent_response import AgentRequest
     from assay.model.run import RunSettings
     from assay.storage.database import Database
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
-from tests.waiting import until
+from tests.support.processes.waiting import until
 
 from assay.agent_host.caller import AgentCaller
 from assay.errors import NotFoundError, WrongStateError
-from assay.model.agent_response import AgentErrorKind, AgentStatus
+from assay.model.answers.agent_response import AgentErrorKind, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import AttemptOutcome, CaseResult, PauseCause, Run, RunState, Score, ScoreStatus, StateChange
 from assay_orchestrator.store import schema
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from assay.client.client import Client
-    from assay.model.agent_response import AgentRequest
+    from assay.model.answers.agent_response import AgentRequest
     from assay.model.run import RunSettings
     from assay.storage.database import Database
 

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from assay.errors import SpecError
-from assay.model.agent_response import AgentResponse
+from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay_orchestrator.store import schema
 

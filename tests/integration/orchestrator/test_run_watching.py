@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
-from tests.waiting import until
+from tests.support.processes.waiting import until
 
 from assay.agent_host.caller import AgentCaller
 from assay.client.client import Client
 from assay.errors import ResumeExpiredError, WatchBehindError
-from assay.model.agent_response import AgentErrorKind, AgentResponse, Usage
+from assay.model.answers.agent_response import AgentErrorKind, AgentResponse, Usage
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, Run, RunState
 from assay.rpc.channel import open_channel
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     import grpc.aio
 
-    from assay.model.agent_response import AgentRequest
+    from assay.model.answers.agent_response import AgentRequest
     from assay.model.run import RunSettings, StateChange
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from tests.waiting import until
+from tests.support.processes.waiting import until
 
 from assay.client.client import Client
 from assay.model.case import Case, Turn

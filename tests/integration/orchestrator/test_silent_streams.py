@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import grpc.aio
 import pytest
-from tests.waiting import until
+from tests.support.processes.waiting import until
 
 from assay.client.client import Client
-from assay.model.agent_response import AgentResponse
+from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import RunState
 from assay.rpc.channel import open_channel

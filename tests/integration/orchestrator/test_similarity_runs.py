@@ -13,7 +13,7 @@ from tests.integration.orchestrator.small_embedder import SmallEmbedder, cosine_
 from assay.agent_host.caller import AgentCaller
 from assay.errors import InvalidInputError, Problem, SpecError, UnavailableError
 from assay.metrics import complete_parameters
-from assay.model.agent_response import AgentResponse
+from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Assertion, Case, Turn
 from assay.model.run import MetricSettings, RunState
 from assay.rpc.channel import open_channel

@@ -12,8 +12,8 @@ from assay.model.case import Case, Turn
 from assay.model.run import DatasetRef
 from assay.model.scope import Scope
 from assay_orchestrator.identity import quota_wire
-from assay_orchestrator.store.runs import runs
-from assay_orchestrator.store.runs.runs import RunRecord, datasets
+from assay_orchestrator.store.runs import datasets, runs
+from assay_orchestrator.store.runs.runs import RunRecord
 from assay_orchestrator.store.teams import allotments, quotas, spending
 from assay_orchestrator.store.teams.allotments import NOTHING, Amount, Holder, Shortage
 from assay_orchestrator.store.teams.spending import Spent

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 import sqlalchemy as sa
-from tests.run_contexts import plain_context
-from tests.waiting import until
+from tests.support.processes.waiting import until
+from tests.support.services.run_contexts import plain_context
 
 from assay.comparison.stopping import first_stop
 from assay.comparison.stopping_settings import plan_of
 from assay.errors import StorageError
-from assay.model.agent_response import AgentResponse, AgentStatus
+from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings, CaseResult, DatasetRef, MetricSettings, RunSettings, Score, ScoreStatus
 from assay.model.scope import LOCAL
@@ -29,8 +29,8 @@ from assay_orchestrator.pipeline.storage_pauses import StoragePauses
 from assay_orchestrator.store import schema
 from assay_orchestrator.store.rows import results, stops
 from assay_orchestrator.store.rows.stops import StopLook
-from assay_orchestrator.store.runs import runs
-from assay_orchestrator.store.runs.runs import RunRecord, datasets
+from assay_orchestrator.store.runs import datasets, runs
+from assay_orchestrator.store.runs.runs import RunRecord
 from assay_orchestrator.store.runs.settings_json import settings_to_json
 from assay_orchestrator.store.shards import shards
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from assay.comparison.stopping import Stop
-    from assay.model.agent_response import AgentRequest
+    from assay.model.answers.agent_response import AgentRequest
     from assay.storage.database import Database
 
 CASES, REPEATS = 120, 2

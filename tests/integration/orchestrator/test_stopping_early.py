@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from assay.client.client import Client
     from assay.comparison.stopping import Stop
-    from assay.model.agent_response import AgentRequest
+    from assay.model.answers.agent_response import AgentRequest
     from assay.model.run import Run
 
 CASES = 300

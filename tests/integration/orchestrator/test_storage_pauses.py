@@ -15,13 +15,13 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 from psycopg import sql
-from tests.refusals import refuse
-from tests.waiting import until
+from tests.support.processes.waiting import until
+from tests.support.services.refusals import refuse
 
 from assay.agent_host.caller import AgentCaller
 from assay.client.client import Client
 from assay.errors import UnavailableError
-from assay.model.agent_response import AgentResponse
+from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, PauseCause, Run, RunState, StateChange
 from assay_orchestrator.pipeline.storage_pauses import Backoff
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
-    from assay.model.agent_response import AgentRequest
+    from assay.model.answers.agent_response import AgentRequest
 
 _CASES = 60
 _CONCURRENCY = 4

@@ -9,12 +9,12 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.waiting import until
+from tests.support.processes.waiting import until
 
 from assay.agent_host.caller import AgentCaller
 from assay.client.client import Client
 from assay.errors import StorageError, UnavailableError, WrongStateError
-from assay.model.agent_response import AgentResponse
+from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import PauseCause, Run, RunState
 from assay_orchestrator.pipeline.storage_pauses import Backoff
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from assay.model.agent_response import AgentRequest
+    from assay.model.answers.agent_response import AgentRequest
     from assay.model.run import RunSettings
 
 CASES = 40

@@ -13,7 +13,7 @@ import pytest_asyncio
 import sqlalchemy as sa
 
 from assay.errors import DatasetError, StorageError
-from assay.model.agent_response import AgentResponse, AgentStatus
+from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef, RunState, Score, ScoreStatus
 from assay.model.scope import LOCAL
@@ -22,8 +22,8 @@ from assay_orchestrator.store.control import Resumption
 from assay_orchestrator.store.rows import attempts, results
 from assay_orchestrator.store.rows.attempts import RowAttempts
 from assay_orchestrator.store.rows.results import AnswerRecord
-from assay_orchestrator.store.runs import lifecycle, runs
-from assay_orchestrator.store.runs.runs import RunRecord, datasets
+from assay_orchestrator.store.runs import datasets, lifecycle, runs
+from assay_orchestrator.store.runs.runs import RunRecord
 from assay_orchestrator.store.shards import fairness, shards
 from assay_orchestrator.store.shards.fairness import FairShares
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import psycopg
 import pytest
 import sqlalchemy as sa
-from tests.waiting import wait_until
+from tests.support.processes.waiting import wait_until
 
 from assay.errors import SetupError, StorageError
 from assay.model.scope import LOCAL
@@ -24,8 +24,8 @@ from assay.storage.postgres_errors import sentence
 from assay_orchestrator.settings import Settings
 from assay_orchestrator.store.database import open_database
 from assay_orchestrator.store.revisions import HEAD_REVISION, TABLES
-from assay_orchestrator.store.runs import runs
-from assay_orchestrator.store.runs.runs import RunRecord, datasets
+from assay_orchestrator.store.runs import datasets, runs
+from assay_orchestrator.store.runs.runs import RunRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ import pytest
 
 from assay.agent_host.caller import AgentCaller
 from assay.errors import AssayError
-from assay.model.agent_response import AgentResponse
+from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, Run, RunState
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from assay.client.client import Client
-    from assay.model.agent_response import AgentRequest
+    from assay.model.answers.agent_response import AgentRequest
 
 _CASES = 400
 

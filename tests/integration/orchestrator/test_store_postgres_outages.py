@@ -13,7 +13,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 from psycopg.conninfo import conninfo_to_dict
-from tests.waiting import wait_until
+from tests.support.processes.waiting import wait_until
 
 from assay.errors import StorageError
 from assay.model.scope import LOCAL

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest_asyncio
 
-from assay.model.agent_response import AgentStatus
+from assay.model.answers.agent_response import AgentStatus
 from assay.model.run import CaseResult, DatasetRef, PauseCause, RunState
 from assay.model.scope import LOCAL
 from assay_orchestrator.store.rows import results
-from assay_orchestrator.store.runs import lifecycle, runs
-from assay_orchestrator.store.runs.runs import RunRecord, datasets
+from assay_orchestrator.store.runs import datasets, lifecycle, runs
+from assay_orchestrator.store.runs.runs import RunRecord
 from assay_orchestrator.store.shards import fairness, shards, unjudged
 from assay_orchestrator.store.shards.fairness import FairShares
 

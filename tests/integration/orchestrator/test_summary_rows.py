@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from assay.client.client import Client
-from assay.model.agent_response import AgentErrorKind, AgentResponse, error_response
+from assay.model.answers.agent_response import AgentErrorKind, AgentResponse, error_response
 from assay.model.case import Case, Turn
 from assay.model.run import Run, RunSettings
 from assay_cli.output.console import ConsoleSummary

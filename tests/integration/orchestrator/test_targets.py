@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.shared_installation import SharedInstallation, shared_installation
-from tests.waiting import until
+from tests.support.processes.waiting import until
+from tests.support.services.shared_installation import SharedInstallation, shared_installation
 
 from assay.client import admin
 from assay.errors import ConflictError, InvalidInputError, NotFoundError, PermissionDeniedError

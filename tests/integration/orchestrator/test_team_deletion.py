@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
-from tests.shared_installation import SharedInstallation, shared_installation
-from tests.waiting import until
+from tests.support.processes.waiting import until
+from tests.support.services.shared_installation import SharedInstallation, shared_installation
 
 from assay.agent_host.caller import AgentCaller
 from assay.client import admin, baselines, calibrations
@@ -28,7 +28,7 @@ from assay.errors import (
     UnavailableError,
 )
 from assay.identity.rights import Role
-from assay.model.agent_response import AgentResponse, AgentStatus
+from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.judge_calibration import JudgeCalibration
 from assay.model.run import RunState
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from assay.model.agent_response import AgentRequest
+    from assay.model.answers.agent_response import AgentRequest
     from assay.model.run import RunSettings
 
     SettingsOf = Callable[..., RunSettings]

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from assay.client.client import Client
 from assay.errors import NotFoundError, ResumeExpiredError
-from assay.model.agent_response import AgentResponse, AgentStatus
+from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import FINISHED_STATES, CaseResult, DatasetRef, RunState
 from assay.model.scope import Scope
@@ -32,8 +32,8 @@ from assay_orchestrator.store.database import open_database
 from assay_orchestrator.store.removal import deletions
 from assay_orchestrator.store.rows import found_rows, results
 from assay_orchestrator.store.rows.found_rows import RowQuery
-from assay_orchestrator.store.runs import attendance, runs
-from assay_orchestrator.store.runs.runs import RunRecord, datasets
+from assay_orchestrator.store.runs import attendance, datasets, runs
+from assay_orchestrator.store.runs.runs import RunRecord
 from assay_orchestrator.store.shards import shards
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from psycopg.conninfo import conninfo_to_dict
 from tests.integration.orchestrator.jobs import Work
 from tests.integration.orchestrator.later_tables import NEXT_REVISION, later_tables
-from tests.waiting import until
+from tests.support.processes.waiting import until
 
 from assay.errors import StorageError
 from assay.storage import revisions

@@ -16,7 +16,7 @@ import pytest
 import sqlalchemy as sa
 
 from assay.client.client import Client
-from assay.model.agent_response import AgentResponse
+from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import MetricSettings, RunState
 from assay.v1 import agent_pb2

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.model.agent_response import AgentRequest, AgentResponse
+from assay.model.answers.agent_response import AgentRequest, AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings
 from assay.testing.providers import ScriptedProvider

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.model.agent_response import AgentResponse, AgentStatus, Message
+from assay.model.answers.agent_response import AgentResponse, AgentStatus, Message
 from assay.testing.providers import ProviderRequest, Reply, ScriptedProvider, echo
 from assay_orchestrator.agents.retrying import RetryingAgent
 

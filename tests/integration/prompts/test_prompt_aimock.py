@@ -1,4 +1,4 @@
-"""The openai and anthropic adapters against @copilotkit/aimock, a server of others (tests/aimock.py)."""
+"""The openai and anthropic adapters against @copilotkit/aimock (tests/support/services/aimock.py)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.aimock import serving
+from tests.support.services.aimock import serving
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_response import AgentResponse
     from assay_orchestrator.agents.prompt import PromptAgent
 
     AgentAt = Callable[..., PromptAgent]

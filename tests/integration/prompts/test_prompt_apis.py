@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.model.agent_response import AgentErrorKind, AgentResponse, AgentStatus, Message, Source, Usage
+from assay.model.answers.agent_response import AgentErrorKind, AgentResponse, AgentStatus, Message, Source, Usage
 from assay.testing.providers import ProviderRequest, Reply, ScriptedProvider, Tokens
 from assay_orchestrator.agents.retrying import RetryingAgent
 

@@ -14,7 +14,7 @@ import pytest
 
 from assay.errors import InvalidInputError, SpecError
 from assay.local_stack.install_hint import install_hint
-from assay.model.agent_response import AgentResponse, response_to_json
+from assay.model.answers.agent_response import AgentResponse, response_to_json
 from assay.model.run import AgentSettings, MetricSettings, RunSettings
 from assay.testing.providers import ProviderRequest, Reply, ScriptedProvider
 from assay_orchestrator.agents.access import AgentAccess

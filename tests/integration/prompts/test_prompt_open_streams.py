@@ -13,7 +13,7 @@ from assay.testing.providers import Reply, ScriptedProvider
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_response import AgentResponse
     from assay_orchestrator.agents.prompt import PromptAgent
 
     AgentAt = Callable[..., PromptAgent]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.model.agent_response import AgentErrorKind, AgentResponse, AgentStatus, ToolCall, Usage
+from assay.model.answers.agent_response import AgentErrorKind, AgentResponse, AgentStatus, ToolCall, Usage
 from assay.testing.providers import Reply, ScriptedProvider, Tokens
 
 if TYPE_CHECKING:

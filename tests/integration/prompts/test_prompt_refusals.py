@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.model.agent_response import AgentErrorKind, AgentResponse, Usage
+from assay.model.answers.agent_response import AgentErrorKind, AgentResponse, Usage
 from assay.testing.providers import ProviderRequest, Reply, ScriptedProvider, echo
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from assay.errors import InvalidInputError
 from assay.metrics import METRICS, complete_parameters
 from assay.metrics.core.score import Row
-from assay.model.agent_response import AgentResponse
+from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings
 from assay.testing.providers import Reply, ScriptedProvider, Tokens

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import httpx2
 import pytest
-from tests.waiting import until
+from tests.support.processes.waiting import until
 
 from assay.http.transport import HttpTransport
 

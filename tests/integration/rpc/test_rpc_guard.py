@@ -9,8 +9,8 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
-from tests.calls_in_memory import calls_in_memory, without_collection
-from tests.waiting import until
+from tests.support.processes.waiting import until
+from tests.support.services.calls_in_memory import calls_in_memory, without_collection
 
 from assay.errors import InternalError, OverloadedError, Problem, SetupError, SpecError, UnavailableError
 from assay.rpc.options import ServerOptions

@@ -9,7 +9,7 @@ import grpc
 import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from tests.certificates import certificate_for
+from tests.support.services.certificates import certificate_for
 
 from assay.rpc.methods import MethodRule, Slots
 from assay.rpc.options import ServerOptions

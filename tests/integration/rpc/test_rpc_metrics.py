@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 from prometheus_client import CollectorRegistry
-from tests.scraped_metrics import scraped
-from tests.waiting import until
+from tests.support.processes.waiting import until
+from tests.support.services.scraped_metrics import scraped
 
 from assay.errors import NotFoundError, SetupError
 from assay.telemetry.exporter import exporting

@@ -12,7 +12,7 @@ import grpc.aio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.certificates import Certificate, certificate_for
+from tests.support.services.certificates import Certificate, certificate_for
 
 from assay.errors import SetupError
 from assay.rpc.addresses import is_local

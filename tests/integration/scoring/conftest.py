@@ -10,7 +10,7 @@ import pytest
 
 from assay.metrics import build_metric, complete_parameters
 from assay.metrics.core.score import Row
-from assay.model.agent_response import AgentResponse
+from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import MetricSettings
 from assay_orchestrator.scorers.pool import ScorerPool

@@ -13,9 +13,9 @@ import pytest
 from assay.metrics.core.embedding import EmbeddingSettings
 from assay.metrics.core.score import EmbeddingEvidence, JudgeEvidence, score_to_json
 from assay.metrics.rows.row_scores import score_row
-from assay.model.agent_response import Source, ToolCall
+from assay.model.answers.agent_response import Source, ToolCall
+from assay.model.answers.response_fields import UnmappedReplyError
 from assay.model.case import Assertion, ExpectedTool
-from assay.model.response_fields import UnmappedReplyError
 from assay.model.run import ScoreStatus
 from assay_orchestrator.scorers import row_scorer
 from assay_orchestrator.scorers.jobs import ReplyEvents

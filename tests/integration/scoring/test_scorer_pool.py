@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from tests.waiting import wait_until
+from tests.support.processes.waiting import wait_until
 
 from assay.metrics import complete_parameters
 from assay.model.run import MetricSettings

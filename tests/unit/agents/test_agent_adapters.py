@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assay.errors import InvalidInputError
-from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse, error_response
+from assay.model.answers.agent_response import AgentErrorKind, AgentRequest, AgentResponse, error_response
 from assay.model.run import AgentSettings
 from assay_orchestrator.agents import build_agent
 from assay_orchestrator.agents.access import AgentAccess

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.agent_host.caller import AgentCaller
-from assay.model.agent_response import AgentErrorKind, AgentResponse, AgentStatus, Source
+from assay.model.answers.agent_response import AgentErrorKind, AgentResponse, AgentStatus, Source
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from assay.model.agent_response import AgentRequest
+    from assay.model.answers.agent_response import AgentRequest
 
     Question = Callable[..., AgentRequest]
 
@@ -206,7 +206,7 @@ async def test_a_hanging_thread_does_not_keep_the_process_alive() -> None:
     """A process whose agent hangs in a synchronous call ends."""
     program = (
         "import asyncio, threading\n"
-        "from assay.model.agent_response import AgentRequest\n"
+        "from assay.model.answers.agent_response import AgentRequest\n"
         "from assay.agent_host.caller import AgentCaller\n"
         "caller = AgentCaller(lambda request: threading.Event().wait())\n"
         "response = asyncio.run(caller.call(AgentRequest('q#0', 'r', 'c', 'q', timeout_s=0.05)))\n"

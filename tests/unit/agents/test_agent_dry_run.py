@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse, AgentStatus, error_response
+from assay.model.answers.agent_response import AgentErrorKind, AgentRequest, AgentResponse, AgentStatus, error_response
 from assay_orchestrator.agents.dry_run import MAPPING, DryRun
 from assay_orchestrator.agents.protocol import NotAskedError, UnmappedAgentError
 from assay_orchestrator.agents.retrying import RetryingAgent

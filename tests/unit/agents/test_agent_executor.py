@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.agent_host.executor import AgentExecutor
-from assay.agent_host.tasks import guarded_tasks
-from assay.agent_host.threads import TooManyHangError
+from assay.agent_host.concurrency.executor import AgentExecutor
+from assay.agent_host.concurrency.tasks import guarded_tasks
+from assay.agent_host.concurrency.threads import TooManyHangError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse
+from assay.model.answers.agent_response import AgentErrorKind, AgentRequest, AgentResponse
 from assay_orchestrator.agents.hosted import Attachment, Cancelled, Detached, HostedAgent, Questions, Reconciled, Stored
 from assay_orchestrator.agents.protocol import NotAskedError
 

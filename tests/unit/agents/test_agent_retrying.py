@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse, Attempt, error_response
+from assay.model.answers.agent_response import AgentErrorKind, AgentRequest, AgentResponse, Attempt, error_response
 from assay.model.case import Case, Turn
 from assay_orchestrator.agents.protocol import NotAskedError
 from assay_orchestrator.agents.retrying import RetryingAgent

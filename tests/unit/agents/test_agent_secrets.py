@@ -8,7 +8,7 @@ import pytest
 
 from assay.errors import InvalidInputError, Problem
 from assay.http.addresses import NOWHERE
-from assay.model.agent_response import AgentResponse, Source, Usage
+from assay.model.answers.agent_response import AgentResponse, Source, Usage
 from assay.model.run import AgentSettings
 from assay.specs.agents import check_agent
 from assay_orchestrator.agents.access import AgentAccess

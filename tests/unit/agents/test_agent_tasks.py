@@ -8,8 +8,8 @@ import sys
 from typing import Any
 
 from assay.agent_host.caller import AgentCaller
-from assay.agent_host.tasks import guarded_tasks
-from assay.model.agent_response import AgentRequest, AgentResponse
+from assay.agent_host.concurrency.tasks import guarded_tasks
+from assay.model.answers.agent_response import AgentRequest, AgentResponse
 
 QUESTION = AgentRequest("r", "run", "c", "q", timeout_s=5)
 

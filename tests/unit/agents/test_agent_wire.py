@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.model.agent_response import AgentResponse, MalformedAnswerError
+from assay.model.answers.agent_response import AgentResponse, MalformedAnswerError
 from assay.v1 import agent_pb2, orchestrator_pb2
 from assay.wire.agent import response_to_wire, split_by_size
 from assay.wire.case import case_from_wire, case_to_wire

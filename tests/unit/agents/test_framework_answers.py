@@ -20,8 +20,8 @@ from assay.agent_host.frameworks.answers import answer_with, check_provided, jso
 from assay.agent_host.frameworks.conversations import Conversations, earlier_messages, question_of
 from assay.agent_host.progress import report_progress
 from assay.errors import InvalidInputError
-from assay.model.agent_request import AgentRequest, Message
-from assay.model.agent_response import (
+from assay.model.answers.agent_request import AgentRequest, Message
+from assay.model.answers.agent_response import (
     AgentErrorKind,
     AgentResponse,
     AgentStatus,

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.guides import blocks
+from tests.support.docs.guides import blocks
 
 from assay.agent_host.caller import AgentCaller
 from assay.agent_host.failures import Failures, TooManyStopsError
 from assay.agent_host.frameworks.approvals import MAX_STOPS, run_to_end
-from assay.model.agent_request import AgentRequest
-from assay.model.agent_response import AgentStatus
-from assay.model.approvals import (
+from assay.model.answers.agent_request import AgentRequest
+from assay.model.answers.agent_response import AgentStatus
+from assay.model.answers.approvals import (
     Approval,
     Decision,
     ScriptedApprovals,
@@ -26,7 +26,7 @@ from assay.model.approvals import (
     remaining_approvals,
     unstopped_tools,
 )
-from assay.model.interrupts import DecisionKind, Interrupt, InterruptKind
+from assay.model.answers.interrupts import DecisionKind, Interrupt, InterruptKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

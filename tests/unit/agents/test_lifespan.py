@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.guides import ROOT
+from tests.support.docs.guides import ROOT
 
 from assay.agent_host import lifespan as lifespans
 from assay.agent_host.caller import AgentCaller
-from assay.agent_host.event_loop import run_event_loop
+from assay.agent_host.concurrency.event_loop import run_event_loop
 from assay.agent_host.lifespan import Lifespan, Resource, entered, provided
 from assay.agent_host.user_code import open_caller
 from assay.errors import InvalidInputError
-from assay.model.agent_request import AgentRequest
-from assay.model.agent_response import AgentErrorKind
+from assay.model.answers.agent_request import AgentRequest
+from assay.model.answers.agent_response import AgentErrorKind
 from assay.model.lifespan_settings import LIFESPAN_KEYS
 from assay.model.run import AgentSettings
 from assay.specs.agents import check_agent

@@ -7,8 +7,8 @@ import statistics
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.charts import drawn_document, summed, texts
-from tests.report_documents import agent_error, failed, gate, metric, row
+from tests.support.reports.charts import drawn_document, summed, texts
+from tests.support.reports.report_documents import agent_error, failed, gate, metric, row
 
 from assay.reports.charts.row_figures import BIN_COUNT, row_figures
 from assay.reports.charts.scales import Numbers, Scale, axis_end, round_up, ticks

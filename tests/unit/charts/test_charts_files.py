@@ -15,8 +15,8 @@ import matplotlib
 import pytest
 from matplotlib import style
 from matplotlib.image import imread
-from tests.charts import NAMES, summed
-from tests.report_documents import HOSTILE, failed, metric, row, written
+from tests.support.reports.charts import NAMES, summed
+from tests.support.reports.report_documents import HOSTILE, failed, metric, row, written
 
 from assay_cli.commands import assay
 

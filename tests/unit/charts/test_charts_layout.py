@@ -6,8 +6,8 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.charts import NAMES, drawn_document, layout_problems, summed, texts
-from tests.report_documents import HOSTILE, agent_error, failed, gate, metric, row, score
+from tests.support.reports.charts import NAMES, drawn_document, layout_problems, summed, texts
+from tests.support.reports.report_documents import HOSTILE, agent_error, failed, gate, metric, row, score
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -13,8 +13,8 @@ from fontTools.pens.ttGlyphPen import TTGlyphPen
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.ft2font import LoadFlags
 from matplotlib.text import Text
-from tests.charts import drawn_document, summed, texts
-from tests.report_documents import row
+from tests.support.reports.charts import drawn_document, summed, texts
+from tests.support.reports.report_documents import row
 
 from assay.reports.charts.fonts import FIRST, Fonts
 from assay.reports.charts.sheet import Sheet, cut_line

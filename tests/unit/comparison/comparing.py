@@ -8,7 +8,7 @@ from assay.comparison.cases import CaseScores
 from assay.comparison.compare import ComparedRun, compare_runs
 from assay.comparison.facts import MetricFacts, RunFacts
 from assay.comparison.model import Comparison, ComparisonSettings
-from assay.model.agent_response import AgentStatus
+from assay.model.answers.agent_response import AgentStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

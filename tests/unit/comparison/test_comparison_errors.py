@@ -13,7 +13,7 @@ from assay.comparison.compare import ComparedRun, compare_runs
 from assay.comparison.decision import DecisionRules, decide
 from assay.comparison.facts import MetricFacts
 from assay.comparison.model import ComparisonSettings, ErrorComparison, FailOn, Verdict
-from assay.model.agent_response import AgentStatus
+from assay.model.answers.agent_response import AgentStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

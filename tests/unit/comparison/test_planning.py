@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from tests.guides import blocks
+from tests.support.docs.guides import blocks
 
 from assay.comparison.planning import RowCost, Variation, plan, variation_of
 from assay.errors import InvalidInputError

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.datasets import open_dataset
-from assay.datasets.case_record import case_record
+from assay.datasets.cases.case_record import case_record
 from assay.errors import DatasetError
-from assay.model.agent_response import (
+from assay.model.answers.agent_response import (
     AgentError,
     AgentErrorKind,
     AgentResponse,

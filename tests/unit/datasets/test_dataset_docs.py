@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import yaml
-from tests.guides import blocks
+from tests.support.docs.guides import blocks
 
 from assay.datasets import FORMAT_NAMES
-from assay.datasets.fields import ALIASES
-from assay.datasets.json_reader import CONTAINER_KEYS
+from assay.datasets.fields.aliases import ALIASES
+from assay.datasets.readers.json_reader import CONTAINER_KEYS
 from assay.model.case import Case
 
 _GUIDE = Path(__file__).parents[3] / "docs" / "datasets.md"

@@ -13,7 +13,7 @@ import pytest
 
 from assay.datasets import open_dataset, records_dataset
 from assay.errors import DatasetError
-from assay.model.agent_response import AgentStatus, Message
+from assay.model.answers.agent_response import AgentStatus, Message
 from assay.model.case import Case, Turn, case_to_json
 from assay.model.run_settings import CaseSelection
 

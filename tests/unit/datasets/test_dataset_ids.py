@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.datasets import open_dataset, records_dataset
-from assay.datasets.identity import CaseIds, derive_id
+from assay.datasets.cases.identity import CaseIds, derive_id
 from assay.model.case import Case, Turn
 
 Write = Callable[..., str]

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from assay.datasets import open_dataset, records_dataset
-from assay.datasets.fields import names_of
-from assay.datasets.languages import LANGUAGES
-from assay.datasets.separated_names import split_sources, split_tools
+from assay.datasets.fields.aliases import names_of
+from assay.datasets.fields.languages import LANGUAGES
+from assay.datasets.values.separated_names import split_sources, split_tools
 from assay.errors import DatasetError
 from assay.model.case import Case
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from assay.datasets import open_dataset
-from assay.model.agent_response import AgentErrorKind, AgentResponse, Source, Usage, error_response
+from assay.model.answers.agent_response import AgentErrorKind, AgentResponse, Source, Usage, error_response
 from assay.model.run import CaseResult, Score, ScoreStatus, TurnResult
 from assay.reports.document.document import row_document
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.datasets import FORMAT_NAMES, open_dataset, records_dataset
-from assay.datasets.cells import value_in_cell
+from assay.datasets.values.cells import value_in_cell
 from assay.errors import DatasetError
 from assay.model.case import case_from_json, case_to_json
 from assay.wire.case import case_from_wire, case_to_wire

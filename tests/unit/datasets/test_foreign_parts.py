@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from assay.datasets.cells import value_in_cell
 from assay.datasets.foreign.answers import recorded_in
 from assay.datasets.foreign.messages import messages_of
+from assay.datasets.values.cells import value_in_cell
 
 SAID: dict[str, Any] = {"role": "assistant", "content": "said"}
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from assay.datasets import open_dataset
-from assay.model.agent_response import Message
+from assay.model.answers.agent_response import Message
 from assay.model.case import Case, ExpectedTool
 
 Write = Callable[..., str]

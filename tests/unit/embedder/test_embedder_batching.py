@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.waiting import until
-from tests.word_counter import WordCounter, embeddings_of
+from tests.support.embedder.word_counter import WordCounter, embeddings_of
+from tests.support.processes.waiting import until
 
 from assay.errors import InvalidInputError, OverloadedError, UnavailableError
 from assay_embedder.embeddings import EmbedOptions

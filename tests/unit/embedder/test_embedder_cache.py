@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.waiting import until, wait_until
-from tests.word_counter import WordCounter, embeddings_of
+from tests.support.embedder.word_counter import WordCounter, embeddings_of
+from tests.support.processes.waiting import until, wait_until
 
 from assay.errors import SetupError
 from assay_embedder.caches.disk_cache import DiskCache

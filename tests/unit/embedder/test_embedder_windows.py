@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.word_counter import WordCounter
+from tests.support.embedder.word_counter import WordCounter
 
 from assay_embedder.models.encoder import Tokens
 from assay_embedder.queues.tokenizing import tokens_of

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from assay.datasets import open_dataset
-from assay.model.agent_response import AgentRequest
+from assay.model.answers.agent_response import AgentRequest
 from assay.model.case import Case, Turn
 from assay.specs.loader import spec_from_mapping
 from assay.specs.prompt_template import case_problems, fill, variables_of

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.agent_host.loader import load_agent
-from assay.model.agent_response import AgentStatus, response_from_json, response_to_json
+from assay.model.answers.agent_response import AgentStatus, response_from_json, response_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable

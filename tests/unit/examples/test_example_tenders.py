@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.agent_host.loader import load_agent
-from assay.model.agent_response import AgentStatus, response_from_json
+from assay.model.answers.agent_response import AgentStatus, response_from_json
 from assay.text.folding import contains_word, fold
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.guides import blocks
-from tests.waiting import until
+from tests.support.docs.guides import blocks
+from tests.support.processes.waiting import until
 
 from assay.agent_host.caller import AgentCaller
-from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse, AgentStatus
-from assay.model.response_limits import MAX_ANSWER_BYTES
+from assay.model.answers.agent_response import AgentErrorKind, AgentRequest, AgentResponse, AgentStatus
+from assay.model.answers.response_limits import MAX_ANSWER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

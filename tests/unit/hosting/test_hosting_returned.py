@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from assay.agent_host.caller import AgentCaller
-from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse, Source, ToolCall, Usage
+from assay.model.answers.agent_response import AgentErrorKind, AgentRequest, AgentResponse, Source, ToolCall, Usage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

@@ -9,13 +9,13 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.waiting import until
+from tests.support.processes.waiting import until
 
 from assay.agent_host.caller import AgentCaller
+from assay.agent_host.concurrency.threads import CallThreads
 from assay.agent_host.failures import Failures
 from assay.agent_host.sessions import MAX_IDLE, AgentSessions
-from assay.agent_host.threads import CallThreads
-from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse
+from assay.model.answers.agent_response import AgentErrorKind, AgentRequest, AgentResponse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay.agent_host.suspension import Suspensions
+from assay.agent_host.concurrency.suspension import Suspensions
 
 
 def test_only_a_loop_that_did_not_run_for_longer_than_a_second_was_suspended() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import assay
 from assay.agent_host.caller import AgentCaller
-from assay.model.agent_response import (
+from assay.model.answers.agent_response import (
     AgentError,
     AgentRequest,
     AgentResponse,
@@ -18,7 +18,7 @@ from assay.model.agent_response import (
     response_from_json,
     response_to_json,
 )
-from assay.model.response_limits import MAX_TRACEBACK_CHARS
+from assay.model.answers.response_limits import MAX_TRACEBACK_CHARS
 from assay.wire.agent import response_from_wire, response_to_wire
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.guides import blocks
+from tests.support.docs.guides import blocks
 
 import assay
 from assay.agent_host.loader import AgentImportError
@@ -26,8 +26,8 @@ from assay.agent_host.metric_arguments import MalformedResultError, bind, read_r
 from assay.agent_host.metric_functions import load_metric_functions
 from assay.errors import InvalidInputError
 from assay.metrics import complete_parameters
-from assay.model.agent_request import AgentRequest, Message
-from assay.model.agent_response import AgentResponse, Source
+from assay.model.answers.agent_request import AgentRequest, Message
+from assay.model.answers.agent_response import AgentResponse, Source
 from assay.model.case import Case, Turn
 from assay.model.metric_call import MetricOutcome, MetricRequest
 from assay.model.run import MetricSettings

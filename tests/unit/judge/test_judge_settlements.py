@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.waiting import until
+from tests.support.processes.waiting import until
 
 from assay.errors import StorageError
 from assay.model.scope import Scope

@@ -14,7 +14,7 @@ from assay.metrics.core.info import DEFAULT_MODEL
 from assay.metrics.core.row_verdict import row_reason, row_verdict
 from assay.metrics.core.score import EmbeddingEvidence, Metric, Row
 from assay.metrics.core.similarity import cosine
-from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source
+from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, MetricSettings
 

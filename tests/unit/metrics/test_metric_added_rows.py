@@ -13,7 +13,7 @@ from assay.metrics import build_metric, complete_parameters
 from assay.metrics.core.row_verdict import row_verdict
 from assay.metrics.core.score import Row
 from assay.metrics.rows.row_scores import score_row
-from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, Usage
+from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, Usage
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, MetricSettings, MetricSummary, Score, ScoreStatus
 

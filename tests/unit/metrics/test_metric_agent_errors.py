@@ -11,7 +11,7 @@ import pytest
 from assay.metrics import METRICS
 from assay.metrics.core.row_verdict import row_verdict
 from assay.metrics.core.score import JudgeEvidence, Metric, Row
-from assay.model.agent_response import (
+from assay.model.answers.agent_response import (
     AgentError,
     AgentErrorKind,
     AgentResponse,

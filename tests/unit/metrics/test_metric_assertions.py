@@ -22,7 +22,7 @@ from assay.metrics.core.info import DEFAULT_MODEL
 from assay.metrics.core.score import EmbeddingEvidence, Metric, Row
 from assay.metrics.core.similarity import cosine
 from assay.metrics.rows.row_scores import score_row
-from assay.model.agent_response import AgentResponse, Usage
+from assay.model.answers.agent_response import AgentResponse, Usage
 from assay.model.case import Assertion, Case, Turn
 from assay.model.run import MetricSettings, Score, ScoreStatus
 

@@ -15,7 +15,7 @@ from assay.metrics import complete_parameters
 from assay.metrics.assertions import assertion_problem
 from assay.metrics.core.score import Metric, Row
 from assay.metrics.cost import cost_usd
-from assay.model.agent_response import (
+from assay.model.answers.agent_response import (
     AgentError,
     AgentErrorKind,
     AgentResponse,

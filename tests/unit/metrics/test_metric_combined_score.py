@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from assay.metrics.combined_score import CombinedScore, combined_score
 from assay.metrics.core.score import Metric, Row
-from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, Usage
+from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, Usage
 from assay.model.case import Case, Turn
 from assay.model.run import Score, ScoreStatus
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from assay.metrics.core.score import Metric, Row
-from assay.model.agent_response import AgentStatus
+from assay.model.answers.agent_response import AgentStatus
 from assay.model.run import ScoreStatus
 
 EXAMPLES: list[tuple[int | None, str, str]] = [

@@ -19,7 +19,7 @@ from assay.metrics.core.call_matching import TRAJECTORIES
 from assay.metrics.core.score import Row
 from assay.metrics.expression.expressions import FUNCTIONS, WORDS
 from assay.metrics.formula import FIELDS
-from assay.model.agent_response import AgentResponse, ToolCall
+from assay.model.answers.agent_response import AgentResponse, ToolCall
 from assay.model.case import Case, Turn
 from assay.parsing.yaml_nodes import parse_yaml
 from assay.specs.loader import spec_from_mapping

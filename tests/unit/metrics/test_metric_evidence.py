@@ -10,7 +10,7 @@ import pytest
 from assay.metrics.core.embedding import EmbeddingSettings
 from assay.metrics.core.evidence import WantedTexts, wanted_texts
 from assay.metrics.core.score import Metric, Row
-from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
+from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import ScoreStatus
 

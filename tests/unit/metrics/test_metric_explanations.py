@@ -19,7 +19,7 @@ from assay.metrics.core.info import DEFAULT_MODEL
 from assay.metrics.core.row_verdict import row_reason
 from assay.metrics.core.score import EmbeddingEvidence, JudgeEvidence, Row
 from assay.metrics.rows.row_scores import score_row
-from assay.model.agent_response import AgentResponse, AgentStatus, Source, ToolCall, Usage
+from assay.model.answers.agent_response import AgentResponse, AgentStatus, Source, ToolCall, Usage
 from assay.model.case import Assertion, Case, ExpectedTool, Turn
 from assay.model.metric_call import MetricOutcome
 from assay.model.run import MetricSettings, Score

@@ -19,7 +19,7 @@ from assay.metrics.expression.expressions import FUNCTIONS, parse_expression
 from assay.metrics.formula import FIELDS, with_own_numbers
 from assay.metrics.rows.order import check_metrics
 from assay.metrics.rows.row_scores import score_row
-from assay.model.agent_response import (
+from assay.model.answers.agent_response import (
     AgentError,
     AgentErrorKind,
     AgentResponse,

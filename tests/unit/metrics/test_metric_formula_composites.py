@@ -14,7 +14,7 @@ from assay.metrics.combined_score import combined_score
 from assay.metrics.core.score import JudgeEvidence, Metric, Row
 from assay.metrics.rows.row_scores import score_row
 from assay.metrics.satisfaction import satisfaction
-from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, Usage
+from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, Usage
 from assay.model.case import Case, Turn
 from assay.model.run import Score, ScoreStatus
 

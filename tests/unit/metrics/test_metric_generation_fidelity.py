@@ -14,7 +14,7 @@ from assay.metrics import build_metric, complete_parameters
 from assay.metrics.core.row_verdict import row_verdict
 from assay.metrics.core.score import Metric, Row
 from assay.metrics.generation_fidelity import script_ratio
-from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
+from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import MetricSettings
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from assay.metrics.core.score import Metric, Row
 from assay.metrics.core.source_matching import first_match
-from assay.model.agent_response import (
+from assay.model.answers.agent_response import (
     AgentError,
     AgentErrorKind,
     AgentResponse,

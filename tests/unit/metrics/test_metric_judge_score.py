@@ -14,7 +14,7 @@ from assay.metrics.core.row_verdict import row_reason
 from assay.metrics.core.score import JudgeEvidence
 from assay.metrics.jury.jury_scores import score_by_jury
 from assay.metrics.jury.structured_verdict import StructuredVerdict, verdict_in_text, verdict_of
-from assay.model.agent_response import AgentResponse
+from assay.model.answers.agent_response import AgentResponse
 from assay.model.run import ScoreStatus
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from assay.metrics.assertions import assertion_problem
 from assay.metrics.checks.judged_checks import JUDGED_CHECKS, check_named, check_passages, criterion_of
 from assay.metrics.core.evidence import wanted_rubrics
 from assay.metrics.core.score import JudgeEvidence, Row
-from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
+from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
 from assay.model.case import Assertion, Case, Turn
 from assay.model.run import ScoreStatus
 from assay_orchestrator.evidence.verdict_wire import JudgedRow, check_use, grade_request

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from assay.metrics.core import call_matching, source_matching
 from assay.metrics.core.score import Row
 from assay.metrics.core.source_matching import first_match
-from assay.model.agent_response import AgentResponse, Source, ToolCall
+from assay.model.answers.agent_response import AgentResponse, Source, ToolCall
 from assay.model.case import Case, ExpectedTool, Turn
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from assay.metrics import build_metric, complete_parameters
 from assay.metrics.core.score import Metric, Row
-from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source
+from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source
 from assay.model.case import Case, Turn
 from assay.model.run import MetricSettings, ScoreStatus
 

@@ -12,7 +12,7 @@ from assay.metrics import build_metric, complete_parameters
 from assay.metrics.core.row_verdict import row_verdict
 from assay.metrics.core.score import Row
 from assay.metrics.rows.row_scores import score_row
-from assay.model.agent_response import AgentResponse
+from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.metric_call import MetricOutcome
 from assay.model.run import CaseResult, MetricSettings, Score, ScoreStatus

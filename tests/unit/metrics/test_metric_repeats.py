@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.metrics.core.repeats import RepeatsFold, pass_at_k, pass_hat_k
-from assay.model.agent_response import AgentStatus
+from assay.model.answers.agent_response import AgentStatus
 from assay.model.run import CaseResult
 
 

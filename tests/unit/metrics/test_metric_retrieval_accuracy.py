@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assay.metrics.core.score import Metric, Row
-from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
+from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 
 TABLE = "tenders_full_details"

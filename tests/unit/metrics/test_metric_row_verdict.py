@@ -8,7 +8,7 @@ import pytest
 
 from assay.metrics.core.row_verdict import row_reason, row_verdict
 from assay.metrics.core.score import Metric, Row, not_computed
-from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
+from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
 from assay.model.run import CaseResult, Score, ScoreStatus
 
 PASSED = Score("exact_match", ScoreStatus.SCORED, value=1.0, passed=True)

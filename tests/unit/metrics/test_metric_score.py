@@ -9,7 +9,7 @@ import pytest
 
 from assay.metrics import METRICS, complete_parameters
 from assay.metrics.core.score import Metric, Row, score_from_json, score_to_json, scored
-from assay.model.agent_response import AgentResponse
+from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import Score, ScoreStatus
 

@@ -13,7 +13,7 @@ from assay.metrics import build_metric, complete_parameters
 from assay.metrics.core.row_verdict import row_reason
 from assay.metrics.core.score import Row
 from assay.metrics.core.source_matching import first_match, unmatched
-from assay.model.agent_response import AgentResponse, Source
+from assay.model.answers.agent_response import AgentResponse, Source
 from assay.model.case import Case, Turn
 from assay.model.run import MetricSettings
 

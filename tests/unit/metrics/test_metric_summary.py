@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from assay.metrics.core.score import Metric, Row
-from assay.model.agent_response import AgentStatus
+from assay.model.answers.agent_response import AgentStatus
 from assay.model.run import CaseResult, GateOutcome, RunSummary
 from assay.statistics.exact_sum import ExactSum, exact_mean
 from assay_orchestrator.store.runs.settings_json import summary_to_json

@@ -17,7 +17,7 @@ from assay.metrics.core.call_matching import TRAJECTORIES
 from assay.metrics.core.row_verdict import row_reason, row_verdict
 from assay.metrics.core.score import Metric, Row
 from assay.metrics.rows.row_scores import score_row
-from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, ToolCall
+from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, ToolCall
 from assay.model.case import Assertion, Case, ExpectedTool, Turn
 from assay.model.run import MetricSettings, ScoreStatus
 

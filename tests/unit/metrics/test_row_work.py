@@ -8,7 +8,7 @@ import pytest
 
 from assay.metrics.core.row_work import WORK_PER_CHARACTER, row_work
 from assay.metrics.core.score import Metric, Row
-from assay.model.agent_response import AgentResponse
+from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Assertion, Case, Turn
 from assay.text.edit_distance import edit_work
 

@@ -18,7 +18,15 @@ from assay.metrics.core.score import EmbeddingEvidence, JudgeEvidence, Row, scor
 from assay.metrics.core.similarity import cosine
 from assay.metrics.core.turn_scores import TURNS, scores_turns
 from assay.metrics.rows.row_scores import score_row
-from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, ToolCall, Usage
+from assay.model.answers.agent_response import (
+    AgentError,
+    AgentErrorKind,
+    AgentResponse,
+    AgentStatus,
+    Source,
+    ToolCall,
+    Usage,
+)
 from assay.model.case import Case, ExpectedTool, Turn
 from assay.model.run import CaseResult, ScoreStatus
 from assay_orchestrator.pipeline.conversations import scored_row, scored_turns

@@ -17,7 +17,7 @@ from assay.specs.presets import PRESETS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from assay.model.agent_request import AgentRequest
+    from assay.model.answers.agent_request import AgentRequest
 
 FULL = {
     "question": "q", "reference": "r", "expected_sources": ["s"], "expected_tools": ["t"],

@@ -10,12 +10,12 @@ import pytest
 
 from assay.client.run_driver import check_inputs
 from assay.datasets import open_dataset
-from assay.datasets.case_record import case_record
-from assay.datasets.identity import content_of
+from assay.datasets.cases.case_record import case_record
+from assay.datasets.cases.identity import content_of
 from assay.errors import DatasetError, SpecError
-from assay.model.agent_request import AgentRequest
-from assay.model.approvals import Approval, Decision
-from assay.model.interrupts import DecisionKind
+from assay.model.answers.agent_request import AgentRequest
+from assay.model.answers.approvals import Approval, Decision
+from assay.model.answers.interrupts import DecisionKind
 from assay.model.settings_differences import differing_settings
 from assay.specs.approvals import check_approvals
 from assay.specs.http_options import render

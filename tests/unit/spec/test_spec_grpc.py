@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.certificates import certificate_for
+from tests.support.services.certificates import certificate_for
 
 from assay.errors import SpecError
 from assay.model.run import AgentSettings, MetricSettings, RunSettings

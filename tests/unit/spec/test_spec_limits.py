@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from assay.datasets.case_rules import case_problems
+from assay.datasets.cases.case_rules import case_problems
 from assay.errors import InvalidInputError
-from assay.model.agent_request import AgentRequest
-from assay.model.agent_response import MalformedAnswerError, response_from_json
+from assay.model.answers.agent_request import AgentRequest
+from assay.model.answers.agent_response import MalformedAnswerError, response_from_json
+from assay.model.answers.response_expressions import expression_problem, growth_of
 from assay.model.case import Assertion, Case, ExpectedTool, Turn
-from assay.model.response_expressions import expression_problem, growth_of
 from assay.model.run import AgentSettings, MetricSettings, RunSettings
 from assay.specs.http_options import render
 from assay.specs.loader import spec_from_mapping

@@ -12,7 +12,7 @@ from assay.agent_host.traces.json_spans import spans_from_json
 from assay.agent_host.traces.protobuf_spans import spans_from_protobuf
 from assay.agent_host.traces.span import Span
 from assay.agent_host.traces.trace_content import content_of_trace
-from assay.model.agent_response import ToolCall
+from assay.model.answers.agent_response import ToolCall
 
 ARGUMENTS = {"order": 5}
 WRITTEN = json.dumps(ARGUMENTS)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.datasets.fields import is_blank
-from assay.datasets.readers import recognise_container
+from assay.datasets.fields.aliases import is_blank
+from assay.datasets.readers.detection import recognise_container
 from assay.datasets.records import BadFileError, find_unusable, shown
 from assay.errors import DatasetError, Problem
 from assay.statistics.corrected_rate import RANDOM, UNKNOWN, WEIGHTED, Drawing

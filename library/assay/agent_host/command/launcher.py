@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from assay.agent_host.command.guard import GroupGuard
 from assay.agent_host.failures import Failures
 from assay.errors import InvalidInputError, Problem
-from assay.model.agent_response import AgentErrorKind, AgentResponse, error_response
+from assay.model.answers.agent_response import AgentErrorKind, AgentResponse, error_response
 from assay.model.command_options import command_words, target_problem
 
 if TYPE_CHECKING:

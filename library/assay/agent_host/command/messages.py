@@ -6,10 +6,10 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
-from assay.model.agent_response import MalformedAnswerError, response_from_json
-from assay.model.approvals import approvals_to_json
-from assay.model.response_fields import excerpt
-from assay.model.response_limits import MAX_ANSWER_BYTES, AnswerTooLargeError, check_bounds
+from assay.model.answers.agent_response import MalformedAnswerError, response_from_json
+from assay.model.answers.approvals import approvals_to_json
+from assay.model.answers.response_fields import excerpt
+from assay.model.answers.response_limits import MAX_ANSWER_BYTES, AnswerTooLargeError, check_bounds
 from assay.parsing.names import kind_of
 from assay.text.unsafe_text import clean
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from assay.agent_host.failures import Failures
-    from assay.model.agent_response import AgentRequest, AgentResponse
+    from assay.model.answers.agent_response import AgentRequest, AgentResponse
 
 # Escapes make JSON larger than the texts that it holds.
 MAX_OUTPUT_BYTES = 4 * MAX_ANSWER_BYTES

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from assay.agent_host.command.launcher import NotStartedError
 from assay.agent_host.command.messages import MAX_OUTPUT_BYTES, answer_from, object_from, question_line
 from assay.agent_host.command.process import AgentProcess
-from assay.model.agent_response import AgentErrorKind, MalformedAnswerError
+from assay.model.answers.agent_response import AgentErrorKind, MalformedAnswerError
 
 if TYPE_CHECKING:
     from assay.agent_host.command.launcher import Launcher
-    from assay.model.agent_response import AgentRequest, AgentResponse
+    from assay.model.answers.agent_response import AgentRequest, AgentResponse
 
 
 class PerQuestionCaller:

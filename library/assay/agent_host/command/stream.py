@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from assay.agent_host.command.launcher import NotStartedError
 from assay.agent_host.command.messages import Lines, answer_from, object_from, question_line
 from assay.agent_host.command.process import STOP_S, AgentProcess
-from assay.model.agent_response import AgentErrorKind, MalformedAnswerError, error_response
-from assay.model.response_limits import AnswerTooLargeError
+from assay.model.answers.agent_response import AgentErrorKind, MalformedAnswerError, error_response
+from assay.model.answers.response_limits import AnswerTooLargeError
 
 if TYPE_CHECKING:
     from assay.agent_host.command.launcher import Launcher
-    from assay.model.agent_response import AgentRequest, AgentResponse
+    from assay.model.answers.agent_response import AgentRequest, AgentResponse
 
 _LEAVING_S = 1.0
 _MAX_ODD_LINES = 1_000

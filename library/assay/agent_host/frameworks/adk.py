@@ -33,17 +33,17 @@ from assay.agent_host.frameworks.answers import interrupted, traced
 from assay.agent_host.frameworks.approvals import run_to_end
 from assay.agent_host.frameworks.targets import made_by_factory, wrong_object
 from assay.errors import InvalidInputError, Problem
-from assay.model.adk_events import next_message
-from assay.model.approvals import ScriptedApprovals
+from assay.model.answers.adk_events import next_message
+from assay.model.answers.approvals import ScriptedApprovals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.model.adk_events import Stop
-    from assay.model.agent_request import AgentRequest
-    from assay.model.agent_response import AgentResponse
-    from assay.model.approvals import Decision
-    from assay.model.interrupts import Interrupt
+    from assay.model.answers.adk_events import Stop
+    from assay.model.answers.agent_request import AgentRequest
+    from assay.model.answers.agent_response import AgentResponse
+    from assay.model.answers.approvals import Decision
+    from assay.model.answers.interrupts import Interrupt
 
 MAX_IDLE = 1_024
 """Sessions that are kept between the turns of conversations: more than a run with its default settings has open."""

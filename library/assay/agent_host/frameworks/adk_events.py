@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from assay.agent_host.frameworks.adk_trace import Trace, written
 from assay.agent_host.frameworks.answers import answer_with, plain
-from assay.model.adk_events import REQUESTS, Stop, error_code, is_retryable, returned_value
-from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, clean_text
+from assay.model.answers.adk_events import REQUESTS, Stop, error_code, is_retryable, returned_value
+from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, clean_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

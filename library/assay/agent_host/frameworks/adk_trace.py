@@ -14,8 +14,8 @@ from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.runners import Runner
 from pydantic_core import to_json
 
-from assay.model.adk_events import OWN_CALLS, is_failure, sources_of, usage_of
-from assay.model.agent_response import AgentResponse, Source, ToolCall, clean_text, json_text
+from assay.model.answers.adk_events import OWN_CALLS, is_failure, sources_of, usage_of
+from assay.model.answers.agent_response import AgentResponse, Source, ToolCall, clean_text, json_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from assay.agent_host.lifespan import accepts
 from assay.agent_host.progress import report_progress
 from assay.errors import InvalidInputError, Problem
-from assay.model.agent_response import (
+from assay.model.answers.agent_response import (
     AgentError,
     AgentErrorKind,
     AgentResponse,
     AgentStatus,
     MalformedAnswerError,
 )
-from assay.model.final_value import with_value
+from assay.model.answers.final_value import with_value
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from assay.model.agent_response import Interrupt
+    from assay.model.answers.agent_response import Interrupt
 
 ResultT = TypeVar("ResultT")
 

@@ -9,8 +9,8 @@ from assay.agent_host.failures import TooManyStopsError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from assay.model.approvals import Decision, ScriptedApprovals
-    from assay.model.interrupts import Interrupt
+    from assay.model.answers.approvals import Decision, ScriptedApprovals
+    from assay.model.answers.interrupts import Interrupt
 
 OutcomeT = TypeVar("OutcomeT")
 

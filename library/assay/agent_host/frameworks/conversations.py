@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from assay.model.agent_request import Message
-from assay.model.agent_response import clean_text
+from assay.model.answers.agent_request import Message
+from assay.model.answers.agent_response import clean_text
 
 if TYPE_CHECKING:
-    from assay.model.agent_request import AgentRequest
+    from assay.model.answers.agent_request import AgentRequest
 
 MemoryT = TypeVar("MemoryT")
 

@@ -8,8 +8,8 @@ from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
 
 from assay.agent_host.frameworks.answers import plain
-from assay.model.agent_response import Source
-from assay.model.response_names import source_parts
+from assay.model.answers.agent_response import Source
+from assay.model.answers.response_names import source_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

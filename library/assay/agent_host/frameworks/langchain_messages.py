@@ -22,7 +22,7 @@ from assay.agent_host.frameworks.conversations import earlier_messages
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from assay.model.agent_request import AgentRequest
+    from assay.model.answers.agent_request import AgentRequest
 
 MESSAGES = "messages"
 _REFUSALS = ("content_filter", "refusal", "SAFETY", "PROHIBITED_CONTENT")

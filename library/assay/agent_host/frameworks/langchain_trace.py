@@ -13,8 +13,8 @@ from langgraph.errors import GraphInterrupt, ParentCommand
 
 from assay.agent_host.frameworks.answers import json_of, plain
 from assay.agent_host.frameworks.langchain_documents import blocks_of, documents_in, sources_of
-from assay.model.agent_response import AgentResponse, ToolCall, Usage
-from assay.model.usage_names import read_counts
+from assay.model.answers.agent_response import AgentResponse, ToolCall, Usage
+from assay.model.answers.usage_names import read_counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -37,7 +37,7 @@ from assay.agent_host.frameworks.langgraph_run import GraphRun, new_thread
 from assay.agent_host.frameworks.langgraph_stops import INTERRUPT
 from assay.agent_host.frameworks.targets import wrong_object
 from assay.errors import InvalidInputError, Problem
-from assay.model.approvals import ScriptedApprovals
+from assay.model.answers.approvals import ScriptedApprovals
 from assay.parsing.names import unknown_name
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from langchain_core.documents import Document
     from langchain_core.messages import BaseMessage
 
-    from assay.model.agent_request import AgentRequest
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_request import AgentRequest
+    from assay.model.answers.agent_response import AgentResponse
 
 _HISTORY_FIELDS = ("history", "chat_history")
 """Fields of an input that by LangChain's custom receive the earlier messages."""

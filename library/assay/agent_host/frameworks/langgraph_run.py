@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from assay.agent_host.frameworks.langchain_trace import TraceCallbacks
     from assay.agent_host.frameworks.langgraph_graphs import Graphs
     from assay.agent_host.frameworks.langgraph_stops import Stop
-    from assay.model.approvals import Decision
-    from assay.model.interrupts import Interrupt
+    from assay.model.answers.approvals import Decision
+    from assay.model.answers.interrupts import Interrupt
 
 
 @dataclass(frozen=True, slots=True)

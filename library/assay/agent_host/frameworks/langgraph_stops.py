@@ -12,11 +12,11 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from assay.agent_host.failures import UnusableDecisionError
 from assay.agent_host.frameworks.answers import json_of
 from assay.agent_host.frameworks.langchain_messages import MESSAGES
-from assay.model.interrupts import DecisionKind, Interrupt, InterruptKind
+from assay.model.answers.interrupts import DecisionKind, Interrupt, InterruptKind
 
 if TYPE_CHECKING:
     from assay.agent_host.frameworks.langchain_trace import ToolRun
-    from assay.model.approvals import Decision
+    from assay.model.answers.approvals import Decision
 
 INTERRUPT = "__interrupt__"
 """The field of a result that has the interrupts of a graph."""

@@ -21,18 +21,18 @@ from assay.agent_host.frameworks.openai_agents_runs import CopiedSession, Watch,
 from assay.agent_host.frameworks.targets import wrong_object
 from assay.agent_host.lifespan import Resource, provided
 from assay.errors import InvalidInputError, Problem
-from assay.model.agent_response import MalformedAnswerError
-from assay.model.approvals import ScriptedApprovals
-from assay.model.interrupts import DecisionKind, Interrupt, InterruptKind
+from assay.model.answers.agent_response import MalformedAnswerError
+from assay.model.answers.approvals import ScriptedApprovals
+from assay.model.answers.interrupts import DecisionKind, Interrupt, InterruptKind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
     from agents.mcp import MCPServer
 
-    from assay.model.agent_request import AgentRequest
-    from assay.model.agent_response import AgentResponse
-    from assay.model.approvals import Decision
+    from assay.model.answers.agent_request import AgentRequest
+    from assay.model.answers.agent_response import AgentResponse
+    from assay.model.answers.approvals import Decision
 
 
 _PING_S = 5.0

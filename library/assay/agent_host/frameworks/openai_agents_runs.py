@@ -23,7 +23,7 @@ from agents.tool import (
 from agents.tool_context import ToolContext
 
 from assay.agent_host.frameworks.answers import json_of
-from assay.model.agent_response import AgentResponse, Source, ToolCall, Usage
+from assay.model.answers.agent_response import AgentResponse, Source, ToolCall, Usage
 from assay.providers.hosted_tools import response_calls
 
 if TYPE_CHECKING:

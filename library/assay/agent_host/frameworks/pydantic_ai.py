@@ -10,7 +10,7 @@ from pydantic_ai.messages import ModelRequest, ModelResponse, SystemPromptPart, 
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.usage import RunUsage, UsageLimits
 
-from assay.agent_host.executor import AgentExecutor
+from assay.agent_host.concurrency.executor import AgentExecutor
 from assay.agent_host.frameworks.answers import answer_with, check_provided, interrupted, refused, traced
 from assay.agent_host.frameworks.approvals import run_to_end
 from assay.agent_host.frameworks.conversations import Conversations, earlier_messages, question_of
@@ -24,15 +24,15 @@ from assay.agent_host.frameworks.pydantic_ai_runs import (
 from assay.agent_host.frameworks.targets import wrong_object
 from assay.agent_host.lifespan import Resource, provided
 from assay.errors import InvalidInputError, Problem
-from assay.model.approvals import ScriptedApprovals
+from assay.model.answers.approvals import ScriptedApprovals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay.model.agent_request import AgentRequest
-    from assay.model.agent_response import AgentResponse
-    from assay.model.approvals import Decision
-    from assay.model.interrupts import Interrupt
+    from assay.model.answers.agent_request import AgentRequest
+    from assay.model.answers.agent_response import AgentResponse
+    from assay.model.answers.approvals import Decision
+    from assay.model.answers.interrupts import Interrupt
 
 
 def connect(found: object, options: Mapping[str, Any]) -> PydanticAgent:

@@ -17,14 +17,14 @@ from pydantic_ai.tools import DeferredToolResults, ToolApproved, ToolDenied
 from pydantic_ai.usage import RunUsage
 
 from assay.agent_host.frameworks.answers import json_of
-from assay.model.agent_response import AgentResponse, Source, ToolCall, Usage
-from assay.model.approvals import ScriptedApprovals
-from assay.model.interrupts import DecisionKind, Interrupt, InterruptKind
+from assay.model.answers.agent_response import AgentResponse, Source, ToolCall, Usage
+from assay.model.answers.approvals import ScriptedApprovals
+from assay.model.answers.interrupts import DecisionKind, Interrupt, InterruptKind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
-    from assay.model.approvals import Decision
+    from assay.model.answers.approvals import Decision
 
 _CALLS = ("tool-call", "builtin-tool-call")
 _RETURNS = ("tool-return", "builtin-tool-return")

@@ -8,7 +8,7 @@ import logging
 import sys
 from typing import TYPE_CHECKING
 
-from assay.agent_host.threads import CallThreads, TooManyHangError
+from assay.agent_host.concurrency.threads import CallThreads, TooManyHangError
 from assay.telemetry.tracing import parent_context
 
 if TYPE_CHECKING:

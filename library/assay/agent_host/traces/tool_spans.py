@@ -12,8 +12,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from assay.agent_host.traces.span_kinds import numbered, text_at, value_at
-from assay.model.agent_response import MalformedAnswerError, ToolCall, clean_text, json_text
-from assay.model.response_names import call_parts
+from assay.model.answers.agent_response import MalformedAnswerError, ToolCall, clean_text, json_text
+from assay.model.answers.response_names import call_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

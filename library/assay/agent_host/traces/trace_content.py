@@ -14,9 +14,9 @@ from assay.agent_host.traces.span_kinds import (
 )
 from assay.agent_host.traces.tool_spans import calls_of_trace
 from assay.agent_host.traces.trace_usage import usage_of_trace
-from assay.model.agent_response import MalformedAnswerError, Source, ToolCall, Usage, clean_text
-from assay.model.response_fields import json_value
-from assay.model.response_names import source_parts
+from assay.model.answers.agent_response import MalformedAnswerError, Source, ToolCall, Usage, clean_text
+from assay.model.answers.response_fields import json_value
+from assay.model.answers.response_names import source_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -7,8 +7,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from assay.agent_host.traces.span_kinds import SpanKind, kind_of_span, value_at
-from assay.model.agent_response import Usage
-from assay.model.usage_names import read_counts
+from assay.model.answers.agent_response import Usage
+from assay.model.answers.usage_names import read_counts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,16 +12,16 @@ from assay.agent_host.failures import Failures
 from assay.agent_host.traces.process_tracing import SpanFlush, is_available, parent_span
 from assay.agent_host.traces.trace import EXPORT_DELAY_S, MAX_SPANS, MAX_TRACE_BYTES
 from assay.agent_host.traces.trace_content import TraceContent, content_of_trace
-from assay.model.agent_response import AgentStatus, MalformedAnswerError
-from assay.model.response_limits import MAX_ANSWER_BYTES
+from assay.model.answers.agent_response import AgentStatus, MalformedAnswerError
+from assay.model.answers.response_limits import MAX_ANSWER_BYTES
 from assay.wire.agent import response_to_wire
 
 if TYPE_CHECKING:
     from assay.agent_host.protocol import Caller
     from assay.agent_host.traces.span_file import SpanFile
     from assay.agent_host.traces.trace import Trace, TraceBook
-    from assay.model.agent_request import AgentRequest
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_request import AgentRequest
+    from assay.model.answers.agent_response import AgentResponse
 
 METADATA_KEY = "assay_trace"
 """Where the metadata of an answer says what came of its trace."""

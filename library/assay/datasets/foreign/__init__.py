@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from assay.datasets.cells import opened
-from assay.datasets.field_names import folded
+from assay.datasets.fields.field_names import folded
 from assay.datasets.foreign import (
     adk,
     assay_results,
@@ -23,8 +22,9 @@ from assay.datasets.foreign import (
     ragas,
 )
 from assay.datasets.foreign.mapped import with_mapping
+from assay.datasets.readers.trace_exports import trace_export
 from assay.datasets.records import BadFileError
-from assay.datasets.trace_exports import trace_export
+from assay.datasets.values.cells import opened
 
 if TYPE_CHECKING:
     from assay.datasets.records import Record

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from assay.datasets.fields import is_blank
+from assay.datasets.fields.aliases import is_blank
 from assay.datasets.foreign.parts import Parts, listed, text_of
 from assay.datasets.records import BadRecordError, shown
 

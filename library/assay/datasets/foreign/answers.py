@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from assay.datasets.fields import is_blank
+from assay.datasets.fields.aliases import is_blank
 from assay.datasets.foreign.parts import text_of
 from assay.datasets.records import BadRecordError, shown
-from assay.model.response_text import TEXT_KEYS
+from assay.model.answers.response_text import TEXT_KEYS
 
 
 def retrieved_items(texts: Sequence[str], ids: Sequence[str] = ()) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from assay.datasets.records import BadRecordError, shown
-from assay.model.response_names import call_parts
+from assay.model.answers.response_names import call_parts
 
 
 def expected_tool(item: object, field: str) -> dict[str, Any]:

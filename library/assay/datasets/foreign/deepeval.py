@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from assay.datasets.cells import value_in_cell
-from assay.datasets.field_names import folded
-from assay.datasets.fields import ALIASES, is_blank
+from assay.datasets.fields.aliases import ALIASES, is_blank
+from assay.datasets.fields.field_names import folded
 from assay.datasets.foreign.answers import answer_of, retrieved_items
 from assay.datasets.foreign.calls import called_tool
 from assay.datasets.foreign.parts import Parts, listed, text_of
 from assay.datasets.records import BadRecordError, shown
+from assay.datasets.values.cells import value_in_cell
 
 NAME = "deepeval"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from assay.datasets.field_names import folded
-from assay.datasets.fields import ALIASES, is_blank
+from assay.datasets.fields.aliases import ALIASES, is_blank
+from assay.datasets.fields.field_names import folded
 from assay.datasets.foreign.messages import is_talk, messages_of, place_inputs
 from assay.datasets.foreign.parts import Parts, text_of, texts_of
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from assay.datasets.field_names import folded
-from assay.datasets.fields import ALIASES
+from assay.datasets.fields.aliases import ALIASES
+from assay.datasets.fields.field_names import folded
 from assay.datasets.foreign.answers import recorded_in
 
 Convert = Callable[[Mapping[str, Any]], dict[str, Any]]

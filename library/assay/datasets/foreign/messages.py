@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from assay.datasets.field_names import folded
-from assay.datasets.fields import is_blank, names_of
+from assay.datasets.fields.aliases import is_blank, names_of
+from assay.datasets.fields.field_names import folded
 from assay.datasets.foreign.parts import listed, text_of
 from assay.datasets.records import BadRecordError, shown
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from assay.datasets.field_names import folded
-from assay.datasets.fields import ALIASES
+from assay.datasets.fields.aliases import ALIASES
+from assay.datasets.fields.field_names import folded
 from assay.datasets.foreign.messages import conversation
 from assay.datasets.foreign.parts import Parts, tells
 from assay.datasets.records import BadRecordError

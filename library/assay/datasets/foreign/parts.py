@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from assay.datasets.cells import value_in_cell
-from assay.datasets.field_names import folded
-from assay.datasets.fields import ALIASES, gives_away, is_blank
+from assay.datasets.fields.aliases import ALIASES, gives_away, is_blank
+from assay.datasets.fields.field_names import folded
 from assay.datasets.foreign.calls import expected_tool
-from assay.datasets.message_parts import parts_text
 from assay.datasets.records import BadRecordError, shown
-from assay.model.response_names import CALL_FIELDS
+from assay.datasets.values.cells import value_in_cell
+from assay.datasets.values.message_parts import parts_text
+from assay.model.answers.response_names import CALL_FIELDS
 
 _OWN = frozenset(
     alias for name, found in ALIASES.items() if name not in ("input", "turns", "references") for alias in found

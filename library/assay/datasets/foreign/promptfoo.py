@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from assay.datasets.field_names import folded
-from assay.datasets.fields import ALIASES, is_blank, names_of
+from assay.datasets.fields.aliases import ALIASES, is_blank, names_of
+from assay.datasets.fields.field_names import folded
 from assay.datasets.foreign.promptfoo_checks import (
     check_of_cell,
     is_code,

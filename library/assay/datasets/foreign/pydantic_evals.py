@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from assay.datasets.fields import is_blank
+from assay.datasets.fields.aliases import is_blank
 from assay.datasets.foreign.messages import place_inputs
 from assay.datasets.foreign.parts import Parts, listed
 from assay.datasets.records import BadRecordError, shown

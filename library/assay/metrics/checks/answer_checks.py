@@ -18,7 +18,7 @@ from assay.metrics.checks.patterns import MAX_TEXT_CHARS, compile_pattern, patte
 from assay.metrics.checks.schema_validation import schema_complaints, schema_problem, schema_validator, validation_work
 from assay.metrics.core.explanations import count_of, differing, listed, quoted
 from assay.metrics.rouge import rouge, rouge_work
-from assay.model.possible_usage import possible_cost
+from assay.model.answers.possible_usage import possible_cost
 from assay.statistics.thresholds import exceeds, meets
 from assay.text.edit_distance import edit_distance, edit_work
 from assay.text.equality import composed, folded_case, is_blank, json_equal, same_text
@@ -28,7 +28,7 @@ from assay.text.word_tokens import tokenize
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_response import AgentResponse
     from assay.model.case import Assertion
 
 _DEFAULT_EDITS = 5.0

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from assay.metrics.core.score import EmbeddingEvidence
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_response import AgentResponse
     from assay.model.case import Assertion
 
 SIMILAR_CHECKS: Mapping[str, str] = {

@@ -12,7 +12,7 @@ from assay.text.equality import composed, composed_json, json_equal
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from assay.model.agent_response import ToolCall
+    from assay.model.answers.agent_response import ToolCall
     from assay.model.case import ExpectedTool
 
 TRAJECTORIES = ("any_order", "in_order", "exact", "unordered", "subset")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from assay.metrics.core.score import Metric, Row
-    from assay.model.agent_response import Source
+    from assay.model.answers.agent_response import Source
     from assay.model.run import Score
 
 MAX_MESSAGE_CHARS = 600

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.metrics.core.explanations import score_message
-from assay.model.agent_response import AgentErrorKind, AgentStatus
-from assay.model.interrupts import waiting_text
+from assay.model.answers.agent_response import AgentErrorKind, AgentStatus
+from assay.model.answers.interrupts import waiting_text
 from assay.model.run import Score, ScoreStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_response import AgentResponse
     from assay.model.run import CaseResult
 
 _FAILED = "agent error ({kind})"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from assay.metrics.core.info import MetricInfo
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_response import AgentResponse
     from assay.model.case import Case
     from assay.model.metric_call import MetricOutcome
     from assay.model.run import CaseResult, MetricSummary

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from assay.metrics.core.row_work import WORK_PER_CHARACTER
-from assay.model.agent_response import Source
+from assay.model.answers.agent_response import Source
 from assay.text.equality import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from assay.metrics.core.score import Row
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_response import AgentResponse
     from assay.model.case import Case
 
 _DEFAULT_PORTS = (None, 80, 443)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assay.model.possible_usage import counted_parts
-from assay.model.usage_names import read_counts, unread_names
+from assay.model.answers.possible_usage import counted_parts
+from assay.model.answers.usage_names import read_counts, unread_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_response import AgentResponse
 
 _MOST_NAMED, _MOST_CHARS = 8, 200
 

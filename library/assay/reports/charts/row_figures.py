@@ -8,7 +8,7 @@ from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from assay.model.agent_response import FAILED_STATUSES
+from assay.model.answers.agent_response import FAILED_STATUSES
 from assay.reports.charts.outcomes import AGENT_ERROR, FAILED, NAMES, NO_VERDICT, PASSED
 from assay.reports.charts.scales import axis_end
 from assay.reports.document.row_outcome import outcome_of

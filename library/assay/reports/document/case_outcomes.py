@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.explanations import message_of
-from assay.model.agent_response import FAILED_STATUSES
+from assay.model.answers.agent_response import FAILED_STATUSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -15,8 +15,8 @@ from assay.metrics.combined_score import tokens_used
 from assay.metrics.core.explanations import score_message
 from assay.metrics.core.score import score_from_json
 from assay.metrics.core.turn_scores import TURNS
-from assay.model.agent_response import response_to_json
-from assay.model.approvals import approvals_to_json
+from assay.model.answers.agent_response import response_to_json
+from assay.model.answers.approvals import approvals_to_json
 from assay.parsing.names import writable
 from assay.reports.words.calibration_text import calibration_documents, calibration_sentences
 from assay.reports.words.metric_text import units_of

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.filters.matching import matches
 from assay.filters.row_text import parse_row_filter
-from assay.model.agent_response import AgentResponse, AgentStatus
+from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.run import CaseResult, Score, ScoreStatus, TurnResult
 
 if TYPE_CHECKING:

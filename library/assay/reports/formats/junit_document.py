@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import IO, TYPE_CHECKING, Any
 
 from assay.gates.gates import compared_text
-from assay.model.agent_response import AgentStatus
+from assay.model.answers.agent_response import AgentStatus
 from assay.reports.document.case_outcomes import CaseOutcome, Outcome, case_outcomes, gate_outcome, shown_exchange
 from assay.reports.document.run_times import run_time_s
 from assay.reports.words.expected_text import expected_parts

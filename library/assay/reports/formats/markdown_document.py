@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from assay.comparison.decision import NO_REGRESSION
 from assay.gates.gates import compared_text
 from assay.metrics.core.embedding import vectors_text
-from assay.model.interrupts import interrupted_note
+from assay.model.answers.interrupts import interrupted_note
 from assay.reports.document.case_outcomes import CaseOutcome, Outcome, case_outcomes, shown_exchange, worst_first
 from assay.reports.document.run_times import run_time_s
 from assay.reports.words.metric_text import count_text, partial_text, threshold_text, value_text

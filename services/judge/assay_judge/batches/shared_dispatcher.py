@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from assay.errors import StorageError
-from assay.model.agent_response import clean_text
+from assay.model.answers.agent_response import clean_text
 from assay.process.failpoints import failpoint
 from assay_judge.batches.dispatcher import MOST_CHARS, BatchDispatcher, Ordered
 from assay_judge.batches.orders import OrderName

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import httpx2
 import openai
 
-from assay.model.agent_response import clean_text
+from assay.model.answers.agent_response import clean_text
 from assay.providers.chat_completions import reply_from, request_body
 from assay.providers.errors import MalformedReplyError, ProviderStatusError
 from assay.providers.http_client import connection_to, provider_error

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from assay.model.agent_request import Message
+from assay.model.answers.agent_request import Message
 from assay.providers.messages import Request
 from assay.providers.parameters import Parameters, says_any
 

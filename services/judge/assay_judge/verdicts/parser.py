@@ -18,7 +18,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from assay.model.agent_response import clean_text
+from assay.model.answers.agent_response import clean_text
 from assay.text.inline_thoughts import split_thoughts
 
 if TYPE_CHECKING:

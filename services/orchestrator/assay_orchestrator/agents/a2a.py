@@ -12,16 +12,16 @@ import httpx2
 from assay.agent_host.failures import Failures, TooManyStopsError, UnusableDecisionError
 from assay.agent_host.frameworks.approvals import run_to_end
 from assay.errors import Problem
-from assay.model.agent_response import (
+from assay.model.answers.agent_response import (
     AgentErrorKind,
     AgentResponse,
     AgentStatus,
     MalformedAnswerError,
     error_response,
 )
-from assay.model.approvals import ScriptedApprovals
-from assay.model.interrupts import InterruptKind
-from assay.model.response_limits import AnswerTooLargeError
+from assay.model.answers.approvals import ScriptedApprovals
+from assay.model.answers.interrupts import InterruptKind
+from assay.model.answers.response_limits import AnswerTooLargeError
 from assay.parsing.names import kind_of
 from assay.specs.server_options import A2aOptions
 from assay_orchestrator.agents.a2a_card import CardRefusedError, Interface, card_url, interface_of
@@ -40,10 +40,10 @@ from assay_orchestrator.agents.retrying import is_retry
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay.model.agent_response import AgentRequest
-    from assay.model.approvals import Decision
+    from assay.model.answers.agent_response import AgentRequest
+    from assay.model.answers.approvals import Decision
+    from assay.model.answers.interrupts import Interrupt
     from assay.model.case import Case
-    from assay.model.interrupts import Interrupt
     from assay.model.run import AgentSettings
     from assay_orchestrator.agents.access import AgentAccess
 

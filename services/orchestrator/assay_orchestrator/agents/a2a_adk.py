@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from assay.agent_host.failures import UnusableDecisionError
-from assay.model.adk_events import Stop
-from assay.model.agent_response import response_to_json
-from assay.model.response_fields import as_items
+from assay.model.answers.adk_events import Stop
+from assay.model.answers.agent_response import response_to_json
+from assay.model.answers.response_fields import as_items
 from assay_orchestrator.agents.adk_events import trace_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from assay.model.approvals import Decision
+    from assay.model.answers.approvals import Decision
 
 _TYPE, _CALL, _RESPONSE = "adk_type", "function_call", "function_response"
 _CONFIRMATION = "adk_request_confirmation"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from assay.model.response_fields import shown
+from assay.model.answers.response_fields import shown
 from assay.specs.server_options import check_url
 from assay_orchestrator.agents.http_connection import url_problems
 

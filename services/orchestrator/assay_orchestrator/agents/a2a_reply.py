@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from assay.model.agent_response import (
+from assay.model.answers.agent_response import (
     AgentError,
     AgentErrorKind,
     AgentResponse,
@@ -16,9 +16,9 @@ from assay.model.agent_response import (
     error_response,
     response_from_json,
 )
-from assay.model.response_fields import as_items, shown
-from assay.model.response_limits import check_bounds
-from assay.model.response_text import find_text_key
+from assay.model.answers.response_fields import as_items, shown
+from assay.model.answers.response_limits import check_bounds
+from assay.model.answers.response_text import find_text_key
 from assay.parsing.names import kind_of
 from assay_orchestrator.agents.a2a_adk import is_function_part, is_thought, tool_calls_of
 from assay_orchestrator.agents.a2a_stops import INPUT_REQUIRED, stops_of
@@ -26,7 +26,7 @@ from assay_orchestrator.agents.a2a_stops import INPUT_REQUIRED, stops_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay.model.interrupts import Interrupt
+    from assay.model.answers.interrupts import Interrupt
 
 _STATE = "TASK_STATE_"
 _COMPLETED = f"{_STATE}COMPLETED"

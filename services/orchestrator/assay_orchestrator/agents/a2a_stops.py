@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assay.model.approvals import Approval, approvals_to_json
-from assay.model.interrupts import DecisionKind, Interrupt, InterruptKind, read_interrupts
+from assay.model.answers.approvals import Approval, approvals_to_json
+from assay.model.answers.interrupts import DecisionKind, Interrupt, InterruptKind, read_interrupts
 from assay_orchestrator.agents.a2a_adk import response_part, waiting_calls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.model.approvals import Decision
+    from assay.model.answers.approvals import Decision
 
 INPUT_REQUIRED = "TASK_STATE_INPUT_REQUIRED"
 

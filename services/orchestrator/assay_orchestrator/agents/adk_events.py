@@ -7,7 +7,7 @@ import json
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from assay.model.adk_events import (
+from assay.model.answers.adk_events import (
     OWN_CALLS,
     REQUESTS,
     TYPED_OUTPUT_CALL,
@@ -19,7 +19,7 @@ from assay.model.adk_events import (
     sources_of,
     usage_of,
 )
-from assay.model.agent_response import (
+from assay.model.answers.agent_response import (
     AgentError,
     AgentErrorKind,
     AgentResponse,
@@ -29,8 +29,8 @@ from assay.model.agent_response import (
     clean_text,
     response_from_json,
 )
-from assay.model.final_value import with_value
-from assay.model.response_limits import check_bounds
+from assay.model.answers.final_value import with_value
+from assay.model.answers.response_limits import check_bounds
 from assay.parsing.names import kind_of
 
 if TYPE_CHECKING:

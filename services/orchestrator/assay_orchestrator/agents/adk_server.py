@@ -14,10 +14,10 @@ from assay.agent_host.failures import Failures, TooManyStopsError, UnusableDecis
 from assay.agent_host.frameworks.answers import interrupted
 from assay.agent_host.frameworks.approvals import run_to_end
 from assay.errors import Problem
-from assay.model.adk_events import next_message
-from assay.model.agent_response import AgentErrorKind, AgentResponse, MalformedAnswerError, error_response
-from assay.model.approvals import ScriptedApprovals
-from assay.model.response_limits import AnswerTooLargeError
+from assay.model.answers.adk_events import next_message
+from assay.model.answers.agent_response import AgentErrorKind, AgentResponse, MalformedAnswerError, error_response
+from assay.model.answers.approvals import ScriptedApprovals
+from assay.model.answers.response_limits import AnswerTooLargeError
 from assay.specs.server_options import AdkServerOptions
 from assay_orchestrator.agents.adk_events import response_from_events, stops_of, trace_of, whole_events
 from assay_orchestrator.agents.http_connection import FailedRequestError, HttpConnection
@@ -26,11 +26,11 @@ from assay_orchestrator.agents.retrying import is_retry
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from assay.model.adk_events import Stop
-    from assay.model.agent_response import AgentRequest
-    from assay.model.approvals import Decision
+    from assay.model.answers.adk_events import Stop
+    from assay.model.answers.agent_response import AgentRequest
+    from assay.model.answers.approvals import Decision
+    from assay.model.answers.interrupts import Interrupt
     from assay.model.case import Case
-    from assay.model.interrupts import Interrupt
     from assay.model.run import AgentSettings
     from assay_orchestrator.agents.access import AgentAccess
 

@@ -11,7 +11,7 @@ from assay_orchestrator.agents.protocol import UnmappedAgentError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_response import AgentResponse
 
 MAPPING = "mapping"
 """The type of the error of a reply that came whole, and in which agent.response finds no answer."""

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 
 from assay.errors import InvalidInputError, Problem
 from assay.http.egress import ForbiddenAddressError
-from assay.model.agent_response import (
+from assay.model.answers.agent_response import (
     AgentErrorKind,
     AgentResponse,
     MalformedAnswerError,
@@ -21,7 +21,7 @@ from assay.model.agent_response import (
     response_from_json,
     response_to_json,
 )
-from assay.model.response_limits import MAX_ANSWER_BYTES, AnswerTooLargeError, check_bounds
+from assay.model.answers.response_limits import MAX_ANSWER_BYTES, AnswerTooLargeError, check_bounds
 from assay.rpc.channel import read_stream
 from assay.rpc.options import MIB, ChannelOptions
 from assay.specs.grpc_options import GrpcOptions, target_problem
@@ -34,7 +34,7 @@ from assay_orchestrator.agents.secrets import SECRET_MISSING, Secrets
 from assay_orchestrator.agents.targets import agent_address
 
 if TYPE_CHECKING:
-    from assay.model.agent_response import AgentRequest
+    from assay.model.answers.agent_response import AgentRequest
     from assay.model.case import Case
     from assay.model.run import AgentSettings
     from assay_orchestrator.agents.access import AgentAccess

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import grpc
 import grpc.aio
 
-from assay.model.agent_response import AgentErrorKind, error_response
-from assay.model.response_fields import excerpt
+from assay.model.answers.agent_response import AgentErrorKind, error_response
+from assay.model.answers.response_fields import excerpt
 from assay.rpc.status import retry_after_s
 
 if TYPE_CHECKING:
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_response import AgentResponse
 
 _Code = grpc.StatusCode
 _UNREACHABLE = (_Code.UNAVAILABLE, _Code.CANCELLED, _Code.ABORTED)

@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from assay.model.agent_response import AgentErrorKind, AgentResponse, error_response
+from assay.model.answers.agent_response import AgentErrorKind, AgentResponse, error_response
 from assay.model.metric_call import MALFORMED, TIMEOUT, MetricOutcome
 from assay.wire.agent import request_to_wire
 from assay.wire.metric_call import metric_request_to_wire
@@ -20,7 +20,7 @@ from assay_orchestrator.agents.protocol import NotAskedError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
-    from assay.model.agent_response import AgentRequest
+    from assay.model.answers.agent_response import AgentRequest
     from assay.model.case import Case
     from assay.model.metric_call import MetricRequest
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import httpx2
 
-from assay.model.agent_response import clean_text
+from assay.model.answers.agent_response import clean_text
 from assay.specs.http_options import HttpOptions, render
 from assay_orchestrator.agents.http_body import read_body
 from assay_orchestrator.agents.http_connection import HttpConnection, json_bytes
@@ -17,7 +17,7 @@ from assay_orchestrator.scorers.reply_reader import ReplyReader
 
 if TYPE_CHECKING:
     from assay.errors import Problem
-    from assay.model.agent_response import AgentRequest, AgentResponse
+    from assay.model.answers.agent_response import AgentRequest, AgentResponse
     from assay.model.case import Case
     from assay.model.run import AgentSettings
     from assay_orchestrator.agents.access import AgentAccess

@@ -8,9 +8,9 @@ from encodings import normalize_encoding
 from encodings.aliases import aliases
 from typing import TYPE_CHECKING
 
-from assay.model.agent_response import MalformedAnswerError
-from assay.model.response_fields import excerpt
-from assay.model.response_limits import AnswerTooLargeError
+from assay.model.answers.agent_response import MalformedAnswerError
+from assay.model.answers.response_fields import excerpt
+from assay.model.answers.response_limits import AnswerTooLargeError
 
 if TYPE_CHECKING:
     import httpx2

@@ -17,9 +17,15 @@ import httpx2
 from assay.errors import InvalidInputError, Problem
 from assay.http.connection import AddressNotAllowedError
 from assay.http.transport import HttpTransport
-from assay.model.agent_response import AgentErrorKind, AgentResponse, MalformedAnswerError, clean_text, error_response
-from assay.model.response_fields import UnmappedReplyError, excerpt
-from assay.model.response_limits import AnswerTooLargeError
+from assay.model.answers.agent_response import (
+    AgentErrorKind,
+    AgentResponse,
+    MalformedAnswerError,
+    clean_text,
+    error_response,
+)
+from assay.model.answers.response_fields import UnmappedReplyError, excerpt
+from assay.model.answers.response_limits import AnswerTooLargeError
 from assay.parsing.strict_json import REPLY_DECODER, DuplicateKeyError
 from assay.providers.retry_after import retry_after_s
 from assay.specs.prompt_template import FilledTooLargeError
@@ -33,7 +39,7 @@ from assay_orchestrator.agents.targets import agent_address
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-    from assay.model.agent_response import AgentRequest
+    from assay.model.answers.agent_response import AgentRequest
     from assay.model.run import AgentSettings
     from assay_orchestrator.agents.access import AgentAccess
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from assay.model.agent_response import AgentErrorKind, MalformedAnswerError, error_response
-from assay.model.response_fields import excerpt
-from assay.model.response_limits import AnswerTooLargeError
+from assay.model.answers.agent_response import AgentErrorKind, MalformedAnswerError, error_response
+from assay.model.answers.response_fields import excerpt
+from assay.model.answers.response_limits import AnswerTooLargeError
 from assay_orchestrator.agents.http_body import MAX_BODY_BYTES, content_encoding
 from assay_orchestrator.agents.http_connection import FailedRequestError, ms_since
 from assay_orchestrator.scorers.jobs import ReplyEvents

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, Problem
 from assay.local_stack.install_hint import install_hint
-from assay.model.agent_response import AgentErrorKind, AgentResponse, MalformedAnswerError, error_response
-from assay.model.response_limits import AnswerTooLargeError
+from assay.model.answers.agent_response import AgentErrorKind, AgentResponse, MalformedAnswerError, error_response
+from assay.model.answers.response_limits import AnswerTooLargeError
 from assay.providers.client import Service, connect, missing_package
 from assay.providers.errors import MalformedReplyError, ProviderStatusError, ReplyTooLargeError, UnreachableError
 from assay.providers.messages import Request
@@ -33,7 +33,7 @@ from assay_orchestrator.store.teams.allotments import NOTHING
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from assay.model.agent_response import AgentRequest
+    from assay.model.answers.agent_response import AgentRequest
     from assay.model.case import Case
     from assay.model.run import AgentSettings
     from assay.providers.client import ModelClient

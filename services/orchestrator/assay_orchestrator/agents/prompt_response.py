@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from assay.model.agent_response import (
+from assay.model.answers.agent_response import (
     AgentError,
     AgentErrorKind,
     AgentStatus,
@@ -13,7 +13,7 @@ from assay.model.agent_response import (
     error_response,
     response_from_json,
 )
-from assay.model.response_limits import check_bounds
+from assay.model.answers.response_limits import check_bounds
 from assay.providers.hosted_tools import is_hosted
 from assay.providers.messages import Stop
 from assay.providers.prices import cost_of
@@ -22,7 +22,7 @@ from assay.providers.retry_after import retry_after_s
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_response import AgentResponse
     from assay.model.model_price import ModelPrice
     from assay.providers.errors import ProviderStatusError
     from assay.providers.messages import Reply, TokenUsage

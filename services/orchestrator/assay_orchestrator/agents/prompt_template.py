@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assay.model.agent_response import Message, clean_text
+from assay.model.answers.agent_response import Message, clean_text
 from assay.specs.prompt_template import FilledTooLargeError, case_values, fill, missing_variables
 
 if TYPE_CHECKING:
-    from assay.model.agent_response import AgentRequest
+    from assay.model.answers.agent_response import AgentRequest
     from assay.model.case import Case
     from assay.specs.prompt_options import PromptOptions
 

@@ -9,7 +9,7 @@ from assay.errors import InvalidInputError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from assay.model.agent_response import AgentRequest, AgentResponse
+    from assay.model.answers.agent_response import AgentRequest, AgentResponse
     from assay.model.case import Case
 
 

@@ -9,15 +9,15 @@ import logging
 import random
 from typing import TYPE_CHECKING
 
-from assay.model.agent_response import AgentErrorKind, Attempt, error_response
-from assay.model.answer_thoughts import with_thoughts_apart
+from assay.model.answers.agent_response import AgentErrorKind, Attempt, error_response
+from assay.model.answers.answer_thoughts import with_thoughts_apart
 from assay.telemetry.tracing import span, traceparent
 from assay_orchestrator.agents.protocol import NotAskedError, WaitingAgent
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from assay.model.agent_response import AgentRequest, AgentResponse
+    from assay.model.answers.agent_response import AgentRequest, AgentResponse
     from assay.model.case import Case
     from assay_orchestrator.agents.dry_run import DryRun
     from assay_orchestrator.agents.protocol import Agent

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from assay.http.addresses import Address
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_response import AgentResponse
     from assay.model.run import AgentSettings
     from assay_orchestrator.agents.access import AgentAccess
 

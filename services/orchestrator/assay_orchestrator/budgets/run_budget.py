@@ -11,7 +11,7 @@ import asyncio
 import secrets
 from typing import TYPE_CHECKING
 
-from assay.agent_host.suspension import boot_time
+from assay.agent_host.concurrency.suspension import boot_time
 from assay.errors import StorageError
 from assay_orchestrator.budgets.budget_store import BudgetExhaustedError
 from assay_orchestrator.budgets.judge_budget import JudgeBudget

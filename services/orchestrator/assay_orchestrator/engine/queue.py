@@ -23,7 +23,7 @@ from procrastinate import jobs as queue_jobs
 from procrastinate import retry as queue_retry
 from procrastinate import worker as queue_worker
 
-from assay.agent_host.suspension import boot_time
+from assay.agent_host.concurrency.suspension import boot_time
 from assay.errors import StorageError
 from assay.process.failpoints import failpoint
 from assay.storage.postgres_errors import client_sentence, is_passing, sentence

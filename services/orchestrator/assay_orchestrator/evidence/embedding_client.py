@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.evidence import WantedTexts
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_response import AgentResponse
     from assay.v1 import embedder_pb2_grpc
 
 T = TypeVar("T")

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from assay.errors import InvalidInputError, OverloadedError, SetupError, StorageError, UnavailableError, WrongStateError
-from assay.model.agent_response import clean_text
+from assay.model.answers.agent_response import clean_text
 from assay.rpc.status import from_rpc_error
 from assay.telemetry.context import fields
 from assay.v1 import judge_pb2
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from assay.errors import AssayError
     from assay.metrics.core.score import JudgeEvidence
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_response import AgentResponse
     from assay.model.run import JudgeSettings
     from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
     from assay_orchestrator.evidence.verdict_wire import JudgedRow

@@ -15,7 +15,7 @@ from assay_orchestrator.evidence.verdict_wire import NotYetError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_response import AgentResponse
     from assay.model.run import JudgeSettings
     from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
     from assay_orchestrator.evidence.judge_client import RunAccount

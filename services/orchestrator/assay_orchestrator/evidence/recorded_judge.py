@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from assay.judging.recorded_verdicts import ANSWER, answer_sha256
 from assay.metrics.core.score import JudgeEvidence
 from assay.metrics.quality import RUBRIC as QUALITY
-from assay.model.agent_response import clean_text
+from assay.model.answers.agent_response import clean_text
 from assay_orchestrator.evidence.verdict_wire import RubricUse, check_use, failed_evidence, own_rubric
 
 if TYPE_CHECKING:
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_response import AgentResponse
     from assay.model.case import RecordedVerdict
     from assay.model.run import JudgeSettings
     from assay_orchestrator.evidence.verdict_wire import JudgedRow, NotYetError

@@ -10,15 +10,15 @@ from assay.judging.rubric_file import read_rubric
 from assay.metrics.checks.judged_checks import JUDGED_CHECKS, check_named, check_passages, criterion_of
 from assay.metrics.core.score import JudgeEvidence, reference_text
 from assay.metrics.jury.structured_verdict import PARTS
-from assay.model.agent_response import clean_text
+from assay.model.answers.agent_response import clean_text
 from assay.v1 import agent_pb2, judge_pb2
 from assay.wire.model_price import PRICE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.model.agent_request import Message
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_request import Message
+    from assay.model.answers.agent_response import AgentResponse
     from assay.model.case import Case
     from assay.model.run import JudgeSettings
 

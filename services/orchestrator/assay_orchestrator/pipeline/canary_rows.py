@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from assay.judging.canaries import DETAIL, canary_share, choose_canaries
 from assay.metrics.core.score import JURY, Row, usable_references
 from assay.metrics.jury.jury_scores import score_by_jury
-from assay.model.agent_response import AgentResponse
+from assay.model.answers.agent_response import AgentResponse
 from assay.model.run import ScoreStatus
 from assay_orchestrator.evidence.verdict_wire import NotYetError
 

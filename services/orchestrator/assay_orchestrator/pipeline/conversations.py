@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from assay.metrics.core.evidence import wanted_rubrics, wanted_texts
 from assay.metrics.core.score import Row, has_reference
 from assay.metrics.core.turn_scores import scores_turns
-from assay.model.agent_response import AgentResponse, Message, Usage
-from assay.model.possible_usage import possible_cost
+from assay.model.answers.agent_response import AgentResponse, Message, Usage
+from assay.model.answers.possible_usage import possible_cost
 from assay.statistics.exact_sum import exact_mean
 
 if TYPE_CHECKING:

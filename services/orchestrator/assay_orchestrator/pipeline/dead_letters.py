@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from assay.model.agent_response import AgentErrorKind, AgentResponse, error_response
+from assay.model.answers.agent_response import AgentErrorKind, AgentResponse, error_response
 
 
 def interrupted(count: int) -> AgentResponse:

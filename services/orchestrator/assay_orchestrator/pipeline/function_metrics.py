@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from assay.metrics.core.score import Metric
-    from assay.model.agent_request import AgentRequest
+    from assay.model.answers.agent_request import AgentRequest
     from assay.model.case import Turn
     from assay.model.metric_call import MetricOutcome
     from assay_orchestrator.agents.hosted import HostedAgent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from assay.model.agent_response import AgentErrorKind, AgentResponse, error_response
+from assay.model.answers.agent_response import AgentErrorKind, AgentResponse, error_response
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

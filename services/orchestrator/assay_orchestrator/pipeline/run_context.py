@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import Metric
-    from assay.model.approvals import Approval
+    from assay.model.answers.approvals import Approval
     from assay.model.case import Case
     from assay_orchestrator.agents import RetryingAgent
     from assay_orchestrator.agents.hosted import HostedAgent

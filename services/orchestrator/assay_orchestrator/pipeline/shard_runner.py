@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from assay.errors import AssayError
 from assay.metrics.core.row_verdict import row_reason, row_verdict
 from assay.metrics.core.score import EmbeddingEvidence, JudgeEvidence, Metric, keeps_vector, made_advisory
-from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse, error_response
-from assay.model.approvals import remaining_approvals
+from assay.model.answers.agent_response import AgentErrorKind, AgentRequest, AgentResponse, error_response
+from assay.model.answers.approvals import remaining_approvals
+from assay.model.answers.response_limits import MAX_ANSWER_BYTES
 from assay.model.case_limits import MAX_BYTES_PER_CHAR
-from assay.model.response_limits import MAX_ANSWER_BYTES
 from assay.model.run import CaseResult
 from assay.process.failpoints import failpoint
 from assay.specs.judging import NO_JUDGE

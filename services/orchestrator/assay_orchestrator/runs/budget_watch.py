@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
 
-from assay.agent_host.suspension import boot_time
+from assay.agent_host.concurrency.suspension import boot_time
 from assay.model.run import RunState
 from assay_orchestrator.budgets.run_budget import RunBudget
 from assay_orchestrator.runs.periodic_check import PeriodicCheck

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from assay.model.agent_response import AgentResponse, AgentStatus, MalformedAnswerError, response_from_json
-from assay.model.response_expressions import DELTA, ResponseExpressions, growth_of
-from assay.model.response_fields import UnmappedReplyError, excerpt, shown
-from assay.model.response_limits import check_bounds
+from assay.model.answers.agent_response import AgentResponse, AgentStatus, MalformedAnswerError, response_from_json
+from assay.model.answers.response_expressions import DELTA, ResponseExpressions, growth_of
+from assay.model.answers.response_fields import UnmappedReplyError, excerpt, shown
+from assay.model.answers.response_limits import check_bounds
 from assay.parsing.names import kind_of
 from assay.parsing.strict_json import REPLY_DECODER, DuplicateKeyError
 from assay_orchestrator.scorers.jobs import ReplyEvents

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from assay.model.agent_response import AgentErrorKind, MalformedAnswerError, error_response, response_from_json
-from assay.model.response_fields import UnmappedReplyError
-from assay.model.response_limits import AnswerTooLargeError
+from assay.model.answers.agent_response import AgentErrorKind, MalformedAnswerError, error_response, response_from_json
+from assay.model.answers.response_fields import UnmappedReplyError
+from assay.model.answers.response_limits import AnswerTooLargeError
 from assay_orchestrator.scorers.jobs import MapReply
 from assay_orchestrator.scorers.pool import ScoringFailedError
 from assay_orchestrator.scorers.reply_mapping import ReplyMapping
@@ -16,7 +16,7 @@ from assay_orchestrator.scorers.row_scorer import WORK_AT_ONCE, WORK_HERE
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_response import AgentResponse
     from assay_orchestrator.scorers.jobs import ReplyEvents
     from assay_orchestrator.scorers.pool import ScorerPool
 

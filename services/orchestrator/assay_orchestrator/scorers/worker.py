@@ -156,9 +156,9 @@ def _metrics(settings: bytes) -> list[Metric]:
 
 
 def _answer(job: MapReply) -> dict[str, Any]:
-    from assay.model.agent_response import MalformedAnswerError, response_to_json
-    from assay.model.response_fields import UnmappedReplyError
-    from assay.model.response_limits import AnswerTooLargeError
+    from assay.model.answers.agent_response import MalformedAnswerError, response_to_json
+    from assay.model.answers.response_fields import UnmappedReplyError
+    from assay.model.answers.response_limits import AnswerTooLargeError
 
     try:
         return {"answer": response_to_json(_mapping(job.expressions).read(job.reply))}

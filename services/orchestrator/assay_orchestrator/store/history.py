@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
 
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_response import AgentResponse
     from assay.model.run import CaseResult, RowAttempt, StateChange
     from assay.model.scope import Scope
     from assay.v1 import orchestrator_pb2 as pb

@@ -15,7 +15,7 @@ from assay.metrics import decides_rows
 from assay.metrics.core.repeats import RepeatsFold
 from assay.metrics.core.row_verdict import is_unanswered, timed_out
 from assay.metrics.latency import LatencyFold
-from assay.model.agent_response import AgentStatus
+from assay.model.answers.agent_response import AgentStatus
 from assay.model.run import RunSummary
 from assay.model.run_settings import CANARY_LIMIT, MAX_ERRORS
 from assay_orchestrator.summary.clusters import CaseClusters

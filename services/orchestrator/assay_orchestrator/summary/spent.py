@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.identity.quotas import nano_from_usd
-from assay.model.possible_usage import counted_tokens, possible_cost
+from assay.model.answers.possible_usage import counted_tokens, possible_cost
 from assay_orchestrator.store.teams.spending import Spent
 from assay_orchestrator.summary.judging import JudgingFold
 

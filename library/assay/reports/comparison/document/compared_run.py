@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from assay.comparison.cases import CaseScores
 from assay.comparison.compare import ComparedRun
 from assay.comparison.facts import facts_of
-from assay.model.agent_response import FAILED_STATUSES, AgentStatus
-from assay.model.possible_usage import possible_cost, possible_tokens
+from assay.model.answers.agent_response import FAILED_STATUSES, AgentStatus
+from assay.model.answers.possible_usage import possible_cost, possible_tokens
 from assay.model.run import ScoreStatus
 from assay.reports.document.row_matching import row_predicate
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from assay.comparison.model import PASS_RATE, Reason, Verdict
 from assay.comparison.stopped import ALWAYS_VALID, STAGEWISE
 from assay.gates.stopping_text import saved_text
-from assay.model.interrupts import interrupted_note
+from assay.model.answers.interrupts import interrupted_note
 from assay.reports.comparison.words.figures import figures_of, level_text, p_phrase
 from assay.reports.comparison.words.headline import Naming, named
 from assay.reports.words.metric_text import count_text

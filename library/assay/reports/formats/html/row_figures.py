@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.embedding import vectors_text
-from assay.model.agent_response import FAILED_STATUSES
+from assay.model.answers.agent_response import FAILED_STATUSES
 from assay.reports.document.row_outcome import outcome_of
 from assay.reports.formats.html.row_data import preview
 from assay.reports.formats.html.svg import nice_bin

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from assay.gates.gates import compared_text
 from assay.metrics import METRICS
-from assay.model.agent_response import AgentStatus
-from assay.model.interrupts import interrupted_note
+from assay.model.answers.agent_response import AgentStatus
+from assay.model.answers.interrupts import interrupted_note
 from assay.reports.charts.scales import time_text
 from assay.reports.formats.html.svg import histogram, interval_bar, shares_bar
 from assay.reports.words.code_text import code_text

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from assay.metrics.core.score import score_from_json, score_to_json
-from assay.model.agent_response import FAILED_STATUSES, AgentStatus, response_from_json, response_to_json
+from assay.model.answers.agent_response import FAILED_STATUSES, AgentStatus, response_from_json, response_to_json
 from assay.model.run import AttemptOutcome, CaseResult, RowAttempt, ScoreStatus
 from assay.storage.texts import json_text
 from assay.storage.times import now
@@ -24,7 +24,7 @@ from assay_orchestrator.store.shards import shards
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from assay.model.agent_response import AgentResponse
+    from assay.model.answers.agent_response import AgentResponse
     from assay_orchestrator.store.rows.results import RowKey
     from assay_orchestrator.store.shards.shards import Shard
 

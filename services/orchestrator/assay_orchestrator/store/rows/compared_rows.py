@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from assay.model.agent_response import AgentStatus
+from assay.model.answers.agent_response import AgentStatus
 from assay_orchestrator.store import schema
 from assay_orchestrator.store.rows import results
 from assay_orchestrator.store.rows.row_conditions import RowConditions

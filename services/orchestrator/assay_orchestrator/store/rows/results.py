@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from assay.metrics.core.score import score_from_json, score_to_json
-from assay.model.agent_response import FAILED_STATUSES, AgentResponse, AgentStatus, response_from_json, response_to_json
+from assay.model.answers.agent_response import (
+    FAILED_STATUSES,
+    AgentResponse,
+    AgentStatus,
+    response_from_json,
+    response_to_json,
+)
 from assay.model.run import CaseResult, RunState, ScoreStatus
 from assay.storage.bulk import insert_rows
 from assay.storage.texts import json_text

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from assay.filters.matching import case_variants
 from assay.filters.row_filter import Comparison, RowKey, RowOutcome, TextField
-from assay.model.agent_response import FAILED_STATUSES, clean_text
+from assay.model.answers.agent_response import FAILED_STATUSES, clean_text
 from assay.statistics.thresholds import TOLERANCE
 from assay.storage.texts import CleanText
 from assay_orchestrator.store import schema

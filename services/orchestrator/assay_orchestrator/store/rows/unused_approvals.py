@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from assay.model.agent_response import response_from_json
-from assay.model.approvals import UnusedApproval, unstopped_tools
+from assay.model.answers.agent_response import response_from_json
+from assay.model.answers.approvals import UnusedApproval, unstopped_tools
 from assay_orchestrator.store import schema
 from assay_orchestrator.store.runs.datasets import stored_case, upload_of_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.model.approvals import Approval
-    from assay.model.interrupts import Interrupt
+    from assay.model.answers.approvals import Approval
+    from assay.model.answers.interrupts import Interrupt
     from assay.model.run import Run
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from assay.datasets.identity import CaseIds, content_of
+from assay.datasets.cases.identity import CaseIds, content_of
 from assay.errors import AssayError, DatasetError
-from assay.model.agent_response import clean_text
+from assay.model.answers.agent_response import clean_text
 from assay.model.case import Case, Turn, case_from_json, case_to_json, expected_of_case, expected_of_turn
 from assay.model.cluster_key import cluster_of
 from assay.model.run import DatasetRef
@@ -204,7 +204,7 @@ def read_cases(connection: sa.Connection, run_id: str, first_index: int, count: 
 def find_copies(connection: sa.Connection, run_id: str) -> dict[int, int]:
     """Return the groups of copies among a run's cases: of each case that has copies, the number of its group.
 
-    Copies have equal question, variables, history, references and approvals (`assay.datasets.identity.content_of`).
+    Copies have equal question, variables, history, references and approvals: see `identity.content_of`.
     """
     contents, groups, first_index = CaseIds(), dict[int, int](), 0
     while page := read_cases(connection, run_id, first_index, _PAGE_CASES):

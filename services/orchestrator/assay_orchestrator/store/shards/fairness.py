@@ -22,8 +22,8 @@ import sqlalchemy as sa
 from assay.identity.quotas import Quota
 from assay_orchestrator.store import schema
 from assay_orchestrator.store.runs.run_conditions import is_active, is_runnable
-from assay_orchestrator.store.shards import shards
-from assay_orchestrator.store.shards.shards import SUMMARY, ShardJob, fair_clock
+from assay_orchestrator.store.shards import fair_clock, shards
+from assay_orchestrator.store.shards.shards import SUMMARY, ShardJob
 from assay_orchestrator.store.teams import quotas
 
 if TYPE_CHECKING:

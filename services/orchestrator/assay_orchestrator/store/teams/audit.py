@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from assay.identity.audit import AuditEntry, StoredEntry, entry_digest
-from assay.model.agent_response import clean_text
+from assay.model.answers.agent_response import clean_text
 from assay.storage.times import now
 from assay_orchestrator.store import schema
 

@@ -1,0 +1,1 @@
+"""Event loops, tasks and threads in which the user's code runs."""

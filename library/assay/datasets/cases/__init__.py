@@ -1,0 +1,1 @@
+"""Cases: made from records, checked, and given ids."""

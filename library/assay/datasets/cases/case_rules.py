@@ -1,0 +1,214 @@
+"""What a case may be: the same for every reader of datasets and for the service that stores them."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import Problem
+from assay.model.answers.agent_response import MalformedAnswerError, response_from_json, response_to_json
+from assay.model.answers.approvals import approvals_to_json, read_approvals
+from assay.model.answers.response_limits import AnswerTooLargeError, check_bounds
+from assay.model.case import MAX_WEIGHT, TOOL_MATCHES, case_to_json
+from assay.model.case_limits import MAX_CASE_BYTES, MAX_CASE_ID_CHARS, MAX_JUDGE_CHARS, MAX_REPEATS
+from assay.parsing.names import name_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sized
+
+    from assay.model.answers.agent_response import AgentResponse
+    from assay.model.case import Assertion, Case, RecordedVerdict
+
+_MAX_TURNS = 100
+_PLAIN_CHARS = 100_000
+_MAX_ENTRIES = 1_000
+_LISTS_OF_A_TURN = ("references", "expected_sources", "expected_tools")
+_MAX_DEPTH = 100
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_OBJECTS = ("variables", "parameters", "expected", "labels", "metadata")
+
+
+def case_problems(case: Case) -> list[Problem]:
+    """Return everything that keeps a case from being stored, read and run; fields are relative to the case.
+
+    Its size as a whole is not among it: that is `excess`, which takes longer.
+    """
+    problems = []
+    if problem := name_problem(case.case_id, MAX_CASE_ID_CHARS):
+        problems.append(Problem(problem, "case_id"))
+    if not 1 <= len(case.turns) <= _MAX_TURNS:
+        problems.append(Problem(f"must be 1 to {_MAX_TURNS}, not {len(case.turns)}", "turns"))
+    if not _is_weight(case.weight):
+        problems.append(Problem(f"must be a number from 0 to {MAX_WEIGHT:g}, not {case.weight!r}", "weight"))
+    problems += [
+        Problem(f"must be a number, not {value!r}", f"thresholds.{name}")
+        for name, value in case.thresholds.items()
+        if not math.isfinite(value)
+    ]
+    for name in _OBJECTS:
+        value = getattr(case, name)
+        if value and (problem := _json_problem(value)):
+            problems.append(Problem(problem, name))
+    if too_long := list(_list_problems(case)):
+        return [*problems, *too_long]  # going through them is much work
+    problems += [*_tool_problems(case), *_approval_problems(case)]
+    for index, assertion in enumerate(case.assertions):
+        problems += _assertion_problems(assertion, f"assertions[{index}]")
+    if case.recorded is not None and (problem := _recorded_problem(case.recorded)):
+        problems.append(Problem(problem, "recorded"))
+    for index, answer in enumerate(case.recorded_repeats):
+        if problem := _recorded_problem(answer):
+            problems.append(Problem(problem, f"recorded[{index + 1}]"))
+    problems += _conversation_problems(case)
+    for index, verdict in enumerate(case.verdicts):
+        problems += _verdict_problems(verdict, f"verdicts[{index}]")
+    return problems
+
+
+def excess(case: Case) -> str:
+    """Return that a case is too large as a whole, its recorded answers aside, or the empty text."""
+    size = len(json.dumps(case_to_json(case.without_answers()), ensure_ascii=False).encode())
+    if size <= MAX_CASE_BYTES:
+        return ""
+    return f"is larger than {MAX_CASE_BYTES // 1024**2} MiB: shorten it, or leave fields out"
+
+
+def _is_weight(weight: float) -> bool:
+    return 0 <= weight <= MAX_WEIGHT
+
+
+def _list_problems(case: Case) -> Iterator[Problem]:
+    """Yield the lists that metrics go through and that are too long."""
+    for name in ("assertions", "verdicts"):
+        if len(entries := getattr(case, name)) > _MAX_ENTRIES:
+            yield _too_long(entries, name)
+    if len(case.recorded_repeats) >= MAX_REPEATS:
+        yield Problem(f"has {len(case.recorded_repeats) + 1:,} answers, more than {MAX_REPEATS} repeats", "recorded")
+    for index, turn in enumerate(case.turns[:_MAX_TURNS]):
+        for name in _LISTS_OF_A_TURN:
+            if len(entries := getattr(turn, name)) > _MAX_ENTRIES:
+                yield _too_long(entries, f"turns[{index}].{name}")
+
+
+def _too_long(entries: Sized, where: str) -> Problem:
+    return Problem(f"has {len(entries):,} entries, more than {_MAX_ENTRIES:,}", where)
+
+
+def _tool_problems(case: Case) -> Iterator[Problem]:
+    for turn_index, turn in enumerate(case.turns):
+        for index, tool in enumerate(turn.expected_tools):
+            where = f"turns[{turn_index}].expected_tools[{index}]"
+            if not tool.name:
+                yield Problem("is missing", f"{where}.name")
+            if tool.match not in TOOL_MATCHES:
+                yield Problem(f"must be one of {', '.join(TOOL_MATCHES)}, not {tool.match[:60]!r}", f"{where}.match")
+            if tool.arguments and (problem := _json_problem(tool.arguments)):
+                yield Problem(problem, f"{where}.arguments")
+
+
+def _approval_problems(case: Case) -> list[Problem]:
+    if not case.approvals:
+        return []
+    _, problems = read_approvals(approvals_to_json(case.approvals), times=None)
+    return [Problem(problem, f"approvals{part}") for part, problem in problems]
+
+
+def _assertion_problems(assertion: Assertion, where: str) -> Iterator[Problem]:
+    if assertion.threshold is not None and not math.isfinite(assertion.threshold):
+        yield Problem(f"must be a number, not {assertion.threshold!r}", f"{where}.threshold")
+    if not _is_weight(assertion.weight):
+        yield Problem(f"must be a number from 0 to {MAX_WEIGHT:g}, not {assertion.weight!r}", f"{where}.weight")
+    if problem := _json_problem(assertion.value):
+        yield Problem(problem, f"{where}.value")
+        return
+    from assay.metrics.assertions import assertion_problem  # imported here: few datasets have checks
+
+    if problem := assertion_problem(assertion):
+        yield Problem(problem, where)
+
+
+def _verdict_problems(verdict: RecordedVerdict, where: str) -> Iterator[Problem]:
+    for name in ("rubric", "judge"):
+        if problem := name_problem(getattr(verdict, name), MAX_JUDGE_CHARS):
+            yield Problem(problem, f"{where}.{name}")
+    if not _SHA256.fullmatch(verdict.answer_sha256):
+        yield Problem("must be a SHA-256 in hexadecimal", f"{where}.answer_sha256")
+    if problem := _json_problem(verdict.verdict):
+        yield Problem(problem, f"{where}.verdict")
+
+
+def _conversation_problems(case: Case) -> Iterator[Problem]:
+    """Yield what is wrong with the recorded answers to earlier turns: one a turn, until the agent fails at one."""
+    if not case.recorded_turns:
+        return
+    last = [answer for answer in (case.recorded, *case.recorded_repeats) if answer is not None]
+    if len(case.recorded_turns) != len(last):
+        yield Problem(f"has earlier answers of {len(case.recorded_turns)} repeats, not of {len(last)}", "recorded")
+        return
+    for index, (earlier, answer) in enumerate(zip(case.recorded_turns, last, strict=True)):
+        where = f"recorded[{index}]" if len(last) > 1 else "recorded"
+        given, due = len(earlier) + 1, len(case.turns)
+        if given > due or (given < due and not answer.is_failed):
+            yield Problem(f"has {given} answers to {due} turns: each turn has one, until one is an error", where)
+        for turn_index, each in enumerate(earlier[:_MAX_TURNS]):
+            if problem := _recorded_problem(each):
+                yield Problem(problem, f"{where}.turns[{turn_index}]")
+            elif each.is_failed:
+                yield Problem(
+                    "is an error, and answers follow: a conversation ends there", f"{where}.turns[{turn_index}]"
+                )
+
+
+def _recorded_problem(recorded: AgentResponse) -> str:
+    """Return what keeps a recorded answer from being one: it has the rules and limits of an agent's."""
+    if _is_plain(recorded):
+        return ""
+    data = response_to_json(recorded)
+    try:
+        check_bounds(data)
+        if data.keys() > {"status", "text"}:
+            response_from_json(data)
+    except AnswerTooLargeError as problem:
+        return f"{problem}: shorten it"
+    except MalformedAnswerError as problem:
+        return f"is no recorded answer: {problem}"
+    return ""
+
+
+def _is_plain(recorded: AgentResponse) -> bool:
+    """Return whether an answer is a short text with good numbers: most are, and need no second reading."""
+    if recorded.is_failed or len(recorded.text) > _PLAIN_CHARS:
+        return False
+    if recorded.error or recorded.tool_calls or recorded.sources or recorded.retrieved or recorded.attempts:
+        return False
+    if recorded.output is not None or recorded.metadata or recorded.sql or recorded.finish_reason or recorded.model:
+        return False
+    usage = recorded.usage
+    counts = [recorded.data_rows]
+    numbers = [recorded.latency_ms, recorded.reported_latency_ms, recorded.time_to_first_token_ms]
+    if usage is not None:
+        counts += [usage.input_tokens, usage.output_tokens, usage.total_tokens, usage.cache_read_tokens]
+        counts += [usage.cache_write_tokens, usage.reasoning_tokens, usage.requests]
+        numbers.append(usage.cost_usd)
+    return all(count is None or 0 <= count < 2**63 for count in counts) and all(
+        number is None or 0 <= number < math.inf for number in numbers
+    )
+
+
+def _json_problem(value: Any) -> str:
+    """Return what keeps a value from being written as JSON and read again, or the empty text."""
+    pending: list[tuple[Any, int]] = [(value, 0)]
+    while pending:
+        item, depth = pending.pop()
+        if depth > _MAX_DEPTH:
+            return f"is nested more than {_MAX_DEPTH} levels deep"
+        if isinstance(item, float):
+            if not math.isfinite(item):
+                return f"holds {item!r}, which JSON has no number for"
+        elif isinstance(item, dict):
+            pending += [(child, depth + 1) for child in item.values()]
+        elif isinstance(item, list | tuple):
+            pending += [(child, depth + 1) for child in item]
+    return ""

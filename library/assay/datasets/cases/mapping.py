@@ -1,0 +1,194 @@
+"""From a raw record to a case, everything checked."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from assay.datasets.cases.case_rules import case_problems, excess
+from assay.datasets.cases.case_turns import read_turns, recorded_answers
+from assay.datasets.cases.choice_references import with_choice
+from assay.datasets.cases.expectations import approvals, assertions, labels, thresholds, weight
+from assay.datasets.fields.aliases import is_blank, is_plural
+from assay.datasets.records import find_unusable, shown
+from assay.datasets.values.cells import may_list, value_in_cell
+from assay.datasets.values.field_values import Fields, Findings
+from assay.datasets.values.separated_names import split_choices
+from assay.model.case import Case, Turn
+from assay.model.case_limits import MAX_BYTES_PER_CHAR, MAX_CASE_BYTES, MAX_CASE_ID_CHARS
+from assay.parsing.names import name_problem
+
+if TYPE_CHECKING:
+    from assay.datasets.fields.aliases import Layout
+    from assay.datasets.records import Record
+
+_PLAIN_CHARS = MAX_CASE_BYTES // MAX_BYTES_PER_CHAR
+_ANSWERS = ("references", "recorded", "expected_sources", "expected_tools", "assertions", "labels")
+_FIRST_NAME = re.compile(r"\w+")
+_TAG_MARKS = re.compile(r"[,;|]")
+
+
+def build_case(record: Record, layout: Layout, *, from_cells: bool, found: Findings) -> Case | None:
+    """Return the case that a record describes, or None after noting what is wrong in `found.trouble`.
+
+    A case without an id of its own gets the empty id.
+
+    Args:
+        record: A record that holds an object.
+        layout: Where its fields are.
+        from_cells: Whether its values are cells of a table.
+        found: Takes what is wrong and what is odd.
+    """
+    trouble = found.trouble
+    if record.suspect and (problem := find_unusable(record.data)):
+        trouble.append(("", problem))
+        return None
+    texts = plain_texts(record, layout, from_cells=from_cells)
+    if texts is not None:
+        return _plain_case(texts, {name: record.data[name] for name in layout.rest} if layout.rest else {})
+    fields = Fields(record.data, layout, found, from_cells=from_cells)
+    expected, references = _expected(fields)
+    choices = fields.names("choices", split_choices)
+    references = with_choice(fields, references, choices)
+    variables = dict(fields.mapping("variables"))
+    turns, spoken = read_turns(fields, references, variables)
+    conversations, has_turns = recorded_answers(fields, spoken)
+    answers = tuple(each[-1] for each in conversations)
+    earlier = tuple(each[:-1] for each in conversations)
+    case = Case(
+        case_id=_case_id(fields),
+        turns=turns,
+        variables=variables,
+        parameters=fields.mapping("parameters"),
+        contexts=fields.texts("contexts"),
+        choices=choices,
+        category=fields.text("category"),
+        tags=_tags(fields),
+        expected=expected,
+        assertions=assertions(fields),
+        thresholds=thresholds(fields),
+        weight=weight(fields),
+        labels=labels(fields),
+        metadata=_metadata(fields),
+        recorded=answers[0] if answers else None,
+        recorded_repeats=answers[1:],
+        recorded_turns=earlier if has_turns else (),
+        approvals=approvals(fields),
+    )
+    if trouble:
+        return None
+    trouble += [
+        (_source_of(problem.field, fields), problem.message)
+        for problem in case_problems(case)
+        if problem.field != "case_id"  # which is derived later where there is none, and was checked where there is one
+    ]
+    if trouble:
+        return None
+    if record.size > _PLAIN_CHARS and (problem := excess(case)):
+        trouble.append(("", problem))
+        return None
+    return case
+
+
+def _source_of(path: str, fields: Fields) -> str:
+    """Return the path of a case's field with the name that it has in the record."""
+    name = _FIRST_NAME.match(path)
+    return path if name is None else fields.find(name[0])[0] + path[name.end() :]
+
+
+def plain_texts(record: Record, layout: Layout, *, from_cells: bool) -> tuple[str, str, str, str] | None:
+    """Return question, reference, id and category of a record of plain texts, or None where it takes the long way.
+
+    Args:
+        record: A record that holds an object, nothing in which is unusable.
+        layout: Where its fields are.
+        from_cells: Whether its values are cells of a table.
+    """
+    names = layout.plain
+    if names is None or record.size > _PLAIN_CHARS or (from_cells and names.may_list):
+        return None
+    data = record.data
+    text = data[names.input]
+    case_id = "" if names.id is None else data[names.id]
+    category = "" if names.category is None else data[names.category]
+    reference = "" if names.reference is None else data[names.reference]
+    if not (type(text) is type(case_id) is type(category) is type(reference) is str) or text.isspace() or not text:
+        return None
+    if from_cells and may_list(reference):
+        return None
+    if not (case_id.isascii() and case_id.isprintable() and len(case_id) <= MAX_CASE_ID_CHARS):
+        return None
+    return text, reference, case_id.strip(), category
+
+
+def _plain_case(texts: tuple[str, str, str, str], metadata: dict[str, Any]) -> Case:
+    text, reference, case_id, category = texts
+    turn = Turn(text, (), (reference,) if reference else (), ())
+    return Case(case_id, (turn,), category=category, metadata=metadata)
+
+
+def _expected(fields: Fields) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return what metrics compare with: named values, and the references."""
+    source, value = fields.find("references")
+    expected: dict[str, Any] = {}
+    references: tuple[str, ...] = ()
+    if isinstance(value, dict):
+        if source.lower() != "expected":
+            fields.trouble.append((source, f"must be a string or a list of strings, not {shown(value)}"))
+        expected = dict(value)
+    else:
+        # A cell in a column for one reference may be JSON that the agent is to answer with.
+        references = fields.texts("references", lists_in_cells=fields.from_cells and is_plural(source))
+    # Under `expected`, because agents see metadata and must not see answers.
+    spare = [name for canonical in _ANSWERS for name in _spare(fields, canonical)]
+    for name in (*fields.layout.hidden, *spare):
+        value = fields.record[name]
+        if name == "expected" and isinstance(value, dict):
+            expected = {**value, **expected}
+        elif not is_blank(value):
+            expected.setdefault(name, value)
+    return expected, references
+
+
+def _spare(fields: Fields, canonical: str) -> list[str]:
+    """Return the fields that could be a canonical one, but another is."""
+    sources = fields.layout.sources.get(canonical, ())
+    if len(sources) < 2:
+        return []
+    used, _ = fields.find(canonical)
+    return [name for name in sources if name != used]
+
+
+def _case_id(fields: Fields) -> str:
+    case_id = fields.text("id").strip()
+    if problem := name_problem(case_id, MAX_CASE_ID_CHARS, required=False):
+        source, _ = fields.find("id")
+        fields.trouble.append((source, problem))
+    return case_id
+
+
+def _tags(fields: Fields) -> tuple[str, ...]:
+    tags = fields.texts("tags")
+    if fields.from_cells and len(tags) == 1:
+        return tuple(tag.strip() for tag in _TAG_MARKS.split(tags[0]) if tag.strip())
+    return tags
+
+
+def _metadata(fields: Fields) -> dict[str, Any]:
+    """Return what Assay does not read: nothing that a dataset holds is dropped."""
+    source, value = fields.find("metadata")
+    if isinstance(value, str):
+        value = value_in_cell(value)
+    metadata: dict[str, Any] = {}
+    if isinstance(value, dict):
+        metadata.update(value)
+    elif not is_blank(value):
+        metadata[source] = value
+    for name in fields.layout.rest:
+        if name in metadata:
+            metadata[f"metadata.{name}"] = metadata[name]
+        metadata[name] = fields.record[name]
+    for canonical in fields.layout.sources:
+        if canonical not in _ANSWERS:
+            metadata.update({name: fields.record[name] for name in _spare(fields, canonical)})
+    return metadata

@@ -1,0 +1,1 @@
+"""The fields of a dataset: their names, aliases and languages."""

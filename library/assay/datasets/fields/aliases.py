@@ -1,0 +1,385 @@
+"""Which field of a dataset holds what: names, their aliases, and the user's own mapping."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from assay.datasets.fields.field_names import folded
+from assay.datasets.fields.languages import foreign_names
+from assay.datasets.records import shown
+from assay.parsing.names import nearest, unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+ALIASES: Mapping[str, tuple[str, ...]] = {
+    "id": ("id", "eval_id", "case_id", "example_id", "name"),
+    "input": ("input", "question", "query", "user_query", "user_input", "prompt", "instruction"),
+    "turns": ("turns",),
+    "history": ("history", "messages"),
+    "references": ("references", "reference_answer", "reference", "ground_truth", "ground_truths", "expected_answer",
+                   "expected_output", "expected", "expected_response", "ideal", "target", "correct_answer",
+                   "correct_answers", "right_answer", "gold_answer", "golden_answer", "gold", "golden", "truth",
+                   "solution", "ideal_answer", "best_answer", "reference_output", "answer_key"),
+    "recorded": ("recorded", "actual_output"),
+    "expected_sources": ("expected_sources", "reference_contexts", "expected_urls"),
+    "expected_tools": ("expected_tools",),
+    "assertions": ("assertions",),
+    "threshold": ("threshold",),
+    "thresholds": ("thresholds",),
+    "weight": ("weight",),
+    "skip": ("skip",),
+    "choices": ("choices",),
+    "labels": ("labels",),
+    "variables": ("variables", "vars"),
+    "parameters": ("parameters", "filters"),
+    "contexts": ("contexts", "context"),
+    "category": ("category", "type"),
+    "tags": ("tags",),
+    "metadata": ("metadata",),
+    "approvals": ("approvals",),
+}  # fmt: skip
+"""Canonical field to the names it is recognised by, best first, as `folded` gives them."""
+
+_SYNONYMS = {"case_id": "id", "reference": "references", "context": "contexts", "filters": "parameters"}
+# Beside one of these, `answer` may be the right answer all the same: a worked solution has a short answer, too.
+_LOOSE_REFERENCES = frozenset(ALIASES["references"][ALIASES["references"].index("correct_answer") :])
+_TRUTH = frozenset({"truth", "groundtruth", "gt", "gold", "golden"})
+_RIGHT = frozenset({"true", "correct", "right", "ideal", "best", "expected", "reference", "ref", "target", "official"})
+_ANSWER_NOUNS = frozenset({"answer", "answers", "response", "responses", "reply", "output", "completion"})
+_RIGHT_NAMES = frozenset({"y_true", "ans_true", "oracle", "expectation", "want", "should_be", "chosen", "label_text"})
+_DOUBTFUL_NAMES = frozenset({"label", "y"})
+OPTION_NAMES = frozenset({"options", "endings", "answer_choices", "alternatives", "candidates"})
+"""Fields that are not read and may hold the choices of a question."""
+_UNNAMED = re.compile(r"unnamed:_\d+(\.\d+|_level_\d+)?|__index_level_\d+__|level_\d+")
+_MAX_LAYOUTS = 1000
+_PASSAGE_CHARS = 200
+_SENTENCE = re.compile(r"\S\s+\S+\s+[^\W\d_A-Z]{3,}[.。؟।]\s*\Z")
+"""The end of a sentence: a title ends without a full stop, or with an abbreviation."""
+
+
+@cache
+def names_of(field: str) -> tuple[str, ...]:
+    """Return the names that a canonical field is recognised by, English ones first.
+
+    The field `answer` stands for the words that mean the right answer, or one that an agent once gave: what stands
+    beside them decides.
+    """
+    return tuple(dict.fromkeys((*ALIASES.get(field, (field,)), *foreign_names().get(field, ()))))
+
+
+@cache
+def _two_faced() -> frozenset[str]:
+    return frozenset((*names_of("answer"), "output", "response"))
+
+
+def is_passage(text: object) -> bool:
+    """Return whether a text is a passage rather than the name of a source."""
+    if not isinstance(text, str) or not any(map(str.isspace, text.strip())):
+        return False
+    return len(text) > _PASSAGE_CHARS or "\n" in text.strip() or _SENTENCE.search(text) is not None
+
+
+def is_plural(name: str) -> bool:
+    """Return whether a name speaks of several things."""
+    return name.strip().lower().endswith("s")
+
+
+def is_blank(value: object) -> bool:
+    """Return whether a field holds nothing: null, or an empty text."""
+    return value is None or value == ""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the fields of one kind of record are.
+
+    Args:
+        sources: Canonical name to the record's fields for it, best first.
+        hidden: Fields that would give the answer away; agents must not see them.
+        rest: Fields that Assay does not read.
+        choices: Of `input`, `references` and `recorded`, those that another reading is possible of.
+        plain: Set where a short cut reads the record.
+        doubtful: Fields that are not read, and look like a right answer or an agent's.
+        turns: Where the fields of turns are; None for a record without turns.
+        answers: Fields of `references` that are called `answer`, in any language.
+        first_choice: The number of the first choice where answers are numbers of choices; None where it is not known.
+    """
+
+    sources: Mapping[str, tuple[str, ...]]
+    hidden: tuple[str, ...]
+    rest: tuple[str, ...]
+    choices: tuple[str, ...] = ()
+    plain: PlainFields | None = None
+    doubtful: tuple[str, ...] = ()
+    turns: FieldMap | None = None
+    answers: tuple[str, ...] = ()
+    first_choice: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlainFields:
+    """The fields of a record that holds nothing but a question, one reference, an id and a category.
+
+    `may_list` says whether the reference's name is a plural.
+    """
+
+    input: str
+    reference: str | None
+    id: str | None
+    category: str | None
+    may_list: bool
+
+    @classmethod
+    def of(cls, sources: Mapping[str, tuple[str, ...]]) -> PlainFields | None:
+        """Return the fields if the sources are as plain as that."""
+        if "input" not in sources or not sources.keys() <= {"input", "references", "id", "category"}:
+            return None
+        if any(len(found) > 1 for found in sources.values()):
+            return None
+        first = {name: found[0] for name, found in sources.items()}
+        reference = first.get("references")
+        return cls(first["input"], reference, first.get("id"), first.get("category"), is_plural(reference or ""))
+
+
+@dataclass(slots=True)
+class FieldMap:
+    """Which field of the dataset holds what.
+
+    `learn` settles, from the first records, what a field called `answer` is; `layout` then places every record.
+
+    Args:
+        given: The user's own mapping, canonical name to the dataset's; an empty name switches a field off.
+    """
+
+    given: Mapping[str, str] = field(default_factory=dict)
+    seen: dict[str, dict[str, None]] = field(default_factory=dict)
+    answer_is_recorded: bool = False
+    turns: FieldMap | None = None
+    _first_choice: int | None = None
+    unnamed: list[str] = field(default_factory=list)
+    _index: frozenset[str] = frozenset()
+    _unused: frozenset[str] = frozenset()
+    _known: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    _named: dict[str, str] = field(default_factory=dict)
+    _shown: dict[str, str] = field(default_factory=dict)
+    _found: dict[str, None] = field(default_factory=dict)
+    _layouts: dict[tuple[str, ...], Layout] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.given = {_SYNONYMS.get(folded(name), folded(name)): source for name, source in self.given.items()}
+
+    def problems(self) -> list[str]:
+        """Return what is wrong with the user's mapping."""
+        return [unknown_name("field in map", name, ALIASES) for name in self.given if name not in ALIASES]
+
+    def take_canonical(self, fields: Mapping[str, str]) -> None:
+        """Note that the records were turned into canonical ones, with the user's mapping applied.
+
+        Args:
+            fields: Canonical field to the name that the records had for it before.
+        """
+        self._shown = {**fields, **{name: source for name, source in self.given.items() if source}}
+        self._named = dict(self.given)
+        self.given = {name: name if source else "" for name, source in self.given.items()}
+
+    def learn(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Settle, by the first records, what names mean that have two meanings.
+
+        `answer` is recorded if some record holds it beside another reference; contexts that are passages are no
+        names of sources; a number that occurs twice is no id.
+        """
+        named = [{folded(key): value for key, value in record.items() if not is_blank(value)} for record in records]
+        if source := self.given.get("references"):
+            self.answer_is_recorded = folded(source) not in _two_faced()
+        else:
+            self.answer_is_recorded = "references" in self.given or any(map(_holds_both, named))
+        unused = {name for name in foreign_names()["id"] if _repeats(name, named)}
+        if any(map(is_passage, _texts_under("reference_contexts", named))):
+            unused.add("reference_contexts")
+        unnamed = {name for fields in named for name in fields if _UNNAMED.fullmatch(name)}
+        self._index = frozenset(name for name in unnamed if all(map(_is_whole, _texts_under(name, named))))
+        self.unnamed = [key for key in dict.fromkeys(itertools.chain(*records)) if folded(key) in unnamed - self._index]
+        self._unused = frozenset(unused)
+        self._known = self._names()
+        self._first_choice = self._find_first_choice(named)
+        turns = [turn for fields in named for turn in _objects_in(fields.get("turns"))]
+        if turns:
+            self.turns = FieldMap()
+            self.turns.learn(turns)
+
+    def _find_first_choice(self, records: Sequence[Mapping[str, Any]]) -> int | None:
+        """Return 0 or 1 where the answers of these records can only count the choices from there."""
+        names = [folded(self.given[name]) if self.given.get(name) else name for name in ("choices", "references")]
+        numbers, last = set(), False
+        for record in records:
+            choices = record.get(names[0])
+            answer = next((record[name] for name in (names[1], *self._known["references"]) if name in record), None)
+            number = str(answer).removesuffix(".0")
+            if isinstance(choices, list) and number.isdecimal():
+                numbers.add(int(number))
+                last = last or int(number) == len(choices)
+        if 0 in numbers:
+            return None if last else 0
+        return 1 if last else None
+
+    def _names(self) -> dict[str, tuple[str, ...]]:
+        names = {name: names_of(name) for name in ALIASES}
+        if self.given.get("input"):
+            # Where people name the question themselves, a word such as `Antwort` is not taken on its own for the right
+            # answer: it may as well be what an agent once said.
+            names["references"] = ALIASES["references"]
+            names["recorded"] = ALIASES["recorded"]
+            answers: tuple[str, ...] = ("answer",)
+        else:
+            answers = names_of("answer")
+        if self.answer_is_recorded:
+            names["recorded"] += (*answers, "output", "response")
+        else:
+            names["references"] += answers
+            names["recorded"] += ("output", "response")
+        return {name: tuple(alias for alias in aliases if alias not in self._unused) for name, aliases in names.items()}
+
+    def layout(self, record: Mapping[str, Any]) -> Layout:
+        """Return where the fields of a record are."""
+        keys = tuple(record)
+        found = self._layouts.get(keys)
+        if found is None:
+            found = self._place(keys)
+            if len(self._layouts) >= _MAX_LAYOUTS:
+                self._layouts.clear()
+            self._layouts[keys] = found
+            for name, sources in found.sources.items():
+                self.seen.setdefault(name, {}).update(dict.fromkeys(sources))
+            if len(self._found) < _MAX_LAYOUTS:
+                self._found.update(dict.fromkeys(keys))
+        return found
+
+    def _place(self, keys: tuple[str, ...]) -> Layout:
+        named: dict[str, str] = {}
+        for key in keys:
+            named.setdefault(folded(key), key)
+        sources: dict[str, tuple[str, ...]] = {}
+        for name, source in self.given.items():
+            actual = source if source in keys else named.get(folded(source))
+            if source and actual is not None:
+                sources[name] = (actual,)
+        taken = {key for found in sources.values() for key in found}
+        self._known = self._known or self._names()
+        for name, aliases in self._known.items():
+            free = tuple(named[alias] for alias in aliases if alias in named and named[alias] not in taken)
+            if name not in self.given and free:
+                sources[name] = free
+        used = {key for found in sources.values() for key in found}
+        rest = tuple(key for key in keys if key not in used and not (self._index and folded(key) in self._index))
+        hidden = tuple(key for key in rest if gives_away(folded(key)))
+        choices = tuple(name for name, found in sources.items() if self._is_choice(name, found, sources))
+        doubtful = tuple(key for key in rest if self._is_doubtful(folded(key))) if "recorded" not in sources else ()
+        has_options = any(key.lower() in OPTION_NAMES for key in rest)
+        plain = None if hidden or doubtful or has_options else PlainFields.of(sources)
+        rest = tuple(key for key in rest if key not in hidden)
+        return Layout(
+            sources,
+            hidden,
+            rest,
+            choices,
+            plain,
+            doubtful,
+            self.turns if "turns" in sources else None,
+            tuple(key for key in sources.get("references", ()) if folded(key) in names_of("answer")),
+            self._first_choice,
+        )
+
+    def _is_doubtful(self, name: str) -> bool:
+        if looks_like_answer(name) or name in _DOUBTFUL_NAMES:
+            return True
+        return name in foreign_names()["references"] or name in foreign_names()["answer"]
+
+    def _is_choice(self, name: str, found: tuple[str, ...], sources: Mapping[str, tuple[str, ...]]) -> bool:
+        if name in ("input", "references"):
+            return len(found) > 1
+        if name != "recorded" or name in self.given or folded(found[0]) not in _two_faced():
+            return False
+        return "references" not in sources or folded(sources["references"][0]) in _LOOSE_REFERENCES
+
+    def mapping(self) -> dict[str, str]:
+        """Return, for people, canonical name to the dataset's fields as recognised so far."""
+        return {name: self._shown.get(name, " | ".join(self.seen[name])) for name in ALIASES if name in self.seen}
+
+    def unused(self) -> list[str]:
+        """Return what is wrong with the user's mapping after all records were seen."""
+        if self._named:
+            # A question that no variable holds was reported with every record.
+            return [
+                f"{name}: no record has a field {shown(source)}"
+                for name, source in self._named.items()
+                if source and name not in self.seen and name != "input"
+            ]
+        found = ", ".join(shown(name) for name in list(self._found)[:12])
+        return [
+            f"{name}: no record has a field {shown(source)}; did you mean {shown(close)}?"
+            if (close := nearest(source, self._found))
+            else f"{name}: no record has a field {shown(source)}; fields found: {found or 'none'}"
+            for name, source in self.given.items()
+            if source and name not in self.seen
+        ]
+
+
+def gives_away(name: str) -> bool:
+    """Return whether a field would give the answer away, by its folded name."""
+    if name.startswith(("expected", "ground_truth", "reference", "gold_", "golden_", "correct_", "solution")):
+        return True
+    return name in names_of("references") or name in _two_faced() or is_reference_name(name)
+
+
+def is_reference_name(name: str) -> bool:
+    """Return whether a folded name that is not known speaks of a right answer, as `gold_text` does."""
+    words = name.split("_")
+    if name in _RIGHT_NAMES or not _TRUTH.isdisjoint(words):
+        return True
+    is_text = words[-1] == "text" or not _ANSWER_NOUNS.isdisjoint(words)
+    return is_text and not _RIGHT.isdisjoint(words)
+
+
+def looks_like_answer(name: str) -> bool:
+    """Return whether a folded name that is not known speaks of an answer, right or not: `answer_2`, `bot_response`."""
+    stem = name.rstrip("0123456789").rstrip("_")
+    if is_reference_name(name) or (stem != name and stem in _two_faced()):
+        return True
+    if stem.split("_")[-1] in _ANSWER_NOUNS:
+        return True
+    return stem.endswith(_foreign_endings()) and stem not in foreign_names()["answer"]
+
+
+@cache
+def _foreign_endings() -> tuple[str, ...]:
+    """Return words for `answer` that others end with, as `modellantwort` does."""
+    return tuple(word for word in foreign_names()["answer"] if len(word) > 3)
+
+
+def _holds_both(fields: Mapping[str, Any]) -> bool:
+    return not fields.keys().isdisjoint(names_of("answer")) and not fields.keys().isdisjoint(names_of("references"))
+
+
+def _objects_in(value: object) -> list[Mapping[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _repeats(name: str, records: Sequence[Mapping[str, Any]]) -> bool:
+    values = [str(record[name]) for record in records if name in record]
+    return len(set(values)) < len(values)
+
+
+def _is_whole(value: object) -> bool:
+    """Return whether a value is absent or a whole number, as those of an index are."""
+    return is_blank(value) or (str(value).isdecimal() and not isinstance(value, bool))
+
+
+def _texts_under(name: str, records: Sequence[Mapping[str, Any]]) -> Iterator[object]:
+    for record in records:
+        value = record.get(name)
+        yield from value if isinstance(value, list) else [value]

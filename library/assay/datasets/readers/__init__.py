@@ -1,0 +1,1 @@
+"""Readers of files and objects: each yields records with their place."""

@@ -1,0 +1,284 @@
+"""Scripted approvals: what a case, or a spec for all cases, decides where an agent stops to wait for a person."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assay.model.answers.interrupts import DecisionKind, Interrupt
+from assay.model.answers.response_fields import MalformedAnswerError, clean_text, json_value, shown
+from assay.parsing.names import kind_of, name_problem, unknown_name
+
+MAX_APPROVALS = 100
+"""Most items of one list of approvals."""
+MAX_APPROVALS_CHARS = 200_000
+"""Most characters of one list as JSON: it travels with every question."""
+MAX_TIMES = 10_000
+"""Most times that one item may be used where it has a number."""
+
+_MAX_TOOL_CHARS = 200
+_MAX_REASON_CHARS = 4000
+_UNLIMITED = "unlimited"
+
+
+_KEYS = ("tool", *(kind.value for kind in DecisionKind), "times")
+_FITTING = (
+    {"approval": {DecisionKind.APPROVE, DecisionKind.DENY, DecisionKind.EDIT},
+     "call": {DecisionKind.ANSWER}, "input": {DecisionKind.ANSWER}},
+    # Asked "May I?" in free text, a person says yes or no. An item with an answer is meant for it more than these.
+    {"input": {DecisionKind.APPROVE, DecisionKind.DENY}},
+)  # fmt: skip
+"""The decisions that fit each kind of interrupt, the best first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a person would say to one interrupt.
+
+    Args:
+        kind: What is decided.
+        reason: Why a call is denied; empty for other kinds.
+        arguments: The arguments that an edited call has in place of its own; None for other kinds.
+        value: What answers a call or a question: any JSON value; None for other kinds.
+    """
+
+    kind: DecisionKind
+    reason: str = ""
+    arguments: dict[str, Any] | None = None
+    value: Any = None
+
+    @property
+    def answer(self) -> Any:
+        """What answers a question of kind `input`: the value; true for an approval, false for a denial."""
+        return self.value if self.kind is DecisionKind.ANSWER else self.kind is DecisionKind.APPROVE
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """One item of a list of approvals.
+
+    Args:
+        decision: What is decided.
+        tool: The tool whose interrupts it is for; empty for every interrupt.
+        times: How often it may be used in one case and repeat, all turns together; None for as often as needed.
+    """
+
+    decision: Decision
+    tool: str = ""
+    times: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnusedApproval:
+    """A tool that approvals name and at which no row stopped that they are for.
+
+    Args:
+        tool: Its name.
+        cases: How many cases name it in approvals of their own; 0 where those of the spec do.
+        first_case: The id of the first of these cases.
+    """
+
+    tool: str
+    cases: int = 0
+    first_case: str = ""
+
+
+class ScriptedApprovals:
+    """Decides the interrupts of one turn, and remembers them.
+
+    An interrupt takes the first item that fits its tool and its kind and is not used up.
+
+    Args:
+        approvals: The items, in the order in which they are tried.
+    """
+
+    def __init__(self, approvals: Sequence[Approval] = ()) -> None:
+        self._approvals = approvals
+        self._uses = [0] * len(approvals)
+        self._decided: list[Interrupt] = []
+        self._waiting: list[Interrupt] = []
+
+    @property
+    def interrupts(self) -> tuple[Interrupt, ...]:
+        """All interrupts until now: first the decided ones with their decision, then those that still wait."""
+        return (*self._decided, *self._waiting)
+
+    @property
+    def decided(self) -> tuple[Interrupt, ...]:
+        """Those with a decision."""
+        return tuple(self._decided)
+
+    @property
+    def waiting(self) -> tuple[Interrupt, ...]:
+        """Those without a decision."""
+        return tuple(self._waiting)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether an interrupt has no decision."""
+        return bool(self._waiting)
+
+    def decide(self, interrupt: Interrupt) -> Decision | None:
+        """Return the decision on the next interrupt; None where no item fits."""
+        for fitting in _FITTING:
+            for index, approval in enumerate(self._approvals):
+                if (
+                    approval.decision.kind in fitting.get(interrupt.kind, ())
+                    and approval.tool in ("", interrupt.tool)
+                    and (approval.times is None or self._uses[index] < approval.times)
+                ):
+                    self._uses[index] += 1
+                    self._decided.append(dataclasses.replace(interrupt, decision=approval.decision.kind.value))
+                    return approval.decision
+        self._waiting.append(interrupt)
+        return None
+
+    def remaining(self) -> tuple[Approval, ...]:
+        """Return the items that are not used up, with the times that they may still be used."""
+        return tuple(
+            approval if approval.times is None else dataclasses.replace(approval, times=approval.times - uses)
+            for approval, uses in zip(self._approvals, self._uses, strict=True)
+            if approval.times is None or uses < approval.times
+        )
+
+
+def remaining_approvals(approvals: Sequence[Approval], interrupts: Sequence[Interrupt]) -> tuple[Approval, ...]:
+    """Return what a list of approvals leaves for the next turn.
+
+    Args:
+        approvals: The list with which the conversation began.
+        interrupts: Those of its earlier turns, in order.
+    """
+    script = ScriptedApprovals(approvals)
+    for interrupt in interrupts:
+        if interrupt.decision:
+            script.decide(interrupt)
+    return script.remaining()
+
+
+def read_approvals(items: object, *, times: int | None) -> tuple[tuple[Approval, ...], list[tuple[str, str]]]:
+    """Return the approvals that a list describes.
+
+    Args:
+        items: As people write it: a list of mappings with `tool`, one of `DecisionKind`, and `times`.
+        times: How often an item without `times` may be used; None for as often as needed.
+
+    Returns:
+        The approvals that can be read; and all problems, as pairs of a field, as the end of a path, and what is wrong.
+    """
+    if not isinstance(items, list | tuple):
+        return (), [("", f"must be a list of decisions, not {kind_of(items)}")]
+    if len(items) > MAX_APPROVALS:
+        return (), [("", f"has {len(items):,} items, more than {MAX_APPROVALS}")]
+    approvals: list[Approval] = []
+    problems: list[tuple[str, str]] = []
+    for index, item in enumerate(items):
+        approval, wrong = _read_item(item, times)
+        problems += [(f"[{index}]{part}", problem) for part, problem in wrong]
+        if approval is not None and not wrong:
+            approvals.append(approval)
+    size = len(json.dumps(approvals_to_json(approvals), ensure_ascii=False))
+    if size > MAX_APPROVALS_CHARS:
+        problems.append(("", f"has {size:,} characters as JSON, more than {MAX_APPROVALS_CHARS:,}: shorten the values"))
+    return tuple(approvals), problems
+
+
+def approvals_to_json(approvals: Sequence[Approval]) -> list[dict[str, Any]]:
+    """Return approvals as `read_approvals` reads them, whatever its default of `times`."""
+    return [_item_to_json(approval) for approval in approvals]
+
+
+def approvals_from_json(items: Sequence[Mapping[str, Any]]) -> tuple[Approval, ...]:
+    """Return the approvals that `approvals_to_json` wrote.
+
+    Raises:
+        MalformedAnswerError: It did not write them.
+    """
+    approvals, problems = read_approvals(items, times=None)
+    if problems:
+        part, problem = problems[0]
+        raise MalformedAnswerError(f"approvals{part}: {problem}")
+    return approvals
+
+
+def unstopped_tools(approvals: Sequence[Approval], interrupts: Sequence[Interrupt]) -> tuple[str, ...]:
+    """Return the tools that approvals name and no interrupt has: misspelled, or never called."""
+    stopped = {interrupt.tool for interrupt in interrupts}
+    return tuple(dict.fromkeys(one.tool for one in approvals if one.tool and one.tool not in stopped))
+
+
+def _item_to_json(approval: Approval) -> dict[str, Any]:
+    decision = approval.decision
+    said: Any = True
+    if decision.kind is DecisionKind.DENY:
+        said = decision.reason
+    elif decision.kind is DecisionKind.EDIT:
+        said = decision.arguments
+    elif decision.kind is DecisionKind.ANSWER:
+        said = decision.value
+    data: dict[str, Any] = {"tool": approval.tool} if approval.tool else {}
+    return data | {decision.kind.value: said, "times": _UNLIMITED if approval.times is None else approval.times}
+
+
+def _read_item(item: object, times: int | None) -> tuple[Approval | None, list[tuple[str, str]]]:
+    if not isinstance(item, Mapping):
+        return None, [("", f"must be a mapping with one of {', '.join(DecisionKind)}, not {shown(item)}")]
+    problems = [(f".{key}", unknown_name("field of an approval", key, _KEYS)) for key in item if key not in _KEYS]
+    tool = item.get("tool", "")
+    if "tool" in item and (problem := _tool_problem(tool)):
+        problems.append((".tool", problem))
+    kinds = [kind for kind in DecisionKind if kind in item]
+    decision: Decision | None = None
+    if len(kinds) == 1:
+        decision, problem = _read_decision(kinds[0], item[kinds[0]])
+        if problem:
+            problems.append((f".{kinds[0]}", problem))
+    elif kinds:
+        problems.append(("", f"decides {' and '.join(kinds)}: write one decision an item"))
+    else:
+        problems.append(("", f"decides nothing: write one of {', '.join(DecisionKind)}"))
+    if "times" in item:
+        times, problem = _read_times(item["times"])
+        if problem:
+            problems.append((".times", problem))
+    if decision is None or problems:
+        return None, problems
+    return Approval(decision, tool.strip(), times), []
+
+
+def _tool_problem(tool: object) -> str:
+    if not isinstance(tool, str) or not tool.strip():
+        return f"must be a tool's name, not {shown(tool)}; leave it out for every interrupt"
+    return name_problem(tool.strip(), _MAX_TOOL_CHARS)
+
+
+def _read_decision(kind: DecisionKind, said: object) -> tuple[Decision | None, str]:
+    match kind:
+        case DecisionKind.APPROVE:
+            if said is not True:
+                return None, f"must be true, not {shown(said)}; to refuse a call write deny: REASON"
+            return Decision(kind), ""
+        case DecisionKind.DENY:
+            if not isinstance(said, str) or not said.strip():
+                return None, f"must be the reason, a text, not {shown(said)}"
+            if len(said) > _MAX_REASON_CHARS:
+                return None, f"has {len(said):,} characters, more than {_MAX_REASON_CHARS:,}"
+            return Decision(kind, reason=clean_text(said)), ""
+    if kind is DecisionKind.EDIT and not isinstance(said, Mapping):
+        return None, f"must be a mapping of the call's arguments, not {shown(said)}"
+    try:
+        value = json_value(said, kind.value)
+    except MalformedAnswerError as problem:
+        return None, str(problem)
+    return (Decision(kind, arguments=value) if kind is DecisionKind.EDIT else Decision(kind, value=value)), ""
+
+
+def _read_times(times: object) -> tuple[int | None, str]:
+    if times == _UNLIMITED:
+        return None, ""
+    if isinstance(times, bool) or not isinstance(times, int) or not 1 <= times <= MAX_TIMES:
+        return None, f"must be a whole number from 1 to {MAX_TIMES:,}, or {_UNLIMITED}, not {shown(times)}"
+    return times, ""

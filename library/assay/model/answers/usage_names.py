@@ -1,0 +1,200 @@
+"""The names under which providers and frameworks write token counts: one table for answers, datasets and clients.
+
+Assay's counts are inclusive: cached tokens are part of the input, thoughts are part of the output. Anthropic and
+Bedrock count cached tokens beside the input; Gemini, xAI and some gateways count thoughts beside the output. Both are
+added here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from assay.model.answers.response_limits import MAX_TOKENS
+
+OWN_COUNTS = ("input_tokens", "output_tokens", "total_tokens", "cache_read_tokens", "cache_write_tokens",
+              "reasoning_tokens", "requests")  # fmt: skip
+"""The counts of an answer's usage, as Assay names them."""
+
+USAGE_KEYS = ("usage", "usage_metadata", "usageMetadata", "token_usage", "tokenUsage")
+"""The fields of an answer that may hold its usage."""
+
+COST_KEYS = ("cost_usd", "costUSD", "total_cost_usd")
+"""The fields of a usage that may hold a cost in US dollars; a name without a currency is none."""
+
+_INSIDE = ("prompt_tokens", "promptTokens")
+"""Names of an input that has cached tokens in it, whatever name these have (LiteLLM gives them Anthropic's)."""
+
+_PATHS: Mapping[str, tuple[str, ...]] = {
+    "input_tokens": (
+        "input_tokens", *_INSIDE, "inputTokens", "inputTokens.total", "promptTokenCount", "prompt_token_count",
+        "prompt_eval_count", "inputTokenCount", "input_token_count", "inputTextTokenCount", "request_tokens",
+        "prompt_llm_token_count", "tokens_evaluated", "tokens.input_tokens", "billed_units.input_tokens",
+        "input_token_usage", "tokens_in", "InputTokens", "input", "prompt", "in",
+    ),
+    "output_tokens": (
+        "output_tokens", "completion_tokens", "completionTokens", "outputTokens", "outputTokens.total",
+        "candidatesTokenCount", "candidates_token_count", "responseTokenCount", "response_token_count", "eval_count",
+        "outputTokenCount", "output_token_count", "generated_token_count", "generation_token_count",
+        "generated_tokens", "response_tokens", "completion_llm_token_count", "tokens_predicted",
+        "tokens.output_tokens", "billed_units.output_tokens", "output_token_usage", "tokens_out",
+        "OutputTokens", "output", "completion", "out",
+    ),
+    "total_tokens": (
+        "total_tokens", "totalTokens", "totalTokenCount", "total_token_count", "token_count",
+        "total_llm_token_count", "total",
+    ),
+    "cache_read_tokens": (
+        "cache_read_tokens", "prompt_tokens_details.cached_tokens", "input_tokens_details.cached_tokens",
+        "promptTokensDetails.cachedTokens", "inputTokensDetails.cachedTokens", "input_token_details.cache_read",
+        "inputTokenDetails.cacheReadTokens", "inputTokens.cacheRead", "prompt_cache_hit_tokens",
+        "cachedContentTokenCount", "cached_content_token_count", "cachedInputTokens", "cached_input_tokens",
+        "cachedPromptTokens", "cached_prompt_tokens", "cachedInputTokenCount", "cached_input_token_count",
+        "cached_tokens", "num_cached_tokens", "details.cached_tokens", "details.cache_read_tokens",
+    ),
+    "cache_write_tokens": (
+        "cache_write_tokens", "prompt_tokens_details.cache_write_tokens",
+        "prompt_tokens_details.cache_creation_tokens", "input_tokens_details.cache_write_tokens",
+        "input_token_details.cache_creation",
+        "input_token_details.ephemeral_5m_input_tokens+input_token_details.ephemeral_1h_input_tokens",
+        "inputTokenDetails.cacheWriteTokens", "inputTokens.cacheWrite",
+    ),
+    "reasoning_tokens": (
+        "reasoning_tokens", "completion_tokens_details.reasoning_tokens", "output_tokens_details.reasoning_tokens",
+        "output_tokens_details.thinking_tokens", "completionTokensDetails.reasoningTokens",
+        "outputTokensDetails.reasoningTokens", "output_token_details.reasoning", "outputTokenDetails.reasoningTokens",
+        "outputTokens.reasoning", "reasoningTokens", "reasoningTokenCount", "reasoning_token_count",
+        "details.reasoning_tokens",
+    ),
+    "requests": ("requests", "successful_requests", "request_count"),
+    # What is counted beside the input and the output.
+    "cache_read_beside": (
+        "cache_read_input_tokens", "input_cached_tokens",
+        "cacheReadInputTokens", "cacheReadInputTokenCount", "cache_read_input_token_count",
+    ),
+    "cache_write_beside": (
+        "cache_creation_input_tokens", "cacheCreationInputTokens", "cacheWriteInputTokens",
+        "cacheWriteInputTokenCount", "cache_write_input_tokens", "cache_write_input_token_count",
+        "cache_creation.ephemeral_5m_input_tokens+cache_creation.ephemeral_1h_input_tokens",
+    ),
+    "thoughts_beside": ("thoughtsTokenCount", "thoughts_token_count"),
+    "tools_beside": ("toolUsePromptTokenCount", "tool_use_prompt_token_count"),
+}  # fmt: skip
+
+_KNOWN = frozenset(
+    part.partition(".")[0] for paths in _PATHS.values() for path in paths for part in path.split("+")
+).union(COST_KEYS)
+
+Count = Callable[[object, str], int | None]
+"""Returns the number of tokens that a value is, given where it stands; None where it is none."""
+
+
+def read_counts(usage: Mapping[Any, Any], count: Count) -> dict[str, int]:
+    """Return the token counts of a usage by the names of `OWN_COUNTS`, inclusive; empty where it has no known name.
+
+    Assay's own names are taken as they are written. Where every field is a usage itself, as
+    of one model each, the counts are their sums.
+
+    Args:
+        usage: What a provider, a framework or an agent reports.
+        count: Reads a number, or refuses it.
+    """
+    names: dict[str, str] = {}
+    found: dict[str, int] = {}
+    for field, paths in _PATHS.items():
+        for path in paths:
+            value = _count_at(usage, path, count)
+            # A service may write 0 under one name and the count under another.
+            if value is not None and (field not in found or value > found[field] == 0):
+                names[field], found[field] = path, value
+    if not found:
+        return _sums(usage, count)
+    if all(names[field] == field for field in found):
+        return found
+    return _inclusive(found, cached_inside=names.get("input_tokens") in _INSIDE)
+
+
+def output_with_thoughts(output: int, given: int | None, total: int | None, thoughts: int | None) -> int:
+    """Return the output tokens with the thoughts that a service counts beside them (xAI, gateways to Gemini).
+
+    They are paid for as output, so the output is at least what the total has beyond the input, or, where there is no
+    total and the thoughts are more than the output, the sum of both.
+    """
+    if given and total is not None:
+        return max(output, total - given)
+    return output + (thoughts or 0) if total is None and output < (thoughts or 0) <= MAX_TOKENS else output
+
+
+def unread_names(usage: Mapping[Any, Any]) -> list[str]:
+    """Return the fields of a usage that hold something and are not known."""
+    return [str(name) for name, value in usage.items() if value is not None and name not in _KNOWN]
+
+
+def _count_at(usage: Mapping[Any, Any], path: str, count: Count) -> int | None:
+    values = []
+    for part in path.split("+"):
+        holder: Any = usage
+        *outer, name = part.split(".")
+        for key in outer:
+            holder = holder.get(key)
+            if not isinstance(holder, Mapping):
+                return None
+        value = holder.get(name)
+        values.append(None if isinstance(value, Mapping) else count(value, part))
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _sums(usage: Mapping[Any, Any], count: Count) -> dict[str, int]:
+    """Return the sums over usages that the fields of a mapping are; empty where one is none.
+
+    Where one field is their total, it is the sum: Codex writes the total beside the last usage.
+    """
+    totals = [part for name, part in usage.items() if "total" in str(name).lower()]
+    given = totals if len(totals) == 1 else usage.values()
+    parts = [read_counts(part, count) if isinstance(part, Mapping) else {} for part in given]
+    if not parts or not all(parts):
+        return {}
+    shared = [field for field in OWN_COUNTS if all(field in part for part in parts)]
+    return {field: sum(part[field] for part in parts) for field in shared}
+
+
+def _inclusive(found: dict[str, int], *, cached_inside: bool) -> dict[str, int]:
+    tools, thoughts = found.pop("tools_beside", 0), found.pop("thoughts_beside", None)
+    if "input_tokens" in found:
+        found["input_tokens"] += tools
+    if thoughts is not None:
+        written = found.get("output_tokens", 0)
+        # Gateways that take over Gemini's names may have thoughts in the output already, which their total shows.
+        is_inside = thoughts <= written and found.get("total_tokens") == found.get("input_tokens", 0) + written
+        found["output_tokens"] = written if is_inside else written + thoughts
+        found.setdefault("reasoning_tokens", thoughts)
+    _add_cached(found, cached_inside=cached_inside)
+    if "output_tokens" in found:
+        counts = (found.get(name) for name in ("input_tokens", "total_tokens", "reasoning_tokens"))
+        found["output_tokens"] = output_with_thoughts(found["output_tokens"], *counts)
+    return found
+
+
+def _add_cached(found: dict[str, int], *, cached_inside: bool) -> None:
+    beside = {
+        field: found.pop(name)
+        for field, name in (("cache_read_tokens", "cache_read_beside"), ("cache_write_tokens", "cache_write_beside"))
+        if name in found
+    }
+    for field, value in beside.items():
+        found[field] = max(value, found.get(field, 0))
+    cached = found.get("cache_read_tokens", 0) + found.get("cache_write_tokens", 0)
+    given, written, total = (found.get(name) for name in ("input_tokens", "output_tokens", "total_tokens"))
+    if given is None or not cached:
+        return
+    # The total tells it where there is one.
+    is_beside = bool(beside) and not cached_inside
+    if written is not None and total == given + written + cached:
+        is_beside = True
+    elif written is not None and total == given + written and cached <= given:
+        is_beside = False
+    if is_beside:
+        found["input_tokens"] = given + cached
+        if total is not None and written is not None:
+            found["total_tokens"] = max(total, given + cached + written)

@@ -1,0 +1,199 @@
+"""Documents of reports for tests: whole and valid, with what a test changes in them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from assay.model.answers.agent_response import FAILED_STATUSES
+from assay.model.report_settings import ReportSettings
+from assay.reports.document.document import SCHEMA
+from assay.reports.document.report import report_of_file
+from assay.reports.folder import ReportFolder
+from assay.reports.writing import write_formats
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    Rows = Sequence[Mapping[str, Any]]
+
+HOSTILE = "\x1b[31mred\x00 \u202ecba <b>&\"',;\r\n\t|`@team #1"
+
+
+def score(value: float | None, *, passed: bool | None = None, **changes: Any) -> dict[str, Any]:
+    """Return a score; without a value it was skipped."""
+    status = "skipped" if value is None else "scored"
+    return {
+        "value": value,
+        "status": status,
+        "passed": passed,
+        "reason": None,
+        "message": None,
+        "detail": {},
+        **changes,
+    }
+
+
+def row(case_id: str = "c1", **changes: Any) -> dict[str, Any]:
+    """Return a row that passed."""
+    return {
+        "case_id": case_id,
+        "repeat": 0,
+        "category": None,
+        "tags": [],
+        "weight": 1.0,
+        "status": "success",
+        "passed": True,
+        "reason": None,
+        "question": "What is it?",
+        "answer": "It is that.",
+        "references": ["That."],
+        "latency_ms": 1234.5,
+        "started_at": "2026-11-23T16:41:11.687Z",
+        "duration_ms": 1300.0,
+        "scores": {"similarity": score(0.8, passed=True)},
+        "response": {},
+        **changes,
+    }
+
+
+def failed(case_id: str, value: float = 0.5, **changes: Any) -> dict[str, Any]:
+    """Return a row that failed by its similarity."""
+    detail = {"threshold": 0.75}
+    said = {"passed": False, "reason": f"similarity {value:g} < 0.75"}
+    return row(case_id, **{**said, "scores": {"similarity": score(value, passed=False, detail=detail)}, **changes})
+
+
+def agent_error(case_id: str, message: str = "no route", **changes: Any) -> dict[str, Any]:
+    """Return a row whose agent failed."""
+    said = {"status": "error", "passed": False, "reason": f"agent error (raised): {message}", "answer": ""}
+    return row(case_id, **{**said, "latency_ms": None, "scores": {"similarity": score(None)}, **changes})
+
+
+def interrupted(case_id: str, **changes: Any) -> dict[str, Any]:
+    """Return a row whose agent waits for a person."""
+    waits = {"kind": "approval", "tool": "refund", "arguments_json": '{"amount": 5}'}
+    said = {
+        "status": "interrupted",
+        "reason": 'interrupted: waits for approval of refund({"amount": 5})',
+        "answer": "May I refund 5?",
+        "response": {"interrupts": [waits]},
+    }
+    return agent_error(case_id, **{**said, **changes})
+
+
+def metric(value: float | None = 0.8, **changes: Any) -> dict[str, Any]:
+    """Return the entry of a metric among the results."""
+    return {
+        "metric": "semantic_similarity",
+        "unit": "",
+        "value": value,
+        "n_scored": 1,
+        "n_skipped": 0,
+        "n_error": 0,
+        "n_unanswered": 0,
+        "passed": 1,
+        "failed": 0,
+        "threshold": 0.75,
+        "meets_threshold": True,
+        "target": None,
+        "meets_target": None,
+        "rule": "at_least",
+        "interval": [0.7, 0.9],
+        **changes,
+    }
+
+
+def gate(expression: str = "pass_rate >= 0.5", outcome: str = "pass", **changes: Any) -> dict[str, Any]:
+    """Return a gate."""
+    empty = {"reason": "", "meets_target": None, "note": "", "source": "gate"}
+    return {"expression": expression, "outcome": outcome, "actual": 0.8, **empty, **changes}
+
+
+def document(rows: Rows, results: Mapping[str, Any] | None = None, **summary: Any) -> dict[str, Any]:
+    """Return the document of a run over some rows.
+
+    Args:
+        rows: In dataset order.
+        results: By metric; one metric without it.
+        summary: What differs in the summary.
+    """
+    results = {"similarity": metric()} if results is None else results
+    passed, decided = sum(each["passed"] is True for each in rows), sum(each["passed"] is not None for each in rows)
+    return {
+        "schema": SCHEMA,
+        "timestamp": "2026-11-23T16:41:11.588Z",
+        "prompt_path": None,
+        "test_cases_path": "data/cases.json",
+        "test_cases_count": len(rows),
+        "config": {
+            "name": "manual",
+            "agent": {"adapter": "python", "target": "agent:answer", "options": {}},
+            "metrics": [{"name": name, "metric": each["metric"], "parameters": {}} for name, each in results.items()],
+            "gates": ["pass_rate >= 0.5"],
+            "repeats": max((each["repeat"] for each in rows), default=0) + 1,
+            "preset": "",
+            "judge": None,
+        },
+        "run": {
+            "run_id": "manual-20261123-164111-0c86e8",
+            "name": "manual",
+            "labels": {},
+            "note": None,
+            "state": "succeeded",
+            "state_reason": None,
+            "created_at": "2026-11-23T16:41:11.588Z",
+            "started_at": "2026-11-23T16:41:11.675Z",
+            "ended_at": "2026-11-23T16:41:13.175Z",
+            "assay_version": "0.1.0",
+            "spec_path": "assay.yaml",
+            "dataset": {
+                "dataset_id": "76ed26d1df2b6aff",
+                "name": "cases.json",
+                "format": "plain/json",
+                "case_count": len(rows),
+                "sha256": "a079e2f84ffdd5a8",
+            },
+            "selection": None,
+        },
+        "results": dict(results),
+        "summary": {
+            "overall_status": "PASS",
+            "exit_status": 0,
+            "reasons": ["the only gate holds"],
+            "notes": [],
+            "failed_criteria": [],
+            "skipped_criteria": [],
+            "recommendations": [],
+            "partial": False,
+            "total": len(rows),
+            "finished": len(rows),
+            "passed": passed,
+            "decided": decided,
+            "pass_rate": passed / decided if decided else None,
+            "pass_rate_interval": [0.4, 0.9] if decided else None,
+            "agent_errors": sum(each["status"] in FAILED_STATUSES for each in rows),
+            "interrupted": sum(each["status"] == "interrupted" for each in rows),
+            "latency": {"count": len(rows), "mean_s": 1.2345, "p50_s": 1.2, "p95_s": 1.5, "max_s": 2.0, "timeouts": 0},
+            "gates": [gate()],
+            "categories": [],
+            "tags": [],
+            "repeats": {},
+            "weighted": {},
+            "judging": None,
+            **summary,
+        },
+        "rows": list(rows),
+    }
+
+
+def written(folder: Path, found: Mapping[str, Any], name: str, **options: Any) -> list[Path]:
+    """Write one format of a document's report into a folder, as `assay report` does; return its files."""
+    source = folder / "source.json"
+    source.write_text(json.dumps(found), encoding="utf-8")
+    with report_of_file(source) as report:
+        target = ReportFolder(folder / "out", report.run_id)
+        write_formats(report, (ReportSettings(name, options),), target)
+        target.attempts.raise_if_all_failed()
+    return target.written
