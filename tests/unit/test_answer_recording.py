@@ -14,7 +14,8 @@ from assay.errors import InvalidInputError
 from assay.model.answers.agent_response import AgentErrorKind, AgentResponse, AgentStatus, error_response
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings, CaseResult, DatasetRef, Run, RunCounts, RunSettings, RunState, TurnResult
-from assay_cli.recording.answers import answers_on_the_way, check_record_file
+from assay_cli.recording.answers import AnswerRecording, check_record_file
+from assay_cli.recording.writer import recorded_rows
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -41,7 +42,7 @@ async def record(path: Path, rows: Sequence[CaseResult], cases: Sequence[Case], 
         for one in rows:
             yield one
 
-    return [one async for one in answers_on_the_way(stored(), run, cases, path, path)]
+    return [one async for one in recorded_rows(stored(), cases, path, path, AnswerRecording(run))]
 
 
 async def test_what_is_recorded_and_what_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

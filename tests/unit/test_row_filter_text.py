@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.row_order import sort_rows
+from tests.support.services.row_order import sort_rows
 
 from assay.errors import InvalidInputError
 from assay.filters.matching import matches

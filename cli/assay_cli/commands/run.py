@@ -298,23 +298,26 @@ def _recording(
 ) -> Recording | None:
     """Return what writes the files that --record-verdicts and --record name; None where neither is given."""
     from assay.reports.atomic import check_folder
-    from assay_cli.recording.answers import answers_on_the_way, check_record_file
-    from assay_cli.recording.verdicts import check_recording, recorded_on_the_way
+    from assay_cli.recording.answers import AnswerRecording, check_record_file
+    from assay_cli.recording.verdicts import VerdictRecording, check_recording
+    from assay_cli.recording.writer import recorded_rows
 
-    recordings: list[Recording] = []
+    recordings: list[tuple[Path, Callable[[Run], AnswerRecording | VerdictRecording]]] = []
     if verdicts is not None:
         check_recording(spec, info)
         check_folder(verdicts.parent, option="--record-verdicts")
-        recordings.append(partial(recorded_on_the_way, cases=dataset, path=verdicts.absolute(), shown=verdicts))
+        recordings.append((verdicts, VerdictRecording))
     if answers is not None:
         check_record_file(answers, dataset=spec.dataset, verdicts=verdicts)
-        recordings.append(partial(answers_on_the_way, cases=dataset, path=answers.absolute(), shown=answers))
+        recordings.append((answers, AnswerRecording))
     if not recordings:
         return None
 
+    paths = [(path.absolute(), path, recording) for path, recording in recordings]  # the agent may change the folder
+
     def record(rows: AsyncIterator[CaseResult], run: Run) -> AsyncIterator[CaseResult]:
-        for recording in recordings:
-            rows = recording(rows, run)
+        for path, shown, recording in paths:
+            rows = recorded_rows(rows, dataset, path, shown, recording(run))
         return rows
 
     return record

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
-
-import click
 
 from assay.datasets.cases.case_record import case_record
 from assay.datasets.records import MAX_RAW_CHARS
 from assay.errors import InvalidInputError, Problem
-from assay.reports.atomic import atomic_writer, check_folder
+from assay.reports.atomic import check_folder
 from assay.reports.words.metric_text import count_text
 from assay.text.unsafe_text import clean, json_text
-from assay_cli.recording.row_cases import RowCases
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
     from pathlib import Path
     from typing import IO
 
@@ -50,41 +46,6 @@ def check_record_file(path: Path, *, dataset: Path | None, verdicts: Path | None
     check_folder(path.parent, option=_OPTION)
 
 
-async def answers_on_the_way(
-    rows: AsyncIterator[CaseResult], run: Run, cases: Iterable[Case], path: Path, shown: Path
-) -> AsyncIterator[CaseResult]:
-    """Yield the rows of a run; after the last one their answers are in a file, with their cases, one case a line.
-
-    Errors of the agent are recorded as such, and of a conversation the answers to all turns. A case is left out where a
-    repeat has no answer, where the dataset no longer has it, or where its line would be longer than a dataset's may be.
-
-    Args:
-        rows: In the order of the dataset.
-        run: Theirs.
-        cases: The cases of the dataset, in order.
-        path: The file, which is replaced.
-        shown: The file as the user named it.
-
-    Raises:
-        SetupError: The file cannot be written.
-    """
-    found = RowCases(cases)
-    answers: list[_Answers] = []
-    index, case = -1, None
-    with atomic_writer(path, option=_OPTION) as file:
-        recording = _Recording(file, run.settings.repeats)
-        async for row in rows:
-            if row.case_index != index:
-                recording.write(case, answers)
-                index, case, answers = row.case_index, found.of(row), []
-            if given := _answers(row):
-                answers.append(given)
-            yield row
-        recording.write(case, answers)
-        recording.missing = run.dataset.case_count - recording.cases
-    click.echo(f"answers: {recording.summary(shown)}", err=True)
-
-
 def _answers(row: CaseResult) -> _Answers:
     """Return the answers of a row, one a turn; empty where one is missing that the agent gave."""
     if not row.turns:
@@ -94,33 +55,53 @@ def _answers(row: CaseResult) -> _Answers:
     return tuple(turn.response for turn in row.turns if turn.response is not None)
 
 
-@dataclass(slots=True)
-class _Recording:
-    """Writes cases and counts them."""
+class AnswerRecording:
+    """Records the answers of a run with their cases, one case a line.
 
-    file: IO[str]
-    repeats: int
-    cases: int = 0
-    missing: int = 0
-    errors: int = 0
+    Errors of the agent are recorded as such, and of a conversation the answers to all turns. A case is left out where a
+    repeat has no answer, where the dataset no longer has it, or where its line would be longer than a dataset's may be.
 
-    def write(self, case: Case | None, answers: list[_Answers]) -> None:
-        if case is None or len(answers) != self.repeats:
+    Args:
+        run: The run.
+    """
+
+    option = _OPTION
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._index = -1
+        self._case: Case | None = None
+        self._answers: list[_Answers] = []
+        self._cases = self._errors = 0
+
+    def take(self, row: CaseResult, case: Case | None, file: IO[str]) -> None:
+        """Take a row; the case before it is written once its rows are over."""
+        if row.case_index != self._index:
+            self.finish(file)
+            self._index, self._case, self._answers = row.case_index, case, []
+        if given := _answers(row):
+            self._answers.append(given)
+
+    def finish(self, file: IO[str]) -> None:
+        """Write the case whose rows are over."""
+        case, answers = self._case, self._answers
+        if case is None or len(answers) != self._run.settings.repeats:
             return
-        last = [each[-1] for each in answers]
-        earlier = tuple(each[:-1] for each in answers) if len(case.turns) > 1 else ()
+        last = [turns[-1] for turns in answers]
+        earlier = tuple(turns[:-1] for turns in answers) if len(case.turns) > 1 else ()
         case = replace(case, recorded=last[0], recorded_repeats=tuple(last[1:]), recorded_turns=earlier)
         line = json_text(case_record(case))
         if len(line) >= MAX_RAW_CHARS:
             return
-        self.file.write(line + "\n")
-        self.cases += 1
-        self.errors += sum(answer.is_failed for answer in last)
+        file.write(line + "\n")
+        self._cases += 1
+        self._errors += sum(answer.is_failed for answer in last)
 
-    def summary(self, path: Path) -> str:
-        parts = [f"{count_text(self.cases, 'case')} recorded in {clean(str(path))}"]
-        if self.errors:
-            parts.append(f"{count_text(self.errors, 'error')} of the agent among them, replayed as such")
-        if self.missing:
-            parts.append(f"{count_text(self.missing, 'case')} left out, without an answer to each repeat or too long")
+    def summary(self, shown: Path) -> str:
+        """Return how many cases were recorded and left out."""
+        parts = [f"answers: {count_text(self._cases, 'case')} recorded in {clean(str(shown))}"]
+        if self._errors:
+            parts.append(f"{count_text(self._errors, 'error')} of the agent among them, replayed as such")
+        if missing := self._run.dataset.case_count - self._cases:
+            parts.append(f"{count_text(missing, 'case')} left out, without an answer to each repeat or too long")
         return "; ".join(parts)

@@ -5,20 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from assay.errors import InvalidInputError, Problem
 from assay.judging.recorded_verdicts import rubric_sha256
 from assay.metrics.checks.judged_checks import JUDGED_CHECKS, criterion_of
 from assay.metrics.core.turn_scores import turn_details
-from assay.reports.atomic import atomic_writer
 from assay.text.equality import is_blank
 from assay.text.unsafe_text import clean, json_text
-from assay_cli.recording.row_cases import RowCases
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
+    from typing import IO
 
     from assay.datasets import DatasetInfo
     from assay.model.case import Case
@@ -44,39 +41,37 @@ def check_recording(spec: Spec, info: DatasetInfo) -> None:
         raise InvalidInputError([Problem("records the verdicts of one judge, and the spec names a jury", _OPTION)])
 
 
-async def recorded_on_the_way(
-    rows: AsyncIterator[CaseResult], run: Run, cases: Iterable[Case], path: Path, shown: Path
-) -> AsyncIterator[CaseResult]:
-    """Yield the rows of a run; after the last one the valid verdicts on them are in a file, one a line.
+class VerdictRecording:
+    """Records the valid verdicts on a run's rows, one a line.
 
     Args:
-        rows: In the order of the dataset.
-        run: Theirs.
-        cases: The cases of the dataset, in order.
-        path: The file, which is replaced.
-        shown: The file as the user named it.
-
-    Raises:
-        SetupError: The file cannot be written.
+        run: The run; its judge is one that `check_recording` has accepted.
     """
-    judge = run.settings.judge
-    assert judge is not None, "check_recording refuses a run without a judge"
-    found = RowCases(cases)
-    recorded = missing = 0
-    with atomic_writer(path, option=_OPTION) as file:
-        async for row in rows:
-            case = found.of(row)
-            for given in _verdicts(row, case):
-                verdict = given.detail["verdict"]
-                if verdict.get("status") != "valid" or "scores" not in verdict or _is_left_out(row, given.turn):
-                    missing += 1
-                    continue
-                line = _line(row, given, judge, repeats=run.settings.repeats, case=case)
-                file.write(json_text(line) + "\n")
-                recorded += 1
-            yield row
-    lacking = f"; {missing} are not valid and left out" if missing else ""
-    click.echo(f"verdicts: {recorded} recorded in {clean(str(shown))}{lacking}", err=True)
+
+    option = _OPTION
+
+    def __init__(self, run: Run) -> None:
+        assert run.settings.judge is not None, "check_recording refuses a run without a judge"
+        self._judge, self._repeats = run.settings.judge, run.settings.repeats
+        self._recorded = self._invalid = 0
+
+    def take(self, row: CaseResult, case: Case | None, file: IO[str]) -> None:
+        """Write the verdicts on a row."""
+        for given in _verdicts(row, case):
+            verdict = given.detail["verdict"]
+            if verdict.get("status") != "valid" or "scores" not in verdict or _is_left_out(row, given.turn):
+                self._invalid += 1
+                continue
+            file.write(json_text(_line(row, given, self._judge, repeats=self._repeats, case=case)) + "\n")
+            self._recorded += 1
+
+    def finish(self, file: IO[str]) -> None:
+        """Write nothing more: each row was written as it came."""
+
+    def summary(self, shown: Path) -> str:
+        """Return how many verdicts were recorded and left out."""
+        lacking = f"; {self._invalid} are not valid and left out" if self._invalid else ""
+        return f"verdicts: {self._recorded} recorded in {clean(str(shown))}{lacking}"
 
 
 @dataclass(frozen=True, slots=True)

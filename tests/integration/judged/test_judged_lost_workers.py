@@ -8,8 +8,8 @@ import threading
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tests.support.held_amounts import held_by
 from tests.support.processes import waiting
+from tests.support.services.held_amounts import held_by
 from tests.support.services.shared_installation import shared_installation
 
 from assay.client import admin

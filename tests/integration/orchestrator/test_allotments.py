@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 import sqlalchemy as sa
 from tests.integration.orchestrator.test_run_pause import until
-from tests.support.held_amounts import held_by
 from tests.support.processes import waiting
+from tests.support.services.held_amounts import held_by
 from tests.support.services.shared_installation import SharedInstallation, shared_installation
 
 from assay.client import admin

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.row_order import sort_rows
+from tests.support.services.row_order import sort_rows
 
 from assay.filters.matching import matches
 from assay.filters.row_filter import (
