@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
+from assay.model.scope import LOCAL
 from assay.storage import sqlite
 from assay.storage.sqlite import SqliteDatabase
 from assay_embedder.caches.disk_cache import DiskCache
@@ -62,7 +63,7 @@ async def test_judge(tmp_path: Path) -> None:
     """A judge's first transaction is committed."""
     store = await JudgeStore.open(tmp_path)
     try:
-        assert await store.run(lambda connection: connection.execute("DELETE FROM verdicts").rowcount) == 0
+        assert not any((await store.delete_scope(LOCAL))[0].values())
     finally:
         await store.aclose()
     assert kept

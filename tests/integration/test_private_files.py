@@ -9,7 +9,6 @@ import pytest
 
 from assay.reports.atomic import atomic_writer
 from assay.rpc.server import RpcServer
-from assay_judge.model import RunKey
 from assay_judge.state.store import JudgeStore
 
 if TYPE_CHECKING:
@@ -62,8 +61,8 @@ async def test_the_judges_files_are_its_own(tmp_path: Path, umask: Umask) -> Non
     """Verdicts quote answers; the log beside the database has its permissions."""
     umask(0)
     store = await JudgeStore.open(tmp_path)
-    await store.put_spending(RunKey("local", "run"), 1)
+    await store.put_verdict("local", "key", {})
     found = modes(tmp_path)
     await store.aclose()
-    assert {"judge.db", "judge.lock"} <= set(found)
+    assert {"judge.db", "judge.db-wal", "judge.db.lock"} <= set(found)
     assert set(found.values()) == {0o600}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -49,16 +50,17 @@ class Statement:
         self._closing.set()
 
 
+def run_on(statement: Statement, connection: sa.Connection) -> int:
+    """Run a statement on the connection of the driver."""
+    raw = connection.connection.driver_connection
+    assert isinstance(raw, sqlite3.Connection)
+    return statement.run(raw)
+
+
 async def test_a_database_closes_after_its_last_statement(tmp_path: Path) -> None:
     """The statement of a reading thread ends first, and its caller gets what it returns."""
     database, statement = SqliteDatabase(tmp_path / "assay.db", TABLES), Statement()
-
-    def query(connection: sa.Connection) -> int:
-        raw = connection.connection.driver_connection
-        assert isinstance(raw, sqlite3.Connection)
-        return statement.run(raw)
-
-    reading = asyncio.ensure_future(database.read(query))
+    reading = asyncio.ensure_future(database.read(partial(run_on, statement)))
     await statement.begun()
     database.close()
     assert await reading == ROWS
@@ -66,27 +68,19 @@ async def test_a_database_closes_after_its_last_statement(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("is_cancelled", [False, True])
 async def test_the_store_of_a_judge_closes_after_its_last_statement(tmp_path: Path, is_cancelled: bool) -> None:
-    """Also where the caller of the statement was cancelled: its thread is not."""
+    """Also where the caller of the statement, or of the closing, is cancelled: their threads are not.
+
+    The folder is free for the next store once the closing has returned.
+    """
     store, statement = await JudgeStore.open(tmp_path), Statement()
-    running = asyncio.ensure_future(store.run(statement.run))
+    running = asyncio.ensure_future(store.database.read(partial(run_on, statement)))
+    closing = asyncio.ensure_future(store.aclose())
     await statement.begun()
     if is_cancelled:
         running.cancel()
-    await store.aclose()
-    (found,) = await asyncio.gather(running, return_exceptions=True)
+        closing.cancel()
+    found, _ = await asyncio.gather(running, closing, return_exceptions=True)
     assert isinstance(found, asyncio.CancelledError) if is_cancelled else found == ROWS
-
-
-async def test_a_store_is_closed_though_its_closing_is_cancelled(tmp_path: Path) -> None:
-    """The statement ends, and the folder is free for the next store."""
-    store, statement = await JudgeStore.open(tmp_path), Statement()
-    running = asyncio.ensure_future(store.run(statement.run))
-    closing = asyncio.ensure_future(store.aclose())
-    await statement.begun()
-    closing.cancel()
-    assert await running == ROWS
-    with pytest.raises(asyncio.CancelledError):
-        await closing
     await (await JudgeStore.open(tmp_path)).aclose()
 
 

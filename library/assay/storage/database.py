@@ -47,6 +47,16 @@ class Transactions(Protocol):
 class Database(Transactions, Protocol):
     """The database of a service; the code that opened it closes it."""
 
+    async def write(self, change: Callable[[sa.Connection], T], *, durable: bool = True) -> T:
+        """Run a change in one transaction, as in `Transactions`.
+
+        Args:
+            change: What to do.
+            durable: Whether the change outlives a power cut. Without it, SQLite does not wait for the disk; the change
+                still outlives the process.
+        """
+        ...
+
     async def forget_deleted(self) -> None:
         """Let what was deleted be gone from the files as well, as far as the database can do that while it is used."""
         ...

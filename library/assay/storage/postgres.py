@@ -140,8 +140,8 @@ class PostgresDatabase:
         finally:
             gave_up.set()
 
-    async def write(self, change: Callable[[sa.Connection], T]) -> T:
-        """Run a change in one transaction; when this returns, it is durable.
+    async def write(self, change: Callable[[sa.Connection], T], *, durable: bool = True) -> T:
+        """Run a change in one transaction; when this returns, it is durable, whatever the argument says.
 
         A caller that is cancelled while it waits does not undo the change. It continues to wait and is cancelled
         afterwards, so that whatever it writes next, as it cleans up, comes after this change and not beside it.

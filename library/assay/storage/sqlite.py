@@ -53,7 +53,7 @@ class SqliteDatabase:
         self._shown = f"the {tables.service}'s database"
         self._tables = tables
         self._failures = FailureLog()
-        self._lock_fd = _lock(path, tables.service)
+        self._lock_fd = _lock(path, tables)
         self._file, self._log = str(path), str(log_of(path))
         self._identity = _identity(self._file)
         self._engine = sa.create_engine(
@@ -80,10 +80,14 @@ class SqliteDatabase:
         """Run a query on a reading thread and return what it returns."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._run, query)
 
-    async def write(self, change: Callable[[sa.Connection], T]) -> T:
+    async def write(self, change: Callable[[sa.Connection], T], *, durable: bool = True) -> T:
         """Run a change in one transaction; when this returns, it is durable.
 
         A caller that is cancelled while it waits does not undo the change: it is finished regardless.
+
+        Args:
+            change: What to do.
+            durable: False where a power cut may lose the change; then nothing waits for the disk.
         """
 
         def checked(connection: sa.Connection) -> T:
@@ -93,7 +97,7 @@ class SqliteDatabase:
                 raise self._gone(self._log)
             return result
 
-        return await asyncio.get_running_loop().run_in_executor(self._writer, self._run, checked)
+        return await asyncio.get_running_loop().run_in_executor(self._writer, self._run, checked, durable)
 
     async def forget_deleted(self) -> None:
         """Empty the log: deleted bytes are overwritten in the file, but the log has those of before."""
@@ -110,10 +114,11 @@ class SqliteDatabase:
         if lock_fd >= 0:  # a second call must not close what has the number by then
             os.close(lock_fd)
 
-    def _run(self, query: Callable[[sa.Connection], T]) -> T:
+    def _run(self, query: Callable[[sa.Connection], T], durable: bool = True) -> T:
         with self._translated():
             connection = self._connection()
             try:
+                _wait_for_disk(connection, durable)
                 with connection.begin():
                     try:
                         return query(connection)
@@ -126,8 +131,7 @@ class SqliteDatabase:
 
     def _empty_log(self) -> None:
         with self._translated():
-            raw = self._connection().connection.driver_connection
-            assert isinstance(raw, _Connection), "the engine makes no others"
+            raw = _raw(self._connection())
             raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # a reader may delay it to the next checkpoint
 
     def _connection(self) -> sa.Connection:
@@ -153,8 +157,7 @@ class SqliteDatabase:
     def _migrate(self) -> None:
         with self._engine.connect() as connection:
             revision = revisions.read_revision(connection, self._tables)
-            remedy = "choose another folder with ASSAY_HOME"
-            if not revisions.needs_upgrade(self._tables, revision, str(self._path), remedy):
+            if not revisions.needs_upgrade(self._tables, revision, str(self._path), self._tables.other_folder):
                 return
             if revision is None:
                 _create(connection, self._tables)
@@ -166,31 +169,30 @@ class SqliteDatabase:
         try:
             yield
         except (sa.exc.DataError, sqlite3.DataError) as problem:
-            raise UnstorableValueError(_sentence(str(self._path), problem)) from problem
+            raise UnstorableValueError(_sentence(str(self._path), problem, self._tables.other_folder)) from problem
         except (sa.exc.DatabaseError, sqlite3.DatabaseError) as problem:
-            shown, full = (_sentence(place, problem) for place in (self._shown, str(self._path)))
+            other = self._tables.other_folder
+            shown, full = (_sentence(place, problem, other) for place in (self._shown, str(self._path)))
             raise self._failures.error(shown, full) from problem
         except OSError as problem:
             says = f"cannot be used: {problem.strerror or type(problem).__name__}"
             raise self._failures.error(f"{self._shown} {says}", f"{self._path} {says}") from problem
 
 
-def _lock(path: Path, service: str) -> int:
+def _lock(path: Path, tables: ServiceTables) -> int:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fd = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as problem:
-        raise StorageError(
-            f"{path.parent} cannot be written ({problem.strerror}): choose another folder with ASSAY_HOME"
-        ) from problem
+        raise StorageError(f"{path.parent} cannot be written ({problem.strerror}): {tables.other_folder}") from problem
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         owner = os.pread(fd, 32, 0).decode(errors="replace").strip() or "unknown"
         os.close(fd)
         raise StorageError(
-            f"{path} is in use by another {service} (process {owner}): use that one with --server, stop it, "
-            "or choose another folder with ASSAY_HOME"
+            f"{path} is in use by another {tables.service} (process {owner}): {tables.other_process}, "
+            f"or {tables.other_folder}"
         ) from None
     with contextlib.suppress(OSError):  # what is wrong with the file itself is said when it is opened
         # Created before SQLite creates it, so that no other user of this machine can read it or its log.
@@ -215,6 +217,7 @@ class _Connection(sqlite3.Connection):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.cursors = weakref.WeakSet[sqlite3.Cursor]()
+        self.is_durable = True
 
     def cursor(self, factory: Callable[[sqlite3.Connection], Any] | None = None) -> Any:
         """Return a new cursor."""
@@ -223,11 +226,23 @@ class _Connection(sqlite3.Connection):
         return made
 
 
-def _close_cursors(connection: sa.Connection) -> None:
-    """Close every cursor: an open one, which an exception may hold, keeps the connection's snapshot."""
+def _raw(connection: sa.Connection) -> _Connection:
     raw = connection.connection.driver_connection
     assert isinstance(raw, _Connection), "the engine makes no others"
-    for cursor in list(raw.cursors):
+    return raw
+
+
+def _wait_for_disk(connection: sa.Connection, durable: bool) -> None:
+    """Let the next commit wait for the disk, or not."""
+    raw = _raw(connection)
+    if raw.is_durable != durable:  # SQLite refuses the change inside a transaction
+        raw.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}").close()
+        raw.is_durable = durable
+
+
+def _close_cursors(connection: sa.Connection) -> None:
+    """Close every cursor: an open one, which an exception may hold, keeps the connection's snapshot."""
+    for cursor in list(_raw(connection).cursors):
         cursor.close()
 
 
@@ -261,12 +276,13 @@ def _create(connection: sa.Connection, tables: ServiceTables) -> None:
     failpoint("schema.after_commit")
 
 
-def _sentence(place: str, problem: sa.exc.DatabaseError | sqlite3.DatabaseError) -> str:
+def _sentence(place: str, problem: sa.exc.DatabaseError | sqlite3.DatabaseError, other_folder: str) -> str:
     """Return what is wrong with the database and what to do.
 
     Args:
         place: The database as the reader may know it.
         problem: What the driver raised; its words name no file.
+        other_folder: How a user chooses another folder.
     """
     text = str(problem.orig if isinstance(problem, sa.exc.DatabaseError) else problem)
     if "disk is full" in text or "disk I/O" in text:
@@ -274,7 +290,7 @@ def _sentence(place: str, problem: sa.exc.DatabaseError | sqlite3.DatabaseError)
     if "locked" in text:
         return f"{place} is locked by another program: close it and try again"
     if "readonly" in text or "unable to open" in text:
-        return f"{place} cannot be written ({text}): check its permissions, or choose another folder with ASSAY_HOME"
+        return f"{place} cannot be written ({text}): check its permissions, or {other_folder}"
     if "not a database" in text or "malformed" in text:
-        return f"{place} is not an Assay database or is damaged ({text}): move it away, or choose another ASSAY_HOME"
+        return f"{place} is not an Assay database or is damaged ({text}): move it away, or {other_folder}"
     return f"{place} failed: {text}"

@@ -23,6 +23,8 @@ class ServiceTables:
         migrations: The folder of alembic's scripts.
         head_revision: The newest revision, of those that compare as texts do.
         version_table: Where the database holds its revision.
+        other_folder: How a user chooses another folder for the SQLite file.
+        other_process: What a user does about another process that has the file.
         running_processes: Returns the names of the processes that work with the tables in PostgreSQL, as messages name
             them; a service whose versions may share its tables has none.
     """
@@ -33,4 +35,6 @@ class ServiceTables:
     migrations: Path
     head_revision: str
     version_table: str
+    other_folder: str = "choose another folder with ASSAY_HOME"
+    other_process: str = "use that one with --server, stop it"
     running_processes: Callable[[sa.Connection], list[str]] = lambda connection: []

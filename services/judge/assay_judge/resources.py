@@ -17,6 +17,7 @@ from assay_judge.calls.provider_registry import ProviderRegistry, read_limits
 from assay_judge.clock import SYSTEM_CLOCK
 from assay_judge.grading.grader import Grader
 from assay_judge.service import JudgeService
+from assay_judge.state.claims import Claims
 from assay_judge.state.ledger import Ledger
 from assay_judge.state.store import JudgeStore
 from assay_judge.verdicts.cache import VerdictCache
@@ -28,11 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
     from assay.judging.rubric import Rubric
-    from assay_judge.batches.store import OrderStore
     from assay_judge.clock import Clock
     from assay_judge.settings import Settings
-    from assay_judge.state.shared.claims import SharedClaims
-    from assay_judge.state.shared.store import SharedStore
 
 
 @asynccontextmanager
@@ -49,7 +47,8 @@ async def open_service(
 
     Raises:
         InvalidInputError: All that is wrong with a file that the settings name.
-        SetupError: Its state cannot be kept, or its own judge's package or key is missing.
+        SetupError: Its own judge's package or key is missing.
+        StorageError: Its database cannot be used.
     """
     rubrics = RubricRegistry(read_rubrics(settings.rubrics))
     prices, limits = (
@@ -58,13 +57,13 @@ async def open_service(
     )
     recording = Recording.read(settings.replay) if settings.replay else None
     async with AsyncExitStack() as stack:
-        # With a database it keeps nothing: replicas may then have one --state-dir, or none that can be written.
-        folder = None if settings.database_url else settings.state_dir
-        store = await JudgeStore.open(folder, max_verdicts=settings.cache_entries)
+        store = await JudgeStore.open(
+            settings.state_dir,
+            settings.database_url,
+            max_verdicts=settings.cache_entries,
+            patience_s=settings.database_patience_s,
+        )
         stack.push_async_callback(store.aclose)
-        shared = await _open_shared(settings)
-        if shared is not None:
-            stack.push_async_callback(shared.aclose)
         registry = ProviderRegistry(
             environment,
             prices,
@@ -75,11 +74,14 @@ async def open_service(
             egress_of=settings.egress_of,
         )
         stack.push_async_callback(registry.aclose)
-        ledger = Ledger(store, shared=shared)
-        cache = VerdictCache(shared or store, is_enabled=settings.cache, record_to=settings.record)
-        orders, kind = await _order_store(store, shared, settings, clock)
-        batches = kind(orders, registry, ledger, cache, rules=settings.batch_rules, clock=clock, stopping=stopping)
-        claims = _claims(shared) if shared is not None and settings.cache else None
+        ledger = Ledger(store)
+        cache = VerdictCache(store, is_enabled=settings.cache, record_to=settings.record)
+        orders = BatchStore(store, settings.batch_rules.lease_s)
+        batches = BatchDispatcher(
+            orders, registry, ledger, cache, rules=settings.batch_rules, clock=clock, stopping=stopping
+        )
+        # Requests of one process share their calls anyway.
+        claims = Claims(store.database) if settings.cache and store.is_shared else None
         limit = settings.queue_limit
         grader = Grader(registry, cache, ledger, batches, recording=recording, claims=claims, queue_limit=limit)
         stack.push_async_callback(grader.aclose)
@@ -92,42 +94,12 @@ async def open_service(
         yield JudgeService(
             grader,
             rubrics,
-            store=shared or store,
+            store=store,
             ledger=ledger,
             batches=batches,
             settings=settings,
             stopping=stopping,
         )
-
-
-async def _open_shared(settings: Settings) -> SharedStore | None:
-    """Return the store that all replicas share; None where there is only this process."""
-    if not settings.database_url:
-        return None
-    from assay_judge.state.shared.store import SharedStore  # imported here: most judges need no SQLAlchemy
-
-    path = Path("judge.db")  # of no use: the URL names the database
-    return await SharedStore.open(
-        settings.database_url, path=path, max_verdicts=settings.cache_entries, patience_s=settings.database_patience_s
-    )
-
-
-def _claims(shared: SharedStore) -> SharedClaims:
-    from assay_judge.state.shared.claims import SharedClaims  # imported here, as above
-
-    return SharedClaims(shared.database)
-
-
-async def _order_store(
-    store: JudgeStore, shared: SharedStore | None, settings: Settings, clock: Clock
-) -> tuple[OrderStore, type[BatchDispatcher]]:
-    """Return where orders and batches are kept, and what works with that."""
-    if shared is None:
-        return await BatchStore.open(store, clock.now()), BatchDispatcher
-    from assay_judge.batches.shared_dispatcher import SharedBatchDispatcher, lease_s
-    from assay_judge.batches.shared_store import SharedBatchStore  # imported here, as above
-
-    return SharedBatchStore(shared.database, lease_s(settings.batch_rules)), SharedBatchDispatcher
 
 
 def read_rubrics(files: Sequence[str]) -> Mapping[str, Rubric]:

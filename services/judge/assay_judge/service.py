@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from assay_judge.model import Grading
     from assay_judge.settings import Settings
     from assay_judge.state.ledger import Ledger
-    from assay_judge.state.shared.store import SharedStore
     from assay_judge.state.store import JudgeStore
     from assay_judge.verdicts.rubric_registry import RubricRegistry
 
@@ -67,7 +66,7 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         grader: Grader,
         rubrics: RubricRegistry,
         *,
-        store: JudgeStore | SharedStore,
+        store: JudgeStore,
         ledger: Ledger,
         batches: BatchDispatcher,
         settings: Settings,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from assay.judging.rubric import Rubric
     from assay_judge.calls.usage import CallAttempt, CallUsage
     from assay_judge.grading.grader import Statistics
-    from assay_judge.state.account import Account
+    from assay_judge.state.accounts import Account
     from assay_judge.verdicts.outcome import Outcome
 
 MAX_TEXT_CHARS = 400_000

@@ -444,13 +444,13 @@ class ManualClock:
 async def test_a_batch_is_looked_at_less_and_less_often(start: Start) -> None:
     """From half a minute to five minutes, on a clock of the test's: a day of waiting costs some 300 looks."""
     clock = ManualClock()
-    judge = await start(clock=clock, **{**QUICK, "batch_wait_s": 10.0, "batch_poll_s": 30.0})
+    judge = await start(clock=clock, **{**QUICK, "batch_poll_s": 30.0})
     judge.provider.batches.looks = 9
     asking = asyncio.ensure_future(judge.grade(batch=True))
-    for _ in range(11):
+    for _ in range(10):
         await clock.wake_next()
     assert dict((await asking).verdict.scores) == {"score": 4.0}
-    assert clock.slept == pytest.approx([10, 30, 45, 67.5, 101.25, 151.875, 227.8125, 300, 300, 300, 300])
+    assert clock.slept == pytest.approx([30, 45, 67.5, 101.25, 151.875, 227.8125, 300, 300, 300, 300])
 
 
 async def test_a_stop_tells_those_who_wait_to_ask_again(start: Start, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+import sqlalchemy as sa
 from tests.support.processes.waiting import until
 
 from assay.model.scope import LOCAL
@@ -21,12 +22,12 @@ from assay.testing.providers import Reply, ScriptedProvider
 from assay.v1 import judge_pb2 as pb
 from assay.v1 import judge_pb2_grpc
 from assay_judge.batches.orders import Order, new_id, outcome_text
-from assay_judge.batches.shared_store import SharedBatchStore
-from assay_judge.batches.store import Finished, LeaseLostError
+from assay_judge.batches.store import BatchStore, Finished, LeaseLostError
 from assay_judge.judges import JudgeChoice
 from assay_judge.model import Asker, Material, RunKey
 from assay_judge.providers.verdict_request import JudgeParameters
-from assay_judge.state.shared.store import SharedStore
+from assay_judge.state import schema
+from assay_judge.state.store import JudgeStore
 from assay_judge.verdicts.outcome import Outcome, Status
 from assay_judge.verdicts.prompt import build_prompt
 from assay_judge.verdicts.rubric_registry import BUILT_IN
@@ -45,6 +46,7 @@ RUBRIC = BUILT_IN["quality"]
 RUN = RunKey("local", "r")
 QUICK = {"batch-wait-s": 0.3, "batch-poll-s": 0.1}  # leases of one second
 PROTOCOLS = ("openai", "anthropic")
+TABLES = (schema.orders, schema.batches, schema.reservations, schema.spending)
 
 
 def order_for(key: str, run_id: str = "r", **fields: Any) -> Order:
@@ -71,22 +73,31 @@ FAILED = outcome_text(Outcome(Status.UNAVAILABLE, reason="refused", message="m")
 class Stores:
     """One replica whose leases end at once, another one whose leases last, and their database."""
 
-    def __init__(self, shared: SharedStore) -> None:
+    def __init__(self, shared: JudgeStore) -> None:
         self.shared = shared
-        self.brief = SharedBatchStore(shared.database, 0.0)
-        self.lasting = SharedBatchStore(shared.database, LONG_S)
+        self.brief = BatchStore(shared, 0.0)
+        self.lasting = BatchStore(shared, LONG_S)
 
-    async def formed(self, store: SharedBatchStore) -> tuple[BatchRecord, set[str]]:
+    async def formed(self, store: BatchStore) -> BatchRecord:
         """Return a batch of what waits."""
-        formed = await store.form(new_id(), order_for("k").client_key, 0.0, most=100, most_chars=10**9)
-        assert formed is not None
-        return formed
+        record = await store.form(new_id(), order_for("k").client_key, most=100, most_chars=10**9)
+        assert record is not None
+        return record
+
+    async def contents(self) -> list[list[str]]:
+        """Return what the tables of orders, batches and money hold."""
+
+        def query(connection: sa.Connection) -> list[list[str]]:
+            return [sorted(map(str, connection.execute(sa.select(table)))) for table in TABLES]
+
+        return await self.shared.database.read(query)
 
 
-@pytest.fixture
-async def stores(postgres_url: str) -> AsyncIterator[Stores]:
-    """Two replicas' stores on one database."""
-    shared = await SharedStore.open(postgres_url, path=Path("unused"))
+@pytest.fixture(params=["sqlite", "postgres"])
+async def stores(request: pytest.FixtureRequest) -> AsyncIterator[Stores]:
+    """Two processes' stores on one database."""
+    url = str(request.getfixturevalue("postgres_url")) if request.param == "postgres" else ""
+    shared = await JudgeStore.open(None, url)
     yield Stores(shared)
     await shared.aclose()
 
@@ -94,19 +105,20 @@ async def stores(postgres_url: str) -> AsyncIterator[Stores]:
 async def test_a_key_has_one_order_over_all_replicas(stores: Stores) -> None:
     """Of those that are added at once one is kept, and the others learn whose it is; each is in one batch."""
     added = await asyncio.gather(
-        *(store.add(order_for(f"{n}", run), 0.0) for n in range(20) for run in "ab"
+        *(store.add(order_for(f"{n}", run)) for n in range(20) for run in "ab"
           for store in (stores.brief, stores.lasting))
     )  # fmt: skip
     kept = [n // 4 for n, winner in enumerate(added) if winner is None]
     assert sorted(kept) == list(range(20))
     line = order_for("k").client_key
     formed = await asyncio.gather(
-        *(store.form(new_id(), line, 0.0, most=3, most_chars=10**9) for store in (stores.brief, stores.lasting) * 6)
+        *(store.form(new_id(), line, most=3, most_chars=10**9) for store in (stores.brief, stores.lasting) * 6)
     )
-    items = [item for one in formed if one is not None for item in one[1]]
+    batches = [await stores.lasting.orders(record.batch_id) for record in formed if record is not None]
+    items = [order.item_id for orders in batches for order in orders]
     assert len(items) == len(set(items)) == 20
-    order = (await stores.lasting.orders(next(one for one in formed if one is not None)[0].batch_id))[0]
-    assert await stores.brief.add(order_for(order.key, "c"), 0.0) == order.run
+    order = batches[0][0]
+    assert await stores.brief.add(order_for(order.key, "c")) == order.run
 
 
 async def test_only_an_order_that_is_not_stored_returns_its_money(stores: Stores) -> None:
@@ -115,7 +127,7 @@ async def test_only_an_order_that_is_not_stored_returns_its_money(stores: Stores
         order = order_for(key, reservation=key)
         await stores.shared.reserve(RUN, key, 70, None, LONG_S)
         if key == "stored":
-            await stores.lasting.add(order, 0.0)
+            await stores.lasting.add(order)
         await stores.lasting.withdraw(order)
     assert (await stores.shared.read_spending(RUN)).reserved == 70
 
@@ -123,11 +135,11 @@ async def test_only_an_order_that_is_not_stored_returns_its_money(stores: Stores
 async def test_an_outcome_of_the_run_is_not_ordered_again(stores: Stores) -> None:
     """A replica that waited for money while another one's order came to its end adds none."""
     order = order_for("k")
-    assert await stores.lasting.add(order, 0.0) is None
-    record, _ = await stores.formed(stores.lasting)
-    await stores.lasting.finish(record, [Finished(order, FAILED, 0)], 0.0)
-    assert await stores.brief.add(order_for("k"), 0.0) == RUN
-    assert await stores.brief.add(order_for("k", "other"), 0.0) is None
+    assert await stores.lasting.add(order) is None
+    record = await stores.formed(stores.lasting)
+    await stores.lasting.finish(record, [Finished(order, FAILED, 0)])
+    assert await stores.brief.add(order_for("k")) == RUN
+    assert await stores.brief.add(order_for("k", "other")) is None
     for _ in range(2):
         found = await stores.brief.fetch(LOCAL, "k", "r", RUBRIC, Asker("row-1"))
         assert found is not None
@@ -138,8 +150,8 @@ async def test_an_outcome_of_the_run_is_not_ordered_again(stores: Stores) -> Non
 
 async def test_only_an_expired_lease_is_acquired(stores: Stores) -> None:
     """By one replica, with the next epoch; a release ends it at once, and what is excluded stays."""
-    await stores.lasting.add(order_for("k"), 0.0)
-    record, _ = await stores.formed(stores.lasting)
+    await stores.lasting.add(order_for("k"))
+    record = await stores.formed(stores.lasting)
     assert not (await stores.brief.backlog(wait_s=0, most=1, most_chars=1)).has_expired
     assert await stores.brief.acquire([]) == []
     await stores.lasting.release()
@@ -151,25 +163,25 @@ async def test_only_an_expired_lease_is_acquired(stores: Stores) -> None:
 
 
 @pytest.mark.parametrize("write", ["renew", "renew_all", "submitted", "finish", "remove"])
-async def test_a_former_owner_writes_nothing(stores: Stores, postgres_url: str, write: str) -> None:
+async def test_a_former_owner_writes_nothing(stores: Stores, write: str) -> None:
     """After another replica has acquired the batch each write is refused, and tables stay as they are."""
     order = order_for("k", reservation="money")
     await stores.shared.reserve(RUN, "money", 70, None, LONG_S)
-    await stores.brief.add(order, 0.0)
-    stale, _ = await stores.formed(stores.brief)
+    await stores.brief.add(order)
+    stale = await stores.formed(stores.brief)
     await stores.brief.renew(stale)  # no other replica has acquired it: the lease begins again
     (record,) = await stores.lasting.acquire([])
-    before = contents(postgres_url)
+    before = await stores.contents()
     again = Finished(order, FAILED, 50, dataclasses.replace(order, item_id=new_id()))
     if write == "renew_all":
         assert await stores.brief.renew_all([stale]) == set()
     else:
-        given: dict[str, list[Any]] = {"submitted": ["theirs"], "finish": [[again], 0.0]}
+        given: dict[str, list[Any]] = {"submitted": ["theirs"], "finish": [[again]]}
         arguments = given.get(write, [])
         with pytest.raises(LeaseLostError):
             await getattr(stores.brief, write)(stale, *arguments)
-    assert contents(postgres_url) == before
-    await stores.lasting.finish(record, [Finished(order, FAILED, 50)], 0.0)
+    assert await stores.contents() == before
+    await stores.lasting.finish(record, [Finished(order, FAILED, 50)])
     await stores.lasting.remove(record)
     standing = await stores.shared.read_spending(RUN)
     assert (standing.spent, standing.reserved) == (50, 0)
@@ -177,9 +189,8 @@ async def test_a_former_owner_writes_nothing(stores: Stores, postgres_url: str, 
 
 def contents(url: str) -> list[Any]:
     """Return what the tables of orders, batches and money hold."""
-    tables = ("judge_orders", "judge_batches", "judge_reservations", "judge_spending")
     with psycopg.connect(url) as connection:
-        return [sorted(map(str, connection.execute(f"SELECT * FROM {table}").fetchall())) for table in tables]
+        return [sorted(map(str, connection.execute(f"SELECT * FROM {table.name}").fetchall())) for table in TABLES]
 
 
 class Replica:

@@ -151,7 +151,7 @@ async def test_a_kill_between_submission_and_its_record_pays_nothing_twice(
     with ScriptedProvider(says(GOOD)) as provider:
         await order_all_and_be_killed(judges, tmp_path, provider, protocol)
         with sqlite3.connect(tmp_path / "state" / "judge.db") as database:
-            assert database.execute("UPDATE batches SET provider_id = ''").rowcount >= 1
+            assert database.execute("UPDATE judge_batches SET provider_id = ''").rowcount >= 1
         database.close()
         await check_the_rest(judges, tmp_path, provider, protocol)
 
@@ -171,7 +171,7 @@ async def test_a_kill_before_the_submission_loses_no_order(judges: ForkServer, t
             process.wait()
         assert provider.batches.submitted == []
         with closing(sqlite3.connect(tmp_path / "state" / "judge.db")) as database:
-            assert database.execute("SELECT count(*) FROM orders").fetchone() == (COUNT,)
+            assert database.execute("SELECT count(*) FROM judge_orders").fetchone() == (COUNT,)
         provider.batches.refusals = []
         provider.batches.is_held = True
         await check_the_rest_was_submitted(judges, tmp_path, provider)

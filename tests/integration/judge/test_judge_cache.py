@@ -203,7 +203,7 @@ async def test_a_kept_verdict_that_was_changed_on_disk_is_not_believed(start: St
     judge = await start(says(GOOD), state_dir=tmp_path / "state")
     await judge.grade()
     with sqlite3.connect(tmp_path / "state" / "judge.db") as database:
-        database.execute("UPDATE verdicts SET record = replace(record, '\"score\": 4', '\"score\": 9')")
+        database.execute("UPDATE judge_verdicts SET record = replace(record, '\"score\": 4', '\"score\": 9')")
     database.close()
     second = (await judge.grade()).verdict
     assert dict(second.scores) == {"score": 4.0}

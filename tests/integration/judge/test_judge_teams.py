@@ -15,7 +15,6 @@ from assay.rpc.channel import open_channel
 from assay.rpc.server import RpcServer
 from assay.testing.judges import says, user_of
 from assay.v1 import judge_pb2, judge_pb2_grpc
-from assay_judge.batches.shared_store import SharedBatchStore
 from assay_judge.batches.store import BatchStore
 from assay_judge.judges import JudgeChoice
 from assay_judge.resources import open_service
@@ -48,7 +47,7 @@ class TeamJudge(Judge):
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def database_url(request: pytest.FixtureRequest) -> str:
-    """Return the URL of an empty database of all replicas; empty where one process has its own file."""
+    """Return the URL of an empty PostgreSQL database; empty for a SQLite file."""
     return str(request.getfixturevalue("postgres_url")) if request.param == "postgres" else ""
 
 
@@ -143,7 +142,7 @@ async def test_nothing_of_a_deleted_team_is_left(start_teams: StartTeams, tmp_pa
 
 @pytest.mark.parametrize("asks_again", [False, True])
 async def test_the_deletion_of_a_team_leaves_no_order_of_another_without_its_verdict(
-    start_teams: StartTeams, database_url: str, monkeypatch: pytest.MonkeyPatch, asks_again: bool
+    start_teams: StartTeams, monkeypatch: pytest.MonkeyPatch, asks_again: bool
 ) -> None:
     """One team is deleted as results of a batch are stored, which holds orders of both: nothing comes back of it.
 
@@ -154,15 +153,14 @@ async def test_the_deletion_of_a_team_leaves_no_order_of_another_without_its_ver
     def script(request: Any) -> Reply:
         return says({**GOOD, "score": 9} if "answer of a" in user_of(request) else GOOD)(request)
 
-    kind: Any = SharedBatchStore if database_url else BatchStore
-    stored, is_about_to_store, may_store = kind.finish, asyncio.Event(), asyncio.Event()
+    stored, is_about_to_store, may_store = BatchStore.finish, asyncio.Event(), asyncio.Event()
 
     async def finish(*arguments: Any) -> None:
         is_about_to_store.set()
         await may_store.wait()
         await stored(*arguments)
 
-    monkeypatch.setattr(kind, "finish", finish)
+    monkeypatch.setattr(BatchStore, "finish", finish)
     first, second = await start_teams(script, **{**QUICK, "batch_wait_s": 60.0}, batch_requests=2)
     deleted, asking = (
         asyncio.ensure_future(judge.grade(f"answer of {judge.scope}", run_id=f"of {judge.scope}", batch=True))

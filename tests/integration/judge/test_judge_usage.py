@@ -113,10 +113,11 @@ async def test_a_cap_holds_where_usage_is_not_said(start: Start) -> None:
 
 
 async def test_an_account_with_an_absurd_sum_is_a_reached_cap(start: Start, tmp_path: Path) -> None:
-    """As an earlier version may have left it: with a cap the sentence says so, without one calls are made."""
+    """With a cap the sentence says so, without one calls are made."""
     state = tmp_path / "state"
     store = await JudgeStore.open(state)
-    await store.put_spending(RunKey("local", "r"), 2**63 - 1)
+    await store.reserve(RunKey("local", "r"), "a", 1, None, 60.0)
+    await store.settle(RunKey("local", "r"), "a", 2**63 - 1)
     await store.aclose()
     judge = await start(state_dir=state)
     capped = (await judge.grade("second", run_id="r", spend_cap_usd=1.0)).verdict

@@ -81,16 +81,19 @@ async def test_a_judge_that_cannot_keep_its_state(
     async with stage.judge(), stage.orchestrator(patience_s=6) as client:
         with contextlib.closing(sqlite3.connect(stage.folder / "judge" / "judge.db")) as state:
             state.execute(
-                "CREATE TRIGGER disk BEFORE INSERT ON spending "
+                "CREATE TRIGGER disk BEFORE INSERT ON judge_reservations "
                 "BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END"
             )
             run = await stage.follow(
                 client, await stage.create(client, stage.settings(), [case_of(n) for n in range(4)])
             )
-            assert_waits(run, 4, "the judge's state cannot be read or written: database or disk is full")
+            assert_waits(
+                run, 4, "the disk that holds the judge's database is full or broken (database or disk is full)"
+            )
             assert "cannot be reached" not in run.state_reason
-            said = {record.getMessage() for record in caplog.records if record.name == "assay_judge.state.store"}
-            assert said == {"cannot read or write state: database or disk is full"}
+            said = {record.getMessage() for record in caplog.records if record.name == "assay.storage.failures"}
+            disk = f"the disk that holds {stage.folder / 'judge' / 'judge.db'} is full or broken"
+            assert said == {f"storage failed: {disk} (database or disk is full): free some space"}
             state.execute("DROP TRIGGER disk")
         done = await resumed(stage, client, run)
     assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 4)

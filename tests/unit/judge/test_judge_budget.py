@@ -4,14 +4,14 @@ import asyncio
 import dataclasses
 import random
 import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.services.memory_books import MemoryBooks
 
-from assay.errors import InvalidInputError, SetupError, StorageError
+from assay.errors import InvalidInputError, StorageError
 from assay.judging.prices import cap_text
 from assay.model.model_price import ModelPrice
 from assay.model.run import JudgeSettings
@@ -20,9 +20,8 @@ from assay.testing.virtual_time import run_in_virtual_time
 from assay_judge.calls.prices import Price, PriceTable, nano_from_usd, usd_from_nano
 from assay_judge.judges import JudgeChoice
 from assay_judge.model import Material, Prompt, RunKey, Tokens
-from assay_judge.state.account import Account, SpendCapReachedError
+from assay_judge.state.accounts import SpendCapReachedError
 from assay_judge.state.ledger import Ledger
-from assay_judge.state.lost_calls import LostCalls
 from assay_judge.state.store import JudgeStore
 from assay_judge.verdicts.prompt import build_prompt
 from assay_judge.verdicts.rubric_registry import BUILT_IN
@@ -33,31 +32,7 @@ if TYPE_CHECKING:
     from assay.judging.rubric import Rubric
 
 RUN = RunKey("local", "run")
-
-
-@dataclass
-class Journal:
-    """Keeps what is written, slowly, and the most that was ever written; some writes fail first."""
-
-    kept: dict[str, int] = field(default_factory=dict)
-    most: int = 0
-    writes: int = 0
-    failures: int = 0
-
-    async def spending(self, run: RunKey) -> int:
-        return self.kept.get(run.run_id, 0)
-
-    async def lost_calls(self, run: RunKey) -> str:
-        return ""
-
-    async def put_spending(self, run: RunKey, nano: int, lost_calls: str = "") -> None:
-        await asyncio.sleep(0.001)
-        if self.failures:
-            self.failures -= 1
-            raise StorageError("the disk is full")
-        self.kept[run.run_id] = nano
-        self.most = max(self.most, nano)
-        self.writes += 1
+LONG_S = 600.0
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -67,13 +42,13 @@ def test_ten_thousand_concurrent_reservations_never_overshoot(seed: int) -> None
     cap, most = 1_000_000, 1_000
 
     async def main() -> None:
-        journal = Journal()
-        account = Account(RUN)
+        books = MemoryBooks()
+        account = books.account()
         paid: list[int] = []
 
         async def call() -> bool:
             try:
-                reservation = await account.reserve(most, cap, journal)
+                reservation = await account.reserve(most, cap, lasts_s=LONG_S)
             except SpendCapReachedError:
                 return False
             assert account.spent + account.reserved <= cap
@@ -92,9 +67,8 @@ def test_ten_thousand_concurrent_reservations_never_overshoot(seed: int) -> None
         assert account.reserved == 0
         assert account.spent == sum(paid) <= cap
         assert cap - account.spent < most
-        assert journal.most <= cap
-        assert journal.kept["run"] == account.spent
-        assert journal.writes < 2 * len(paid)
+        assert books.most <= cap
+        assert books.paid["run"] == account.spent
 
     run_in_virtual_time(main)
 
@@ -105,11 +79,12 @@ def test_whoever_leaves_while_waiting_takes_no_money_along(seed: int) -> None:
     rng = random.Random(seed)
 
     async def main() -> None:
-        journal, account = Journal(), Account(RUN)
+        books = MemoryBooks()
+        account = books.account()
         paid: list[int] = []
 
         async def call(most: int) -> None:
-            reservation = await account.reserve(most, 5_000, journal)
+            reservation = await account.reserve(most, 5_000, lasts_s=LONG_S)
             cost = most
             try:
                 await asyncio.sleep(rng.random() / 10)
@@ -125,7 +100,7 @@ def test_whoever_leaves_while_waiting_takes_no_money_along(seed: int) -> None:
             assert account.spent + account.reserved <= 5_000
         await asyncio.sleep(1)
         assert (account.spent, account.reserved) == (sum(paid), 0)
-        assert journal.kept["run"] == account.spent
+        assert books.paid["run"] == account.spent
 
     run_in_virtual_time(main)
 
@@ -134,16 +109,17 @@ def test_a_call_waits_where_those_under_way_may_leave_enough() -> None:
     """It is refused only when too little is left whatever they will cost."""
 
     async def main() -> None:
-        journal, account = Journal(), Account(RUN)
-        first = await account.reserve(80, 100, journal)
-        waiting = asyncio.ensure_future(account.reserve(50, 100, journal))
+        books = MemoryBooks()
+        account = books.account()
+        first = await account.reserve(80, 100, lasts_s=LONG_S)
+        waiting = asyncio.ensure_future(account.reserve(50, 100, lasts_s=LONG_S))
         await asyncio.sleep(1)
         assert not waiting.done()
         await first.settle(30)
         await (await waiting).settle(50)
         with pytest.raises(SpendCapReachedError):
-            await account.reserve(21, 100, journal)
-        await (await account.reserve(20, 100, journal)).settle(20)
+            await account.reserve(21, 100, lasts_s=LONG_S)
+        await (await account.reserve(20, 100, lasts_s=LONG_S)).settle(20)
         assert (account.spent, account.reserved) == (100, 0)
 
     run_in_virtual_time(main)
@@ -153,8 +129,8 @@ def test_a_reservation_that_is_cancelled_while_the_disk_is_full_ends_cancelled()
     """The failure to write its release does not take the place of the cancellation, and nothing is set aside."""
 
     async def main() -> None:
-        account, journal = Account(RUN), Journal(failures=2)
-        asking = asyncio.ensure_future(account.reserve(1_000, 10_000, journal))
+        account = MemoryBooks(failures=2).account()
+        asking = asyncio.ensure_future(account.reserve(1_000, 10_000, lasts_s=LONG_S))
         await asyncio.sleep(0)
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -168,12 +144,13 @@ def test_an_amount_that_cannot_fit_is_refused_at_once() -> None:
     """Neither those who wait nor calls under way keep it: what is spent already decides."""
 
     async def main() -> None:
-        journal, account = Journal(), Account(RUN)
-        first, second = [await account.reserve(40, 100, journal) for _ in range(2)]
-        waiting = asyncio.ensure_future(account.reserve(50, 100, journal))
+        books = MemoryBooks()
+        account = books.account()
+        first, second = [await account.reserve(40, 100, lasts_s=LONG_S) for _ in range(2)]
+        waiting = asyncio.ensure_future(account.reserve(50, 100, lasts_s=LONG_S))
         await asyncio.sleep(1)
         with pytest.raises(SpendCapReachedError):
-            await asyncio.wait_for(account.reserve(101, 100, journal), 1)
+            await asyncio.wait_for(account.reserve(101, 100, lasts_s=LONG_S), 1)
         await first.settle(60)  # more than was set aside, so that 50 more never fit
         with pytest.raises(SpendCapReachedError):
             await asyncio.wait_for(waiting, 1)
@@ -187,10 +164,10 @@ def test_waiting_for_the_money_of_others_is_announced() -> None:
     """A call that fits at once, in which nothing waits, leaves the event as it is."""
 
     async def main() -> None:
-        journal, account, waits = Journal(), Account(RUN), asyncio.Event()
-        first = await account.reserve(80, 100, journal, waits=waits)
+        account, waits = MemoryBooks().account(), asyncio.Event()
+        first = await account.reserve(80, 100, lasts_s=LONG_S, waits=waits)
         assert not waits.is_set()
-        waiting = asyncio.ensure_future(account.reserve(50, 100, journal, waits=waits))
+        waiting = asyncio.ensure_future(account.reserve(50, 100, lasts_s=LONG_S, waits=waits))
         await asyncio.wait_for(waits.wait(), 1)
         assert not waiting.done()
         await first.settle(0)
@@ -203,20 +180,21 @@ def test_what_is_wanted_at_once_does_not_pass_those_who_wait() -> None:
     """It is set aside where it fits and no call waits; without a cap always."""
 
     async def main() -> None:
-        journal, account = Journal(), Account(RUN)
-        first = await account.reserve_now(80, 100, journal)
+        books = MemoryBooks()
+        account = books.account()
+        first = await account.reserve_now(80, 100, lasts_s=LONG_S)
         assert first is not None
-        assert await account.reserve_now(21, 100, journal) is None
-        waiting = asyncio.ensure_future(account.reserve(50, 100, journal))
+        assert await account.reserve_now(21, 100, lasts_s=LONG_S) is None
+        waiting = asyncio.ensure_future(account.reserve(50, 100, lasts_s=LONG_S))
         await asyncio.sleep(1)
-        assert await account.reserve_now(1, 100, journal) is None
+        assert await account.reserve_now(1, 100, lasts_s=LONG_S) is None
         assert account.reserved == 80
-        assert await account.reserve_now(7, None, journal) is not None
+        assert await account.reserve_now(7, None, lasts_s=LONG_S) is not None
         assert account.reserved == 87
-        assert journal.kept == {"run": 87}
+        assert sum(books.held.values()) == 87
         await first.settle(0)
         await waiting
-        assert await account.reserve_now(43, 100, journal) is not None
+        assert await account.reserve_now(43, 100, lasts_s=LONG_S) is not None
         assert account.reserved == 100
 
     run_in_virtual_time(main)
@@ -224,19 +202,25 @@ def test_what_is_wanted_at_once_does_not_pass_those_who_wait() -> None:
 
 def test_retries_are_ten_or_a_fifth_of_all_calls() -> None:
     """So many and no more: a storm of retries does not feed itself."""
-    assert [Account(RUN, retries=retries).may_retry() for retries in (0, 9, 10)] == [True, True, False]
-    assert [Account(RUN, calls=50, retries=retries).may_retry() for retries in (9, 10)] == [True, False]
-    assert [Account(RUN, calls=100, retries=retries).may_retry() for retries in (19, 20)] == [True, False]
+
+    def may_retry(calls: int, retries: int) -> bool:
+        account = MemoryBooks().account()
+        account.calls, account.retries = calls, retries
+        return account.may_retry()
+
+    assert [may_retry(0, retries) for retries in (0, 9, 10)] == [True, True, False]
+    assert [may_retry(50, retries) for retries in (9, 10)] == [True, False]
+    assert [may_retry(100, retries) for retries in (19, 20)] == [True, False]
 
 
 async def test_the_account_used_longest_ago_is_forgotten_first() -> None:
-    """Beyond the limit accounts that no request uses are read again from the journal; those in use stay."""
-    journal = Journal({"a": 1, "b": 2, "c": 3})
-    ledger = Ledger(journal, accounts=2)
+    """Beyond the limit accounts that no request uses are read again from the database; those in use stay."""
+    books: Any = MemoryBooks({"a": 1, "b": 2, "c": 3})
+    ledger = Ledger(books, accounts=2)
     for run_id in "abac":
         _, close = await ledger.open(LOCAL, run_id)
         close()
-    journal.kept = {"a": 10, "b": 20, "c": 30}
+    books.paid = {"a": 10, "b": 20, "c": 30}
     assert [(await ledger.open(LOCAL, run_id))[0].spent for run_id in "acb"] == [1, 3, 20]
     _, close = await ledger.open(LOCAL, "d")
     close()
@@ -245,8 +229,8 @@ async def test_the_account_used_longest_ago_is_forgotten_first() -> None:
 
 async def test_an_account_that_was_closed_twice_is_still_in_use_by_others() -> None:
     """The deletion of a team and the end of a request both close its account: it counts as one."""
-    journal = Journal({"a": 1})
-    ledger = Ledger(journal, accounts=0)
+    books: Any = MemoryBooks({"a": 1})
+    ledger = Ledger(books, accounts=0)
     _, close = await ledger.open(LOCAL, "a")
     account, _ = await ledger.open(LOCAL, "a")
     close()
@@ -256,11 +240,11 @@ async def test_an_account_that_was_closed_twice_is_still_in_use_by_others() -> N
 
 async def test_ten_thousand_accounts_stay_in_memory() -> None:
     """One more, and the first one that is idle is forgotten."""
-    journal = Journal()
-    ledger = Ledger(journal)
+    books: Any = MemoryBooks()
+    ledger = Ledger(books)
     closes = [(await ledger.open(LOCAL, str(number)))[1] for number in range(10_000)]
     closes[0]()
-    journal.kept = {"0": 5, "1": 5}
+    books.paid = {"0": 5, "1": 5}
     assert (await ledger.open(LOCAL, "0"))[0].spent == 0
     closes[1]()
     await ledger.open(LOCAL, "one more")
@@ -269,17 +253,17 @@ async def test_ten_thousand_accounts_stay_in_memory() -> None:
 
 
 async def test_what_a_dead_process_had_set_aside_is_spent(tmp_path: Path) -> None:
-    """The next process finds it on the run's bill: it may have been paid."""
+    """The next process finds it on the run's bill at once: it may have been paid."""
     store = await JudgeStore.open(tmp_path)
     account, _ = await Ledger(store).open(LOCAL, "run")
-    await (await account.reserve(70, 100, store)).settle(30)
-    await account.reserve(50, 100, store)
+    await (await account.reserve(70, 100, lasts_s=LONG_S)).settle(30)
+    await account.reserve(50, 100, lasts_s=LONG_S)
     await store.aclose()
     again = await JudgeStore.open(tmp_path)
     account, _ = await Ledger(again).open(LOCAL, "run")
-    assert account.spent == 80
+    assert (account.spent, account.reserved, account.unknown) == (80, 0, 50)
     with pytest.raises(SpendCapReachedError):
-        await account.reserve(21, 100, again)
+        await account.reserve(21, 100, lasts_s=LONG_S)
     await again.aclose()
 
 
@@ -287,16 +271,16 @@ async def test_what_lost_calls_cost_is_bounded_by_an_identical_one(tmp_path: Pat
     """Those of a dead process too; the cap has the rest again, and the account says what is not known."""
     store = await JudgeStore.open(tmp_path)
     account, _ = await Ledger(store).open(LOCAL, "run")
-    await (await account.reserve(50, 200, store, key="k")).lose()
+    await (await account.reserve(50, 200, lasts_s=LONG_S, key="k")).lose()
     for key in ("k", "other"):
-        await account.reserve(50, 200, store, key=key)  # in flight when the process dies
+        await account.reserve(50, 200, lasts_s=LONG_S, key=key)  # in flight when the process dies
     await store.aclose()
     again = await JudgeStore.open(tmp_path)
     account, _ = await Ledger(again).open(LOCAL, "run")
     assert (account.spent, account.unknown) == (150, 150)
-    await (await account.reserve(50, 200, again, key="k")).settle(10, 30)
+    await (await account.reserve(50, 200, lasts_s=LONG_S, key="k")).settle(10, 30)
     assert (account.spent, account.unknown, account.reserved) == (10 + 30 + 30 + 50, 110, 0)
-    await (await account.reserve(50, 200, again, key="k")).settle(10, 1)  # they are bounded once
+    await (await account.reserve(50, 200, lasts_s=LONG_S, key="k")).settle(10, 1)  # they are bounded once
     assert (account.spent, account.unknown) == (130, 110)
     await again.aclose()
     last = await JudgeStore.open(tmp_path)
@@ -305,15 +289,16 @@ async def test_what_lost_calls_cost_is_bounded_by_an_identical_one(tmp_path: Pat
     await last.aclose()
 
 
-def test_few_lost_calls_are_kept_by_their_verdict() -> None:
-    """They are written with each change of the account."""
-    lost = LostCalls()
-    for number in range(300):
-        lost.add(f"{number}", 10)
-    lost.add("", 10)
-    assert lost.total == 3_010
-    assert len(LostCalls.read(lost.text({})).text({})) < 5_000
-    assert (lost.bound("0", 1), lost.bound("299", 1), lost.total) == (0, 9, 3_001)
+async def test_a_call_of_no_run_is_not_accounted_for(tmp_path: Path) -> None:
+    """It has no cap, and nothing of it is stored; its retries are counted like those of a run."""
+    store = await JudgeStore.open(tmp_path)
+    account, _ = await Ledger(store).open(LOCAL, "")
+    reservation = await account.reserve(70, None, lasts_s=LONG_S)
+    await reservation.settle(30)
+    await (await account.reserve(70, None, lasts_s=LONG_S)).lose()
+    assert (reservation.name, account.spent, account.reserved) == ("", 0, 0)
+    assert (await store.read_spending(RunKey("local", ""))).spent == 0
+    await store.aclose()
 
 
 def test_a_lost_call_is_no_dearer_than_its_bound() -> None:
@@ -330,7 +315,8 @@ def test_a_lost_call_is_no_dearer_than_its_bound() -> None:
 
 async def test_first_requests_of_a_run_share_one_account() -> None:
     """Two that come at once do not both begin with nothing."""
-    ledger = Ledger(Journal({"run": 5}))
+    books: Any = MemoryBooks({"run": 5})
+    ledger = Ledger(books)
     accounts = await asyncio.gather(*(ledger.open(LOCAL, "run") for _ in range(50)))
     assert len({id(account) for account, _ in accounts}) == 1
     assert accounts[0][0].spent == 5
@@ -356,16 +342,16 @@ async def test_verdicts_outlive_the_process_and_the_oldest_go_first(tmp_path: Pa
 async def test_a_state_folder_that_cannot_be_used_is_said(tmp_path: Path) -> None:
     """A file that is no database, and a folder that is a file."""
     (tmp_path / "judge.db").write_bytes(b"not a database" * 100)
-    with pytest.raises(SetupError, match="move judge"):
-        await JudgeStore.open(tmp_path)
-    with pytest.raises(SetupError, match="--state-dir"):
-        await JudgeStore.open(tmp_path / "judge.db")
+    for folder in (tmp_path, tmp_path / "judge.db"):
+        with pytest.raises(StorageError, match="give another folder with --state-dir"):
+            await JudgeStore.open(folder)
 
 
 async def test_a_state_folder_belongs_to_one_process(tmp_path: Path) -> None:
-    """Two would each keep books of their own about the same run; the second one says so, and may have it later."""
+    """The second process says so, and may have the folder later."""
     first = await JudgeStore.open(tmp_path)
-    with pytest.raises(SetupError, match="another judge process"):
+    said = r"judge.db is in use by another judge \(process \d+\): stop it, or give another folder with --state-dir"
+    with pytest.raises(StorageError, match=said):
         await JudgeStore.open(tmp_path)
     await first.aclose()
     await (await JudgeStore.open(tmp_path)).aclose()
@@ -375,31 +361,31 @@ def test_a_reservation_is_settled_once() -> None:
     """A second settlement of the same call changes nothing: neither what is spent nor what is set aside."""
 
     async def main() -> None:
-        account, journal = Account(RUN), Journal()
-        one = await account.reserve(1_000, 10_000, journal)
-        await account.reserve(500, 10_000, journal)
-        await one.settle(300)
-        await one.settle(300)
-        await one.settle(0)
+        account = MemoryBooks().account()
+        first = await account.reserve(1_000, 10_000, lasts_s=LONG_S)
+        await account.reserve(500, 10_000, lasts_s=LONG_S)
+        for cost in (300, 300, 0):
+            await first.settle(cost)
         assert (account.spent, account.reserved) == (300, 500)
-        assert journal.kept == {"run": 800}
 
     run_in_virtual_time(main)
 
 
 def test_a_settlement_that_cannot_be_written_is_repeated() -> None:
-    """The cost counts at once and a single time; the journal has what was set aside until a repetition is written."""
+    """The whole amount stays reserved until a repetition is written, and the cost counts a single time."""
 
     async def main() -> None:
-        account, journal = Account(RUN), Journal()
-        one = await account.reserve(1_000, 10_000, journal)
-        journal.failures = 2
+        books = MemoryBooks()
+        account = books.account()
+        reservation = await account.reserve(1_000, 10_000, lasts_s=LONG_S)
+        books.failures = 2
         for _ in range(2):
             with pytest.raises(StorageError):
-                await one.settle(300)
-            assert (account.spent, account.reserved, journal.kept) == (300, 0, {"run": 1_000})
-        await one.settle(300)
-        assert (account.spent, account.reserved, journal.kept) == (300, 0, {"run": 300})
+                await reservation.settle(300)
+            assert (account.spent, account.reserved) == (0, 1_000)
+        for _ in range(2):
+            await reservation.settle(300)
+            assert (account.spent, account.reserved) == (300, 0)
 
     run_in_virtual_time(main)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.services.memory_books import MemoryBooks
 
 from assay.model.scope import LOCAL
 from assay.providers.errors import ProviderStatusError, UnreachableError
@@ -20,7 +21,6 @@ from assay_judge.calls.retry_policy import RetryPolicy
 from assay_judge.calls.usage import CallUsage
 from assay_judge.model import Prompt, RunKey
 from assay_judge.providers.verdict_request import JudgeParameters
-from assay_judge.state.account import Account
 from assay_judge.state.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -28,17 +28,6 @@ if TYPE_CHECKING:
 
 PROMPT = Prompt("s" * 1_000, "c" * 100, "u" * 2_400, "id")
 WANTED = JudgeParameters(500, 0.1)
-
-
-class NoJournal:
-    async def spending(self, run: RunKey) -> int:
-        return 0
-
-    async def lost_calls(self, run: RunKey) -> str:
-        return ""
-
-    async def put_spending(self, run: RunKey, nano: int, lost_calls: str = "") -> None:
-        """Keep nothing."""
 
 
 def now() -> float:
@@ -106,7 +95,7 @@ def client_to(service: Any, limits: Limits = Limits(max_concurrency=64), **retry
 
 
 async def ask_all(client: ProviderClient, count: int) -> list[BaseException | Reply]:
-    budget = BudgetHandle(Account(RunKey("local", "")), None, NoJournal())
+    budget = BudgetHandle(MemoryBooks().account(""), None)
     return await asyncio.gather(
         *(client.call(PROMPT, {}, WANTED, budget, CallUsage()) for _ in range(count)), return_exceptions=True
     )
@@ -248,7 +237,7 @@ def test_a_call_that_is_cancelled_while_it_probes_leaves_the_breaker_usable() ->
         assert client.breaker.is_open
         provider.until = 0.0
         await asyncio.sleep(5)
-        budget = BudgetHandle(Account(RunKey("local", "")), None, NoJournal())
+        budget = BudgetHandle(MemoryBooks().account(""), None)
         probe = asyncio.ensure_future(client.call(PROMPT, {}, WANTED, budget, CallUsage()))
         await asyncio.sleep(0.05)  # virtual: the call is in flight
         probe.cancel()
@@ -386,9 +375,8 @@ def test_repeats_are_a_fifth_of_a_runs_calls_at_most() -> None:
                     raise ProviderStatusError(500, {}, {})
                 return Reply("{}")
 
-        account = Account(RunKey("local", "r"))
-        client, provider = client_to(Moody(0)), NoJournal()
-        budget = BudgetHandle(account, None, provider)
+        account, client = MemoryBooks().account(), client_to(Moody(0))
+        budget = BudgetHandle(account, None)
         await asyncio.gather(
             *(client.call(PROMPT, {}, WANTED, budget, CallUsage()) for _ in range(500)), return_exceptions=True
         )
@@ -424,7 +412,8 @@ def test_headers_say_what_is_allowed(
 
 async def test_accounts_that_nobody_uses_are_forgotten() -> None:
     """Memory does not grow with the number of runs."""
-    ledger = Ledger(NoJournal(), accounts=10)
+    books: Any = MemoryBooks()
+    ledger = Ledger(books, accounts=10)
     for index in range(100):
         _, close = await ledger.open(LOCAL, f"run {index}")
         close()

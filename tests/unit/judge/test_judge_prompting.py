@@ -141,7 +141,7 @@ def test_an_order_that_is_kept_holds_its_turns_and_prices() -> None:
         build_prompt(rubric, material),
         JudgeParameters(9),
     )
-    kept = Order.from_row("i", "k", "local", "r", None, 0, order.text)
+    kept = Order.from_row("i", "k", "local", "r", None, 0, "", order.text)
     assert (kept.material, kept.judge) == (material, order.judge)
 
 

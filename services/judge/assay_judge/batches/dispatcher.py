@@ -4,6 +4,9 @@ An order and its reservation are durable before the caller is answered "pending"
 a while; their batch is durable before it is submitted. Its lifecycle runs until each order has an outcome, across
 restarts. An outcome is stored for the row that ordered it. Requests without a result are reordered, up to MOST_ORDERS
 times in all.
+
+Any process on the database takes an order, one owns its batch by lease, and the others poll for its outcome. An order
+is in memory only while callers wait for it.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay.errors import AssayError, OverloadedError, StorageError
+from assay.model.answers.agent_response import clean_text
 from assay.model.scope import Scope
 from assay.process.failpoints import failpoint
 from assay_judge.batches.lifecycle import BatchLifecycle
@@ -24,7 +28,7 @@ from assay_judge.batches.orders import Order, OrderName, new_id, outcome_from_te
 from assay_judge.batches.settlements import Settlement, Settlements, run_to_end
 from assay_judge.batches.store import Finished
 from assay_judge.calls.provider_client import BudgetHandle, CallFailedError, too_little_left
-from assay_judge.state.account import SpendCapReachedError
+from assay_judge.state.accounts import SpendCapReachedError
 from assay_judge.verdicts.outcome import Outcome, Status
 from assay_judge.verdicts.replies import failed_outcome
 
@@ -32,13 +36,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
     from assay_judge.batches.results import Step
-    from assay_judge.batches.store import BatchRecord, OrderStore
+    from assay_judge.batches.store import BatchRecord, BatchStore
     from assay_judge.calls.provider_client import ProviderClient
     from assay_judge.calls.provider_registry import ProviderRegistry
     from assay_judge.clock import Clock
     from assay_judge.model import Prompt, RunKey
     from assay_judge.providers.verdict_request import JudgeParameters
-    from assay_judge.state.account import Reservable
+    from assay_judge.state.accounts import Reservation
     from assay_judge.state.ledger import Ledger
     from assay_judge.verdicts.cache import VerdictCache
     from assay_judge.verdicts.prepared_grading import PreparedGrading
@@ -52,6 +56,12 @@ MOST_CHARS = 32_000_000
 _MOST_ORDERS = 200_000
 _USUAL_LEAST_RETRY_S = 1.0
 _LASTS_S = 3 * 24 * 3600.0  # longer than any batch takes
+_SHORTEST_POLL_S = 0.1
+_LONGEST_POLL_S = 0.5
+_KEYS_PER_S = 5_000  # the more orders there are whose outcomes are awaited here, the longer the pause
+_POLLS_OF_LEASE = 10
+_BATCH_POLLS_OF_LEASE = 2
+_RENEWALS = 4  # of one lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +78,30 @@ class BatchRules:
     requests: int = 10_000
     poll_s: float = 30.0
 
+    @property
+    def database_poll_s(self) -> float:
+        """The pause between two polls of the database: half a second, or less where batches are polled sooner."""
+        return max(_SHORTEST_POLL_S, min(_LONGEST_POLL_S, self.poll_s))
+
+    @property
+    def lease_s(self) -> float:
+        """How long a lease on a batch lasts: two pauses of a new batch's polls, at least ten of the database's."""
+        return max(_POLLS_OF_LEASE * self.database_poll_s, _BATCH_POLLS_OF_LEASE * self.poll_s)
+
 
 @dataclass(slots=True, eq=False)
 class Ordered:
-    """An order without an outcome, whether it is stored, and, when it is done, its outcome as text.
+    """An order without an outcome for which callers wait, and, when it is done, its outcome as text.
 
-    The text is empty where another replica has handed the outcome out already.
+    Args:
+        run: The run that ordered it.
+        batch_id: Its batch; empty where it waits for one.
+        callers: How many wait for it.
+        is_kept: Set once it is stored.
+        done: The text is empty where another process has handed the outcome out already.
     """
 
-    item_id: str
     run: RunKey
-    reservation: Reservable | None
-    close: Callable[[], None]
     batch_id: str = ""
     callers: int = 0
     is_kept: asyncio.Event = field(default_factory=asyncio.Event)
@@ -88,10 +110,10 @@ class Ordered:
 
 @dataclass(frozen=True, slots=True)
 class PaidOrder:
-    """An order that is not stored yet, the money that is set aside for it, and what closes its account."""
+    """An order that is not stored yet, the money that is reserved for it, and the function that closes its account."""
 
     order: Order
-    reservation: Reservable
+    reservation: Reservation
     close: Callable[[], None]
 
     def unused(self) -> Settlement:
@@ -109,20 +131,11 @@ class _Ordering:
         self.is_paid = False
 
 
-@dataclass(slots=True)
-class _Collecting:
-    """What waits for the next batch of one judge."""
-
-    count: int = 0
-    chars: int = 0
-    is_full: asyncio.Event = field(default_factory=asyncio.Event)
-
-
 class BatchDispatcher:
     """Dispatches orders in batches and delivers their outcomes; `start` it, `aclose` it.
 
     Args:
-        store: Where orders and batches are kept.
+        store: Where orders and batches are stored.
         registry: The provider clients.
         ledger: What runs have spent.
         cache: Stores valid verdicts.
@@ -133,7 +146,7 @@ class BatchDispatcher:
 
     def __init__(
         self,
-        store: OrderStore,
+        store: BatchStore,
         registry: ProviderRegistry,
         ledger: Ledger,
         cache: VerdictCache,
@@ -147,62 +160,60 @@ class BatchDispatcher:
         self._ledger = ledger
         self._cache = cache
         self._rules = rules
-        self._least_retry_s = min(
-            _USUAL_LEAST_RETRY_S, rules.poll_s
-        )  # to ask sooner than batches are polled is in vain
+        # Polling faster than batches are polled gains nothing.
+        self._least_retry_s = min(_USUAL_LEAST_RETRY_S, rules.poll_s)
         self._clock = clock
         self._stopping = stopping
         self._settlements = Settlements(clock, rules.poll_s)
         self._stopped: asyncio.Task[Any] | None = None
         self._ordering: dict[tuple[Scope, str, str, int | None], _Ordering] = {}
         self._open: dict[OrderName, Ordered] = {}
-        self._collecting: dict[str, _Collecting] = {}
         self._lifecycles: dict[str, BatchLifecycle] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._has_work = asyncio.Event()
+        self._order_count = 0
+        self._renewed_at = 0.0
 
     async def start(self) -> None:
-        """Resume what an earlier process left: orders, batches and reservations."""
+        """Poll the database from now on, for what earlier processes left, too."""
         self._stopped = self._task(self._stopping.wait())
         self._task(self._settlements.run())
-        for order in await self._store.open_orders():
-            account, close = await self._ledger.open(Scope(order.team), order.run_id)
-            reservation = account.adopt(order.reserved, self._ledger.journal, order.reservation)
-            ordered = Ordered(order.item_id, account.run, reservation, close, order.batch_id)
-            self._open[OrderName(order.team, order.key)] = ordered
-            ordered.is_kept.set()
-            if not order.batch_id:
-                self._collect(order.client_key, order.size)
-        for record in await self._store.batches():
-            self._start_lifecycle(record, is_new=False)
+        await self._store.prune()
+        self._task(self._poll())
 
     async def aclose(self) -> None:
-        """Leave everything as it is on disk, but for settlements that could not be written before."""
+        """Stop work, write the settlements that failed before, and release the leases of this process."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._settlements.retry()
+        try:
+            await self._store.release()
+        except StorageError as error:
+            logger.warning("cannot release batch leases, they expire in %g s: %s", self._rules.lease_s, error)
 
     def forget(self, scope: Scope) -> None:
-        """Forget the open orders of a scope's team, which was deleted; requests that wait for them are answered."""
+        """Forget the open orders of a deleted team; requests that wait for them are answered."""
         for name in [name for name in self._open if name.team == scope.team]:
             ordered = self._open.pop(name)
             if not ordered.done.done():
                 ordered.done.set_result("")
-            ordered.close()
         self._settlements.forget(scope)
-
-    def is_ordered(self, scope: Scope, key: str) -> bool:
-        """Return whether a verdict is ordered and pending."""
-        return self._find_open(scope, key) is not None
 
     def _find_open(self, scope: Scope, key: str) -> Ordered | None:
         return self._open.get(OrderName(scope.team, key))
 
-    async def find_outcome(self, prepared: PreparedGrading) -> Outcome | None:
-        """Return the outcome of an open order, or the stored one of this run; None where there is neither."""
+    async def find_outcome(self, prepared: PreparedGrading, *, on_join: Callable[[], None]) -> Outcome | None:
+        """Return the outcome of an open order, or the stored one of this run; None where there is neither.
+
+        Args:
+            prepared: The request.
+            on_join: Called before the request waits for an open order.
+        """
         grading = prepared.grading
         ordered = await self._joined(grading.scope, prepared.key)
         if ordered is not None:
+            on_join()
             return await self._awaited(ordered, prepared, _until(prepared))
         return await self._store.fetch(grading.scope, prepared.key, grading.run_id, grading.rubric, grading.asker)
 
@@ -235,13 +246,26 @@ class BatchDispatcher:
         return dataclasses.replace(found, cached=True)
 
     async def _joined(self, scope: Scope, key: str) -> Ordered | None:
-        """Return the open order of a key."""
-        return self._find_open(scope, key)
+        """Return the open order of a key, from any process."""
+        ordered = self._find_open(scope, key)
+        if ordered is None:
+            progress = await self._store.find(scope, key)
+            ordered = self._find_open(scope, key)  # another caller may have found it meanwhile
+            if ordered is None and progress is not None:
+                ordered = self._open[OrderName(scope.team, key)] = Ordered(progress.run, progress.batch_id)
+                ordered.is_kept.set()
+        return ordered
 
     async def _awaited(self, ordered: Ordered, prepared: PreparedGrading, until: float) -> Outcome | None:
-        await _first_of(ordered.done, ordered.is_kept)
-        await self._wait(ordered.done, until)
-        return await self._handed_out(ordered, prepared) if ordered.done.done() else self._not_yet(ordered)
+        ordered.callers += 1
+        try:
+            await _first_of(ordered.done, ordered.is_kept)
+            await self._wait(ordered.done, until)
+            return await self._handed_out(ordered, prepared) if ordered.done.done() else self._not_yet(ordered)
+        finally:
+            ordered.callers -= 1
+            if not ordered.callers and ordered.is_kept.is_set():
+                self._drop(OrderName(ordered.run.team, prepared.key), ordered)
 
     async def _wait(self, what: asyncio.Future[Any], until: float) -> None:
         """Wait for something, until a time of the loop's, or until the process stops."""
@@ -259,7 +283,7 @@ class BatchDispatcher:
             ordering.work.cancel()  # the run's allowance has grown: it need not wait under the one of before
             ordering = None
         if ordering is None:
-            if self._backlog() + len(self._ordering) >= _MOST_ORDERS:
+            if self._order_count + len(self._ordering) >= _MOST_ORDERS:
                 raise OverloadedError(f"{_MOST_ORDERS} verdicts wait for batches; retry later.", reason="QUEUE_FULL")
             ordering = self._ordering[name] = _Ordering(grading.limit)
             ordering.work = self._task(self._order(client, prepared, ordering))
@@ -270,10 +294,6 @@ class BatchDispatcher:
         if self._ordering.get(name) is ordering:
             del self._ordering[name]
 
-    def _backlog(self) -> int:
-        """Return how many orders have no outcome."""
-        return len(self._open)
-
     async def _order(self, client: ProviderClient, prepared: PreparedGrading, ordering: _Ordering) -> Ordered:
         grading = prepared.grading
         price = client.prices.find(grading.judge)
@@ -283,12 +303,10 @@ class BatchDispatcher:
         most = price.most_nano(prompt, sent.max_tokens, batched=True) if price else 0
         account, close = await self._ledger.open(grading.scope, grading.run_id)
         try:
-            reservation = await account.reserve(
-                most, grading.limit, self._ledger.journal, waits=ordering.waits_for_money, lasts_s=_LASTS_S
-            )
+            reservation = await account.reserve(most, grading.limit, lasts_s=_LASTS_S, waits=ordering.waits_for_money)
         except SpendCapReachedError:
             close()
-            budget = BudgetHandle(account, grading.cap, self._ledger.journal, grading.allowance)
+            budget = BudgetHandle(account, grading.cap, grading.allowance)
             raise too_little_left(most, budget) from None
         except BaseException:
             close()
@@ -304,25 +322,31 @@ class BatchDispatcher:
         if other is not None:
             await self._settlements.write([paid.unused()])
             return other
-        ordered = self._open[order.name] = Ordered(order.item_id, order.run, paid.reservation, paid.close)
+        ordered = self._open[order.name] = Ordered(order.run)
         await self._accept(paid, ordered)
         return ordered
 
     async def _accept(self, paid: PaidOrder, ordered: Ordered) -> None:
-        """Store an order."""
-        order = paid.order
+        """Store an order, or wait for the one that its key has already."""
         try:
-            await self._store.add(order, self._clock.now())
+            winner = await self._store.add(paid.order)
         except BaseException:
-            await self._refuse(paid, ordered, "the judge's state cannot be written")
+            await self._refuse(paid, ordered)
             raise
+        finally:
+            self._has_work.set()
         failpoint("judge.order_after_commit")
+        ordered.run = winner or ordered.run
         ordered.is_kept.set()
-        self._collect(order.client_key, len(order.text))
+        if winner is None:
+            paid.close()
+        else:
+            await self._settlements.write([paid.unused()])
 
-    async def _refuse(self, paid: PaidOrder, ordered: Ordered, message: str) -> None:
-        """Answer those that wait for an order which cannot be stored, then release what was set aside for it."""
+    async def _refuse(self, paid: PaidOrder, ordered: Ordered) -> None:
+        """Answer those that wait for an order which cannot be stored, then release what was reserved for it."""
         if self._drop(paid.order.name, ordered):  # else they have an answer: another order's, or its team was deleted
+            message = "the judge's state cannot be written"
             failed = Outcome(Status.UNAVAILABLE, reason="batch_failed", message=message)
             ordered.done.set_result(outcome_text(failed, paid.order.round))
         await self._settlements.write([self._release(paid)])
@@ -334,49 +358,65 @@ class BatchDispatcher:
             del self._open[name]
         return is_open
 
-    def _collect(self, client_key: str, chars: int, count: int = 1) -> None:
-        collecting = self._collecting.get(client_key)
-        if collecting is None:
-            collecting = self._collecting[client_key] = _Collecting()
-            self._task(self._gather(client_key, collecting))
-        collecting.count += count
-        collecting.chars += chars
-        if collecting.count >= self._rules.requests or collecting.chars >= MOST_CHARS:
-            collecting.is_full.set()
+    async def _poll(self) -> None:
+        while True:
+            self._has_work.clear()
+            try:
+                await self._renew_leases()
+                if not self._stopping.is_set():
+                    await self._acquire_work()
+                await self._poll_outcomes()
+                if not (self._store.is_shared or self._order_count or self._open or self._lifecycles):
+                    await self._has_work.wait()  # no other process adds orders
+            except StorageError as error:
+                logger.warning("cannot poll batches, retrying: %s", error)
+            await asyncio.sleep(max(self._rules.database_poll_s, len(self._open) / _KEYS_PER_S))
 
-    async def _gather(self, client_key: str, collecting: _Collecting) -> None:
-        """Make batches of what was collected in a while, or as soon as there is enough for one."""
-        waits = [self._task(self._clock.sleep(self._rules.wait_s)), self._task(collecting.is_full.wait())]
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        is_due = waits[0].done()
-        for wait in waits:
-            wait.cancel()
-        del self._collecting[client_key]
-        left, enough = collecting.count, 1
-        while left >= enough:
-            left -= await self._form(client_key)
-            enough = 1 if is_due else self._rules.requests
-        if left > 0:
-            self._collect(client_key, 0, left)
+    async def _renew_leases(self) -> None:
+        """Renew the leases of this process's batches; drop those that another process has acquired."""
+        now = asyncio.get_running_loop().time()
+        if now - self._renewed_at < self._rules.lease_s / _RENEWALS:
+            return
+        owned = {batch_id: lifecycle.record for batch_id, lifecycle in self._lifecycles.items()}
+        for batch_id in owned.keys() - await self._store.renew_all(list(owned.values())):
+            self._lifecycles.pop(batch_id, None)  # it ends at its next write
+        self._renewed_at = now
 
-    async def _form(self, client_key: str) -> int:
-        """Make one batch of what waits, and send it off; return how many orders that are or may have been."""
-        try:
-            formed = await self._store.form(
-                new_id(), client_key, self._clock.now(), most=self._rules.requests, most_chars=MOST_CHARS
-            )
-        except StorageError as error:
-            logger.warning("cannot form a batch, retrying: client=%s: %s", client_key, error)
-            await self._clock.sleep(self._rules.poll_s)
-            return 0
-        if formed is None:
-            return self._rules.requests
-        record, item_ids = formed
-        for ordered in self._open.values():
-            if ordered.item_id in item_ids:
-                ordered.batch_id = record.batch_id
-        self._start_lifecycle(record, is_new=True)
-        return record.requests
+    async def _acquire_work(self) -> None:
+        """Acquire orphaned batches, and form batches of the orders that are due."""
+        rules = self._rules
+        backlog = await self._store.backlog(wait_s=rules.wait_s, most=rules.requests, most_chars=MOST_CHARS)
+        self._order_count = backlog.orders
+        if backlog.has_expired:
+            for record in await self._store.acquire(list(self._lifecycles)):
+                logger.info("acquired orphaned batch batch=%s epoch=%d", record.batch_id, record.epoch)
+                self._start_lifecycle(record, is_new=False)
+        for client_key in backlog.client_keys:
+            await self._form(client_key)
+
+    async def _form(self, client_key: str) -> None:
+        """Form one batch of what waits, and start its lifecycle."""
+        formed = await self._store.form(new_id(), client_key, most=self._rules.requests, most_chars=MOST_CHARS)
+        if formed is not None:
+            self._start_lifecycle(formed, is_new=True)
+
+    async def _poll_outcomes(self) -> None:
+        """Read the outcomes of orders in other processes' batches, for callers that wait here."""
+        waiting = {
+            name: ordered
+            for name, ordered in self._open.items()
+            if ordered.is_kept.is_set() and ordered.batch_id not in self._lifecycles
+        }
+        if not waiting:
+            return
+        for name, orders in (await self._store.progress(list(waiting))).items():
+            ordered = waiting[name]
+            own = next((order for order in orders if order.run.run_id == clean_text(ordered.run.run_id)), None)
+            if own is not None and not own.outcome:
+                ordered.batch_id = own.batch_id
+            elif not ordered.done.done():
+                ordered.done.set_result("" if own is None else own.outcome)
+                self._drop(name, ordered)
 
     def _start_lifecycle(self, record: BatchRecord, *, is_new: bool) -> None:
         lifecycle = self._lifecycles[record.batch_id] = BatchLifecycle(
@@ -396,7 +436,7 @@ class BatchDispatcher:
         self._task(lifecycle.run()).add_done_callback(forget)
 
     async def _settle(self, record: BatchRecord, steps: Sequence[tuple[Order, Step]]) -> None:
-        """Store outcomes, deliver them to waiting callers, and settle their cost; a cancellation waits for that."""
+        """Store outcomes with their cost, and deliver them to waiting callers; a cancellation waits for that."""
         await run_to_end(self._finish(record, steps))
 
     async def _finish(self, record: BatchRecord, steps: Sequence[tuple[Order, Step]]) -> None:
@@ -413,41 +453,28 @@ class BatchDispatcher:
                 text = outcome_text(outcome, order.round)
                 finished.append(Finished(order, text, step.cost, None if again is None else again.order))
             failpoint("judge.batch_before_settle")
-            await self._store.finish(record, finished, self._clock.now())
+            await self._store.finish(record, finished)
         except BaseException:
             await self._settlements.write([self._release(again) for again in reordered if again is not None])
             raise
-        await self._settled(finished, reordered)
+        for paid in reordered:
+            if paid is not None:
+                paid.close()
+        self._deliver(finished)
 
     def _release(self, paid: PaidOrder) -> Settlement:
-        """Return the settlement of an order whose write has failed."""
-        return paid.unused()
+        """Return the settlement of an order whose write has failed, unless the order is stored all the same."""
+        return Settlement(paid.order.run, partial(self._store.withdraw, paid.order), paid.close)
 
-    async def _settled(self, finished: Sequence[Finished], reordered: Sequence[PaidOrder | None]) -> None:
-        """Deliver stored outcomes to waiting callers, then settle their cost.
-
-        The lifecycle does not read a stored outcome again: a failed write must not leave its order open.
-        """
-        settlements: list[Settlement] = []
-        for one, again in zip(finished, reordered, strict=True):
-            ordered = self._open.get(one.order.name)
-            if ordered is None or ordered.item_id != one.order.item_id:  # its team was deleted, its account as well
-                if again is not None:
-                    again.close()
-                continue
-            paid, close = ordered.reservation, ordered.close
-            if again is not None:
-                ordered.item_id, ordered.reservation, ordered.batch_id = again.order.item_id, again.reservation, ""
-                self._collect(again.order.client_key, len(again.order.text))
-                close = again.close
-            else:
-                del self._open[one.order.name]
-                ordered.done.set_result(one.outcome)
-            if paid is None:
-                close()
-            else:
-                settlements.append(Settlement(ordered.run, partial(paid.settle, one.cost), close))
-        await self._settlements.write(settlements)
+    def _deliver(self, finished: Sequence[Finished]) -> None:
+        """Deliver stored outcomes to the callers that wait here."""
+        for result in finished:
+            ordered = self._open.get(result.order.name)
+            if ordered is not None and result.again is not None:
+                ordered.batch_id = ""
+            elif ordered is not None and not ordered.done.done():
+                ordered.done.set_result(result.outcome)
+                self._drop(result.order.name, ordered)
 
     async def _afford(self, again: Order) -> PaidOrder | None:
         """Set money aside for another turn, unless that would have to wait for other verdicts."""
@@ -456,7 +483,7 @@ class BatchDispatcher:
         most = price.most_nano(again.prompt, again.sent.max_tokens, batched=True) if price else 0
         account, close = await self._ledger.open(Scope(again.run.team), again.run.run_id)
         try:
-            reservation = await account.reserve_now(most, again.cap, self._ledger.journal, lasts_s=_LASTS_S)
+            reservation = await account.reserve_now(most, again.cap, lasts_s=_LASTS_S)
         except BaseException:
             close()
             raise

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from assay_judge.batches.orders import Order
     from assay_judge.batches.results import Step
-    from assay_judge.batches.store import BatchRecord, OrderStore
+    from assay_judge.batches.store import BatchRecord, BatchStore
     from assay_judge.calls.provider_client import ProviderClient
     from assay_judge.calls.provider_registry import ProviderRegistry
     from assay_judge.clock import Clock
@@ -60,7 +60,7 @@ class BatchLifecycle:
     def __init__(
         self,
         record: BatchRecord,
-        store: OrderStore,
+        store: BatchStore,
         registry: ProviderRegistry,
         settle: Settle,
         *,
@@ -82,7 +82,7 @@ class BatchLifecycle:
         self._readings = 0
 
     async def run(self) -> None:
-        """Return when all orders of the batch have outcomes or are in another one, or another replica has the batch."""
+        """Return when all orders of the batch have outcomes or are in another one, or another process has the batch."""
         while True:
             asked_s: float | None = None
             try:
@@ -148,7 +148,7 @@ class BatchLifecycle:
         return False
 
     async def _confirm(self) -> None:
-        """Check that no other replica has acquired the batch, directly before the call that it is paid for."""
+        """Check that no other process has acquired the batch, directly before the call that it is paid for."""
         failpoint("judge.batch_before_submit")
         await self._store.renew(self.record)
 

@@ -55,7 +55,7 @@ class Order:
         usage: What earlier turns have cost.
         round: The round in which it was ordered.
         orders: How often this turn was ordered, this time included.
-        reservation: What the money that is set aside for it is found by; empty where one process has the books.
+        reservation: The id of that reservation; empty where no run pays.
     """
 
     item_id: str
@@ -103,15 +103,14 @@ class Order:
             "tally": _usage_data(self.usage),
             "round": self.round,
             "orders": self.orders,
-            "reservation": self.reservation,
         }
         return _json(parts)
 
     @classmethod
     def from_row(
-        cls, item_id: str, key: str, team: str, run_id: str, cap: int | None, reserved: int, text: str
-    ) -> Order:
-        """Return an order that was kept."""
+        cls, item_id: str, key: str, team: str, run_id: str, cap: int | None, reserved: int, reservation: str, text: str
+    ) -> Order:  # fmt: skip
+        """Return a stored order."""
         data = json.loads(text)
         return cls(
             item_id,
@@ -128,7 +127,7 @@ class Order:
             _usage_from(data["tally"]),
             data["round"],
             data["orders"],
-            data["reservation"],
+            reservation,
         )
 
 

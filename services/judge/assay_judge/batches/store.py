@@ -1,27 +1,40 @@
-"""Batches and their orders on disk: written before anything is submitted, gone when all was fetched."""
+"""Orders and batches in the database: stored before anything is submitted, gone when every result was fetched.
+
+An order exists once, whichever process is asked. A process owns a batch until its lease ends, by the database's clock,
+and renews the lease meanwhile. Any process may acquire an expired lease, with the next epoch. Each write of a batch or
+its orders locks the batch's row and checks the epoch, so that a process that was suspended writes nothing after another
+one has acquired its batch.
+"""
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
 
 from assay.process.failpoints import failpoint
 from assay_judge.batches.batch_gauges import PendingBatches
-from assay_judge.batches.orders import Order, outcome_for_row
+from assay_judge.batches.orders import Order, OrderName, outcome_for_row
+from assay_judge.model import RunKey
+from assay_judge.state import schema, spending
+from assay_judge.state.statements import DatabaseTime, insert_into, is_among
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Collection, Sequence
 
     from assay.judging.rubric import Rubric
     from assay.model.scope import Scope
-    from assay_judge.model import Asker, RunKey
+    from assay_judge.model import Asker
     from assay_judge.state.store import JudgeStore
     from assay_judge.verdicts.outcome import Outcome
 
-OUTCOMES_KEPT_S = 30 * 24 * 3600.0
+_OUTCOMES_KEPT_S = 30 * 24 * 3600.0
+_NOW = DatabaseTime()
 _WAITING = ""  # the batch of orders that have none yet
-_COLUMNS = "item_id, key, team, run_id, cap, reserved, request"
+_orders, _batches = schema.orders, schema.batches
+_OPEN = _orders.c.outcome.is_(None)
 
 
 @dataclass(slots=True)
@@ -29,12 +42,12 @@ class BatchRecord:
     """A batch.
 
     Args:
-        batch_id: Our id, which is written on it where the provider has a place for it.
+        batch_id: Our id, which the batch carries where the provider has a place for it.
         client_key: The key of the judge's provider client.
-        provider_id: The provider's id; empty until it is known to be submitted.
-        created_at: When it was made up, before it was submitted, in seconds since 1970.
+        provider_id: The provider's id; empty until the batch is known to be submitted.
+        created_at: When it was formed, before it was submitted, in seconds since 1970.
         requests: How many.
-        epoch: How often it was acquired, this time included, where replicas share it: the fencing token of its writes.
+        epoch: How often it was acquired, this time included: the fencing token of its writes.
     """
 
     batch_id: str
@@ -42,22 +55,7 @@ class BatchRecord:
     provider_id: str
     created_at: float
     requests: int
-    epoch: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class OpenOrder:
-    """An order without an outcome, as far as it is needed in memory."""
-
-    item_id: str
-    batch_id: str
-    client_key: str
-    key: str
-    team: str
-    run_id: str
-    reserved: int
-    size: int
-    reservation: str
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,213 +69,310 @@ class Finished:
 
 
 class LeaseLostError(Exception):
-    """Another replica has acquired the batch: nothing is written."""
+    """Another process has acquired the batch: nothing is written."""
 
 
-class OrderStore(Protocol):
-    """Where batches and their orders are kept.
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What there is to do.
 
-    Where replicas share it, each method that takes a BatchRecord raises LeaseLostError if its epoch has passed.
+    Args:
+        orders: How many have no outcome; those of batches whose results are being read are counted too.
+        client_keys: The provider clients whose orders are to be submitted now.
+        has_expired: Whether the lease of a batch has ended.
     """
 
-    async def pending(self) -> list[PendingBatches]:
-        """Return what is ordered and has no outcome, by judge; of all replicas, where they share it."""
+    orders: int
+    client_keys: Sequence[str]
+    has_expired: bool
 
-    async def batches(self) -> list[BatchRecord]:
-        """Return the batches that an earlier process left to this one."""
 
-    async def open_orders(self) -> list[OpenOrder]:
-        """Return the orders that an earlier process left to this one."""
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """An order that was found.
 
-    async def add(self, order: Order, now: float) -> RunKey | None:
-        """Keep an order; where its name has one already, keep nothing and return the run of that one."""
+    Args:
+        run: The run that pays.
+        batch_id: Its batch; empty where it waits for one.
+        outcome: Its outcome as text; empty where it has none.
+    """
 
-    async def form(
-        self, batch_id: str, client_key: str, now: float, *, most: int, most_chars: int
-    ) -> tuple[BatchRecord, set[str]] | None:
-        """Make a batch of what waits, the oldest first; return it and its orders once both are durable."""
-
-    async def renew(self, record: BatchRecord) -> None:
-        """Extend the lease on a batch."""
-
-    async def submitted(self, record: BatchRecord, provider_id: str) -> None:
-        """Keep the provider's id of a batch."""
-
-    async def orders(self, batch_id: str, item_ids: Collection[str] | None = None) -> list[Order]:
-        """Return the orders of a batch that have no outcome, all or some of them."""
-
-    async def finish(self, record: BatchRecord, finished: Sequence[Finished], now: float) -> None:
-        """Store the results of some orders of a batch, all or nothing."""
-
-    async def remove(self, record: BatchRecord) -> None:
-        """Forget a batch whose orders all have outcomes."""
-
-    async def fetch(self, scope: Scope, key: str, run_id: str, rubric: Rubric, asker: Asker) -> Outcome | None:
-        """Return the outcome of a run's order; None where there is nothing, or it is to be ordered anew."""
+    run: RunKey
+    batch_id: str
+    outcome: str
 
 
 class BatchStore:
-    """The batches of one judge process; `open` it.
+    """Orders and batches, as one process uses them.
+
+    Each method that takes a BatchRecord raises LeaseLostError if another process has acquired the batch.
 
     Args:
-        store: The database.
+        store: The judge's database.
+        lease_s: How long a lease lasts that is not renewed, in seconds.
     """
 
-    def __init__(self, store: JudgeStore) -> None:
-        self._store = store
-
-    @classmethod
-    async def open(cls, store: JudgeStore, now: float) -> BatchStore:
-        """Open it; outcomes that were not fetched for a month are deleted."""
-
-        def prepare(connection: sqlite3.Connection) -> None:
-            connection.execute(
-                "DELETE FROM orders WHERE outcome IS NOT NULL AND changed_at < ?", (now - OUTCOMES_KEPT_S,)
-            )
-
-        await store.run(prepare)
-        return cls(store)
+    def __init__(self, store: JudgeStore, lease_s: float) -> None:
+        self.is_shared = store.is_shared
+        self._database = store.database
+        self._owner = secrets.token_hex(16)
+        self._lease_until = _NOW + lease_s
 
     async def pending(self) -> list[PendingBatches]:
         """Return what is ordered and has no outcome, by judge."""
-        query = (
-            "SELECT line, sum(is_order), min(created_at) FROM ("
-            "SELECT line, 1 AS is_order, NULL AS created_at FROM orders WHERE outcome IS NULL "
-            "UNION ALL SELECT line, 0, created_at FROM batches) GROUP BY line"
-        )
-        return await self._store.run(lambda connection: [PendingBatches(*row) for row in connection.execute(query)])
+        orders = sa.select(_orders.c.line, sa.func.count().label("count")).where(_OPEN).group_by(_orders.c.line)
+        oldest = sa.select(_batches.c.line, sa.func.min(_batches.c.created_at).label("at")).group_by(_batches.c.line)
 
-    async def batches(self) -> list[BatchRecord]:
-        """Return all batches that are not finished."""
-        query = "SELECT batch_id, line, provider_id, created_at, requests FROM batches"
-        return await self._store.run(lambda connection: [BatchRecord(*row) for row in connection.execute(query)])
+        def query(connection: sa.Connection) -> list[PendingBatches]:
+            counts = {row.line: row[1] for row in connection.execute(orders)}
+            moments = {row.line: row.at for row in connection.execute(oldest)}
+            return [PendingBatches(line, counts.get(line, 0), moments.get(line)) for line in counts | moments]
 
-    async def open_orders(self) -> list[OpenOrder]:
-        """Return all orders without an outcome."""
-        query = (
-            "SELECT item_id, batch_id, line, key, team, run_id, reserved, length(request), "
-            "coalesce(json_extract(request, '$.reservation'), '') FROM orders WHERE outcome IS NULL"
-        )
-        return await self._store.run(lambda connection: [OpenOrder(*row) for row in connection.execute(query)])
+        return await self._database.read(query)
 
-    async def add(self, order: Order, now: float) -> RunKey | None:
-        """Keep an order that waits for a batch; here there are no others that add any."""
+    async def add(self, order: Order) -> RunKey | None:
+        """Store an order; if its name has one without an outcome, or its run one with this key, return that run."""
 
-        def work(connection: sqlite3.Connection) -> None:
-            _insert(connection, order, now)
+        def work(connection: sa.Connection) -> RunKey | None:
+            insert = insert_into(_orders, connection.dialect.name).values(
+                key=order.key, **order.run._asdict(), **_values(order)
+            )
+            insert = insert.on_conflict_do_nothing()
+            added = connection.execute(insert.returning(_orders.c.item_id)).one_or_none()
             failpoint("judge.order_before_commit")
+            if added is not None:
+                return None
+            is_named = (_orders.c.team == order.run.team, _orders.c.key == order.key)
+            found = connection.execute(sa.select(_orders.c.run_id).where(*is_named, _OPEN)).scalar()
+            return order.run if found is None else RunKey(order.run.team, str(found))
 
-        await self._store.run(work)
-        return None
+        return await self._database.write(work)
 
-    async def form(
-        self, batch_id: str, client_key: str, now: float, *, most: int, most_chars: int
-    ) -> tuple[BatchRecord, set[str]] | None:
-        """Make a batch of what waits, the oldest first; return it and its orders once both are on disk.
+    async def withdraw(self, order: Order) -> None:
+        """Return the money of an order whose `add` has failed, unless its commit took place all the same."""
+        stored = sa.select(_orders.c.item_id).where(_orders.c.item_id == order.item_id)
+
+        def work(connection: sa.Connection) -> None:
+            if order.reservation and connection.execute(stored).one_or_none() is None:
+                spending.settle(connection, order.run, order.reservation, 0)
+
+        await self._database.write(work)
+
+    async def backlog(self, *, wait_s: float, most: int, most_chars: int) -> Backlog:
+        """Return what there is to do: orders are due after `wait_s`, or when there are enough for a batch."""
+        count, size = sa.func.count(), sa.func.sum(_orders.c.size)
+        waited_s = _NOW - sa.func.min(_orders.c.changed_at)
+        is_due = sa.or_(count >= most, size >= most_chars, waited_s >= wait_s)
+        waiting = sa.select(_orders.c.line, count.label("count"), is_due.label("is_due"))
+        waiting = waiting.where(_orders.c.batch_id == _WAITING, _OPEN).group_by(_orders.c.line)
+        batches = sa.select(
+            sa.func.coalesce(sa.func.sum(_batches.c.requests), 0).label("requests"),
+            sa.func.coalesce(sa.func.min(_batches.c.lease_until) <= _NOW, False).label("has_expired"),
+        )
+
+        def query(connection: sa.Connection) -> Backlog:
+            lines, found = connection.execute(waiting).all(), connection.execute(batches).one()
+            orders = found.requests + sum(row[1] for row in lines)
+            return Backlog(orders, [row.line for row in lines if row.is_due], found.has_expired)
+
+        return await self._database.read(query)
+
+    async def form(self, batch_id: str, client_key: str, *, most: int, most_chars: int) -> BatchRecord | None:
+        """Form a batch of the orders that wait, the oldest first, and own it; None where no order waits.
 
         Args:
-            batch_id: Its name.
+            batch_id: Its id.
             client_key: The key of the judge's provider client.
-            now: The time.
             most: Most orders.
             most_chars: Most characters of their texts; the first one is taken however long it is.
         """
+        waiting = sa.select(_orders.c.item_id, _orders.c.size)
+        waiting = waiting.where(_orders.c.batch_id == _WAITING, _orders.c.line == client_key, _OPEN)
+        # Orders that another process is taking are left out.
+        waiting = waiting.order_by(_orders.c.changed_at).limit(most).with_for_update(skip_locked=True)
 
-        def work(connection: sqlite3.Connection) -> tuple[BatchRecord, set[str]] | None:
+        def work(connection: sa.Connection) -> BatchRecord | None:
             size = 0
-            chosen: list[tuple[str, str]] = []
-            waiting = "SELECT item_id, length(request) FROM orders WHERE batch_id = '' AND line = ? AND outcome IS NULL"
-            for item_id, length in connection.execute(f"{waiting} ORDER BY changed_at LIMIT ?", (client_key, most)):
-                size += length
+            chosen: list[str] = []
+            for row in connection.execute(waiting).all():
+                size += row.size
                 if chosen and size > most_chars:
                     break
-                chosen.append((batch_id, item_id))
+                chosen.append(row.item_id)
             if not chosen:
                 return None
-            record = BatchRecord(batch_id, client_key, "", now, len(chosen))
-            connection.executemany("UPDATE orders SET batch_id = ? WHERE item_id = ?", chosen)
-            connection.execute(
-                "INSERT INTO batches VALUES (?, ?, ?, ?, ?)", (batch_id, client_key, "", now, len(chosen))
-            )
-            return record, {item_id for _, item_id in chosen}
+            is_chosen = is_among(connection, _orders.c.item_id, chosen)
+            connection.execute(_orders.update().where(is_chosen).values(batch_id=batch_id))
+            values = {"batch_id": batch_id, "line": client_key, "provider_id": "", "created_at": _NOW}
+            lease = {"owner": self._owner, "epoch": 1, "lease_until": self._lease_until}
+            insert = _batches.insert().values(**values, requests=len(chosen), **lease).returning(_batches)
+            return _record(connection.execute(insert).one())
 
-        return await self._store.run(work, surely=True)
+        return await self._database.write(work)
+
+    async def acquire(self, excluded: Collection[str]) -> list[BatchRecord]:
+        """Acquire the batches whose leases have ended, except some; each gets the next epoch."""
+        expired = sa.select(_batches.c.batch_id).where(_batches.c.lease_until <= _NOW)
+        expired = expired.where(_batches.c.batch_id.not_in(excluded)).with_for_update(skip_locked=True)
+        lease = {"owner": self._owner, "epoch": _batches.c.epoch + 1, "lease_until": self._lease_until}
+
+        def work(connection: sa.Connection) -> list[BatchRecord]:
+            batch_ids = connection.execute(expired).scalars().all()
+            is_expired = is_among(connection, _batches.c.batch_id, batch_ids)
+            update = _batches.update().where(is_expired).values(**lease).returning(_batches)
+            return [_record(row) for row in connection.execute(update)] if batch_ids else []
+
+        return await self._database.write(work)
 
     async def renew(self, record: BatchRecord) -> None:
-        """Do nothing: this process alone has the batch."""
+        """Extend the lease on a batch."""
+        await self._database.write(lambda connection: self._hold(connection, record))
+
+    async def renew_all(self, records: Sequence[BatchRecord]) -> set[str]:
+        """Extend the leases on some batches; return those that no other process has acquired."""
+        if not records:
+            return set()
+        held = sa.tuple_(_batches.c.batch_id, _batches.c.epoch).in_([(one.batch_id, one.epoch) for one in records])
+        renewed = _batches.update().where(held).values(lease_until=self._lease_until).returning(_batches.c.batch_id)
+        return await self._database.write(lambda connection: set(connection.execute(renewed).scalars()))
+
+    async def release(self) -> None:
+        """End the leases of this process, so that others may acquire its batches at once."""
+        ended = _batches.update().where(_batches.c.owner == self._owner).values(lease_until=0.0)
+        await self._database.write(lambda connection: connection.execute(ended))
 
     async def submitted(self, record: BatchRecord, provider_id: str) -> None:
         """Keep the provider's id of a batch."""
-        query = "UPDATE batches SET provider_id = ? WHERE batch_id = ?"
-        await self._store.run(lambda connection: connection.execute(query, (provider_id, record.batch_id)), surely=True)
+        update = _batches.update().where(_batches.c.batch_id == record.batch_id).values(provider_id=provider_id)
+
+        def work(connection: sa.Connection) -> None:
+            self._hold(connection, record)
+            connection.execute(update)
+
+        await self._database.write(work)
 
     async def orders(self, batch_id: str, item_ids: Collection[str] | None = None) -> list[Order]:
         """Return the orders of a batch that have no outcome, all or some of them."""
-        query = f"SELECT {_COLUMNS} FROM orders WHERE batch_id = ? AND outcome IS NULL"  # noqa: S608 - ours
+        table = _orders.c
+        columns = (table.item_id, table.key, table.team, table.run_id, table.cap, table.reserved, table.reservation)
+        is_of_batch = sa.select(*columns, table.request).where(table.batch_id == batch_id, _OPEN)
 
-        def work(connection: sqlite3.Connection) -> list[Order]:
-            if item_ids is None:
-                return [Order.from_row(*row) for row in connection.execute(query, (batch_id,))]
-            rows = (connection.execute(f"{query} AND item_id = ?", (batch_id, name)).fetchone() for name in item_ids)
-            return [Order.from_row(*row) for row in rows if row is not None]
+        def query(connection: sa.Connection) -> list[Order]:
+            chosen = is_of_batch
+            if item_ids is not None:
+                chosen = chosen.where(is_among(connection, table.item_id, item_ids))
+            return [Order.from_row(*row) for row in connection.execute(chosen)]
 
-        return await self._store.run(work)
+        return await self._database.read(query)
 
-    async def finish(self, record: BatchRecord, finished: Sequence[Finished], now: float) -> None:
-        """Store the results of some orders, all or nothing, and delete their requests.
+    async def finish(self, record: BatchRecord, finished: Sequence[Finished]) -> None:
+        """Store the results of some orders and settle their cost, all or nothing; delete their requests.
 
-        An order that is gone was deleted with its team, and is not ordered again.
+        An order that is gone was deleted with its team, as its account was, or a repetition finds it ordered again.
         """
 
-        def work(connection: sqlite3.Connection) -> None:
-            for one in finished:
-                if one.again is None:
-                    connection.execute(
-                        "UPDATE orders SET outcome = ?, request = '', changed_at = ? WHERE item_id = ?",
-                        (one.outcome, now, one.order.item_id),
-                    )
-                elif connection.execute("DELETE FROM orders WHERE item_id = ?", (one.order.item_id,)).rowcount:
-                    _insert(connection, one.again, now)
+        def work(connection: sa.Connection) -> None:
+            self._hold(connection, record)
+            # Sorted so that two processes lock the rows of runs in the same order.
+            for result in sorted(finished, key=lambda result: result.order.run):
+                order = result.order
+                values = {"outcome": result.outcome, "request": "", "size": 0, "changed_at": _NOW}
+                changed = _values(result.again) if result.again is not None else values
+                update = _orders.update().where(_orders.c.item_id == order.item_id).values(**changed)
+                if connection.execute(update).rowcount and order.reservation:
+                    spending.settle(connection, order.run, order.reservation, result.cost)
 
-        await self._store.run(work, surely=True)
+        await self._database.write(work)
 
     async def remove(self, record: BatchRecord) -> None:
         """Forget a batch whose orders all have outcomes."""
-        query = "DELETE FROM batches WHERE batch_id = ?"
-        await self._store.run(lambda connection: connection.execute(query, (record.batch_id,)))
+
+        def work(connection: sa.Connection) -> None:
+            self._hold(connection, record)
+            connection.execute(_batches.delete().where(_batches.c.batch_id == record.batch_id))
+
+        await self._database.write(work)
+
+    async def find(self, scope: Scope, key: str) -> Progress | None:
+        """Return the order without an outcome that a key has in the scope's team."""
+        query = _PROGRESS.where(_orders.c.team == scope.team, _orders.c.key == key, _OPEN)
+        row = await self._database.read(lambda connection: connection.execute(query).one_or_none())
+        return None if row is None else _progress(row)
+
+    async def progress(self, names: Collection[OrderName]) -> dict[OrderName, list[Progress]]:
+        """Return the orders with some names, of all runs."""
+        keys = {name.key for name in names}
+        orders: dict[OrderName, list[Progress]] = {name: [] for name in names}
+
+        def query(connection: sa.Connection) -> Sequence[Any]:
+            return connection.execute(_PROGRESS.where(is_among(connection, _orders.c.key, keys))).all()
+
+        for row in await self._database.read(query):
+            if (name := OrderName(row.team, row.key)) in orders:
+                orders[name].append(_progress(row))
+        return orders
 
     async def fetch(self, scope: Scope, key: str, run_id: str, rubric: Rubric, asker: Asker) -> Outcome | None:
         """Return the outcome of a run's order; None where there is nothing, or it is to be ordered anew."""
+        is_of_run = (_orders.c.team == scope.team) & (_orders.c.run_id == run_id)
+        is_kept = (_orders.c.key == key, is_of_run, _orders.c.outcome.is_not(None))
+        query = sa.select(_orders.c.outcome).where(*is_kept)
 
-        def work(connection: sqlite3.Connection) -> Outcome | None:
-            query = (
-                "SELECT item_id, outcome FROM orders WHERE team = ? AND key = ? AND run_id = ? AND outcome IS NOT NULL"
-            )
-            found = None
-            for item_id, text in connection.execute(query, (scope.team, key, run_id)).fetchall():
-                found, kept = outcome_for_row(asker, text, rubric)
-                if not kept:
-                    connection.execute("DELETE FROM orders WHERE item_id = ?", (item_id,))
-                elif kept != text:
-                    connection.execute("UPDATE orders SET outcome = ? WHERE item_id = ?", (kept, item_id))
-            return found
+        def work(connection: sa.Connection) -> Outcome | None:
+            text = connection.execute(query.with_for_update()).scalar()
+            if text is None:
+                return None
+            outcome, kept = outcome_for_row(asker, text, rubric)
+            if not kept:
+                connection.execute(_orders.delete().where(*is_kept))
+            elif kept != text:
+                connection.execute(_orders.update().where(*is_kept).values(outcome=kept))
+            return outcome
 
-        return await self._store.run(work)
+        if await self._database.read(lambda connection: connection.execute(query).scalar()) is None:
+            return None
+        return await self._database.write(work)
+
+    async def prune(self) -> None:
+        """Forget outcomes that were not fetched for a month."""
+        old = _orders.delete().where(_orders.c.outcome.is_not(None), _orders.c.changed_at < _NOW - _OUTCOMES_KEPT_S)
+        await self._database.write(lambda connection: connection.execute(old))
+
+    def _hold(self, connection: sa.Connection, record: BatchRecord) -> None:
+        """Lock the row of a batch, and extend the lease on it."""
+        held = _batches.update().where(_batches.c.batch_id == record.batch_id, _batches.c.epoch == record.epoch)
+        if not connection.execute(held.values(lease_until=self._lease_until)).rowcount:
+            raise LeaseLostError
 
 
-def _insert(connection: sqlite3.Connection, order: Order, now: float) -> None:
-    connection.execute(
-        "INSERT INTO orders (item_id, batch_id, line, key, team, run_id, cap, reserved, request, changed_at) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            order.item_id,
-            _WAITING,
-            order.client_key,
-            order.key,
-            *order.run,
-            order.cap,
-            order.reserved,
-            order.text,
-            now,
-        ),
-    )
+_PROGRESS = sa.select(
+    _orders.c.key,
+    _orders.c.team,
+    _orders.c.run_id,
+    _orders.c.batch_id,
+    sa.func.coalesce(_orders.c.outcome, "").label("outcome"),
+)
+
+
+def _progress(row: Any) -> Progress:
+    return Progress(RunKey(row.team, row.run_id), row.batch_id, row.outcome)
+
+
+def _values(order: Order) -> dict[str, Any]:
+    """Return the columns of an order that waits for a batch, besides its key, team and run."""
+    text = order.text
+    return {
+        "item_id": order.item_id,
+        "batch_id": _WAITING,
+        "line": order.client_key,
+        "cap": None if order.cap is None else min(order.cap, spending.MOST_NANO),
+        "reserved": min(order.reserved, spending.MOST_NANO),
+        "reservation": order.reservation,
+        "size": len(text),
+        "request": text,
+        "changed_at": _NOW,
+    }
+
+
+def _record(row: sa.Row[Any]) -> BatchRecord:
+    return BatchRecord(row.batch_id, row.line, row.provider_id, row.created_at, row.requests, row.epoch)

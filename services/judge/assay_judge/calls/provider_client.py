@@ -30,7 +30,7 @@ from assay_judge.calls.token_usage import most_input, usable_tokens
 from assay_judge.calls.usage import CallAttempt
 from assay_judge.judges import JudgeChoice
 from assay_judge.model import lower_limit
-from assay_judge.state.account import SpendCapReachedError
+from assay_judge.state.accounts import SpendCapReachedError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from assay_judge.providers.batch_api import BatchApi
     from assay_judge.providers.provider import Provider
     from assay_judge.providers.verdict_request import JudgeParameters
-    from assay_judge.state.account import Account, Reservable, SpendJournal
+    from assay_judge.state.accounts import Account, Reservation
 
 _LONGEST_PAUSE_S = 20.0
 _LONGEST_ASKED_S = 60.0
@@ -76,7 +76,6 @@ class BudgetHandle:
     Args:
         account: The run's.
         cap: Most that it may spend, in billionths of a dollar; None for no cap.
-        journal: Where spending is kept.
         allowance: Most that it may have spent by now; None for no bound.
         token_allowance: Most tokens that the request may take; None for no bound.
         key: The verdict that the call is for; empty for none.
@@ -85,7 +84,6 @@ class BudgetHandle:
 
     account: Account
     cap: int | None
-    journal: SpendJournal
     allowance: int | None = None
     token_allowance: int | None = None
     key: str = ""
@@ -314,7 +312,6 @@ class ProviderClient:
                 reservation = await budget.account.reserve(
                     most,
                     budget.limit,
-                    budget.journal,
                     lasts_s=self._retry_policy.attempt_timeout_s + _SETTLED_S,
                     key=budget.key,
                 )
@@ -436,7 +433,7 @@ class _Turn:
     outcome: str = "broken_off"
 
 
-async def _settle(reservation: Reservable, turn: _Turn, lost_most: int | None) -> None:
+async def _settle(reservation: Reservation, turn: _Turn, lost_most: int | None) -> None:
     """Replace what was set aside by what a call has cost; where that cannot be written, all of it stays spent.
 
     The reply is paid for: it must not be lost with the write.

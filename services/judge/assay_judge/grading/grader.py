@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from assay_judge.calls.provider_client import ProviderClient
     from assay_judge.calls.provider_registry import ProviderRegistry
     from assay_judge.model import Grading
+    from assay_judge.state.claims import Claims
     from assay_judge.state.ledger import Ledger
-    from assay_judge.state.shared.claims import SharedClaims
     from assay_judge.verdicts.cache import VerdictCache
     from assay_judge.verdicts.prepared_grading import PreparedGrading
     from assay_judge.verdicts.recording import Recording
@@ -66,7 +66,7 @@ class Grader:
         batches: BatchDispatcher,
         *,
         recording: Recording | None = None,
-        claims: SharedClaims | None = None,
+        claims: Claims | None = None,
         queue_limit: int = 4_096,
     ) -> None:
         self.statistics = Statistics()
@@ -174,9 +174,7 @@ class Grader:
         if grading.judge.provider == "replay":
             return self._replayed(prepared)
         if grading.batch:
-            if self._batches.is_ordered(grading.scope, prepared.key):
-                self._joined()
-            ordered = await self._batches.find_outcome(prepared)
+            ordered = await self._batches.find_outcome(prepared, on_join=self._joined)
             if ordered is not None:
                 return ordered
         cached = await self._cache.find(grading.scope, prepared.key, grading.rubric)
@@ -249,7 +247,6 @@ class Grader:
             yield BudgetHandle(
                 account,
                 grading.cap,
-                self._ledger.journal,
                 grading.allowance,
                 grading.token_allowance,
                 key,

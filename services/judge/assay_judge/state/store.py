@@ -1,263 +1,215 @@
-"""What a judge keeps on disk: valid verdicts by team and key, and what runs have spent.
+"""The judge's database: verdicts by team and key, and what runs have spent.
 
-SQLite, worked on by one thread. A verdict is a JSON object; nothing in it identifies the requester.
+SQLite in a file of one process, or PostgreSQL for any number of them. A verdict is a JSON object; nothing in it
+identifies the requester. In a file, a power cut may lose the last verdicts and amounts, which only costs money; a
+process that is killed loses nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
-import logging
-import os
-import sqlite3
 import time
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import cache, partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from assay.errors import SetupError, StorageError
-from assay_judge.model import RunKey
-from assay_judge.state.migrations import apply_migrations
+import sqlalchemy as sa
+
+from assay.storage.database import open_database
+from assay_judge.state import schema, spending
+from assay_judge.state.grouping import Grouped
+from assay_judge.state.statements import has, insert_into
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from assay.model.scope import Scope
+    from assay.storage.database import Database
+    from assay_judge.model import RunKey
+    from assay_judge.state.spending import SpendStatus
 
 T = TypeVar("T")
 
-_log = logging.getLogger(__name__)
-
 _PRUNE_EVERY = 500
-_LOG_EVERY_S = 60.0
-_MOST_NANO = 2**63 - 1  # of SQLite's integers
+_TOUCH_AFTER_S = 24 * 3600.0  # so that a cache hit writes nothing, as a rule
 _SPENDING_KEPT_S = 90 * 24 * 3600.0
 
 
+_OWN = sa.and_(has(schema.verdicts.c.team), has(schema.verdicts.c.key))
+_FIND = sa.select(schema.verdicts.c.record, schema.verdicts.c.used_at).where(_OWN)
+_TOUCH = schema.verdicts.update().where(_OWN).values(used_at=sa.bindparam("now", type_=sa.Float(53)))
+
+
+@cache
+def _put(dialect: str) -> sa.Executable:
+    return insert_into(schema.verdicts, dialect).on_conflict_do_nothing().returning(schema.verdicts.c.key)
+
+
 class JudgeStore:
-    """The database of one judge process; `open` it, `aclose` it.
+    """Verdicts and spending in a database; `open` it, `aclose` it.
 
     Args:
-        connection: Used in the store's own thread alone.
-        lock: Held by the one process that uses the folder; None in memory.
+        database: The database, with its tables.
         max_verdicts: More are pruned, least recently used first.
+        is_shared: Whether other processes use the database too.
     """
 
-    def __init__(
-        self, connection: sqlite3.Connection, thread: ThreadPoolExecutor, lock: int | None, max_verdicts: int
-    ) -> None:
-        self._connection = connection
-        self._thread = thread
-        self._lock = lock
+    def __init__(self, database: Database, *, max_verdicts: int, is_shared: bool) -> None:
+        self.database = database
+        self.is_shared = is_shared
         self._max_verdicts = max_verdicts
+        self._resources = ExitStack()
+        self._reads = Grouped(database.read)
+        self._writes = Grouped(partial(database.write, durable=False))
         self._puts = 0
-        self._quiet_until_s = 0.0
         self.verdict_count = 0
 
     @classmethod
-    async def open(cls, folder: Path | None, *, max_verdicts: int = 1_000_000) -> Self:
-        """Open the database in a folder, which is made where it is missing; None keeps it in memory.
+    async def open(
+        cls, folder: Path | None, url: str = "", *, max_verdicts: int = 1_000_000, patience_s: float = 60.0
+    ) -> Self:
+        """Open the database at a URL, or else `judge.db` in a folder, which is created where it is missing.
+
+        Args:
+            folder: The folder; None for one that is deleted when the store is closed.
+            url: A PostgreSQL database that is used instead.
+            max_verdicts: More are pruned.
+            patience_s: How long an unreachable PostgreSQL is retried, in seconds.
 
         Raises:
-            SetupError: The folder cannot be used, another process uses it, or its file is no database of ours or one
-                that a newer version of Assay wrote.
+            StorageError: The database cannot be opened, another process uses the file, or a newer version wrote it.
+            SetupError: The driver for PostgreSQL is not installed.
         """
-        thread = ThreadPoolExecutor(1, thread_name_prefix="judge-store")
-        try:
-            lock, connection = await asyncio.get_running_loop().run_in_executor(thread, _opened, folder)
-        except SetupError:
-            thread.shutdown()
-            raise
-        except (OSError, sqlite3.Error) as error:
-            thread.shutdown()
-            raise SetupError(
-                f"the judge cannot keep its verdicts in {folder} ({error}): give another folder with --state-dir, "
-                "or move judge.db away from there",
-                reason="STATE_UNUSABLE",
-            ) from None
-        store = cls(connection, thread, lock, max_verdicts)
-        store.verdict_count = await store._run(store._count)
+        with ExitStack() as resources:
+            if folder is None and not url:
+                folder = Path(resources.enter_context(TemporaryDirectory(prefix="assay-judge-")))
+            path = (folder or Path()) / "judge.db"
+            database = await asyncio.to_thread(open_database, schema.TABLES, path=path, url=url, patience_s=patience_s)
+            resources.callback(database.close)
+            store = cls(database, max_verdicts=max_verdicts, is_shared=bool(url))
+            if not url:
+                await database.write(_take_over)
+            store.verdict_count = await database.read(_count)
+            store._resources = resources.pop_all()
         return store
 
     async def aclose(self) -> None:
-        """Close the database, in its own thread, once its transactions have ended; also where this is cancelled."""
-        closing = self._thread.submit(self._connection.close)
+        """Close the database once its transactions have ended, even if this call is cancelled."""
+        closing = asyncio.ensure_future(self._close())
         try:
-            await asyncio.shield(asyncio.wrap_future(closing))
-        finally:
-            self._thread.shutdown()
-            if self._lock is not None:
-                os.close(self._lock)
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            await closing
+            raise
 
-    async def verdict(self, scope: Scope, key: str) -> dict[str, Any] | None:
-        """Return the record of a verdict that a scope reaches; None where there is none that can be read."""
-        return await self._run(lambda: self._verdict(scope, key))
-
-    async def put_verdict(self, team: str, key: str, record: dict[str, Any]) -> None:
-        """Keep a valid verdict of a team; the first one of a key stays."""
-        text = json.dumps(record, ensure_ascii=False, allow_nan=False)
-        await self._run(lambda: self._put_verdict(team, key, text))
-
-    async def spending(self, run: RunKey) -> int:
-        """Return what a run has spent or set aside, in billionths of a dollar."""
-        return await self._run(lambda: self._spending(run))
-
-    async def lost_calls(self, run: RunKey) -> str:
-        """Return the calls of a run whose outcome is unknown, as `put_spending` got them; empty for none."""
-        return await self._run(lambda: self._lost_calls(run))
-
-    async def put_spending(self, run: RunKey, nano: int, lost_calls: str = "") -> None:
-        """Keep what a run has spent or set aside; what a process that dies had set aside so counts as spent."""
-        await self._run(lambda: self._put_spending(run, nano, lost_calls))
+    async def _close(self) -> None:
+        await self._reads.aclose()
+        await self._writes.aclose()
+        await asyncio.to_thread(self._resources.close)
 
     async def delete_scope(self, scope: Scope) -> tuple[dict[str, int], dict[str, int]]:
-        """Delete what the teams of a scope have here; return by table how much that was, and how much is left.
+        """Delete what the team of a scope has here; return by table how much that was, and how much is left.
 
-        Deleted bytes are overwritten in the file, and its log is emptied.
+        Deleted bytes are overwritten in a SQLite file, and its log is emptied.
         """
-        deleted, remaining = await self.run(lambda connection: _delete_scope(connection, scope), surely=True)
-        await self._run(lambda: self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
-        self.verdict_count = await self._run(self._count)
-        return deleted, remaining
 
-    async def run(self, work: Callable[[sqlite3.Connection], T], *, surely: bool = False) -> T:
-        """Do something with the database, all or nothing.
+        def work(connection: sa.Connection) -> tuple[dict[str, int], dict[str, int]]:
+            deleted, remaining = {}, {}
+            for table in (table for table in schema.metadata.sorted_tables if "team" in table.c):
+                name, own = table.name.removeprefix("judge_"), table.c.team == scope.team
+                deleted[name] = connection.execute(table.delete().where(own)).rowcount
+                remaining[name] = connection.execute(sa.select(sa.func.count()).where(own)).scalar_one()
+            return deleted, remaining
 
-        Args:
-            work: Done in the store's thread.
-            surely: Whether it must outlive a power cut too, before this returns.
+        counts = await self.database.write(work)
+        await self.database.forget_deleted()
+        self.verdict_count = await self.database.read(_count)
+        return counts
 
-        Raises:
-            StorageError: The database cannot be read or written.
-        """
-        return await self._run(lambda: self._transacted(work, surely))
-
-    def _transacted(self, work: Callable[[sqlite3.Connection], T], surely: bool) -> T:
-        if surely:
-            self._connection.execute("PRAGMA synchronous = FULL")
-        try:
-            with self._connection:
-                self._connection.execute("BEGIN")
-                return work(self._connection)
-        finally:
-            if surely:
-                self._connection.execute("PRAGMA synchronous = NORMAL")
-
-    async def _run(self, work: Callable[[], T]) -> T:
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-        except (sqlite3.Error, OverflowError) as error:
-            if time.monotonic() >= self._quiet_until_s:  # not for each of the requests that fail
-                _log.warning("cannot read or write state: %s", error)
-                self._quiet_until_s = time.monotonic() + _LOG_EVERY_S
-            raise StorageError(f"the judge's state cannot be read or written: {error}") from error
-
-    def _count(self) -> int:
-        found: int = self._connection.execute("SELECT count(*) FROM verdicts").fetchone()[0]
-        return found
-
-    def _verdict(self, scope: Scope, key: str) -> dict[str, Any] | None:
-        query = "SELECT record FROM verdicts WHERE team = ? AND key = ?"
-        row = self._connection.execute(query, (scope.team, key)).fetchone()
+    async def verdict(self, scope: Scope, key: str) -> dict[str, Any] | None:
+        """Return the record of a verdict of a scope's team; None where there is none that can be read."""
+        own = {"its_team": scope.team, "its_key": key}
+        row = await self._read(lambda connection: connection.execute(_FIND, own).one_or_none())
         if row is None:
             return None
-        used = "UPDATE verdicts SET used_at = ? WHERE team = ? AND key = ?"
-        self._connection.execute(used, (time.time(), scope.team, key))
+        now = time.time()
+        if row.used_at < now - _TOUCH_AFTER_S:
+            used = {**own, "now": now}
+            await self._write(lambda connection: connection.execute(_TOUCH, used))
         try:
-            record = json.loads(row[0])
+            record = json.loads(row.record)
         except ValueError:
             return None
         return record if isinstance(record, dict) else None
 
-    def _put_verdict(self, team: str, key: str, text: str) -> None:
-        done = self._connection.execute(
-            "INSERT INTO verdicts (team, key, used_at, record) VALUES (?, ?, ?, ?) ON CONFLICT (team, key) DO NOTHING",
-            (team, key, time.time(), text),
-        )
-        self.verdict_count += done.rowcount
+    async def put_verdict(self, team: str, key: str, record: dict[str, Any]) -> None:
+        """Store a valid verdict of a team; the first verdict of a key stays."""
+        text = json.dumps(record, ensure_ascii=True, allow_nan=False)
+        values = {"team": team, "key": key, "used_at": time.time(), "record": text}
+
+        def put(connection: sa.Connection) -> int:
+            return len(connection.execute(_put(connection.dialect.name), values).all())
+
+        self.verdict_count += await self._write(put)
         self._puts += 1
-        if self._puts % _PRUNE_EVERY == 0 or self.verdict_count > self._max_verdicts + _PRUNE_EVERY:
-            self._prune()
+        if self._puts % _PRUNE_EVERY == 0:
+            self.verdict_count = await self.database.write(self._prune)
 
-    def _prune(self) -> None:
-        self.verdict_count = self._count()
-        surplus = self.verdict_count - self._max_verdicts
-        if surplus > 0:
-            oldest = "SELECT team, key FROM verdicts ORDER BY used_at LIMIT ?"
-            self._connection.execute(f"DELETE FROM verdicts WHERE (team, key) IN ({oldest})", (surplus,))  # noqa: S608 - ours
-            self.verdict_count -= surplus
-        self._connection.execute("DELETE FROM spending WHERE changed_at < ?", (time.time() - _SPENDING_KEPT_S,))
+    async def read_spending(self, run: RunKey) -> SpendStatus:
+        """Return what a run has spent and reserved."""
+        return await self._read(lambda connection: spending.read(connection, run))
 
-    def _spending(self, run: RunKey) -> int:
-        query = "SELECT nano FROM spending WHERE team = ? AND run_id = ?"
-        row = self._connection.execute(query, run).fetchone()
-        return 0 if row is None else int(row[0])
-
-    def _lost_calls(self, run: RunKey) -> str:
-        query = "SELECT lost_calls FROM spending WHERE team = ? AND run_id = ?"
-        row = self._connection.execute(query, run).fetchone()
-        return "" if row is None else str(row[0])
-
-    def _put_spending(self, run: RunKey, nano: int, lost_calls: str) -> None:
-        self._connection.execute(
-            "INSERT INTO spending (team, run_id, nano, changed_at, lost_calls) VALUES (?, ?, ?, ?, ?) "
-            "ON CONFLICT (team, run_id) DO UPDATE SET nano = excluded.nano, changed_at = excluded.changed_at, "
-            "lost_calls = excluded.lost_calls",
-            (*run, min(nano, _MOST_NANO), time.time(), lost_calls),
+    async def reserve(
+        self, run: RunKey, reservation_id: str, most: int, cap: int | None, lasts_s: float, *, key: str = ""
+    ) -> SpendStatus:
+        """Reserve an amount if it fits under a cap."""
+        return await self._write(
+            lambda connection: spending.reserve(connection, run, reservation_id, most, cap, lasts_s, key=key)
         )
 
+    async def settle(
+        self, run: RunKey, reservation_id: str, cost: int, *, key: str = "", lost_most: int = 0
+    ) -> SpendStatus:
+        """Replace what was reserved by what was paid; a repetition changes nothing."""
+        return await self._write(
+            lambda connection: spending.settle(connection, run, reservation_id, cost, key=key, lost_most=lost_most)
+        )
 
-def _delete_scope(connection: sqlite3.Connection, scope: Scope) -> tuple[dict[str, int], dict[str, int]]:
-    tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-    counts: tuple[dict[str, int], dict[str, int]] = ({}, {})
-    for table in tables:
-        if "team" in (column[1] for column in connection.execute(f"PRAGMA table_info({table})")):
-            counts[0][table] = connection.execute(f"DELETE FROM {table} WHERE team = ?", (scope.team,)).rowcount  # noqa: S608 - ours
-            left = connection.execute(f"SELECT count(*) FROM {table} WHERE team = ?", (scope.team,))  # noqa: S608
-            counts[1][table] = left.fetchone()[0]
-    return counts
+    async def lose(self, run: RunKey, reservation_id: str) -> SpendStatus:
+        """Count what was reserved for a call as spent, because its outcome is unknown."""
+        return await self._write(lambda connection: spending.lose(connection, run, reservation_id))
 
+    async def _read(self, query: Callable[[sa.Connection], T]) -> T:
+        # Not in a shared database: transactions over several runs could lock their rows in different orders.
+        return await (self.database.read(query) if self.is_shared else self._reads.do(query))
 
-def _opened(folder: Path | None) -> tuple[int | None, sqlite3.Connection]:
-    lock = None if folder is None else _locked(folder)
-    try:
-        return lock, _connect(folder)
-    except BaseException:
-        if lock is not None:
-            os.close(lock)
-        raise
+    async def _write(self, change: Callable[[sa.Connection], T]) -> T:
+        return await (self.database.write(change) if self.is_shared else self._writes.do(change))
 
-
-def _locked(folder: Path) -> int:
-    """Return a lock on a folder: two processes would each keep books of their own about the same runs."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = os.open(folder / "judge.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        raise SetupError(
-            f"another judge process uses {folder}: give this one a folder of its own with --state-dir",
-            reason="STATE_IN_USE",
-        ) from None
-    return lock
+    def _prune(self, connection: sa.Connection) -> int:
+        table, count = schema.verdicts, _count(connection)
+        surplus = max(0, count - self._max_verdicts)
+        if surplus:
+            oldest = sa.select(table.c.team, table.c.key).order_by(table.c.used_at).limit(surplus)
+            connection.execute(table.delete().where(sa.tuple_(table.c.team, table.c.key).in_(oldest)))
+        old = time.time() - _SPENDING_KEPT_S
+        connection.execute(schema.spending.delete().where(schema.spending.c.changed_at < old))
+        connection.execute(schema.reservations.delete().where(schema.reservations.c.expires_at < old))
+        return count - surplus
 
 
-def _connect(folder: Path | None) -> sqlite3.Connection:
-    name = ":memory:"
-    if folder is not None:
-        name = str(folder / "judge.db")
-        # Made before SQLite makes it for everyone to read; its -wal and -shm take its mode.
-        os.close(os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    connection = sqlite3.connect(name, isolation_level=None, timeout=10)
-    try:
-        apply_migrations(connection, name)  # before anything else is changed: a newer version's file stays as it is
-        connection.execute("PRAGMA journal_mode = WAL").fetchall()  # it counts as a write until its answer is read
-        # A process that is killed loses nothing; a power cut may lose the last verdicts, which only costs money.
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("PRAGMA secure_delete = ON")  # of a deleted team nothing stays in the file
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+def _count(connection: sa.Connection) -> int:
+    return connection.execute(sa.select(sa.func.count()).select_from(schema.verdicts)).scalar_one()
+
+
+def _take_over(connection: sa.Connection) -> None:
+    """End what the processes before this one had: their calls are lost, their batches and claims are free.
+
+    Only the process that has the file to itself may do so; in a shared database, leases end by time.
+    """
+    spending.lose_all(connection)
+    connection.execute(schema.batches.update().values(lease_until=0.0))
+    connection.execute(schema.claims.delete())

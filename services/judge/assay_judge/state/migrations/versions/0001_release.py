@@ -78,6 +78,7 @@ def _create_orders() -> None:
         sa.Column("run_id", sa.Text, nullable=False),
         sa.Column("cap", sa.BigInteger),
         sa.Column("reserved", sa.BigInteger, nullable=False),
+        sa.Column("reservation", sa.String(32), nullable=False),
         sa.Column("size", sa.Integer, nullable=False),
         sa.Column("request", sa.Text, nullable=False),
         sa.Column("outcome", sa.Text),

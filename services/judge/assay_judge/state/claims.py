@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from assay.errors import StorageError
-from assay_judge.state.shared import schema, spending
+from assay_judge.state import schema
+from assay_judge.state.statements import insert_into
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -31,7 +32,7 @@ _FIRST_POLL_S, _LONGEST_POLL_S = 0.05, 1.0
 logger = logging.getLogger("assay_judge")
 
 
-class SharedClaims:
+class Claims:
     """The claims of one replica.
 
     Args:
@@ -98,7 +99,7 @@ def _claim(connection: sa.Connection, team: str, key: str, owner: str, lease_s: 
     """Claim a verdict; return whether it is the owner's now."""
     table, now = schema.claims, time.time()
     values = {"owner": owner, "lease_until": now + lease_s}
-    insert = spending.upsert(connection, table).values(team=team, key=key, **values)
+    insert = insert_into(table, connection.dialect.name).values(team=team, key=key, **values)
     claimed = insert.on_conflict_do_update(
         index_elements=["team", "key"], set_=values, where=table.c.lease_until < now
     ).returning(table.c.owner)

@@ -49,7 +49,7 @@ reservations = sa.Table(
     sa.Index("judge_reservations_of_run", "team", "run_id"),
 )
 
-# Which replica calls the judge for a verdict, so that the others wait for it: a lease that its owner renews.
+# Which process calls the judge for a verdict, so that the others wait for it: a lease that its owner renews.
 claims = sa.Table(
     "judge_claims",
     metadata,
@@ -86,6 +86,7 @@ orders = sa.Table(
     sa.Column("run_id", CleanText, nullable=False),
     sa.Column("cap", sa.BigInteger),
     sa.Column("reserved", sa.BigInteger, nullable=False),
+    sa.Column("reservation", sa.String(32), nullable=False),
     sa.Column("size", sa.Integer, nullable=False),
     sa.Column("request", CleanText, nullable=False),
     sa.Column("outcome", CleanText),
@@ -111,4 +112,6 @@ TABLES = ServiceTables(
     migrations=Path(__file__).parent / "migrations",
     head_revision=HEAD_REVISION,
     version_table=VERSION_TABLE,
+    other_folder="give another folder with --state-dir",
+    other_process="stop it",
 )

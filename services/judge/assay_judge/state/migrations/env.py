@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from assay_judge.state.shared.schema import VERSION_TABLE
+from assay_judge.state.schema import VERSION_TABLE
 
 context.configure(
     connection=context.config.attributes["connection"], transactional_ddl=True, version_table=VERSION_TABLE

@@ -1,0 +1,215 @@
+"""Accounts of runs: the database decides whether an amount fits under a cap, for all processes that use it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections import deque
+from typing import TYPE_CHECKING
+
+from assay.errors import StorageError
+
+if TYPE_CHECKING:
+    from assay_judge.model import RunKey
+    from assay_judge.state.spending import SpendStatus
+    from assay_judge.state.store import JudgeStore
+
+_POLL_S = 0.5  # for money that another process's call leaves
+_RETRIES_ALWAYS = 10
+_RETRY_SHARE = 0.2
+
+
+class SpendCapReachedError(Exception):
+    """The call may cost more than is left under the cap."""
+
+
+class Account:
+    """What one run has spent and reserved, in billionths of a dollar, as the last query showed it.
+
+    Args:
+        run: The run; without a run id for calls of no run, whose spending is neither capped nor stored.
+        store: Where spending is stored.
+    """
+
+    def __init__(self, run: RunKey, store: JudgeStore) -> None:
+        self.run = run
+        self.spent = 0
+        self.reserved = 0
+        self.unknown = 0
+        """The part of `spent` that was reserved for calls whose outcome is unknown."""
+        self.calls = 0
+        self.retries = 0
+        self.users = 0
+        """Requests in flight."""
+        self._store = store
+        self._asked = 0  # amounts that are on their way to the database
+        self._waiting: deque[_Turn] = deque()
+        self._is_short = False
+
+    def may_retry(self) -> bool:
+        """Return whether the run has a retry left: ten, or a fifth of its calls, so that no storm feeds itself."""
+        return self.retries < max(_RETRIES_ALWAYS, _RETRY_SHARE * self.calls)
+
+    async def refresh(self) -> None:
+        """Read what is spent and reserved now: batches and other processes settle calls, too."""
+        if self.run.run_id:
+            self._note(await self._store.read_spending(self.run))
+
+    async def reserve(
+        self, most: int, cap: int | None, *, lasts_s: float, waits: asyncio.Event | None = None, key: str = ""
+    ) -> Reservation:
+        """Reserve the most that a call may cost; wait where other calls, of any process, may leave enough.
+
+        Calls of this process are served in the order in which they came.
+
+        Args:
+            most: In billionths of a dollar.
+            cap: Most that the run may spend; None for no cap.
+            lasts_s: How long the call may take; after that the amount counts as spent.
+            waits: Set where the call has to wait for the money of others.
+            key: The verdict that the call is for; empty for an order of a batch, whose outcome comes in any case.
+
+        Raises:
+            SpendCapReachedError: Too little is left, whatever the calls in flight will cost.
+            StorageError: The database cannot be written.
+        """
+        if not self.run.run_id:
+            return Reservation(self, "")
+        if cap is None or self._seems_to_fit(most, cap) or self.spent + most > cap:
+            # It need not wait, or waiting would not help.
+            self._asked += most
+            try:
+                reservation = await self._reserved(most, cap, lasts_s, key)
+            finally:
+                self._asked -= most
+            if reservation is not None:
+                return reservation
+        return await self._reserved_in_turn(most, cap, lasts_s, key, waits)
+
+    async def reserve_now(self, most: int, cap: int | None, *, lasts_s: float) -> Reservation | None:
+        """Reserve an amount if it fits at once and no call waits for money; else return None.
+
+        Raises:
+            StorageError: The database cannot be written.
+        """
+        if not self.run.run_id:
+            return Reservation(self, "")
+        if cap is not None and self._waiting:
+            return None
+        try:
+            return await self._reserved(most, cap, lasts_s)
+        except SpendCapReachedError:
+            return None
+
+    async def settle(self, name: str, cost: int, *, key: str = "", lost_most: int = 0) -> None:
+        """Replace a reservation by what was paid; bound what lost calls for the same verdict can have cost."""
+        if name:
+            self._note(await self._store.settle(self.run, name, cost, key=key, lost_most=lost_most))
+            self._wake()
+
+    async def lose(self, name: str) -> None:
+        """Count a reservation as spent."""
+        if name:
+            self._note(await self._store.lose(self.run, name))
+            self._wake()
+
+    def _seems_to_fit(self, most: int, cap: int) -> bool:
+        """Return whether an amount fits and takes no other call's turn, as far as this process knows."""
+        return not self._waiting and self.spent + self.reserved + self._asked + most <= cap
+
+    async def _reserved_in_turn(
+        self, most: int, cap: int | None, lasts_s: float, key: str, waits: asyncio.Event | None
+    ) -> Reservation:
+        turn = _Turn(waits)
+        self._waiting.append(turn)
+        if self._is_short:
+            turn.report_waiting()
+        try:
+            while True:
+                if self._waiting[0] is not turn:
+                    await turn.comes.wait()
+                    continue
+                turn.comes.clear()
+                reservation = await self._reserved(most, cap, lasts_s, key)
+                self._is_short = reservation is None
+                if reservation is not None:
+                    return reservation
+                for other in self._waiting:
+                    other.report_waiting()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_POLL_S):
+                        await turn.comes.wait()
+        finally:
+            self._waiting.remove(turn)
+            self._wake()
+
+    async def _reserved(self, most: int, cap: int | None, lasts_s: float, key: str = "") -> Reservation | None:
+        """Return a reservation; None where others may leave enough for it."""
+        name = secrets.token_hex(16)
+        work = asyncio.ensure_future(self._store.reserve(self.run, name, most, cap, lasts_s, key=key))
+        try:
+            status = await asyncio.shield(work)
+        except asyncio.CancelledError:
+            with contextlib.suppress(StorageError):  # the amount then counts as spent after `lasts_s`
+                if (await work).fits:
+                    await asyncio.shield(self.settle(name, 0))
+            raise
+        self._note(status)
+        if status.fits:
+            return Reservation(self, name, key)
+        if cap is not None and status.spent + most > cap:
+            raise SpendCapReachedError
+        return None
+
+    def _wake(self) -> None:
+        """Wake the first waiting call, which reads the account again."""
+        if self._waiting:
+            self._waiting[0].comes.set()
+        else:
+            self._is_short = False
+
+    def _note(self, status: SpendStatus) -> None:
+        self.spent, self.reserved, self.unknown = status.spent, status.reserved, status.lost
+
+
+class _Turn:
+    """The place of one call in the queue for money."""
+
+    def __init__(self, waits: asyncio.Event | None) -> None:
+        self.comes = asyncio.Event()
+        self._waits = waits
+
+    def report_waiting(self) -> None:
+        """Note that the cap has no room at present."""
+        if self._waits is not None:
+            self._waits.set()
+
+
+class Reservation:
+    """Money that is reserved for one call; settle it, or lose it.
+
+    Args:
+        account: The run's.
+        name: Its id in the database; empty for a call of no run.
+        key: The verdict that the call is for; empty for an order of a batch.
+    """
+
+    def __init__(self, account: Account, name: str, key: str = "") -> None:
+        self.name = name
+        self._account = account
+        self._key = key
+
+    async def settle(self, cost: int, lost_most: int | None = None) -> None:
+        """Replace the amount by what the call has cost; a repetition changes nothing.
+
+        Args:
+            cost: In billionths of a dollar.
+            lost_most: The most that a lost call for the same verdict can have cost; None where that is unknown.
+        """
+        key = self._key if lost_most is not None else ""
+        await self._account.settle(self.name, cost, key=key, lost_most=lost_most or 0)
+
+    async def lose(self) -> None:
+        """Count all of it as spent, because the outcome is unknown; `settle` of a later call bounds it."""
+        await self._account.lose(self.name)
