@@ -50,7 +50,7 @@ class Cli:
 
     def __init__(self, folder: Path, home: Path | None = None, server: ForkServer | None = None) -> None:
         self.folder = folder
-        self._server = server
+        self.server = server
         self.home = home if home is not None else folder / "home"
         self.env = {**os.environ, "ASSAY_HOME": str(self.home), "NO_COLOR": "1"}
 
@@ -60,13 +60,13 @@ class Cli:
 
     def run(self, *arguments: str | Path, status: int | None = 0) -> subprocess.CompletedProcess[str]:
         """Call and wait until it has ended; the exit status must be `status`."""
-        if self._server is None or self._server.needs_own_imports(self.env):
+        if self.server is None or self.server.needs_own_imports(self.env):
             done = subprocess.run(
                 self.command(*arguments), cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=110
             )
         else:
             words = [str(argument) for argument in arguments]
-            done = self._server.run(words, folder=self.folder, environment=self.env, timeout_s=110)
+            done = self.server.run(words, folder=self.folder, environment=self.env, timeout_s=110)
         assert status is None or done.returncode == status, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from assay_cli.commands.bench import _report
 from assay_cli.embedder_bench.measurement import Figures
 from assay_cli.embedder_bench.texts import mixed_texts
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from tests.e2e.conftest import Cli
 
 
+@pytest.mark.nightly
 def test_the_embedder_is_measured_beside_the_library(cli: Cli) -> None:
     """Every figure is there for both, the model is named as scores name it, and no process is left behind.
 

@@ -6,11 +6,14 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.e2e.conftest import Cli
 from tests.support.reports.charts import drawn_document, layout_problems, texts
+
+if TYPE_CHECKING:
+    from tests.support.processes.fork_server import ForkServer
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 MODEL_REVISION = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -67,9 +70,11 @@ TOLERANCES = {"latency": 1.0}
 
 
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory, shared_home: Path) -> dict[str, dict[str, Any]]:
+def reports(
+    tmp_path_factory: pytest.TempPathFactory, shared_home: Path, command_server: ForkServer
+) -> dict[str, dict[str, Any]]:
     """Return the reports of all examples, run one after the other."""
-    cli, found = Cli(tmp_path_factory.mktemp("examples"), shared_home), {}
+    cli, found = Cli(tmp_path_factory.mktemp("examples"), shared_home, command_server), {}
     for name in RUNS:
         done = cli.run("run", EXAMPLES / name / "assay.yaml", "--output-dir", name)
         assert f"report: {name}/results.json" in done.stdout

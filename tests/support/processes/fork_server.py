@@ -46,6 +46,7 @@ MODULES = {
         "assay_orchestrator.runs.manager", "assay_orchestrator.service", "sqlalchemy.dialects.sqlite.pysqlite",
         "uvloop",
     ),
+    "pytest": ("assay.client.evaluate", "assay.client.service_start", "assay_pytest.evaluation", "pytest"),
 }  # fmt: skip
 """What is imported before a process of a program is forked."""
 
