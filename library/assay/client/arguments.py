@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.agent_host.entry_point import callable_problem
@@ -15,41 +16,53 @@ from assay.model.run import CaseSelection
 from assay.parsing.names import metric_name_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from assay.model.run import CaseResult, Run, StateChange
 
 
-def check_arguments(
-    spec: object,
-    agent: object = None,
-    *,
-    metrics: object = None,
-    dataset: object = None,
-    select: object = None,
-    server: object,
-    on_event: object,
-    progress: object,
-    output_dir: object,
-    reports: object,
-) -> None:
-    """Raise if an argument cannot be what it is for.
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The arguments of `evaluate` and its kin, as the caller gave them; `evaluate` describes them."""
 
-    Raises:
-        InvalidInputError: Some are; holds every problem.
-    """
-    problems = [
-        *_of_spec(spec),
-        *_of_agent(agent),
-        *_of_metrics(metrics),
-        *_of_dataset(dataset),
-        *_of_selection(select),
-        *_of_server(server),
-        *_unless(on_event is None or callable(on_event), "on_event", "a function of one event", on_event),
-        *_unless(progress is None or isinstance(progress, bool), "progress", "True or False", progress),
-        *_unless(output_dir is None or _is_path(output_dir), "output_dir", "a folder's name", output_dir),
-        *_of_reports(reports, output_dir),
-    ]
-    if problems:
-        raise InvalidInputError(problems, reason="INVALID_ARGUMENT")
+    spec: str | Path | Mapping[str, Any]
+    agent: Callable[..., Any] | None = None
+    metrics: Mapping[str, Callable[..., Any] | Mapping[str, Any]] | None = None
+    dataset: str | Path | Iterable[Any] | None = None
+    select: CaseSelection | None = None
+    server: str | None = None
+    on_event: Callable[[Run | StateChange | CaseResult], None] | None = None
+    progress: bool | None = None
+    output_dir: str | Path | None = None
+    reports: Sequence[str] | None = None
+
+    @property
+    def shows_progress(self) -> bool:
+        """Whether progress goes to stderr: yes by default, unless the caller takes the events."""
+        return self.on_event is None if self.progress is None else self.progress
+
+    def check(self) -> None:
+        """Raise if an argument cannot be what it is for.
+
+        Raises:
+            InvalidInputError: Some are; holds every problem.
+        """
+        folder, on_event, progress = self.output_dir, self.on_event, self.progress
+        problems = [
+            *_of_spec(self.spec),
+            *_of_agent(self.agent),
+            *_of_metrics(self.metrics),
+            *_of_dataset(self.dataset),
+            *_of_selection(self.select),
+            *_of_server(self.server),
+            *_unless(on_event is None or callable(on_event), "on_event", "a function of one event", on_event),
+            *_unless(progress is None or isinstance(progress, bool), "progress", "True or False", progress),
+            *_unless(folder is None or _is_path(folder), "output_dir", "a folder's name", folder),
+            *_of_reports(self.reports, folder),
+        ]
+        if problems:
+            raise InvalidInputError(problems, reason="INVALID_ARGUMENT")
 
 
 def _of_server(server: object) -> Iterator[Problem]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from assay.agent_host.user_code import UserCode, open_user_code
-from assay.client.arguments import check_arguments
+from assay.client.arguments import Arguments
 from assay.client.client import Client
 from assay.client.dataset_upload import DatasetUpload
 from assay.client.evaluation import Evaluation
@@ -107,7 +107,9 @@ def evaluate(
         >>> result = evaluate({"metrics": ["exact_match"]}, agent=answer, dataset=cases)  # doctest: +SKIP
         >>> result.summary.pass_rate  # doctest: +SKIP
     """
-    return run_to_end(_checked(spec, agent, metrics, dataset, select, server, on_event, progress, output_dir, reports))
+    return run_to_end(
+        _checked(Arguments(spec, agent, metrics, dataset, select, server, on_event, progress, output_dir, reports))
+    )
 
 
 async def evaluate_async(
@@ -124,57 +126,37 @@ async def evaluate_async(
     reports: Sequence[str] | None = None,
 ) -> Evaluation:
     """Do what `evaluate` does, in the running event loop, in which an asynchronous agent is called too."""
-    return await _checked(spec, agent, metrics, dataset, select, server, on_event, progress, output_dir, reports)
-
-
-def _checked(
-    spec: str | Path | Mapping[str, Any],
-    agent: Callable[..., Any] | None,
-    metrics: Mapping[str, Callable[..., Any] | Mapping[str, Any]] | None,
-    dataset: str | Path | Iterable[Any] | None,
-    select: CaseSelection | None,
-    server: str | None,
-    on_event: Callable[[Run | StateChange | CaseResult], None] | None,
-    progress: bool | None,
-    output_dir: str | Path | None,
-    reports: Sequence[str] | None,
-) -> Coroutine[Any, Any, Evaluation]:
-    """Return the evaluation to await; checks what it can now, in the thread of the caller, whose line warnings name."""
-    check_arguments(
-        spec,
-        agent,
-        metrics=metrics,
-        dataset=dataset,
-        select=select,
-        server=server,
-        on_event=on_event,
-        progress=progress,
-        output_dir=output_dir,
-        reports=reports,
+    return await _checked(
+        Arguments(spec, agent, metrics, dataset, select, server, on_event, progress, output_dir, reports)
     )
+
+
+def _checked(given: Arguments) -> Coroutine[Any, Any, Evaluation]:
+    """Return the evaluation to await; checks what it can now, in the thread of the caller, whose line warnings name."""
+    given.check()
+    select, server = given.select, given.server
     start = early_start(server, starts=select is None or not select.failed_of)  # else that run is looked for first
     try:
         environs = start.agent_environment, start.judge_environment
-        functions = _functions(metrics or {})
-        checked = _spec(spec, agent, metrics, dataset, environs)
-        if reports is not None:
-            checked = replace(checked, reports=named_reports(reports))
+        functions = _functions(given.metrics or {})
+        checked = _spec(given, environs)
+        if given.reports is not None:
+            checked = replace(checked, reports=named_reports(given.reports))
         start.start_embedder(checked.embedding_models(()))
-        shown = on_event is None if progress is None else progress
 
         def job(selection: CaseSelection, failed: Collection[str]) -> _Job:
-            cases = _dataset(checked, dataset, selection, failed)
+            cases = _dataset(checked, given.dataset, selection, failed)
             info = check_inputs(checked, cases)
-            folder = Path(output_dir) if output_dir is not None else None
+            folder = Path(given.output_dir) if given.output_dir is not None else None
             if folder is not None:
                 check_folder(folder, option="output_dir")
                 check_formats(checked.reports)
                 folder = folder.absolute()  # the agent may change the current one
             warn_of_dataset(info)
-            code = open_user_code(checked.settings, checked.base_dir, agent=agent, metrics=functions)
+            code = open_user_code(checked.settings, checked.base_dir, agent=given.agent, metrics=functions)
             check_questions(code.agent, info, checked.settings)
-            following = Following(checked, code, server, folder, on_event, shown)
-            return _Job(checked, cases, info, following, start.stack, agent)
+            following = Following(checked, code, server, folder, given.on_event, given.shows_progress)
+            return _Job(checked, cases, info, following, start.stack, given.agent)
 
         if select is not None and select.failed_of:
             return _run_failed_of(select, server, job)
@@ -315,26 +297,21 @@ async def connected(
             await asyncio.shield(stack.wait_until_stopped())
 
 
-def _spec(
-    spec: str | Path | Mapping[str, Any],
-    agent: object,
-    metrics: Mapping[str, Callable[..., Any] | Mapping[str, Any]] | None,
-    dataset: object,
-    environs: tuple[Mapping[str, str] | None, Mapping[str, str] | None],
-) -> Spec:
+def _spec(given: Arguments, environs: tuple[Mapping[str, str] | None, Mapping[str, str] | None]) -> Spec:
     environ, judge_environ = environs
-    file = Path(dataset) if isinstance(dataset, str | Path) else None
-    if isinstance(spec, str | Path):
-        overrides = ["agent={adapter: python, target: 'caller:agent'}"] if agent is not None else []
-        found = load_spec(Path(spec), overrides=overrides, dataset=file, environ=environ, judge_environ=judge_environ)
-        _check_named(found, metrics or {})
-        return found
-    data = _with_metrics(spec, metrics or {})
-    given = data.get("agent") or {}
-    if agent is not None and isinstance(given, Mapping):
-        data["agent"] = {**given, "adapter": "python", "target": "caller:agent"}
+    file = Path(given.dataset) if isinstance(given.dataset, str | Path) else None
+    if isinstance(given.spec, str | Path):
+        overrides = ["agent={adapter: python, target: 'caller:agent'}"] if given.agent is not None else []
+        path = Path(given.spec)
+        spec = load_spec(path, overrides=overrides, dataset=file, environ=environ, judge_environ=judge_environ)
+        _check_named(spec, given.metrics or {})
+        return spec
+    data = _with_metrics(given.spec, given.metrics or {})
+    agent = data.get("agent") or {}
+    if given.agent is not None and isinstance(agent, Mapping):
+        data["agent"] = {**agent, "adapter": "python", "target": "caller:agent"}
     return spec_from_mapping(
-        data, dataset=file, needs_dataset=dataset is None, environ=environ, judge_environ=judge_environ
+        data, dataset=file, needs_dataset=given.dataset is None, environ=environ, judge_environ=judge_environ
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.agent_host.user_code import open_user_code
-from assay.client.arguments import check_arguments
+from assay.client.arguments import Arguments
 from assay.client.evaluate import Following, connected, named_reports
 from assay.client.loop_thread import run_to_end
 from assay.client.rescoring import rescoring_spec
@@ -59,7 +59,7 @@ def rescore(
     Example:
         >>> rescore("latest", metrics=["exact_match", "rouge"]).summary.pass_rate  # doctest: +SKIP
     """
-    check_arguments(
+    given = Arguments(
         {} if spec is None else spec,
         server=server,
         on_event=on_event,
@@ -67,6 +67,7 @@ def rescore(
         output_dir=output_dir,
         reports=reports,
     )
+    given.check()
     if isinstance(metrics, str):
         raise InvalidInputError([Problem(f"must be a list of names, such as [{metrics!r}]", "metrics")])
     file = Path(spec) if isinstance(spec, str | Path) else spec
@@ -87,7 +88,8 @@ def rescore(
                 start_services_of(stack, found)
                 await wait_for_downloads(stack)
             started = await client.create_run(found.settings, source.dataset.dataset_id)
-            shown = on_event is None if progress is None else progress
-            return await Following(found, code, server, folder, on_event, shown).to_end(client, stack, started)
+            return await Following(found, code, server, folder, on_event, given.shows_progress).to_end(
+                client, stack, started
+            )
 
     return run_to_end(main())
