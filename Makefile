@@ -1,4 +1,4 @@
-# `make demo` and `make test` do everything on a fresh machine with Python 3.11 or later, make and a C compiler.
+# `make demo` and `make test` work on a fresh machine with Python 3.11 or later, make and a C compiler.
 PYTHON ?=
 BIN := .venv/bin
 PACKAGES := -p assay -p assay_pytest -p assay_cli -p assay_embedder -p assay_judge -p assay_orchestrator
@@ -9,10 +9,10 @@ SEED ?= 1
 BASE ?=
 ONLY ?=
 MINUTES ?= 240
-# What the gate (.ci/run) leaves out, shortest first.
+# Targets that the gate (.ci/run) leaves out, shortest first.
 NIGHTLY := test-alerts test-deploy test-aimock test-nightly test-browser test-frameworks bench error-rates fuzz images chaos compat mutants
 
-# Without byte code, each of the many processes that tests start would compile all it imports.
+# Without byte code, every process that a test starts would compile its imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-services test-postgres test-tools test-nightly test-unit test-browser test-frameworks test-aimock test-deploy test-alerts nightly error-rates check chaos compat fuzz images mutants protos docs bench dist lock sbom clean
@@ -22,35 +22,35 @@ demo: .venv/run.stamp          ## run an evaluation on a real example
 	@echo "assay run $(EXAMPLE)/assay.yaml"
 	@$(BIN)/assay run $(EXAMPLE)/assay.yaml
 
-test: .venv/dev.stamp          ## run the tests that answer within minutes; the end names those that are left out, and what runs them
+test: .venv/dev.stamp          ## run the tests that finish within minutes; the last lines name the tests left out and the targets that run them
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
-test-services: .venv/dev.stamp  ## run the other tests over SQLite: services with many processes, and the command end to end
+test-services: .venv/dev.stamp  ## run the other tests over SQLite: services in several processes, and the command end to end
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m services
 
-test-postgres: .venv/dev.stamp  ## run the tests over PostgreSQL, as a shared installation has it
+test-postgres: .venv/dev.stamp  ## run the tests that need PostgreSQL, as used by a shared installation
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m 'postgres and not aimock and not chaos' tests/chaos tests/e2e tests/integration
 
 test-tools: .venv/dev.stamp    ## run the tests of the scripts in tools/, and of how tests are run
 	$(BIN)/python -m pytest -n 4 -m tools tests/tools
 
-test-nightly: .venv/dev.stamp   ## run the dearest tests, and those of Hypothesis with eight times as many examples
+test-nightly: .venv/dev.stamp   ## run the most expensive tests, and the Hypothesis tests with eight times as many examples
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --hypothesis-profile nightly -m '(nightly or hypothesis) and not postgres' tests/e2e tests/integration tests/unit
 
-test-unit: .venv/dev.stamp     ## run the unit tests alone, in a minute
+test-unit: .venv/dev.stamp     ## run only the unit tests
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder tests/unit
 
-test-browser: .venv/dev.stamp  ## run the tests that drive Chromium, which must be on PATH with its chromedriver
+test-browser: .venv/dev.stamp  ## run the tests that drive Chromium; needs chromium and chromedriver on PATH
 	$(BIN)/python -m pytest -m browser tests/browser
 
-test-frameworks: .venv-frameworks/frameworks.stamp .venv-floors/floors.stamp  ## run the tests against frameworks of agents, the newest and the oldest that are read, in environments of their own
+test-frameworks: .venv-frameworks/frameworks.stamp .venv-floors/floors.stamp  ## run the tests against the newest and the oldest supported agent frameworks, in separate environments
 	.venv-frameworks/bin/python -m pytest -m frameworks -rs tests/frameworks
 	.venv-floors/bin/python -m pytest -m frameworks -rs tests/frameworks
 
 test-aimock: .venv/dev.stamp .aimock/node_modules  ## run the providers' adapters against @copilotkit/aimock, which npm installs into .aimock
 	ASSAY_AIMOCK=.aimock/node_modules/@copilotkit/aimock $(BIN)/python -m pytest -m aimock -rs tests/integration
 
-test-deploy: .venv-deploy/deploy.stamp  ## render the manifests of deploy/ with kubectl or kustomize, and check them against the API of Kubernetes
+test-deploy: .venv-deploy/deploy.stamp  ## render the manifests of deploy/ with kubectl or kustomize, and check them against the Kubernetes API
 	.venv-deploy/bin/python tools/check_manifests.py
 
 test-alerts: .venv/dev.stamp   ## check the alert rules, their cases and the dashboard's queries with promtool, from Debian's package prometheus
@@ -67,7 +67,7 @@ check: .venv/dev.stamp .venv-protos/protos.stamp docs  ## lint, types, import co
 	@rm -rf .venv-protos/checked && tools/generate-stubs .venv-protos/checked && diff -r -x __pycache__ -x __init__.py .venv-protos/checked/assay/v1 library/assay/v1 \
 	  || { echo "the stubs in library/assay/v1 do not match the protos: run 'make protos'"; exit 1; }
 
-nightly:                       ## run every long target in turn, all of them even where some fail, and name those that failed
+nightly:                       ## run every long target in turn, continue after a failure, and name the targets that failed
 	@failed=; for target in $(NIGHTLY); do echo "make $$target"; $(MAKE) $$target || failed="$$failed $$target"; done; \
 	  [ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
@@ -82,17 +82,17 @@ chaos: .venv/dev.stamp         ## kill processes at every stage, then KILLS more
 compat: .venv/dev.stamp        ## run this version beside BASE, by default the newest release; see docs/upgrading.md
 	$(BIN)/python -m tests.compat --base '$(BASE)'
 
-mutants: .venv/dev.stamp       ## change one place of the code at a time and see whether the tests notice, for MINUTES at most; see docs/mutants.md
+mutants: .venv/dev.stamp       ## mutation testing: change the code in one place at a time and see whether tests fail, for at most MINUTES; see docs/mutants.md
 	@mkdir -p .mutants && rm -rf .mutants/mutants/tests
-	@for name in * library/assay* cli/assay_cli services/*/assay_*; do ln -sfn "$(CURDIR)/$$name" .mutants/; done
+	@for name in * .ci .dockerignore library/assay* cli/assay_cli services/*/assay_*; do ln -sfn "$(CURDIR)/$$name" .mutants/; done
 	cd .mutants && { PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)" timeout --foreground --signal=INT $(MINUTES)m \
 	  ../$(BIN)/mutmut run $(if $(ONLY),'$(ONLY)') || [ $$? = 124 ]; }
 	@cd .mutants && ../$(BIN)/mutmut export-cicd-stats && ../$(BIN)/mutmut results | grep ': survived$$' || echo "no mutant survived"
 
-fuzz: .venv/dev.stamp          ## MESSAGES random messages to every method of every service; see docs/errors.md
+fuzz: .venv/dev.stamp          ## send MESSAGES random messages to every method of every service; see docs/errors.md
 	$(BIN)/python -m tests.fuzz --messages $(MESSAGES) --seed $(SEED) --json benchmarks/results/fuzz.json
 
-images:                        ## make the environments of the images in .venv-images, as their Dockerfiles do, and start each service from its own
+images:                        ## build the environments of the images in .venv-images, as the Dockerfiles do, and start each service from its environment
 	@for image in orchestrator judge embedder; do \
 	  rm -rf .venv-images/$$image && BUILD_ENVIRONMENT=.venv-images/build tools/image-environment dependencies $$image .venv-images/$$image \
 	    && BUILD_ENVIRONMENT=.venv-images/build tools/image-environment complete $$image .venv-images/$$image \
@@ -100,27 +100,27 @@ images:                        ## make the environments of the images in .venv-i
 	done
 	@du -sh .venv-images/orchestrator .venv-images/embedder .venv-images/judge
 
-sbom: images                   ## write the bills of materials of the images into sbom/
+sbom: images                   ## write a bill of materials for each image into sbom/
 	mkdir -p sbom
 	@for image in orchestrator embedder judge; do cp .venv-images/$$image/sbom.cdx.json sbom/assay-$$image.cdx.json; done
 
 protos: .venv-protos/protos.stamp  ## regenerate the checked-in stubs
 	tools/generate-stubs library
 
-docs: .venv-docs/docs.stamp    ## build the site into .site/html; a broken link or any other warning fails
+docs: .venv-docs/docs.stamp    ## build the documentation site into .site/html; fails on broken links and other warnings
 	.venv-docs/bin/python -m tools.site
 	@echo "site: .site/html/index.html"
 
-bench: .venv/dev.stamp         ## measure; see benchmarks/README.md
+bench: .venv/dev.stamp         ## measure throughput; see benchmarks/README.md
 	$(BIN)/python benchmarks/throughput.py
 
-dist: .venv/dev.stamp          ## build the wheel and the source package of a release into dist/
+dist: .venv/dev.stamp          ## build the wheel and the source distribution of a release into dist/
 	$(BIN)/python -m hatchling build -d dist
 
-lock: .venv-lock/lock.stamp    ## write the lists in requirements/ anew; UPGRADE=1 takes the newest versions
+lock: .venv-lock/lock.stamp    ## rewrite the lists in requirements/; UPGRADE=1 takes the newest versions
 	.venv-lock/bin/python tools/lock.py $(if $(UPGRADE),--upgrade)
 
-clean:                         ## remove everything that was set up
+clean:                         ## remove everything that these targets create
 	rm -rf dist .site .venv .venv-docs .venv-frameworks .venv-floors .venv-protos .venv-lock .venv-deploy .venv-images .aimock .mutants sbom
 
 .aimock/node_modules:

@@ -1,10 +1,10 @@
-"""Writes the report of a run as a comment of a pull request: one comment for each spec and key, updated in place.
+"""Write the report of a run as a comment on a pull request: one comment per spec and key, updated in place.
 
     python tools/action_comment.py FILE
 
-FILE is what `assay run --comment-file FILE` writes; by its first line the comment is found again. The environment is
-that of a GitHub job, with GITHUB_TOKEN. A comment is an extra: where it cannot be written the job continues with a
-warning, and its summary has the report. Needs nothing but Python.
+FILE is written by `assay run --comment-file FILE`; its first line identifies the comment on later runs. The script runs
+in a GitHub job, with GITHUB_TOKEN in its environment, and needs only Python. If it cannot write the comment, the job
+continues with a warning: its summary has the report as well.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _AUTHOR = "github-actions[bot]"
 
 
 class ApiError(Exception):
-    """A request that GitHub refused, in words for people."""
+    """GitHub refused a request; the message explains why."""
 
 
 class Api:
     """The part of GitHub's API that comments need.
 
     Args:
-        base: Its address, e.g. "https://api.github.com".
-        token: May write comments.
+        base: Its URL, e.g. "https://api.github.com".
+        token: A token that may write comments.
     """
 
     def __init__(self, base: str, token: str) -> None:
@@ -46,10 +46,10 @@ class Api:
         self._token = token
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Send a request and return what is answered; where the rate limit is reached, wait and try again.
+        """Send a request and return the JSON of the reply. Waits and retries when the rate limit is reached.
 
         Raises:
-            ApiError: It is refused, or GitHub cannot be reached.
+            ApiError: GitHub refuses the request or cannot be reached.
         """
         for attempt in range(1, _ATTEMPTS + 1):
             try:
@@ -77,7 +77,7 @@ class Api:
 
 
 def main(arguments: list[str], environ: Mapping[str, str]) -> int:
-    """Write the comment; return the exit status, which is 0 also where no comment can be written."""
+    """Write the comment; return the exit status, which is 0 even if the comment cannot be written."""
     if len(arguments) != 1:
         print("usage: action_comment.py FILE", file=sys.stderr)
         return 2
@@ -85,36 +85,38 @@ def main(arguments: list[str], environ: Mapping[str, str]) -> int:
     event = json.loads(Path(environ["GITHUB_EVENT_PATH"]).read_text(encoding="utf-8"))
     request = event.get("pull_request")
     if not request:
-        print("no comment: the job is not of a pull request")
+        print("no comment: the job does not belong to a pull request")
     elif _is_of_fork(request):
-        print("::notice::no comment: the pull request is of a fork, whose token may only read; see the job's summary")
+        print(
+            "::notice::no comment: the pull request comes from a fork, whose token is read-only; see the job's summary"
+        )
     elif not path.is_file():
-        print("::warning::no comment: the run left no report")
+        print("::warning::no comment: the run wrote no report")
     else:
         api = Api(environ.get("GITHUB_API_URL", "https://api.github.com"), environ["GITHUB_TOKEN"])
         author = environ.get("COMMENT_AUTHOR", _AUTHOR)
         try:
-            done = write_comment(
+            message = write_comment(
                 api, environ["GITHUB_REPOSITORY"], request["number"], path.read_text(encoding="utf-8"), author
             )
         except ApiError as error:
-            done = f"::warning::no comment: {error}; see the job's summary"
-        print(done)
+            message = f"::warning::no comment: {error}; see the job's summary"
+        print(message)
     return 0
 
 
 def write_comment(api: Api, repository: str, number: int, text: str, author: str) -> str:
-    """Create or update a comment; return what was done, as a line of the job's log.
+    """Create or update the comment; return a line for the job's log.
 
     Args:
-        api: GitHub's.
+        api: GitHub's API.
         repository: As "owner/name".
-        number: Of the pull request.
-        text: Of the comment; its first line is its marker.
-        author: Whose comments are updated: a text with the marker in another's comment is left as it is.
+        number: Number of the pull request.
+        text: The comment; its first line is the marker.
+        author: Only comments of this author are updated, even if others contain the marker.
 
     Raises:
-        ApiError: GitHub refused it.
+        ApiError: GitHub refused a request.
     """
     marker = text.partition("\n")[0]
     for comment in _comments(api, repository, number):
@@ -131,9 +133,9 @@ def write_comment(api: Api, repository: str, number: int, text: str, author: str
 
 def _comments(api: Api, repository: str, number: int) -> Iterator[Mapping[str, Any]]:
     for page in range(1, _MOST_PAGES + 1):
-        found = api.call("GET", f"/repos/{repository}/issues/{number}/comments?per_page={_PAGE}&page={page}")
-        yield from found
-        if len(found) < _PAGE:
+        comments = api.call("GET", f"/repos/{repository}/issues/{number}/comments?per_page={_PAGE}&page={page}")
+        yield from comments
+        if len(comments) < _PAGE:
             return
 
 
@@ -143,7 +145,7 @@ def _is_of_fork(request: Mapping[str, Any]) -> bool:
 
 
 def _wait_s(error: urllib.error.HTTPError) -> float | None:
-    """Return how long to wait before another attempt; None where waiting does not help."""
+    """Return how long to wait before retrying, in seconds, or None if a retry would not help."""
     headers = error.headers
     if error.code not in (403, 429):
         return None

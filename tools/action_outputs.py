@@ -1,8 +1,8 @@
-"""Prints the outputs of the GitHub action, as lines of $GITHUB_OUTPUT, from the results.json of a run.
+"""Print the outputs of the GitHub action, as lines for $GITHUB_OUTPUT, from the results.json of a run.
 
-python tools/action_outputs.py RESULTS
+    python tools/action_outputs.py RESULTS
 
-Reads the head of the document alone. Needs nothing but Python.
+Reads the document only up to its rows. Needs only Python.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def output_lines(path: Path) -> list[str]:
-    """Return the lines: the run's id, its verdict, and its pass rate, which is empty where no row has a verdict."""
+    """Return the run's id, its verdict and its pass rate, one per line; the rate is empty if no row has a verdict."""
     head = ""
     with path.open(encoding="utf-8") as file:
         for line in file:

@@ -2,8 +2,8 @@
 
     python tools/lock.py [--upgrade]        as `make lock`, with uv installed beside the Python that runs it
 
-What is locked already keeps its version, unless --upgrade is given. The hashes of torch are those that uv finds, and
-those of CPU builds that pip is offered here: files from other indexes have other hashes under the same version.
+A locked package keeps its version unless --upgrade is given. torch gets the hashes that uv finds and those of the CPU
+builds that pip is offered here: other indexes have other files under the same version.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "requirements"
 OLDEST_PYTHON = "3.11"
 
-# Which extras each list has. The first has all of them, and the others have its versions.
+# The extras of each list. The first list has every extra, and the others take its versions.
 LISTS = {
     "dev": ("all", "dev"),
     "run": ("all",),
@@ -35,13 +35,13 @@ APART = {
     "frameworks": ("all", "dev", "frameworks", "frameworks-newest"),
     "floors": ("all", "dev", "frameworks"),
 }
-# The list with the least versions of these extras' packages instead of the newest ones.
+# The list that takes the oldest supported versions of these extras' packages.
 FLOORS, FLOORED = "floors", ("adk", "langgraph", "pydantic-ai", "openai-agents")
-# Later ones call for a newer langchain-core than they ask for.
+# Later versions need a newer langchain-core than they declare.
 FLOORS_HELD = ("langgraph-checkpoint<4",)
-# What is installed by itself: lists of names beside these.
+# Tools with environments of their own; NAME.in lists their packages.
 TOOLS = ("build", "sbom", "protos", "lock", "deploy")
-# What torch needs on Linux where it is not a CPU build. tools/install-locked installs it where torch asks for it.
+# Needed by builds of torch with CUDA. tools/install-locked installs them if torch asks for them.
 CUDA = re.compile(r"nvidia-|cuda-|triton==")
 HEAD = """\
 # Exact versions with the hashes of all their files, written by `make lock`; change {source} instead.
@@ -76,20 +76,20 @@ def main(arguments: list[str]) -> None:
         write(name, "pyproject.toml", {key: text for key, text in entries.items() if not CUDA.match(key)})
     for name in TOOLS:
         source = f"requirements/{name}.in"
-        # What builds is installed beside what is built, and what lists packages beside what builds.
+        # Build tools share an environment with the packages they build, and cyclonedx-bom with the build tools.
         shared = ["--constraint", "requirements/dev.txt"] if name in ("build", "sbom") else []
         write(name, source, entries_of(compiled(name, [source, *shared, *options])))
 
 
 def extras(name: str) -> list[str]:
-    """Return uv's arguments for a list of the project."""
+    """Return uv's arguments for a list of extras."""
     return ["pyproject.toml", *(part for extra in {**LISTS, **APART}[name] for part in ("--extra", extra))]
 
 
 def floors() -> list[str]:
-    """Return the requirements that hold the extras of frameworks at their least versions."""
+    """Return requirements that pin the extras of frameworks to their oldest supported versions."""
     known = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    return [*(re.sub(r">=([\d.]+),.*", r"==\1", one) for extra in FLOORED for one in known[extra]), *FLOORS_HELD]
+    return [*(re.sub(r">=([\d.]+),.*", r"==\1", line) for extra in FLOORED for line in known[extra]), *FLOORS_HELD]
 
 
 def compiled(name: str, arguments: list[str], like: str = "", pins: list[str] | None = None) -> str:
@@ -97,17 +97,17 @@ def compiled(name: str, arguments: list[str], like: str = "", pins: list[str] | 
 
     Args:
         name: The list.
-        arguments: What uv resolves.
-        like: Another list whose versions are preferred where the list itself has none.
-        pins: Requirements that hold some packages at a version.
+        arguments: Requirements and options for uv.
+        like: A second list whose versions are preferred for packages that the list lacks.
+        pins: Further requirements that fix versions.
     """
     options = ["--universal", "--python-version", OLDEST_PYTHON, "--generate-hashes", "--no-header", "--no-annotate"]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "list.txt"
-        # uv keeps the versions of the list that it writes over. CUDA's are in a list of their own.
+        # uv keeps the versions of the file that it overwrites. CUDA packages are in a list of their own.
         names = [name, *([like] if like else []), *(["cuda"] if "dev" in (name, like) else [])]
-        kept = [FOLDER / f"{each}.txt" for each in names]
-        path.write_text("".join(each.read_text(encoding="utf-8") for each in kept if each.exists()), encoding="utf-8")
+        lists = [FOLDER / f"{list_name}.txt" for list_name in names]
+        path.write_text("".join(file.read_text(encoding="utf-8") for file in lists if file.exists()), encoding="utf-8")
         pinned = Path(folder) / "pins.txt"
         pinned.write_text("\n".join(pins or []), encoding="utf-8")
         options += ["--constraint", str(pinned)]
@@ -117,13 +117,13 @@ def compiled(name: str, arguments: list[str], like: str = "", pins: list[str] | 
 
 
 def entries_of(text: str) -> dict[str, str]:
-    """Return a list's entries by their first lines, `name==version ; markers`, without what uv says beside them."""
+    """Return the entries of a list by their first lines, `name==version ; markers`, without uv's comments."""
     lines = "".join(line for line in text.splitlines(keepends=True) if not line.lstrip().startswith("#"))
     return {entry.split(" \\\n")[0]: entry for entry in re.split(r"\n(?=\S)", lines.strip() + "\n") if entry.strip()}
 
 
 def add_builds_of_torch(entries: dict[str, str]) -> None:
-    """Add the hashes of the builds of torch that pip finds here, and keep those that the present list has."""
+    """Add the hashes of the builds of torch that pip finds here, and keep those of the present list."""
     (torch,) = (name for name in entries if name.startswith("torch=="))
     present = FOLDER / "dev.txt"
     known = entries_of(present.read_text(encoding="utf-8")) if present.exists() else {}
@@ -140,7 +140,7 @@ def add_builds_of_torch(entries: dict[str, str]) -> None:
             "--dest",
             folder,
         ]
-        # A build that has a local label, such as +cpu, precedes the plain one of the same version.
+        # pip prefers a build with a local label, such as +cpu, to the plain one of the same version.
         done = subprocess.run([*command, f"{torch}+cpu"], capture_output=True, text=True, check=False)
         if done.returncode:
             print(f"pip fetched no CPU build of {torch}; its known hashes are kept:\n{done.stderr}", file=sys.stderr)

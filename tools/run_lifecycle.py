@@ -1,4 +1,4 @@
-"""Prints the life of a run as a Mermaid diagram: `python -m tools.run_lifecycle`; docs/runs.md holds what it prints."""
+"""Print the states of a run as a Mermaid diagram: `python -m tools.run_lifecycle`. docs/runs.md contains a copy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from assay_orchestrator.store.runs.lifecycle import TRANSITIONS, Phase
 
 
 def state_diagram() -> str:
-    """Return the transitions between different phases, one line for each pair of them."""
+    """Return the transitions between different phases, one line per pair of phases."""
     commands: dict[tuple[Phase, Phase], list[str]] = defaultdict(list)
     for (phase, command), transition in TRANSITIONS.items():
         if transition.phase is not phase:

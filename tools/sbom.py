@@ -1,8 +1,8 @@
 """Write the bill of materials of an image: python tools/sbom.py IMAGE PYTHON FILE.
 
-CycloneDX as JSON: every distribution that PYTHON has installed, with its version, licences and dependencies, as parts
-of the image. It needs cyclonedx-bom in the environment that runs it. The same packages give the same file. What the
-base of the image brings along, Debian packages and Python itself, is not in it.
+The file is CycloneDX JSON. It lists every distribution installed for PYTHON, with version, licences and dependencies,
+but neither Python itself nor the Debian packages of the base image. The same packages give the same file. Needs
+cyclonedx-bom in the environment that runs this script.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SCHEMA_VERSION = "1.6"
 
 
 def main(image: str, python: str, target: Path) -> None:
-    """Write the file, once it fits the schema."""
+    """Write the file, or exit with an error if it does not match the schema."""
     options = ["--output-reproducible", "--no-validate", "--output-format", "JSON", "--spec-version", SCHEMA_VERSION]
     listed = subprocess.run(
         [sys.executable, "-m", "cyclonedx_py", "environment", *options, python], check=True, capture_output=True
@@ -30,23 +30,23 @@ def main(image: str, python: str, target: Path) -> None:
 
 
 def of_image(image: str, document: dict[str, Any]) -> dict[str, Any]:
-    """Return a document whose components are parts of an image, which has Assay's version."""
+    """Return a document that describes the image: its version is Assay's, its parts are the components."""
     components = document["components"]
-    (assay,) = (each for each in components if each["name"] == "assay-scoring")
+    (assay,) = (component for component in components if component["name"] == "assay-scoring")
     name = f"assay-{image}"
     top = {"type": "container", "name": name, "version": assay["version"], "bom-ref": name}
-    parts = {"ref": name, "dependsOn": sorted(each["bom-ref"] for each in components)}
+    parts = {"ref": name, "dependsOn": sorted(component["bom-ref"] for component in components)}
     metadata = {**document["metadata"], "component": top}
     return {**document, "metadata": metadata, "dependencies": [parts, *document["dependencies"]]}
 
 
 def problem_of(text: str) -> str:
-    """Return what is wrong with a document by its schema, which comes with the package; empty where nothing is."""
+    """Return why a document violates the CycloneDX schema; empty if it is valid."""
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator
 
-    found = JsonStrictValidator(SchemaVersion.from_version(SCHEMA_VERSION)).validate_str(text)
-    return "" if found is None else str(found)
+    problem = JsonStrictValidator(SchemaVersion.from_version(SCHEMA_VERSION)).validate_str(text)
+    return "" if problem is None else str(problem)
 
 
 if __name__ == "__main__":

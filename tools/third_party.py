@@ -1,6 +1,6 @@
 """Write the licences of all distributions of an environment into one file: python tools/third_party.py FILE.
 
-For images, which pass their packages on. It reads the metadata of what the Python that runs it has installed.
+Images redistribute their packages and therefore ship this file. It covers the environment that runs this script.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
-# The LGPL adds permissions to the GPL, whose text must be beside it. Debian, on which the images rest, ships that.
+# The LGPL adds permissions to the GPL, so the text of the GPL must be included. Debian, the base of the images, has it.
 GPL = Path("/usr/share/common-licenses/GPL-3")
 TEXTS = ("LICEN", "COPYING", "NOTICE", "AUTHORS")
 HEAD = """\
@@ -20,45 +20,47 @@ versions. The texts of their licences follow the list. Their sources are where t
 
 def main(target: Path) -> None:
     """Write the file."""
-    found = sorted(distributions(), key=lambda each: each.name.lower())
-    if nameless := [each.name for each in found if not licence_of(each)]:
-        sys.exit(f"no licence is named in the metadata of {', '.join(nameless)}: find it out before shipping them")
-    rows = [f"{each.name} {each.version}: {licence_of(each)}{page_of(each)}" for each in found]
+    packages = sorted(distributions(), key=lambda package: package.name.lower())
+    if nameless := [package.name for package in packages if not licence_of(package)]:
+        sys.exit(f"the metadata of {', '.join(nameless)} names no licence: find out which it is before shipping them")
+    rows = [f"{package.name} {package.version}: {licence_of(package)}{page_of(package)}" for package in packages]
     texts = [
-        f"{'=' * 100}\n{each.name} {each.version}\n{'=' * 100}\n\n{text}" for each in found for text in texts_of(each)
+        f"{'=' * 100}\n{package.name} {package.version}\n{'=' * 100}\n\n{text}"
+        for package in packages
+        for text in texts_of(package)
     ]
-    if any("LGPL" in licence_of(each) for each in found):
+    if any("LGPL" in licence_of(package) for package in packages):
         texts.append(f"{'=' * 100}\nGNU General Public License 3\n{'=' * 100}\n\n{GPL.read_text(encoding='utf-8')}")
     target.write_text("\n".join([HEAD, *rows, "", *texts]), encoding="utf-8")
 
 
 def licence_of(distribution: Distribution) -> str:
-    """Return the name of a distribution's licence; empty where its metadata names none."""
+    """Return the name of a distribution's licence; empty if its metadata names none."""
     named = field(distribution, "License-Expression")
     kinds = [
-        each.rpartition(" :: ")[2]
-        for each in distribution.metadata.get_all("Classifier") or []
-        if each.startswith("License")
+        classifier.rpartition(" :: ")[2]
+        for classifier in distribution.metadata.get_all("Classifier") or []
+        if classifier.startswith("License")
     ]
     text = field(distribution, "License").strip()
-    # Some put the whole text there.
+    # Some packages put the whole licence text into this field.
     return named or (text if text and "\n" not in text else " or ".join(kinds))
 
 
 def field(distribution: Distribution, name: str) -> str:
-    """Return the first value of a field of the metadata; empty where there is none."""
+    """Return the first value of a metadata field; empty if the field is missing."""
     return next(iter(distribution.metadata.get_all(name) or []), "")
 
 
 def page_of(distribution: Distribution) -> str:
-    """Return where a distribution's project is, as the end of a line."""
-    pages = [each.partition(", ")[2] for each in distribution.metadata.get_all("Project-URL") or []]
+    """Return ", URL" for the project page of a distribution; empty if its metadata names none."""
+    pages = [url.partition(", ")[2] for url in distribution.metadata.get_all("Project-URL") or []]
     page = field(distribution, "Home-page") or next(iter(pages), "")
     return f", {page}" if page else ""
 
 
 def texts_of(distribution: Distribution) -> list[str]:
-    """Return the texts that a distribution has beside its metadata."""
+    """Return the licence texts that a distribution ships with its metadata."""
     files = [
         file
         for file in distribution.files or []

@@ -1,10 +1,10 @@
-"""Make what docker-compose.yml needs for TLS: an authority of the installation's own, and certificates that it signs.
+"""Make the TLS files of docker-compose.yml: a certificate authority of the installation and certificates signed by it.
 
     python certificates.py FOLDER [--owner UID] [--names NAME,...] SERVICE=USE:NAME,... [...]
 
-FOLDER/authority keeps the authority with its private key. Each FOLDER/SERVICE gets tls.crt, tls.key and the authority's
-ca.crt. USE is `server` or `client`; a server's NAMEs are the host names and addresses at which others reach it. What is
-there, has these names and lasts for 30 days more is kept, so that this runs at every start: it renews what is due.
+FOLDER/authority holds the authority with its private key. Each FOLDER/SERVICE gets tls.crt, tls.key and the authority's
+ca.crt. USE is `server` or `client`; the NAMEs of a server are the host names and addresses in its certificate. Run it
+at every start: it keeps certificates with these names that are valid for 30 more days, and renews the others.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Wanted:
     """A certificate that a service needs.
 
     Args:
-        service: Whose it is; the name of its folder.
+        service: The name of the service and of its folder.
         use: `server` or `client`.
         names: Host names and addresses of a server.
     """
@@ -52,22 +52,24 @@ class Wanted:
 
 
 def main(arguments: list[str]) -> int:
-    """Make or renew everything; return 0, or 2 for wrong arguments."""
+    """Make or renew all files; return 0, or 2 for invalid arguments."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--owner", type=int, help="user id that alone may read the private keys of services")
-    parser.add_argument("--names", default="", help="further names of what is also `localhost`, comma-separated")
+    parser.add_argument(
+        "--names", default="", help="further names for certificates that include `localhost`, comma-separated"
+    )
     parser.add_argument("wanted", nargs="+", type=read_wanted, metavar="SERVICE=USE:NAME,...")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     os.umask(0o022)
-    authority = open_authority(given.folder / "authority")
-    for wanted in given.wanted:
-        provide(given.folder / wanted.service, authority, with_names(wanted, given.names), given.owner)
+    authority = open_authority(options.folder / "authority")
+    for wanted in options.wanted:
+        provide(options.folder / wanted.service, authority, with_names(wanted, options.names), options.owner)
     return 0
 
 
 def read_wanted(text: str) -> Wanted:
-    """Return what SERVICE=USE:NAME,... means."""
+    """Return the certificate that SERVICE=USE:NAME,... asks for."""
     service, _, rest = text.partition("=")
     use, _, names = rest.partition(":")
     if not service or use not in USES or (use == "server" and not names):
@@ -76,7 +78,7 @@ def read_wanted(text: str) -> Wanted:
 
 
 def with_names(wanted: Wanted, more: str) -> Wanted:
-    """Return a certificate with the names by which clients of this host know it, where it is a server for these."""
+    """Return a certificate with the further names of this host, if the service is reachable from outside."""
     if "localhost" not in wanted.names:
         return wanted
     names = (name.strip() for name in more.split(","))
@@ -84,42 +86,42 @@ def with_names(wanted: Wanted, more: str) -> Wanted:
 
 
 def open_authority(folder: Path) -> Pair:
-    """Return the authority, made where there is none. One that expires is not replaced: all clients trust it."""
+    """Return the authority; make it if missing. An expiring authority is not replaced, because all clients trust it."""
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
     certificate, key = folder / "ca.crt", folder / "ca.key"
     if certificate.exists() and key.exists():
-        found = read_pair(certificate, key)
-        if left(found.certificate) < RENEWED_BEFORE:
-            say(f"the authority expires on {day(found.certificate)}: delete {folder} for a new one")
-        return found
+        authority = read_pair(certificate, key)
+        if left(authority.certificate) < RENEWED_BEFORE:
+            say(f"the authority expires on {day(authority.certificate)}: delete {folder} for a new one")
+        return authority
     own = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Assay installation")])
     builder = dated(name, name, own.public_key(), AUTHORITY_DAYS)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(usage(signs_certificates=True), critical=True)
     builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(own.public_key()), critical=False)
-    made = Pair(builder.sign(own, hashes.SHA256()), own)
+    authority = Pair(builder.sign(own, hashes.SHA256()), own)
     write(key, private_pem(own), 0o400)
-    write(certificate, made.certificate.public_bytes(serialization.Encoding.PEM), 0o444)
-    say(f"made the authority of this installation, until {day(made.certificate)}")
-    return made
+    write(certificate, authority.certificate.public_bytes(serialization.Encoding.PEM), 0o444)
+    say(f"made the authority of this installation, until {day(authority.certificate)}")
+    return authority
 
 
 def provide(folder: Path, authority: Pair, wanted: Wanted, owner: int | None) -> None:
-    """Give a service its files, unless those that it has are right for a while."""
+    """Write the files of a service, unless its present files are valid for long enough."""
     folder.mkdir(parents=True, exist_ok=True)
     authority_pem = authority.certificate.public_bytes(serialization.Encoding.PEM)
     present = folder / "tls.crt"
     known = folder / "ca.crt"
     if present.exists() and known.exists() and known.read_bytes() == authority_pem:
-        found = x509.load_pem_x509_certificate(present.read_bytes())
-        if left(found) >= RENEWED_BEFORE and names_of(found) == set(wanted.names):
+        certificate = x509.load_pem_x509_certificate(present.read_bytes())
+        if left(certificate) >= RENEWED_BEFORE and names_of(certificate) == set(wanted.names):
             return
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = signed(authority, key, wanted)
-    # In this order, whatever it is ended between is made again by the next start; a server that reads meanwhile keeps
-    # what it has until key and certificate belong together.
+    # tls.crt is written last: if this process dies earlier, the next start makes everything again. A server that reads
+    # meanwhile keeps its old pair until key and certificate match.
     write(folder / "tls.key", private_pem(key), 0o400, owner)
     write(present, certificate.public_bytes(serialization.Encoding.PEM), 0o444)
     write(known, authority_pem, 0o444)
@@ -128,7 +130,7 @@ def provide(folder: Path, authority: Pair, wanted: Wanted, owner: int | None) ->
 
 
 def signed(authority: Pair, key: ec.EllipticCurvePrivateKey, wanted: Wanted) -> x509.Certificate:
-    """Return a new certificate of the authority."""
+    """Return a new certificate signed by the authority."""
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, wanted.service)])
     builder = dated(name, authority.certificate.subject, key.public_key(), DAYS)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -143,7 +145,7 @@ def signed(authority: Pair, key: ec.EllipticCurvePrivateKey, wanted: Wanted) -> 
 
 
 def dated(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int) -> x509.CertificateBuilder:
-    """Return a certificate of some days from an hour ago, for clocks differ."""
+    """Return a certificate for some days. It starts an hour ago, because clocks differ."""
     now = datetime.now(UTC)
     builder = x509.CertificateBuilder(subject_name=subject, issuer_name=issuer, public_key=key)
     builder = builder.serial_number(x509.random_serial_number())
@@ -151,7 +153,7 @@ def dated(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey,
 
 
 def usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    """Return what a key is for: signing handshakes, or certificates."""
+    """Return the permitted uses of a key: signing handshakes, or signing certificates."""
     return x509.KeyUsage(
         digital_signature=not signs_certificates, key_cert_sign=signs_certificates, crl_sign=signs_certificates,
         content_commitment=False, key_encipherment=False, data_encipherment=False, key_agreement=False,
@@ -160,7 +162,7 @@ def usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 
 def general(name: str) -> x509.GeneralName:
-    """Return a host name, or an address, as certificates have it."""
+    """Return a host name or an address in the form of certificates."""
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
@@ -177,7 +179,7 @@ def names_of(certificate: x509.Certificate) -> set[str]:
 
 
 def left(certificate: x509.Certificate) -> timedelta:
-    """Return how long a certificate lasts."""
+    """Return the remaining validity of a certificate."""
     return certificate.not_valid_after_utc - datetime.now(UTC)
 
 
@@ -202,7 +204,7 @@ def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def write(path: Path, content: bytes, mode: int, owner: int | None = None) -> None:
-    """Replace a file at once: a reader sees the old content or the new one."""
+    """Replace a file atomically: a reader sees the old content or the new one."""
     new = path.with_name(f".{path.name}")
     new.unlink(missing_ok=True)
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
@@ -214,7 +216,7 @@ def write(path: Path, content: bytes, mode: int, owner: int | None = None) -> No
 
 
 def say(text: str) -> None:
-    """Tell the operator."""
+    """Print a line for the operator."""
     sys.stdout.write(f"{text}\n")
 
 

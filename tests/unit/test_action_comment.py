@@ -192,9 +192,9 @@ def test_a_rate_limit_is_waited_for(hub: Hub, post: Callable[..., str]) -> None:
 
 def test_where_a_comment_has_no_place(hub: Hub, post: Callable[..., str]) -> None:
     """Pull requests of forks, pushes and runs without a report send nothing, and say why."""
-    assert post(head="mallory/repo").startswith("::notice::no comment: the pull request is of a fork")
-    assert post(pull_request=None) == "no comment: the job is not of a pull request"
-    assert post(None) == "::warning::no comment: the run left no report"
+    assert post(head="mallory/repo").startswith("::notice::no comment: the pull request comes from a fork")
+    assert post(pull_request=None) == "no comment: the job does not belong to a pull request"
+    assert post(None) == "::warning::no comment: the run wrote no report"
     assert hub.writes == []
 
 
