@@ -1,4 +1,4 @@
-"""What a request asks of one model: cached vectors, those that are being computed already, and the rest."""
+"""The vectors of one model for a request: cached, already being computed, or new."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class _Request:
     cache_ms: float = 0.0
 
     def note(self, job: Job) -> None:
-        """Note that a job of it has its result or error."""
+        """Record that one of its jobs has a result or an error."""
         self.missing -= 1
         if self.complete.done():
             return
@@ -124,7 +124,7 @@ class Embeddings:
 
     @property
     def statistics(self) -> Statistics:
-        """What was done so far."""
+        """Counts of requests and runs since the start."""
         return self._batcher.statistics
 
     async def embed(self, texts: Sequence[str], options: EmbedOptions = EmbedOptions()) -> Embedded:
@@ -158,7 +158,7 @@ class Embeddings:
         return Embedded(vectors, computed, timing)
 
     async def aclose(self) -> None:
-        """Refuse what waits, let the running batches end, and end the threads."""
+        """Refuse waiting jobs, finish the running batches and end the threads."""
         await asyncio.to_thread(self._batcher.close)
         self._room.set()
 
@@ -192,7 +192,7 @@ class Embeddings:
                     await self._room.wait()
 
     def _join(self, keys: dict[str, bytes], options: EmbedOptions) -> _Request:
-        """Find what is known, join what is being computed, and submit the rest."""
+        """Take known vectors, join running jobs, and submit the rest."""
         started = time.perf_counter()
         request = _Request(self._loop.create_future())
         new: list[Job] = []
@@ -231,7 +231,7 @@ class Embeddings:
         self._observed.refused.inc()
 
     def _settle(self, jobs: list[Job]) -> None:
-        """Hand jobs that are done over to the event loop; called by the batcher's threads."""
+        """Hand finished jobs over to the event loop; called by the batcher's threads."""
         try:
             self._loop.call_soon_threadsafe(self._settled, jobs)
         except RuntimeError:  # the event loop is closed, and with it every request
@@ -254,7 +254,7 @@ class Embeddings:
         self._room.set()
 
     def _leave(self, request: _Request) -> None:
-        """Take a request away from jobs that are not done; those that no other request waits for are abandoned."""
+        """Detach a request from its unfinished jobs; abandon jobs that no other request waits for."""
         if request.complete.cancelled():
             self.statistics.dropped += 1
             self._observed.dropped.inc()

@@ -1,4 +1,4 @@
-"""What an embedder process counts and measures for Prometheus; cache hits and misses are of all scopes together."""
+"""Counters and gauges of an embedder process for Prometheus; cache hits and misses are totals over all scopes."""
 
 from __future__ import annotations
 

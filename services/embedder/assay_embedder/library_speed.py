@@ -38,5 +38,5 @@ def measure(model_name: str, texts: list[str]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    given = json.load(sys.stdin)
-    print(json.dumps(measure(given["model"], given["texts"])))  # noqa: T201 - read by the process that started this
+    request = json.load(sys.stdin)
+    print(json.dumps(measure(request["model"], request["texts"])))  # noqa: T201 - read by the process that started this

@@ -1,4 +1,4 @@
-"""The models of a process: loaded at the start, or on request where the operator allows it."""
+"""The models of a process: loaded at the start, or on request if the operator allows it."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _PROBES = ("warm-up", "In Zürich, 2 naïve agents ordered 東京 maps & При�
 
 
 class LoadedModel(Encoder, Protocol):
-    """An encoder that says what it is."""
+    """An encoder with a description."""
 
     @property
     def description(self) -> loading.Description:
-        """What it is."""
+        """Its description."""
 
 
 @dataclass(slots=True, eq=False)
@@ -65,7 +65,7 @@ class Served:
 
     @property
     def statistics(self) -> Statistics:
-        """What was done for it so far."""
+        """Counts of its requests and runs."""
         return self.embeddings.statistics
 
     async def embed(self, texts: Sequence[str], options: EmbedOptions = EmbedOptions()) -> Embedded:  # noqa: B008
@@ -106,7 +106,7 @@ class Registry:
         self._disk = _disk_cache(settings)
 
     async def load_listed(self) -> None:
-        """Load the models that the operator listed, and run each once, so that no caller waits for it.
+        """Load the models that the operator listed, and run each once so that no caller pays for a first run.
 
         Raises:
             SetupError: One cannot be loaded, or they take more memory than models may.
@@ -122,7 +122,7 @@ class Registry:
 
     @asynccontextmanager
     async def use(self, name: str) -> AsyncIterator[Served]:
-        """Give a model to one request, loading it first where that is allowed; it is not unloaded meanwhile.
+        """Lend a model to one request, loading it first if that is allowed; it is not unloaded meanwhile.
 
         Args:
             name: The model's name; empty for the default, the first listed.
@@ -140,7 +140,7 @@ class Registry:
             served.users -= 1
 
     async def get(self, name: str) -> Served:
-        """Return a model as `use` gives it; it may be unloaded when the caller waits for something else."""
+        """Return a model as `use` does, but without keeping it loaded while the caller waits for something else."""
         name = name or self._settings.models[0]
         if name in self._served:
             self._served[name] = self._served.pop(name)  # the most recently used last
@@ -158,12 +158,12 @@ class Registry:
             raise _wrong_model(error.message, "MODEL_NOT_FOUND") from error
 
     def listed(self) -> list[tuple[str, loading.Description | None]]:
-        """Return the names of all models that are listed or loaded, the default first, with what is known."""
+        """Return the names of all listed or loaded models, the default first, with the descriptions of loaded ones."""
         names = dict.fromkeys([*self._settings.models, *self._served])
         return [(name, self._served[name].description if name in self._served else None) for name in names]
 
     async def delete_scope(self, scope: str) -> tuple[dict[str, int], dict[str, int]]:
-        """Delete the cached vectors of a scope; return by place how many that were, and how many are left.
+        """Delete the cached vectors of a scope; return the numbers of deleted and remaining ones by place.
 
         Raises:
             UnavailableError: The file of the cache cannot be written.
@@ -206,9 +206,9 @@ class Registry:
             if name not in self._served:
                 options: dict[str, Any] = {}
                 if name not in self._settings.models:
-                    found = await _in_thread(self._find_model, name)
-                    self._require_memory(found.weight_bytes)
-                    options["folder"] = found.folder
+                    model = await _in_thread(self._find_model, name)
+                    self._require_memory(model.weight_bytes)
+                    options["folder"] = model.folder
                 await self._make_room(name)
                 self._served[name] = await self._loaded(name, options)
                 MODELS.series().set(len(self._served))
@@ -216,21 +216,21 @@ class Registry:
             return self._served[name]
 
     async def _make_room(self, name: str) -> None:
-        """Unload a model where as many are loaded as may be."""
+        """Unload a model if the maximum number is loaded."""
         while name not in self._settings.models and len(self._served) >= self._settings.max_models:
             if not await self._unload_one(besides=name):
                 message = f"{len(self._served)} models are loaded and in use, the most this server takes"
                 raise _wrong_model(message, "MODEL_LIMIT_REACHED")
 
     def _require_memory(self, size_bytes: int) -> None:
-        """Raise where a model takes more memory than all that stay leave it."""
+        """Raise if the models that stay leave too little memory for another."""
         stay = sum(served.description.weight_bytes for name, served in self._served.items() if self._stays(name))
         limit = self._settings.model_memory_mib * _MIB
         if limit and stay + size_bytes > limit:
             raise self._too_large(size_bytes, stay)
 
     async def _keep_memory_limit(self, name: str) -> None:
-        """Unload other models than this one while all take too much memory, and this one where that is not enough."""
+        """Unload other models until the memory limit holds, and this one if that is not enough."""
         while name not in self._settings.models and self._is_over_memory():
             if await self._unload_one(besides=name):
                 continue
@@ -246,7 +246,7 @@ class Registry:
         return _wrong_model(message, "MODEL_LIMIT_REACHED")
 
     async def _unload_one(self, *, besides: str) -> bool:
-        """Unload the model that was not used for longest; return False where none may be unloaded."""
+        """Unload the least recently used model; return False if none may be unloaded."""
         for name in self._served:
             if name != besides and not self._stays(name):
                 await self._unload(name)
@@ -295,7 +295,7 @@ class Registry:
 
 
 async def _in_thread(function: Callable[..., T], *arguments: object) -> T:
-    """Return what a function returns, called in a thread that keeps no process from ending, however long it takes."""
+    """Call a function in a daemon thread, which lets the process end however long the call takes; return its result."""
     loop = asyncio.get_running_loop()
     result: asyncio.Future[T] = loop.create_future()
 
@@ -325,13 +325,13 @@ async def _in_thread(function: Callable[..., T], *arguments: object) -> T:
 
 
 def _free_memory() -> None:
-    """Give back a model's memory: a library may keep it in a cycle, and on a GPU it is in the pool of torch."""
+    """Free a model's memory: a library may hold it in a reference cycle, and torch in its pool on a GPU."""
     gc.collect()
     free_device_memory()
 
 
 def _identity(name: str, model: LoadedModel) -> tuple[str, ...]:
-    """Run a model on a few texts; return all that distinguishes its vectors; raise SetupError where it cannot be run.
+    """Run a model on a few texts; return everything that distinguishes its vectors; raise SetupError if it cannot run.
 
     The weights alone do not: another tokenizer, another way of pooling, another version of the code or another
     processor gives other vectors. Processors of different kinds have the same description: the texts show them.
@@ -345,9 +345,15 @@ def _identity(name: str, model: LoadedModel) -> tuple[str, ...]:
         raise not_loaded(name, "its weights are damaged: they give every text the same vector")
     digest = hashlib.blake2b(repr([list(each.ids) for each in tokens]).encode())
     digest.update(vectors.astype("<f4").tobytes())
-    about = model.description
-    made_by = (about.revision, about.configuration, about.precision, about.engine, about.prefix)
-    return (*made_by, str(about.dimension), str(about.max_tokens), digest.hexdigest())
+    description = model.description
+    made_by = (
+        description.revision,
+        description.configuration,
+        description.precision,
+        description.engine,
+        description.prefix,
+    )
+    return (*made_by, str(description.dimension), str(description.max_tokens), digest.hexdigest())
 
 
 def _disk_cache(settings: Settings) -> DiskCache | None:

@@ -1,4 +1,4 @@
-"""The EmbedderService: protobuf messages on the outside, texts and arrays inside."""
+"""The gRPC EmbedderService, which turns protobuf messages into texts and arrays and back."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MAX_VECTOR_BYTES = 4 * 1024 * 1024 - 64 * 1024  # what one answer holds, beside
 
 
 class EmbedderService(embedder_pb2_grpc.EmbedderServiceServicer):
-    """Answers for the models of a registry.
+    """Answers requests with the models of a registry.
 
     Args:
         registry: The models.
@@ -98,12 +98,12 @@ class EmbedderService(embedder_pb2_grpc.EmbedderServiceServicer):
     async def ListModels(  # noqa: N802
         self, request: embedder_pb2.ListModelsRequest, context: Any
     ) -> embedder_pb2.ListModelsResponse:
-        """Name the models that are listed or loaded."""
-        found = [
+        """List the models that are listed or loaded."""
+        models = [
             _model_info(description) if description else embedder_pb2.ModelInfo(name=name)
             for name, description in self._registry.listed()
         ]
-        return embedder_pb2.ListModelsResponse(models=found)
+        return embedder_pb2.ListModelsResponse(models=models)
 
     async def _embed(self, request: embedder_pb2.EmbedRequest, *, waits: bool) -> embedder_pb2.EmbedResponse:
         texts = list(request.texts)
@@ -117,11 +117,11 @@ class EmbedderService(embedder_pb2_grpc.EmbedderServiceServicer):
         return embedder_pb2.EmbedResponse(
             vectors=b"".join([embedded.vectors[text].data for text in texts]),
             dimension=dimension,
-            truncated=[at for at, each in enumerate(computed) if each.truncated],
+            truncated=[at for at, text_result in enumerate(computed) if text_result.truncated],
             model=_model_info(served.description),
             timing=_timing(embedded.timing),
-            token_counts=[each.token_count for each in computed],
-            window_counts=[each.window_count for each in computed] if options.windowed else [],
+            token_counts=[text_result.token_count for text_result in computed],
+            window_counts=[text_result.window_count for text_result in computed] if options.windowed else [],
         )
 
     async def _similarity(
@@ -135,8 +135,8 @@ class EmbedderService(embedder_pb2_grpc.EmbedderServiceServicer):
             embedded = await served.embed(texts, options)
         return embedder_pb2.SimilarityResponse(
             similarities=[
-                _pair_similarity(embedded.computed, pair, found, windowed=options.windowed)
-                for pair, found in zip(pairs, cosines(embedded.vectors, pairs), strict=True)
+                _pair_similarity(embedded.computed, pair, cosine, windowed=options.windowed)
+                for pair, cosine in zip(pairs, cosines(embedded.vectors, pairs), strict=True)
             ],
             model=_model_info(served.description),
             timing=_timing(embedded.timing),
@@ -172,16 +172,16 @@ def _options(
 
 
 def _side(at: int) -> str:
-    """Return the field of a text of pairs."""
+    """Return the field name of the text at a position in flattened pairs."""
     return f"pairs[{at // 2}].{'second' if at % 2 else 'first'}"
 
 
 def _pair_similarity(
-    computed: Mapping[str, Computed], pair: tuple[str, str], found: float | None, *, windowed: bool
+    computed: Mapping[str, Computed], pair: tuple[str, str], cosine: float | None, *, windowed: bool
 ) -> embedder_pb2.PairSimilarity:
     first, second = (computed[text] for text in pair)
     return embedder_pb2.PairSimilarity(
-        cosine=found,
+        cosine=cosine,
         first_truncated=first.truncated,
         second_truncated=second.truncated,
         first_token_count=first.token_count,

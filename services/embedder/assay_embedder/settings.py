@@ -1,4 +1,4 @@
-"""What an operator may set, by flag or by environment variable."""
+"""The settings of an operator, as flags and environment variables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 def read_precision(text: str) -> str:
-    """Return a precision; the names of number formats, which were used before, are translated with a warning."""
+    """Return a precision; the name of a number format is translated with a warning."""
     renamed = _RENAMED.get(text)
     if renamed:
         logger.warning("--precision %s is deprecated: use %s, which it means now", text, renamed)
@@ -69,7 +69,7 @@ class Settings(ServiceSettings):
     stream_in_flight: int = setting(16, "maximum requests in flight per stream", least=1)
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong with values together, each with its flag."""
+        """Yield the problems of values that do not go together, each with its flag."""
         if not _DEVICE.fullmatch(self.device):
             yield Problem(f"must be auto, cpu, cuda or cuda:N, not {self.device!r}", "--device")
         if not self.models:
@@ -88,5 +88,7 @@ class Settings(ServiceSettings):
         if not Path(name).is_absolute() and is_folder(name):
             return False
         # A pattern that is no path itself, such as *, means models of the hub and no folders of this machine.
-        patterns = [each for each in self.allow_models if Path(each).is_absolute() or not Path(name).is_absolute()]
+        patterns = [
+            pattern for pattern in self.allow_models if Path(pattern).is_absolute() or not Path(name).is_absolute()
+        ]
         return any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -28,7 +28,7 @@ def cosine(first: NDArray[Any], second: NDArray[Any]) -> float | None:
 
 
 def cosines(vectors: Mapping[Name, NDArray[Any]], pairs: Iterable[tuple[Name, Name]]) -> list[float | None]:
-    """Return the cosine of each pair; what concerns one vector alone is computed once.
+    """Return the cosine of each pair; the norm of each vector is computed once.
 
     Args:
         vectors: Vectors of one dimension, by name.

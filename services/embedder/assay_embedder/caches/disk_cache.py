@@ -1,4 +1,4 @@
-"""Vectors that outlive the process, in a bounded file."""
+"""A bounded file of vectors that outlives the process."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ CREATE TABLE IF NOT EXISTS vectors (
 
 
 class DiskCache:
-    """An SQLite file of vectors. What cannot be read is a miss, and what cannot be written is not kept.
+    """A SQLite file of vectors. What cannot be read is a miss, and what cannot be written is not kept.
 
     Each entry has a checksum over key and value, so that a damaged one is never a vector; a file that SQLite cannot
     read is set aside and begun anew. Safe for threads, and for several processes that share the folder.
@@ -82,20 +82,22 @@ class DiskCache:
         self._thread.start()
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, Computed]:
-        """Return what is stored under these keys."""
+        """Return the vectors stored under these keys."""
         rows: list[Any] = []
         with self._lock:
             for at in range(0, len(keys), _AT_ONCE):
                 some = keys[at : at + _AT_ONCE]
                 marks = ",".join("?" * len(some))
                 rows += self._run(f"SELECT key, value FROM vectors WHERE key IN ({marks})", some)  # noqa: S608 - marks
-        found = {key: computed for key, value in rows if (computed := _unpacked(key, value)) is not None}
-        if len(found) < len(rows):
-            logger.warning("damaged entries in the vector cache: file=%s count=%d", self._file, len(rows) - len(found))
-        return found
+        vectors = {key: computed for key, value in rows if (computed := _unpacked(key, value)) is not None}
+        if len(vectors) < len(rows):
+            logger.warning(
+                "damaged entries in the vector cache: file=%s count=%d", self._file, len(rows) - len(vectors)
+            )
+        return vectors
 
     def store(self, entries: list[tuple[bytes, Computed]]) -> None:
-        """Store vectors soon, in a thread; more than it can write are not kept."""
+        """Queue vectors for the writing thread; vectors beyond what it can write are dropped."""
         with contextlib.suppress(queue.Full):
             self._waiting.put_nowait(entries)
 
@@ -123,20 +125,20 @@ class DiskCache:
         return before[0][0] - after[0][0], after[0][0]
 
     def _drain(self) -> None:
-        """Wait until what was handed in is written: nothing of a scope is then on its way into the file."""
+        """Wait until all queued vectors are written, so that none of a scope is still on its way into the file."""
         drained = threading.Event()
         self._waiting.put(drained)
         while self._thread.is_alive() and not drained.wait(_LOOK_S):
             pass
 
     def _run_alone(self, statement: str) -> None:
-        """Run a statement that no transaction may hold; what it cannot do now, SQLite does later."""
+        """Run a statement outside any transaction; SQLite does later what it cannot do now."""
         with contextlib.suppress(sqlite3.Error):
             if self._connection is not None:
                 self._connection.execute(statement).fetchall()
 
     def close(self) -> None:
-        """Write what waits and close the file."""
+        """Write the queued vectors and close the file."""
         self._waiting.put(None)
         self._thread.join()
         with self._lock:
@@ -162,11 +164,11 @@ class DiskCache:
             pass
 
     def _used_bytes(self) -> int:
-        """Return what the entries of the file take; 0 where that is not known."""
-        found = [self._run(f"PRAGMA {name}", ()) for name in ("page_count", "freelist_count")]
-        if not all(found):
+        """Return the size of the file's entries in bytes; 0 if it is unknown."""
+        counts = [self._run(f"PRAGMA {name}", ()) for name in ("page_count", "freelist_count")]
+        if not all(counts):
             return 0
-        pages, free = (rows[0][0] for rows in found)
+        pages, free = (rows[0][0] for rows in counts)
         return int(pages - free) * _PAGE_BYTES
 
     def _run(self, query: str, values: Sequence[Any], *, many: bool = False) -> list[Any]:
@@ -235,7 +237,7 @@ class DiskCache:
 
 
 def _passes(error: sqlite3.Error) -> bool:
-    """Return whether an error says nothing about what the file holds: a lock of another process, a full disk."""
+    """Return whether an error is about the moment and not the file's contents: another process's lock, a full disk."""
     code = getattr(error, "sqlite_errorcode", None)
     return code is not None and code & 0xFF in _PASSING
 

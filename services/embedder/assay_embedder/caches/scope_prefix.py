@@ -1,4 +1,4 @@
-"""What the keys of a scope's vectors begin with, so that those of a deleted team are found."""
+"""The prefix that all keys of a scope share, by which a deleted team's vectors are located."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vectors by the hash of what made them, in bounded memory."""
+"""Vectors in bounded memory, by a hash of everything that determines them."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ class KeyMaker:
         for part in (*self.model, scope, str(windowed)):
             data = part.encode("utf-8", "surrogatepass")
             first.update(len(data).to_bytes(8, "little") + data)
-        made: dict[str, bytes] = {}
+        keys: dict[str, bytes] = {}
         for text in texts:
-            if text not in made:
+            if text not in keys:
                 digest = first.copy()
                 digest.update(text.encode("utf-8", "surrogatepass"))
-                made[text] = begin + digest.digest()
-        return made
+                keys[text] = begin + digest.digest()
+        return keys
 
 
 class VectorCache:
-    """The vectors that were used last. Belongs to one event loop.
+    """The most recently used vectors. Belongs to one event loop.
 
     Args:
         limit_bytes: What it may take; 0 keeps nothing.
@@ -65,18 +65,18 @@ class VectorCache:
 
     @property
     def size_bytes(self) -> int:
-        """What its entries take, in bytes."""
+        """The size of its entries in bytes."""
         return self._size_bytes
 
     def get(self, key: bytes) -> Computed | None:
-        """Return what was put under a key, if it is still here."""
-        found = self._entries.get(key)
-        if found is not None:
+        """Return the vector stored under a key, if it is still in memory."""
+        entry = self._entries.get(key)
+        if entry is not None:
             self._entries.move_to_end(key)
-        return found
+        return entry
 
     def put(self, key: bytes, computed: Computed) -> None:
-        """Keep a vector; the ones that were not used for longest make room."""
+        """Keep a vector; the least recently used ones make room."""
         if key in self._entries:
             self._remove(key)
         size_bytes = computed.vector.nbytes + _ENTRY_BYTES
@@ -88,12 +88,12 @@ class VectorCache:
             self._remove(next(iter(self._entries)))
 
     def delete_scope(self, scope: str) -> int:
-        """Remove the vectors of a scope; return how many there were."""
+        """Remove the vectors of a scope; return their number."""
         prefix = scope_prefix(scope)
-        found = [key for key in self._entries if key.startswith(prefix)]
-        for key in found:
+        keys = [key for key in self._entries if key.startswith(prefix)]
+        for key in keys:
             self._remove(key)
-        return len(found)
+        return len(keys)
 
     def _remove(self, key: bytes) -> None:
         self._size_bytes -= self._entries.pop(key).vector.nbytes + _ENTRY_BYTES

@@ -1,4 +1,4 @@
-"""What a model's folder says of its encoder and of the modules behind it, read without running anything."""
+"""The architecture that a model's folder describes, read without running any of its code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _POOLINGS = {"cls", "max", "mean"}
 
 
 class UnknownArchitectureError(Exception):
-    """The packed forward pass does not know a model; the message says what it does not know."""
+    """The packed forward pass does not support a model; the message names the unsupported part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,7 @@ def _pooling(config: Any) -> str:
 
 
 def _unknown_in(config: Any) -> str:
-    """Return what the packed forward pass does not know in config.json; empty where it knows everything."""
+    """Return what the packed forward pass does not support in config.json; empty if it supports everything."""
     if config.get("model_type") not in _FAMILIES:
         return f"its architecture is {config.get('model_type')}"
     if config.get("hidden_act", "gelu") not in _ACTIVATIONS:
@@ -159,7 +159,7 @@ def _unknown_in(config: Any) -> str:
 
 
 def _window(encoder: Path, positions: int) -> int:
-    """Return the longest input: that of sentence-transformers, else of the tokenizer, and never beyond positions."""
+    """Return the longest input: sentence-transformers' limit or else the tokenizer's, within the positions."""
     limits = read_json(encoder / "sentence_bert_config.json")
     named = limits.get("max_seq_length") or read_json(encoder / "tokenizer_config.json").get("model_max_length")
     return min(int(named or positions), positions, LONGEST_WINDOW)

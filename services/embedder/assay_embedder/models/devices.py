@@ -1,4 +1,4 @@
-"""Where models may run: the processor, or GPUs."""
+"""The devices that models run on: the processor or GPUs."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ def devices_of(device: str) -> list[str]:
     return [f"cuda:{number}" for number in range(count)] if count > 1 else [device]
 
 
-def choose_device(wanted: str) -> str:
+def choose_device(choice: str) -> str:
     """Return "cpu", "cuda" or "cuda:N".
 
     Args:
-        wanted: "auto", which is "cuda" where there is a GPU; "cpu"; "cuda"; or "cuda:N", the GPU of that number.
+        choice: "auto", which is "cuda" where there is a GPU; "cpu"; "cuda"; or "cuda:N", the GPU of that number.
 
     Raises:
         SetupError: A GPU is wanted but there is none (reason NO_GPU).
     """
-    if wanted == "cpu":
-        return wanted
+    if choice == "cpu":
+        return choice
     import torch
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if count:
         import_all_parts()
-    if wanted == "auto":
+    if choice == "auto":
         return "cuda" if count else "cpu"
     if not count:
         message = "No NVIDIA GPU is usable here (torch.cuda.is_available() is False); use --device cpu."
         raise SetupError(message, reason="NO_GPU")
-    if int(wanted.partition(":")[2] or 0) >= count:
-        message = f"There is no GPU {wanted} here: they are cuda:0 to cuda:{count - 1}; use one of these."
+    if int(choice.partition(":")[2] or 0) >= count:
+        message = f"There is no GPU {choice} here: they are cuda:0 to cuda:{count - 1}; use one of these."
         raise SetupError(message, reason="NO_GPU")
-    return wanted
+    return choice
 
 
 def free_device_memory() -> None:
-    """Give memory that is cached for tensors back to the GPUs; nothing where there is none."""
+    """Return cached tensor memory to the GPUs, if there are any."""
     torch = sys.modules.get("torch")  # not imported here: a model may do without
     if torch is not None and torch.cuda.is_initialized():
         torch.cuda.empty_cache()

@@ -1,4 +1,4 @@
-"""To which dimensions vectors may be cut: models that were trained for it name them (Matryoshka)."""
+"""The dimensions that vectors may be cut to, as Matryoshka models declare them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def supported_dimensions(folder: Path, full: int) -> tuple[int, ...]:
     Returns:
         All of them, the full one first; it alone where the model names none.
     """
-    found = {full}
+    dimensions = {full}
     for file in (encoder_folder(folder) / "config.json", folder / "config_sentence_transformers.json"):
         config = read_json(file)
         for hint in _HINTS:
             named = config.get(hint) or []
             named = named if isinstance(named, list) else [named]
-            found |= {each for each in named if type(each) is int and 0 < each < full}
-    return tuple(sorted(found, reverse=True))
+            dimensions |= {each for each in named if type(each) is int and 0 < each < full}
+    return tuple(sorted(dimensions, reverse=True))

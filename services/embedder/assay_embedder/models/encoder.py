@@ -1,4 +1,4 @@
-"""What runs a model, as the batcher sees it."""
+"""The interface between the batcher and a model."""
 
 from __future__ import annotations
 

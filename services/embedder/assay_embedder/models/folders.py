@@ -1,4 +1,4 @@
-"""Folders of models: found, and refused with a reason before anything of theirs is loaded."""
+"""Model folders: located, and refused with a reason before anything in them is loaded."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _ADVICE = (
 
 
 def not_loaded(name: str, problem: str) -> SetupError:
-    """Return the error of a model that cannot be loaded, with what to give instead."""
+    """Return the error for a model that cannot be loaded, with the alternatives."""
     return SetupError(f'The model "{name}" could not be loaded: {problem}. {_ADVICE}', reason="MODEL_NOT_LOADED")
 
 
-def said(error: Exception) -> str:
-    """Return what an error of a library says, in one line without a full stop."""
+def one_line(error: Exception) -> str:
+    """Return the message of a library's error as one line without a full stop."""
     if "ignore_mismatched_sizes" in str(error):  # transformers prints the sizes, and advises what cannot be done here
         return "its weights have other sizes than its config.json says"
     first = " ".join(line.strip() for line in str(error).strip().splitlines()[:2]).rstrip(".!")
@@ -49,7 +49,7 @@ def said(error: Exception) -> str:
 
 @contextmanager
 def explained(name: str) -> Iterator[None]:
-    """Raise whatever a model's files make libraries raise as one sentence: of many files any may hold anything.
+    """Turn any exception that a model's files cause into one sentence; the files may contain anything.
 
     Args:
         name: The model, for the message; the operator's log has the place too.
@@ -63,11 +63,11 @@ def explained(name: str) -> Iterator[None]:
         raise
     except Exception as error:
         logger.warning("the model could not be loaded: model=%s", name, exc_info=True)
-        raise not_loaded(name, said(error)) from error
+        raise not_loaded(name, one_line(error)) from error
 
 
 def find_folder(name: str) -> Path:
-    """Return the folder of a model, downloaded first where it is on the hub alone.
+    """Return the folder of a model; download a model that only the hub has.
 
     Args:
         name: "all-MiniLM-L6-v2", which comes with the installation; a folder; or an id on the hub.
@@ -102,16 +102,16 @@ def packaged_folder() -> Path:
 
 
 def check_weights(folder: Path, expected_sha256: str) -> None:
-    """Refuse weights other than those that the thresholds and tests were made with.
+    """Refuse weights other than the ones that thresholds and tests assume.
 
     Raises:
         SetupError: The file is missing or another one.
     """
     file = folder / "model.safetensors"
-    found = _sha256(file) if file.is_file() else "no file"
-    if found != expected_sha256:
+    digest = _sha256(file) if file.is_file() else "no file"
+    if digest != expected_sha256:
         raise SetupError(
-            f"The weights of {DEFAULT_MODEL} are not the expected ones: {file} has SHA-256 {found}, not "
+            f"The weights of {DEFAULT_MODEL} are not the expected ones: {file} has SHA-256 {digest}, not "
             f"{expected_sha256}. Install them again: {install_hint('embedder')} --force-reinstall.",
             reason="MODEL_WEIGHTS_CHANGED",
         )
@@ -197,7 +197,7 @@ def check_files(name: str, folder: Path) -> None:
 
 
 def check_vocabulary(name: str, tokenizer: Any, word_count: int) -> None:
-    """Refuse a tokenizer with word pieces that the weights lack: it is another model's.
+    """Refuse a tokenizer with more word pieces than the weights have: it belongs to another model.
 
     Those that were added to it, which some models have for other uses, fail the texts that hold them alone.
 
@@ -214,21 +214,21 @@ def check_vocabulary(name: str, tokenizer: Any, word_count: int) -> None:
 
 
 def leaves_prompt_out(folder: Path) -> bool:
-    """Return whether the pooling of a model leaves out the word pieces of what is put before a text."""
+    """Return whether the model's pooling leaves out the word pieces of the prompt."""
     modules = read_json(folder / "modules.json")
     paths = [str(_value(each, "path") or "") for each in modules] if isinstance(modules, list) else []
     return any(_value(read_json(folder / path / "config.json"), "include_prompt") is False for path in paths)
 
 
 def default_prompt(folder: Path) -> str:
-    """Return what a model is to have before every text where its user names no prompt; empty for nothing."""
+    """Return the model's default prompt, which precedes every text; empty if it has none."""
     config = read_json(folder / "config_sentence_transformers.json")
     named, prompts = _value(config, "default_prompt_name"), _value(config, "prompts")
     return str(_value(prompts, named) or "") if isinstance(named, str) else ""
 
 
 def _downloaded(name: str) -> Path:
-    """Return a hub model's folder in the hub's cache; what is refused by configuration is not downloaded."""
+    """Return a hub model's folder in the hub's cache; a model refused by its configuration is not downloaded."""
     source = hub.Source(name)
     try:
         check_configuration(name, source.file)
@@ -240,7 +240,7 @@ def _downloaded(name: str) -> Path:
 
 
 def _pickles(folder: Path) -> list[Path]:
-    """Return the weights of modules behind the encoder that are pickles and would be read."""
+    """Return the pickled weights, of modules after the encoder, that would be read."""
     modules = read_json(folder / "modules.json")
     paths = [str(path) for each in modules[1:] if (path := _value(each, "path"))] if isinstance(modules, list) else []
     return [file for path in paths if not any((folder / path).glob(_WEIGHTS)) for file in (folder / path).glob("*.bin")]
@@ -250,14 +250,14 @@ def _generates(config: Any) -> str:
     """Return the architecture of a model that generates text; empty for an encoder."""
     kinds = [str(kind) for kind in (config.get("architectures") or [])] if isinstance(config, dict) else []
     endings = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
-    found = next((kind for kind in kinds if kind.endswith(endings)), "")
-    if found or not isinstance(config, dict) or not (config.get("is_decoder") or config.get("is_encoder_decoder")):
-        return found
+    generator = next((kind for kind in kinds if kind.endswith(endings)), "")
+    if generator or not isinstance(config, dict) or not (config.get("is_decoder") or config.get("is_encoder_decoder")):
+        return generator
     return "" if kinds and kinds[0].endswith("EncoderModel") else (kinds or ["a decoder"])[0]
 
 
-def _value(found: Any, name: str) -> Any:
-    return found.get(name) if isinstance(found, dict) else None
+def _value(config: Any, name: str) -> Any:
+    return config.get(name) if isinstance(config, dict) else None
 
 
 def _sha256(file: Path) -> str:

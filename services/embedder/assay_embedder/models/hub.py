@@ -1,7 +1,7 @@
-"""Models of the Hugging Face hub, or a sentence within seconds.
+"""Models on the Hugging Face hub; an unreachable hub is reported within seconds.
 
-The hub's own library asks for one file of a model after the other, five times each: that a hub is out of reach takes
-it a minute and a half to say.
+The hub's own library requests a model's files one by one, five times each, and takes a minute and a half to report an
+unreachable hub.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _ABSENT = Path("/nonexistent")
 
 
 class NotFoundError(Exception):
-    """The hub, or its cache, has no such model; the message says which was asked."""
+    """The model does not exist; the message says whether the hub or its cache was asked."""
 
 
 class Source:
-    """A model on the hub; where the hub does not answer, what its cache holds of it.
+    """A model on the hub, or in its cache if the hub does not answer.
 
     Args:
         name: The model's id, e.g. "intfloat/multilingual-e5-small".
@@ -34,7 +34,7 @@ class Source:
         self._online = hub_answers()
 
     def file(self, path: str) -> Path:
-        """Return where one of its files is; a path without a file where it has none.
+        """Return the path of one of its files, whether or not the model has that file.
 
         Raises:
             NotFoundError: There is no such model.
@@ -50,7 +50,7 @@ class Source:
             raise self._missing(error) from error
 
     def folder(self) -> Path:
-        """Return its folder in the hub's cache, downloaded first; formats that are never read are not.
+        """Download it into the hub's cache, without formats that are never read; return the folder.
 
         Raises:
             NotFoundError: There is no such model.
@@ -70,7 +70,7 @@ class Source:
 
 
 def hub_answers(timeout_s: float = 5.0) -> bool:
-    """Return whether the hub, or the mirror that HF_ENDPOINT names, answers anything at all; proxies are used.
+    """Return whether the hub, or the mirror that HF_ENDPOINT names, answers at all; proxies are used.
 
     Args:
         timeout_s: How long to wait for it, in seconds, for all its addresses together.

@@ -1,4 +1,4 @@
-"""What the names of well-known models say: the prefix of their training, and whether they know English alone."""
+"""Well-known models by name: the prefix they were trained with, and whether they know only English."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ENGLISH = re.compile(
 
 
 def prefix_of(name: str) -> str:
-    """Return what a model was trained to have before every text of a comparison.
+    """Return the prefix that a model was trained with for comparing texts.
 
     Args:
         name: A model's id or folder; its last part counts.
@@ -28,7 +28,7 @@ def prefix_of(name: str) -> str:
 
 
 def is_english_only(name: str) -> bool:
-    """Return whether a well-known model was trained on English alone; False where its name does not say so."""
+    """Return whether a well-known model was trained only on English; False if its name does not tell."""
     return _ENGLISH.fullmatch(_last_part(name)) is not None
 
 

@@ -1,4 +1,4 @@
-"""Embedding models: loaded, verified, and run on tokens."""
+"""Loading, verifying and running embedding models."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from assay_embedder.models.folders import (
     hash_weights,
     leaves_prompt_out,
     not_loaded,
-    said,
+    one_line,
     weight_bytes,
 )
 from assay_embedder.models.precision import choose_precision, number_format
@@ -82,7 +82,7 @@ class Description:
 
 
 class Network(Protocol):
-    """What computes vectors from word pieces; it may be used from several threads at once.
+    """A network that computes vectors from word pieces; several threads may use it at once.
 
     Args:
         tokenizer: A `tokenizers.Tokenizer` that cuts at `max_tokens` and does not pad.
@@ -103,7 +103,7 @@ class Network(Protocol):
 
 
 class Model:
-    """A network, run on tokens of texts that are batched elsewhere; it may be used from several threads at once.
+    """A network that runs on tokens batched elsewhere; several threads may use it at once.
 
     Args:
         network: The loaded network.
@@ -118,12 +118,12 @@ class Model:
 
     @property
     def description(self) -> Description:
-        """What it is."""
+        """Its description."""
         return self._description
 
     @property
     def packed(self) -> bool:
-        """Whether a batch costs its real tokens; else it costs as many per text as its longest text has."""
+        """Whether a batch costs only its real tokens; otherwise each text costs as many as the longest."""
         return self._network.packed
 
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
@@ -133,8 +133,8 @@ class Model:
         encodings = self._network.tokenizer.encode_batch_fast(read)
         # Arrays, as lists of numbers take twice the memory and are searched for garbage again and again.
         return [
-            Tokens(array("I", each.ids), each.type_ids if self._has_types else (), bool(each.overflowing))
-            for each in encodings
+            Tokens(array("I", encoding.ids), encoding.type_ids if self._has_types else (), bool(encoding.overflowing))
+            for encoding in encodings
         ]
 
     def encode(self, batch: Sequence[Tokens]) -> NDArray[np.float32]:
@@ -151,7 +151,7 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A model that is on this machine.
+    """A model on this machine.
 
     Args:
         folder: Where.
@@ -163,7 +163,7 @@ class Found:
 
 
 def find(name: str) -> Found:
-    """Find a model, downloading it first where it is on the hub alone.
+    """Find a model; download one that only the hub has.
 
     Raises:
         SetupError: There is none, or it is one that is never loaded.
@@ -229,7 +229,7 @@ def _loaded(name: str, folder: Path, device: str, precision: str, memory: verifi
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What a network is made of, and where it shall run."""
+    """The files that a network is made of, and its device."""
 
     name: str
     folder: Path
@@ -244,7 +244,7 @@ class _Source:
 
 
 def _network(source: _Source, memory: verification.Memory) -> tuple[Network, str]:
-    """Return the packed network, where it knows the model and computes the same, else sentence-transformers'; and how.
+    """Return the packed network if it supports the model and agrees, else sentence-transformers', with the reason.
 
     Where 16-bit products are too far off even by sentence-transformers, it computes in float32, which is `exact`.
     """
@@ -295,7 +295,7 @@ def _compared_packed(source: _Source, memory: verification.Memory) -> tuple[Pack
     except Exception as error:
         if type(error).__name__ == "OutOfMemoryError":  # torch's, which says nothing about the model
             raise
-        raise UnknownArchitectureError(said(error)) from error
+        raise UnknownArchitectureError(one_line(error)) from error
 
 
 def _packed(source: _Source) -> PackedNetwork:
@@ -357,7 +357,7 @@ def _disagreement(source: _Source, network: Network, memory: verification.Memory
 
 
 def _expected(source: _Source) -> NDArray[np.float32]:
-    """Return the probe texts' vectors by sentence-transformers, which takes seconds to import: stored, or computed."""
+    """Return sentence-transformers' vectors of the probe texts: stored if possible, since its import takes seconds."""
     if source.name == DEFAULT_MODEL:
         return verification.stored_vectors()
     logger.info("comparing with sentence-transformers, once for these weights: model=%s", source.name)
@@ -409,7 +409,7 @@ def halving(
     out_of_memory: type[Exception],
     free: Callable[[], None],
 ) -> NDArray[np.float32]:
-    """Run a batch, in halves when it does not fit into the device's memory.
+    """Run a batch; split it in halves when it does not fit into the device's memory.
 
     Args:
         run: Computes a batch.
@@ -429,7 +429,7 @@ def halving(
 
 
 def _processor() -> str:
-    """Return what a processor's kernels are chosen by."""
+    """Return the processor's identity, by which libraries choose kernels."""
     import torch
 
     return torch.backends.cpu.get_cpu_capability()

@@ -1,4 +1,4 @@
-"""Precisions of vectors, and the number formats that they mean on a device."""
+"""Precisions of vectors, and their number formats on each device."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 _NATIVE_BFLOAT16 = ("avx512_bf16", "amx_bf16", "arm_bf16", "bf16")
 
 
-def choose_precision(wanted: str, device: str) -> str:
+def choose_precision(choice: str, device: str) -> str:
     """Return "exact" or "fast".
 
     Args:
-        wanted: "exact", "fast" or "auto", which is fast where the device computes with 16-bit numbers.
+        choice: "exact", "fast" or "auto", which is fast where the device computes with 16-bit numbers.
         device: "cpu", "cuda" or "cuda:N".
 
     Raises:
         SetupError: It is fast, and the processor has no bfloat16 instructions (reason PRECISION_UNAVAILABLE).
     """
-    if wanted == "exact" or (device == "cpu" and not _has_native_bfloat16()):
-        if wanted == "fast":
+    if choice == "exact" or (device == "cpu" and not _has_native_bfloat16()):
+        if choice == "fast":
             raise SetupError(
                 "--precision fast needs a processor with bfloat16 instructions (avx512_bf16 or amx_bf16) or a GPU, and "
                 "this machine has neither: use --precision exact, or auto, which is exact here.",

@@ -1,4 +1,4 @@
-"""Models that sentence-transformers runs: what the packed forward pass does not know, and what it is compared with."""
+"""Models run by sentence-transformers: those that the packed forward pass does not support, and its reference."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from assay.errors import SetupError
 from assay.local_stack.install_hint import install_hint
 from assay_embedder.models.architecture import LONGEST_WINDOW, POSITIONS_FROM_PADDING, encoder_folder
 from assay_embedder.models.devices import is_gpu
-from assay_embedder.models.folders import check_vocabulary, not_loaded, said
+from assay_embedder.models.folders import check_vocabulary, not_loaded, one_line
 from assay_embedder.models.torch_parts import import_all_parts
 
 if TYPE_CHECKING:
@@ -101,19 +101,19 @@ def load_transformer(name: str, folder: Path, *, device: str, number_format: str
             model_kwargs={"torch_dtype": getattr(torch, number_format), "use_safetensors": True},
         ).eval()
     except (OSError, ValueError, RuntimeError, ImportError, KeyError, AttributeError, TypeError) as error:
-        raise not_loaded(name, said(error)) from error
+        raise not_loaded(name, one_line(error)) from error
     loaded.truncate_dim = None  # where its configuration names one: vectors are cut for requests that ask for it
     return loaded
 
 
 def _detach_from_file(transformer: Any) -> None:
-    """Copy what is a mapping of the weights' files: the model would change where they are overwritten."""
+    """Copy tensors that map the weights' files: overwriting a file would change the model."""
     for tensor in (*transformer.parameters(), *transformer.buffers()):
         tensor.data = tensor.data.clone()
 
 
 def _require_all_weights(name: str, folder: Path, transformer: Any) -> None:
-    """Refuse an encoder whose weights lack a tensor: transformers puts random numbers in its place.
+    """Refuse an encoder whose weights lack a tensor; transformers would fill it with random numbers.
 
     Raises:
         SetupError: One is missing, or the tokenizer has word pieces that they lack.
@@ -121,14 +121,14 @@ def _require_all_weights(name: str, folder: Path, transformer: Any) -> None:
     model = getattr(transformer[0], "auto_model", None)
     if model is None:
         return
-    _, found = type(model).from_pretrained(
+    _, loading = type(model).from_pretrained(
         str(encoder_folder(folder)),
         local_files_only=True,
         use_safetensors=True,
         torch_dtype="auto",
         output_loading_info=True,
     )
-    if missing := sorted(key for key in found["missing_keys"] if "pooler." not in key):  # of which no vector is made
+    if missing := sorted(key for key in loading["missing_keys"] if "pooler." not in key):  # of which no vector is made
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise not_loaded(name, f"its weights have no {missing[0]}{more}")
     backend = getattr(transformer.tokenizer, "backend_tokenizer", None)

@@ -1,4 +1,4 @@
-"""Parts of torch that its import brings along and the packed forward pass on a CPU never uses.
+"""Parts of torch that its import loads although the packed forward pass on a CPU never uses them.
 
 They are a third of that import: what compilers of torch's graphs know of each operator, and the export of graphs.
 """
@@ -11,12 +11,12 @@ _UNUSED = ("torch._meta_registrations", "torch.export", "torch.masked", "torch.d
 
 
 def defer_unused_parts() -> None:
-    """Have torch imported without them; to be called before it is."""
+    """Make the import of torch skip these parts; call before importing torch."""
     defer_imports(*_UNUSED)
 
 
 def import_all_parts() -> None:
-    """Import what was put off: transformers, and kernels of a GPU, may count on all of torch."""
+    """Import the deferred parts; transformers and GPU kernels may need all of torch."""
     import torch  # noqa: F401 - first: they are parts of it
 
     import_deferred(*_UNUSED)

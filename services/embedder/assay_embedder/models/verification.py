@@ -1,4 +1,4 @@
-"""Whether a packed network computes what sentence-transformers does: asked of probe texts once, and remembered."""
+"""Verification that a packed network agrees with sentence-transformers on probe texts, done once and remembered."""
 
 from __future__ import annotations
 
@@ -46,38 +46,40 @@ _REMEMBERED = 200
 _STORED = Path(__file__).parent / "minilm_probes.npy"
 
 
-def disagreement(found: NDArray[Any], expected: NDArray[Any], precision: str) -> str:
-    """Return how far the probe texts' vectors are from sentence-transformers' own; empty within the bounds.
+def disagreement(vectors: NDArray[Any], expected: NDArray[Any], precision: str) -> str:
+    """Return a description of how far the probe texts' vectors are off; empty within the bounds.
 
     Args:
-        found: Vectors of `PROBES`, shape (texts, dimension).
+        vectors: Vectors of `PROBES`, shape (texts, dimension).
         expected: The same by sentence-transformers in float32.
         precision: "exact": cosines with the expected vectors within 1e-5 of 1, lengths within 1e-4;
             "fast": cosines of pairs of texts within 4e-3, 1e-3 on average.
     """
-    if found.shape != expected.shape:
-        return f"vectors have {found.shape[1]} values instead of {expected.shape[1]}"
-    (one, lengths), (other, expected_lengths) = _directions(found), _directions(expected)
-    if not np.isfinite(one).all():
+    if vectors.shape != expected.shape:
+        return f"vectors have {vectors.shape[1]} values instead of {expected.shape[1]}"
+    (directions, lengths), (expected_directions, expected_lengths) = _directions(vectors), _directions(expected)
+    if not np.isfinite(directions).all():
         return "a vector is not finite"
-    apart = float((1 - (one * other).sum(1)).max())
+    apart = float((1 - (directions * expected_directions).sum(1)).max())
     stretched = float(np.abs(lengths / expected_lengths - 1).max())
     if precision == "exact":
         problem = f"cosines are off by {apart:.1e}, lengths by {stretched:.1e}"
         return problem if apart > _EXACT_COSINE or stretched > _EXACT_LENGTH else ""
-    pairs = np.abs(one @ one.T - other @ other.T)[np.triu_indices(len(one), 1)]
+    pairs = np.abs(directions @ directions.T - expected_directions @ expected_directions.T)[
+        np.triu_indices(len(directions), 1)
+    ]
     problem = f"cosines of pairs are off by {pairs.max():.1e}, {pairs.mean():.1e} on average"
     return problem if pairs.max() > _FAST_MOST or pairs.mean() > _FAST_MEAN else ""
 
 
 def stored_vectors() -> NDArray[np.float32]:
-    """Return the vectors of `PROBES` by sentence-transformers, for the model that comes with the installation."""
+    """Return the stored sentence-transformers vectors of `PROBES` for the packaged model."""
     vectors: NDArray[np.float32] = np.load(_STORED)
     return vectors
 
 
 def _directions(vectors: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return vectors of length 1, and the lengths that they had."""
+    """Return vectors scaled to length 1, and their original lengths."""
     values = vectors.astype(np.float64)
     lengths = np.maximum(np.linalg.norm(values, axis=1), 1e-30)
     return values / lengths[:, None], lengths
@@ -94,12 +96,12 @@ class Memory:
         self._file = file or _default_file()
 
     def outcome(self, key: str) -> str | None:
-        """Return what was found: empty for agreement, else what is wrong; None where nothing was."""
-        found = self._read().get(key)
-        return found if isinstance(found, str) else None
+        """Return the stored outcome: empty for agreement, else the disagreement; None if there is none."""
+        stored = self._read().get(key)
+        return stored if isinstance(stored, str) else None
 
     def remember(self, key: str, outcome: str) -> None:
-        """Store an outcome; where that is not possible, the next start compares again."""
+        """Store an outcome; if that fails, the next start compares again."""
         if self._file is None:
             return
         outcomes = {**self._read(), key: outcome}
@@ -115,14 +117,14 @@ class Memory:
 
     def _read(self) -> dict[str, Any]:
         try:
-            found = json.loads(self._file.read_text(encoding="utf-8")) if self._file else {}
+            outcomes = json.loads(self._file.read_text(encoding="utf-8")) if self._file else {}
         except (OSError, ValueError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return outcomes if isinstance(outcomes, dict) else {}
 
 
 def memory_key(parts: Mapping[str, str]) -> str:
-    """Return one name for everything that an outcome depends on: weights, configuration, engine, versions."""
+    """Return a key for everything that an outcome depends on: weights, configuration, engine, versions."""
     return hashlib.sha256(json.dumps(dict(parts), sort_keys=True).encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""What may wait in the queue of one model, in all and per scope."""
+"""Limits on the queue of one model, in total and per scope."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _MOST_FACTOR = 4  # all scopes together, against one alone
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A number of texts.
+    """A number of texts with their size.
 
     Args:
         texts: How many.
@@ -28,11 +28,11 @@ class Load:
         return Load(self.texts - other.texts, self.chars - other.chars, self.tokens - other.tokens)
 
     def within(self, limit: Load) -> bool:
-        """Return whether nothing of it exceeds the limit."""
+        """Return whether no part of the load exceeds the limit."""
         return self.texts <= limit.texts and self.chars <= limit.chars and self.tokens <= limit.tokens
 
     def divided(self, parts: int, least: Load) -> Load:
-        """Return an equal part of it, not less than `least` as far as that is less than the whole."""
+        """Return an equal part, at least `least` but at most the whole."""
         return Load(
             max(self.texts // parts, min(self.texts, least.texts)),
             max(self.chars // parts, min(self.chars, least.chars)),
@@ -45,7 +45,7 @@ LEAST_SHARE = Load(texts=512, chars=4 * 1024 * 1024, tokens=128 * 1024)
 
 
 class Admission:
-    """Counts what waits. A scope may fill its share of the limit, so that a flood of one leaves room for others.
+    """Counts the queued load. Each scope may fill only its share of the limit, so a flood of one leaves others room.
 
     Not safe for threads.
 
@@ -62,15 +62,15 @@ class Admission:
 
     @property
     def total(self) -> Load:
-        """What waits in all."""
+        """The total queued load."""
         return self._total
 
     def waiting(self, scope: str) -> Load:
-        """Return what waits of a scope."""
+        """Return the queued load of a scope."""
         return self._waiting.get(scope, Load())
 
     def admits(self, scope: str, load: Load) -> bool:
-        """Return whether a scope may add so much: where it has nothing waiting, whatever the size of the request."""
+        """Return whether a scope may add a load; a scope with an empty queue always may."""
         waiting = self.waiting(scope)
         if not self._total.texts:
             return True
@@ -80,12 +80,12 @@ class Admission:
         return not waiting.texts or (waiting + load).within(share)
 
     def add(self, scope: str, load: Load) -> None:
-        """Count what was admitted."""
+        """Count an admitted load."""
         self._total += load
         self._waiting[scope] = self.waiting(scope) + load
 
     def release(self, scope: str, load: Load) -> None:
-        """Count what no longer waits."""
+        """Subtract a load that no longer waits."""
         self._total -= load
         left = self.waiting(scope) - load
         if left.texts:

@@ -1,4 +1,4 @@
-"""Texts of all callers, computed together: one queue, one thread that tokenizes, and the workers of one model."""
+"""The batcher of one model: one queue for all callers, one tokenizing thread, and the workers."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ class Batcher:
             thread.start()
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Take the jobs of one request of one scope, all or none.
+        """Accept all jobs of one request of one scope, or none.
 
         Raises:
             OverloadedError: Too much waits already (reason QUEUE_FULL).
@@ -180,14 +180,14 @@ class Batcher:
             self._observed.queued.set(self._admission.total.texts)
 
     def abandon(self, jobs: Sequence[Job]) -> None:
-        """Drop jobs that no request waits for any more, but for those that a worker has already."""
+        """Drop jobs that no request waits for, except those that a worker is computing."""
         with self._lock:
             for job in jobs:
                 job.abandoned = True
             self._forget(job for job in jobs if self._queue.remove(job))
 
     def close(self) -> None:
-        """Refuse what waits, let the running batches end, and end the threads; blocks until they have."""
+        """Refuse waiting jobs, finish the running batches and end the threads; block until they have ended."""
         with self._lock:
             self._closed = True
             refused = [*self._queue.take_all(), *dict.fromkeys(piece.job for piece in self._ready.take_all())]
@@ -217,38 +217,38 @@ class Batcher:
 
     def _tokenize(self) -> None:
         while jobs := self._next_jobs():
-            left: Sequence[Job] = jobs
+            pending: Sequence[Job] = jobs
             try:
-                left = self._not_stored(jobs)
+                pending = self._not_stored(jobs)
                 started = time.perf_counter()
-                pieces = pieces_of(left, self._encoder, self._limits.max_tokens)
+                pieces = pieces_of(pending, self._encoder, self._limits.max_tokens)
             except Exception as error:  # the boundary of a task: the requests of the texts get it
-                logger.exception("tokenizer failed: texts=%d", len(left))
-                self._refund(left)
-                self._fail(left, error)
+                logger.exception("tokenizer failed: texts=%d", len(pending))
+                self._refund(pending)
+                self._fail(pending, error)
                 continue
             tokenizing = Phase(started, time.perf_counter())
-            for job in left:
+            for job in pending:
                 job.tokenizing = tokenizing
-            self._add_ready(left, pieces)
+            self._add_ready(pending, pieces)
 
     def _next_jobs(self) -> list[Job]:
-        """Wait until the workers need more, and return the next jobs; none when the batcher is closed."""
+        """Return the next jobs once the workers need more; none when the batcher is closed."""
         with self._lock:
             self._tokenizable.wait_for(lambda: self._closed or (self._queue and self._ready.has_room))
             return [] if self._closed else self._queue.take()
 
     def _not_stored(self, jobs: Sequence[Job]) -> list[Job]:
-        """Settle those jobs whose results are on disk; return the others."""
+        """Settle the jobs whose results are on disk; return the others."""
         if self._find_stored is None:
             return list(jobs)
         started = time.perf_counter()
-        found = self._find_stored([job.key for job in jobs])
+        results = self._find_stored([job.key for job in jobs])
         lookup = Phase(started, time.perf_counter())
         for job in jobs:
-            job.lookup, job.result = lookup, found.get(job.key)
+            job.lookup, job.result = lookup, results.get(job.key)
             job.is_stored = job.result is not None
-        if found:
+        if results:
             stored = [job for job in jobs if job.is_stored]
             self._refund(stored)
             self._settle(stored)
@@ -299,7 +299,7 @@ class Batcher:
             self._compute(run, worker.encoder)
 
     def _compute(self, run: Sequence[Piece], encoder: Encoder) -> None:
-        """Run the model; where it fails on some of several texts, each is run alone, so that the others do not fail."""
+        """Run the model; if it fails on a batch, run each text alone so that one text fails no other."""
         started = time.perf_counter()
         try:
             vectors = _separate(encoder.encode([piece.tokens for piece in run]), len(run))
@@ -318,7 +318,7 @@ class Batcher:
         self._fail(dict.fromkeys(piece.job for piece in run if piece.job.error is None), error)
 
     def _next_run(self) -> list[Piece] | None:
-        """Wait for something to compute and return it; None when the batcher is closed."""
+        """Return the next run once there is one; None when the batcher is closed."""
         with self._lock:
             self._idle_workers += 1
             try:
@@ -335,7 +335,7 @@ class Batcher:
                 self._idle_workers -= 1
 
     def _take_run(self) -> list[Piece]:
-        """Take a run from what is ready; called with the lock held."""
+        """Take a run from the ready queue; called with the lock held."""
         taken = self._ready.take(self._idle_workers if self._limits.divides else 1)
         self._forget([piece.job for piece in taken if not piece.at])
         self._tokenizable.notify()
@@ -362,9 +362,9 @@ class Batcher:
 
 
 def _separate(vectors: NDArray[np.float32], count: int) -> list[NDArray[np.float32] | None]:
-    """Return so many vectors, read-only and each in memory of its own, with None for those that are not finite.
+    """Split an array into read-only vectors, each in its own memory; None stands for one that is not finite.
 
-    A row of the array would keep all of it in memory.
+    A view of a row would keep the whole array in memory.
     """
     if len(vectors) != count:
         raise ValueError(f"the model gave {len(vectors)} vectors for {count} texts")
@@ -376,7 +376,7 @@ def _separate(vectors: NDArray[np.float32], count: int) -> list[NDArray[np.float
 
 
 def _completes(piece: Piece, vector: NDArray[np.float32] | None, runs: tuple[Phase]) -> bool:
-    """Note the vector that a run gave a text or window; return whether its job has its result or error by that."""
+    """Record a run's vector of a text or window; return whether that completes its job."""
     job = piece.job
     if runs[0] not in job.runs:
         job.runs += runs
@@ -388,10 +388,10 @@ def _completes(piece: Piece, vector: NDArray[np.float32] | None, runs: tuple[Pha
         job.result = Computed(vector, len(piece.tokens.ids), 1, piece.tokens.truncated)
     else:
         job.windows[piece.at] = (vector, piece.tokens)
-        known = [window for window in job.windows if window is not None]
-        if len(known) < len(job.windows):
+        windows = [window for window in job.windows if window is not None]
+        if len(windows) < len(job.windows):
             return False
-        job.result = _joined(known)
+        job.result = _joined(windows)
     return True
 
 

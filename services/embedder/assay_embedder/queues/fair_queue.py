@@ -1,4 +1,4 @@
-"""Texts of all scopes, taken in turn: a scope with 100,000 texts does not hold up one with ten."""
+"""A queue that takes the scopes in turn: a scope with 100,000 texts does not hold up one with ten."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Lane:
-    """The jobs of one scope, the oldest first, and the word pieces that it may still take in this round.
+    """The jobs of one scope, oldest first, and the word pieces it may still take in this round.
 
     One without jobs is kept until its next turns have paid for what its last job took beyond them.
     """
@@ -40,11 +40,11 @@ class FairQueue:
         self._job_count = 0
 
     def __bool__(self) -> bool:
-        """Whether a job waits."""
+        """Whether the queue has a job."""
         return self._job_count > 0
 
     def add(self, jobs: Sequence[Job]) -> None:
-        """Add jobs of one scope, at least one, behind others of the scope."""
+        """Append jobs of one scope, at least one."""
         scope = jobs[0].scope
         if not self._job_count:
             self._lanes.clear()  # a scope owes nothing where no other waited
@@ -54,7 +54,7 @@ class FairQueue:
         self._job_count += len(jobs)
 
     def remove(self, job: Job) -> bool:
-        """Remove a job; return whether it was still here."""
+        """Remove a job; return whether it was still queued."""
         lane = self._lanes.get(job.scope)
         if lane is None or job not in lane.jobs:
             return False

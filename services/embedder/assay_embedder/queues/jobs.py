@@ -1,4 +1,4 @@
-"""One text on its way to its vector, and what comes of it."""
+"""A text's job, from submission to its vector, and the timing of its steps."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Phase:
 
     @property
     def ms(self) -> float:
-        """How long it took, in milliseconds."""
+        """Its duration in milliseconds."""
         return (self.ended - self.started) * 1000
 
 
@@ -87,7 +87,7 @@ class Job:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether it is worth computing: a request waits for it, and nothing of it has failed."""
+        """Whether it is still worth computing: a request waits for it, and no part of it has failed."""
         return not self.abandoned and self.error is None
 
     @property

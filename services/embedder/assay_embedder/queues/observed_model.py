@@ -1,4 +1,4 @@
-"""The instruments of one model, looked up once: its runs are many."""
+"""The instruments of one model, looked up once because runs are frequent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class ObservedModel:
-    """Counts and measures what is done for one model.
+    """Counts and measures the work for one model.
 
     Args:
         name: The model's name.

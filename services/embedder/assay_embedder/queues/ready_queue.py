@@ -1,4 +1,4 @@
-"""Texts as word pieces, cut into runs of the model."""
+"""A queue of tokenized texts, from which runs of the model are cut."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Piece:
 
 
 class ReadyQueue:
-    """What the workers take from. Not safe for threads.
+    """The queue that the workers take from. Not safe for threads.
 
     A model that packs reads real word pieces: runs are cut in order of arrival. Another pads each text to the longest
     of its run: a few runs' worth are sorted by length first, and padding counts.
@@ -56,7 +56,7 @@ class ReadyQueue:
         self._tokens = 0
 
     def __bool__(self) -> bool:
-        """Whether a piece waits."""
+        """Whether the queue has a piece."""
         return bool(self._pieces or self._sorted)
 
     @property
@@ -65,7 +65,7 @@ class ReadyQueue:
         return self._tokens < self._limit_tokens
 
     def add(self, pieces: Sequence[Piece]) -> int:
-        """Add pieces behind the others; return how many word pieces they have together."""
+        """Append pieces; return their total number of word pieces."""
         tokens = sum([piece.length for piece in pieces])
         self._pieces.extend(pieces)
         self._tokens += tokens

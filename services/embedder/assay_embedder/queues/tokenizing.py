@@ -1,4 +1,4 @@
-"""Texts to word pieces, ahead of the model."""
+"""Tokenizing ahead of the model."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _OWN_TOKENS = 2  # the special ones
 
 
 def estimated_tokens(text: str, max_tokens: int, *, windowed: bool) -> int:
-    """Return about how many word pieces a text has, as far as the model reads it."""
+    """Return an estimate of the word pieces that the model reads of a text."""
     tokens = len(text) // _CHARS_PER_TOKEN + _OWN_TOKENS
     return tokens if windowed or tokens < max_tokens else max_tokens
 
 
 def pieces_of(jobs: Sequence[Job], encoder: Encoder, max_tokens: int) -> list[Piece]:
-    """Return what the model reads of each text.
+    """Return the pieces that the model reads of each text.
 
     Args:
         jobs: Texts.

@@ -1,4 +1,4 @@
-"""Long texts as overlapping windows of the model, and one vector of theirs."""
+"""Long texts as overlapping windows of the model, averaged into one vector."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def averaged(vectors: Sequence[NDArray[Any]], token_counts: Sequence[int]) -> ND
 
 
 def normalized(vector: NDArray[Any]) -> NDArray[np.float32]:
-    """Return a vector divided by its length, computed in float64, little-endian; one that is all zero stays so."""
+    """Return a vector divided by its length, computed in float64, little-endian; an all-zero vector stays as it is."""
     exact = vector.astype(np.float64)
     length = float(np.linalg.norm(exact))
     return (exact / length if length else exact).astype("<f4")
 
 
 def _parts(text: str, chars: int) -> Iterator[str]:
-    """Yield pieces of about so many characters, cut between words where these are short; together they are the text."""
+    """Yield consecutive pieces of about `chars` characters, cut between words unless a word is long."""
     begin = end = 0
     for word in _SHORT_PART.finditer(text):
         if word.end() - begin > chars and end > begin:
@@ -99,7 +99,7 @@ def spans(counts: Sequence[int], room: int) -> Iterator[tuple[int, int]]:
 
 
 def _overlap_begin(counts: Sequence[int], begin: int, end: int, most_tokens: int) -> int:
-    """Return the part with which the next window begins."""
+    """Return the first part of the next window."""
     at, tokens = end, 0
     while at - 1 > begin and tokens + counts[at - 1] <= most_tokens:
         at -= 1
@@ -108,7 +108,7 @@ def _overlap_begin(counts: Sequence[int], begin: int, end: int, most_tokens: int
 
 
 def _fitting(text: str, encoder: Encoder) -> list[Tokens]:
-    """Return a window's word pieces; in halves where they are more than its parts have alone."""
+    """Return a window's word pieces, split in halves if joining its parts made more of them."""
     (tokens,) = encoder.tokenize([text])
     if not tokens.truncated or len(text) < 2:
         return [tokens]

@@ -1,4 +1,4 @@
-"""Which threads run a model, and on what."""
+"""The threads that run a model, and their devices."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FOUR_BYTES = ("float32", "exact")
 
 
 def batch_tokens(device: str, precision: str) -> int:
-    """Return how many word pieces one run of the model takes, by default."""
+    """Return the default number of word pieces in one run of the model."""
     if is_gpu(device):
         return _GPU_TOKENS
     return _CPU_TOKENS if precision in _FOUR_BYTES else _FAST_CPU_TOKENS

@@ -1,4 +1,4 @@
-"""Attention on a processor, between the tokens of each text, where texts lie behind each other without padding."""
+"""Attention on a processor within each text of a batch without padding."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LEAST_SUM, _GREATEST_SUM = 1e-30, 1e30  # far enough from what float32 holds to
 
 
 class Layout:
-    """Where the texts of a batch lie in its rows, sorted by length.
+    """The positions of a batch's texts in its rows, sorted by length.
 
     Args:
         lengths: Tokens of each text, ascending.
@@ -77,11 +77,11 @@ def attend_by_length(projected: Tensor, layout: Layout, head_count: int) -> Tens
         if lengths:
             place = slice(start, start := start + sum(lengths))
             heads = projected[place].to(dtype).view(-1, 3, head_count, width // 3 // head_count).permute(1, 2, 0, 3)
-            found = attended[place].view(-1, head_count, heads.shape[3]).transpose(0, 1)
+            output = attended[place].view(-1, head_count, heads.shape[3]).transpose(0, 1)
             if lengths[-1] > _LONG:
-                found.copy_(_by_kernel(heads))
+                output.copy_(_by_kernel(heads))
             else:
-                torch.div(*_weighted(heads, lengths), out=found)
+                torch.div(*_weighted(heads, lengths), out=output)
     return attended
 
 
@@ -100,8 +100,8 @@ def _weighted(heads: Tensor, lengths: Sequence[int]) -> tuple[Tensor, Tensor]:
     parts = [(count * length, length) for _, count, length in Layout(lengths[:grouped]).groups(_CHUNK_TOKENS)]
     parts += [(length, length) for length in lengths[grouped:]]
     divided = heads.split_with_sizes([rows for rows, _ in parts], 2)
-    found = [_exponentials(part, length) for part, (_, length) in zip(divided, parts, strict=True)]
-    weighted, sums = (torch.cat(each, 1) for each in zip(*found, strict=True))
+    exponentials = [_exponentials(part, length) for part, (_, length) in zip(divided, parts, strict=True)]
+    weighted, sums = (torch.cat(tensors, 1) for tensors in zip(*exponentials, strict=True))
     if not _holds(sums):
         start = 0
         for length in lengths:
@@ -122,7 +122,7 @@ def _exponentials(heads: Tensor, length: int) -> tuple[Tensor, Tensor]:
     if head_count > 1 and head_count * length**2 > _CHUNK_WEIGHTS:
         divided = heads.chunk(min(head_count, -(-head_count * length**2 // _CHUNK_WEIGHTS)), 1)
         weighted, sums = (
-            torch.cat(each) for each in zip(*(_exponentials(part, length) for part in divided), strict=True)
+            torch.cat(tensors) for tensors in zip(*(_exponentials(part, length) for part in divided), strict=True)
         )
         return weighted, sums
     if length <= _GROUPED:  # a single text, too: kernels choose by how its rows lie
@@ -141,6 +141,6 @@ def _by_kernel(heads: Tensor) -> Tensor:
 
 
 def _holds(sums: Tensor) -> bool:
-    """Return whether exponentials and their products with values are far from the bounds of float32."""
+    """Return whether exponentials, and their products with values, stay far from the bounds of float32."""
     least, greatest = sums.aminmax()
     return bool(least > _LEAST_SUM) and bool(greatest < _GREATEST_SUM)

@@ -1,4 +1,4 @@
-"""The packed forward pass on a GPU: one kernel a step for texts of any lengths, and graphs for small batches."""
+"""The packed forward pass on a GPU: one kernel per step for texts of any length, and graphs for small batches."""
 
 from __future__ import annotations
 
@@ -105,11 +105,11 @@ class GpuNetwork(PackedNetwork):
             return _downloaded(graph.vectors[: len(batch)])
 
     def _staging(self, rows: int, texts: int) -> Tensor:
-        """Return memory of the host for a batch: word pieces, their places, and bounds of texts, int32."""
+        """Return host memory for a batch: word pieces, their positions and the bounds of texts, int32."""
         return torch.empty(2 * rows + texts + 1, dtype=torch.int32, pin_memory=self.engine.device.type == "cuda")
 
     def _stage(self, staged: NDArray[np.int32], rows: int, batch: Sequence[Tokens], lengths: Sequence[int]) -> None:
-        """Write a batch into the memory of `_staging`; what has room for more rows or texts is filled with zeros."""
+        """Write a batch into the memory of `_staging`; fill unused rows and texts with zeros."""
         used = sum(lengths)
         ids, places, bounds = staged[:rows], staged[rows : 2 * rows], staged[2 * rows :]
         ids[:used], ids[used:] = self.ids_of(batch), 0
@@ -146,7 +146,7 @@ class GpuNetwork(PackedNetwork):
         return torch.cuda.device(self.engine.device) if self.engine.device.type == "cuda" else nullcontext()
 
     def _captured(self) -> list[_Graph]:
-        """Return graphs of batches of some sizes, smallest first; none where they compute something else."""
+        """Return graphs for batches of some sizes, smallest first; none if they compute something else."""
         has_large = self.max_tokens <= _LARGE_GRAPH_WINDOW
         pool, problem = torch.cuda.graph_pool_handle(), ""
         graphs: list[_Graph] = []
@@ -180,11 +180,11 @@ class GpuNetwork(PackedNetwork):
         return _Graph(rows, least, len(vectors), staged, kernels, vectors)
 
     def _agrees(self, graph: _Graph) -> bool:
-        """Return whether a graph computes what its kernels one after the other do."""
+        """Return whether a graph computes the same as its kernels one by one."""
         batch = [Tokens(range(length), (), False) for length in (4, 7)]
         lengths = [len(tokens.ids) for tokens in batch]
-        one, other = self._replayed(graph, batch, lengths), self._computed(batch, lengths)
-        return bool((one - other).abs().max() <= _GRAPH_TOLERANCE[self.engine.dtype] * other.abs().max())
+        replayed, reference = self._replayed(graph, batch, lengths), self._computed(batch, lengths)
+        return bool((replayed - reference).abs().max() <= _GRAPH_TOLERANCE[self.engine.dtype] * reference.abs().max())
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,17 +208,17 @@ class _Graph:
     vectors: Tensor
 
     def fits(self, rows: int, texts: int) -> bool:
-        """Return whether a batch of so many word pieces and texts fits."""
+        """Return whether a batch with these numbers of word pieces and texts fits."""
         return self.least_rows <= rows <= self.rows and texts <= self.texts
 
 
 def _downloaded(vectors: Tensor) -> Tensor:
-    """Return vectors in memory of the host; other threads run while it waits for them."""
+    """Copy vectors to host memory; other threads run during the wait."""
     if vectors.device.type != "cuda":
         return vectors
-    found = torch.empty(vectors.shape, dtype=vectors.dtype, pin_memory=True)
-    found.copy_(vectors, non_blocking=True)
-    done = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    done.record()
-    done.synchronize()
-    return found
+    host = torch.empty(vectors.shape, dtype=vectors.dtype, pin_memory=True)
+    host.copy_(vectors, non_blocking=True)
+    copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    copied.record()
+    copied.synchronize()
+    return host

@@ -1,4 +1,4 @@
-"""Attention on a GPU, between the tokens of texts of any lengths in one kernel, which reads where each text begins."""
+"""Attention on a GPU: one kernel for texts of any length, which reads the position where each text begins."""
 
 from __future__ import annotations
 
@@ -36,19 +36,20 @@ class Kernel(Protocol):
 def flash(queries: Tensor, keys: Tensor, values: Tensor, bounds: Tensor, longest: int) -> Tensor:
     """Return attention of 16-bit numbers, on cards of compute capability 8.0 or later."""
     compute = torch.ops.aten._flash_attention_forward  # noqa: SLF001
-    found: Tensor = compute(queries, keys, values, bounds, bounds, longest, longest, 0.0, False, False)[0]
-    return found
+    attended: Tensor = compute(queries, keys, values, bounds, bounds, longest, longest, 0.0, False, False)[0]
+    return attended
 
 
 def memory_efficient(queries: Tensor, keys: Tensor, values: Tensor, bounds: Tensor, longest: int) -> Tensor:
     """Return attention of numbers of 32 bits, with products as exact as theirs, or of 16 bits."""
     compute = torch.ops.aten._efficient_attention_forward  # noqa: SLF001
-    found: Tensor = compute(queries[None], keys[None], values[None], None, bounds, bounds, longest, longest, 0.0, 0)[0]
-    return found[0]
+    packed = queries[None], keys[None], values[None]
+    attended: Tensor = compute(*packed, None, bounds, bounds, longest, longest, 0.0, 0)[0]
+    return attended[0]
 
 
 def one_by_one(queries: Tensor, keys: Tensor, values: Tensor, bounds: Tensor, longest: int) -> Tensor:
-    """Return attention of one text after the other: slow, on any device, for comparison."""
+    """Return the attention of each text in turn: slow, on any device, for comparison."""
     attended = torch.zeros_like(queries, memory_format=torch.contiguous_format)
     for start, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
         query, key, value = (each[None, start:end].transpose(1, 2) for each in (queries, keys, values))
@@ -57,7 +58,7 @@ def one_by_one(queries: Tensor, keys: Tensor, values: Tensor, bounds: Tensor, lo
 
 
 def choose_kernel(device: torch.device, dtype: torch.dtype) -> Kernel | None:
-    """Return the fastest kernel that works on a device; None where none does."""
+    """Return the fastest kernel that works on a device; None if none does."""
     if device.type == "cpu":
         return one_by_one
     kernels = [memory_efficient] if dtype == torch.float32 else [flash, memory_efficient]
@@ -65,7 +66,7 @@ def choose_kernel(device: torch.device, dtype: torch.dtype) -> Kernel | None:
 
 
 def works(kernel: Kernel, device: torch.device, dtype: torch.dtype) -> bool:
-    """Return whether a kernel is there, takes these numbers on this device, and computes attention."""
+    """Return whether a kernel exists, accepts the number format on the device, and computes attention."""
     count, width = sum(_PROBE_LENGTHS), 3 * _PROBE_HEADS * _PROBE_SIZE
     numbers = torch.arange(count * width, dtype=torch.float64).square().sin().mul(2).to(dtype)
     probe = numbers.view(count, 3, _PROBE_HEADS, _PROBE_SIZE)
@@ -73,9 +74,9 @@ def works(kernel: Kernel, device: torch.device, dtype: torch.dtype) -> bool:
     longest = max(_PROBE_LENGTHS)
     try:
         queries, keys, values = probe.to(device).unbind(1)
-        found = kernel(queries, keys, values, bounds.to(device), longest).cpu()
+        attended = kernel(queries, keys, values, bounds.to(device), longest).cpu()
     except (AttributeError, ImportError, RuntimeError, TypeError):  # not in this torch, or not for this device
         return False
     queries, keys, values = probe.float().unbind(1)
     expected = one_by_one(queries, keys, values, bounds, longest)
-    return bool((found.float() - expected).abs().max() < _PROBE_TOLERANCE[dtype])
+    return bool((attended.float() - expected).abs().max() < _PROBE_TOLERANCE[dtype])

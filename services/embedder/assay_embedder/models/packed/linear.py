@@ -1,4 +1,4 @@
-"""Linear layers: through oneDNN, with weights packed once, or as torch has them."""
+"""Linear layers, by oneDNN with weights packed once, or by torch."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Linear(Protocol):
 
 
 class PlainLinear:
-    """A linear layer as torch has it.
+    """A linear layer computed by torch.
 
     Args:
         weight: Shape (outputs, inputs).
@@ -58,7 +58,7 @@ class PlainLinear:
 
 
 class OneDnnLinear:
-    """A linear layer of oneDNN: the weight is laid out once for its kernels, the activation is computed with it.
+    """A linear layer computed by oneDNN: the weight is laid out once for its kernels, and the activation is fused.
 
     The default of torch on x86 is MKL, which has half the rate on AMD's processors, and whose results for a row depend
     on how many rows there are.
@@ -84,7 +84,7 @@ class OneDnnLinear:
         return found[: rows.shape[0]]
 
     def _divided(self, rows: Tensor) -> Iterator[Tensor]:
-        """Yield the rows in blocks; the last is filled up with zeros."""
+        """Yield the rows in blocks, the last one padded with zeros."""
         for size in self._blocks:
             while rows.shape[0] >= size:
                 yield rows[:size]
@@ -103,7 +103,7 @@ def _product(weight: Tensor, bias: Tensor, activation: str) -> Callable[[Tensor]
 
 @cache
 def _steady_blocks(inputs: int, outputs: int, activation: str) -> tuple[int, ...]:
-    """Return in blocks of how many rows a layer of bfloat16 gives a row the same bits; empty where any count does.
+    """Return the block sizes in which a bfloat16 layer gives a row the same bits; empty if any size does.
 
     With AMX, oneDNN divides long sums by the count of rows and of threads.
     """
@@ -124,7 +124,7 @@ def _steady_blocks(inputs: int, outputs: int, activation: str) -> tuple[int, ...
 
 @contextmanager
 def _threads(count: int) -> Iterator[None]:
-    """Compute with so many threads meanwhile."""
+    """Compute with this number of threads inside the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -134,21 +134,21 @@ def _threads(count: int) -> Iterator[None]:
 
 
 def onednn_works(dtype: torch.dtype) -> bool:
-    """Return whether oneDNN's linear layer is there, works on this processor, and computes what torch's own does."""
+    """Return whether oneDNN's linear layer exists, works on this processor, and agrees with torch's own."""
     rows = _probe(_PROBE_ROWS, _PROBE_WIDTH).to(dtype)
     weight = (_probe(_PROBE_WIDTH, _PROBE_WIDTH) / 8).to(dtype)
     bias = _probe(_PROBE_WIDTH).to(dtype)
     try:
-        found = [OneDnnLinear(weight, bias, each)(rows) for each in sorted(ACTIVATIONS)]
+        computed = [OneDnnLinear(weight, bias, activation)(rows) for activation in sorted(ACTIVATIONS)]
     except (AttributeError, RuntimeError):  # no such operator, or not for this processor
         return False
-    expected = [PlainLinear(weight, bias, each)(rows) for each in sorted(ACTIVATIONS)]
+    expected = [PlainLinear(weight, bias, activation)(rows) for activation in sorted(ACTIVATIONS)]
     return all(
-        bool((one.float() - other.float()).abs().max() < _PROBE_TOLERANCE[dtype])
-        for one, other in zip(found, expected, strict=True)
+        bool((actual.float() - reference.float()).abs().max() < _PROBE_TOLERANCE[dtype])
+        for actual, reference in zip(computed, expected, strict=True)
     )
 
 
 def _probe(*shape: int) -> Tensor:
-    """Return uneven numbers between -2 and 2, the same each time; torch's generators need more of it than the rest."""
+    """Return fixed uneven numbers between -2 and 2; torch's generators would import much more of torch."""
     return torch.arange(math.prod(shape), dtype=torch.float64).square().sin().mul(2).float().reshape(shape)

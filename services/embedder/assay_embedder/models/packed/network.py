@@ -1,4 +1,4 @@
-"""An encoder whose texts lie behind each other without padding, so that none costs more than its own tokens."""
+"""An encoder that packs texts without padding, so that each costs only its own tokens."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class PackedNetwork:
         return pooled
 
     def _read_layers(self, weights: Weights) -> list[_Layer]:
-        """Return the layers, read and laid out two at once: both leave the interpreter's lock to others."""
+        """Return the layers, read and laid out two at a time: both steps release the interpreter's lock."""
 
         def read(number: int) -> _Layer:
             with torch.inference_mode():
@@ -173,7 +173,7 @@ class PackedNetwork:
         return rows
 
     def _embedded(self, texts: Sequence[Tokens], lengths: Sequence[int]) -> Tensor:
-        """Return the first layer's rows; they are filled up to a multiple of `_ROW_MULTIPLE`."""
+        """Return the first layer's rows, padded to a multiple of `_ROW_MULTIPLE`."""
         used = sum(lengths)
         places = np.zeros((3, -(-used // _ROW_MULTIPLE) * _ROW_MULTIPLE), dtype=np.int64)
         places[0, :used] = self.ids_of(texts)
@@ -198,11 +198,11 @@ class PackedNetwork:
 
 
 def type_ids(texts: Sequence[Tokens]) -> NDArray[np.int64] | Literal[0]:
-    """Return the type of each word piece of texts behind each other; one 0 where all have that."""
+    """Return the type of each word piece of packed texts; a single 0 if all are 0."""
     if not any(tokens.type_ids for tokens in texts):
         return 0
-    each = (tokens.type_ids or [0] * len(tokens.ids) for tokens in texts)
-    return np.fromiter(chain.from_iterable(each), np.int64)
+    types = (tokens.type_ids or [0] * len(tokens.ids) for tokens in texts)
+    return np.fromiter(chain.from_iterable(types), np.int64)
 
 
 class _Norm:
@@ -219,7 +219,7 @@ class _Norm:
 
 
 class _Layer:
-    """Attention, then two linear layers, each added to what goes in."""
+    """Attention, then two linear layers, each with a residual connection."""
 
     def __init__(self, weights: Weights, number: int, network: PackedNetwork) -> None:
         self._dtype = network.engine.dtype

@@ -20,7 +20,7 @@ _SINGLE = "model.safetensors"
 
 
 class Weights:
-    """The tensors of a folder, read when they are taken: a large model is never in memory twice.
+    """The tensors of a folder, each read when it is taken, so that a large model is never in memory twice.
 
     Args:
         folder: Holds model.safetensors, or its parts and their index.
