@@ -189,19 +189,23 @@ async def test_a_batch_that_is_refused_or_expires_makes_no_errors(set_up: SetUp,
     """All rows wait, none has an error; a resume orders all again, and what expires goes into the next batch."""
     stage = set_up()
     stage.provider.batches.refusals.append(Reply("invalid api key", status=401))
-    async with stage.judge(**QUICK), stage.orchestrator() as client:
-        run = await stage.follow(client, await stage.create(client, batched(stage), [case_of(n) for n in range(12)]))
-        assert (run.state, run.pause_cause) == (RunState.PAUSED, PauseCause.JUDGE)
-        assert "The service says: invalid api key" in run.state_reason
-        stage.provider.batches.end, stage.provider.batches.undone = "cancelled", 5
-        await client.resume_run(run.run_id)
-        run = await stage.until(client, run, RunState.SUCCEEDED, RunState.PAUSED, RunState.FAILED)
-        assert (run.state, run.counts.passed) == (RunState.PAUSED, 7), run.state_reason
-        assert "5 rows await a verdict" in run.state_reason
+    one_batch = {**QUICK, "batch_requests": 12, "batch_wait_s": 60.0}  # whatever time the orders take to arrive
+    async with stage.orchestrator() as client:
+        async with stage.judge(**one_batch):
+            run = await stage.create(client, batched(stage), [case_of(n) for n in range(12)])
+            run = await stage.follow(client, run)
+            assert (run.state, run.pause_cause) == (RunState.PAUSED, PauseCause.JUDGE)
+            assert "The service says: invalid api key" in run.state_reason
+            stage.provider.batches.end, stage.provider.batches.undone = "cancelled", 5
+            await client.resume_run(run.run_id)
+            run = await stage.until(client, run, RunState.SUCCEEDED, RunState.PAUSED, RunState.FAILED)
+            assert (run.state, run.counts.passed) == (RunState.PAUSED, 7), run.state_reason
+            assert "5 rows await a verdict" in run.state_reason
         stage.provider.batches.end, fates = "ended", ["expired"] * 3
         stage.provider.batches.fate_of = lambda _: fates.pop(0) if fates else ""
-        await client.resume_run(run.run_id)
-        done = await stage.until(client, run, RunState.SUCCEEDED, RunState.PAUSED, RunState.FAILED)
+        async with stage.judge(**QUICK):
+            await client.resume_run(run.run_id)
+            done = await stage.until(client, run, RunState.SUCCEEDED, RunState.PAUSED, RunState.FAILED)
     assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 12)
     assert len(stage.provider.batches.paid) == len(stage.agent.asked) == 12
 

@@ -116,3 +116,15 @@ async def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         with pytest.raises(StorageError, match="upgrade Assay, or give another folder with --state-dir") as refused:
             await JudgeStore.open(tmp_path)
         assert f"{tmp_path / 'judge.db'} was written by a newer version of Assay (schema 9999" in str(refused.value)
+
+
+async def test_only_what_must_outlive_a_power_cut_waits_for_the_disk(tmp_path: Path) -> None:
+    """A change without that promise is not flushed; the next change that has it is flushed again."""
+    store = await JudgeStore.open(tmp_path)
+    pragma, normal, full = sa.text("PRAGMA synchronous"), 1, 2
+    modes = [
+        await store.database.write(lambda connection: connection.execute(pragma).scalar(), durable=durable)
+        for durable in (True, False, False, True)
+    ]
+    assert modes == [full, normal, normal, full]
+    await store.aclose()

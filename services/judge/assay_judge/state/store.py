@@ -153,7 +153,8 @@ class JudgeStore:
         def put(connection: sa.Connection) -> int:
             return len(connection.execute(_put(connection.dialect.name), values).all())
 
-        self.verdict_count += await self._write(put)
+        added = await self._write(put)
+        self.verdict_count += added  # not before the wait: other verdicts are stored meanwhile
         self._puts += 1
         if self._puts % _PRUNE_EVERY == 0:
             self.verdict_count = await self.database.write(self._prune)
