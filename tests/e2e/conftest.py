@@ -15,6 +15,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -58,15 +59,23 @@ class Cli:
         """Return the command line."""
         return [sys.executable, "-m", "assay_cli", *map(str, arguments)]
 
-    def run(self, *arguments: str | Path, status: int | None = 0) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str | Path, status: int | None = 0, stdin: bytes = b""
+    ) -> subprocess.CompletedProcess[str]:
         """Call and wait until it has ended; the exit status must be `status`."""
         if self.server is None or self.server.needs_own_imports(self.env):
             done = subprocess.run(
-                self.command(*arguments), cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=110
-            )
+                self.command(*arguments), cwd=self.folder, env=self.env, input=stdin.decode(), capture_output=True,
+                text=True, timeout=110,
+            )  # fmt: skip
         else:
             words = [str(argument) for argument in arguments]
-            done = self.server.run(words, folder=self.folder, environment=self.env, timeout_s=110)
+            with TemporaryFile() as file:
+                file.write(stdin)
+                file.seek(0)
+                done = self.server.run(
+                    words, folder=self.folder, environment=self.env, timeout_s=110, stdin=file.fileno()
+                )
         assert status is None or done.returncode == status, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
 

@@ -40,11 +40,7 @@ def is_listening(address: str) -> bool:
 
 def login(cli: Cli, token: str, *options: str | Path, status: int = 0) -> subprocess.CompletedProcess[str]:
     """Log in with a token on stdin."""
-    done = subprocess.run(
-        cli.command("login", *options), cwd=cli.folder, env=cli.env, input=f"{token}\n", capture_output=True, text=True,
-        timeout=110,
-    )  # fmt: skip
-    assert done.returncode == status, done.stderr
+    done = cli.run("login", *options, status=status, stdin=f"{token}\n".encode())
     assert token not in done.stdout + done.stderr
     return done
 
@@ -212,12 +208,7 @@ def test_a_token_that_others_could_read_is_refused(project: Cli) -> None:
 def test_wrong_logins_store_nothing(project: Cli) -> None:
     """No token, a mistyped one, and a server that is not named are refused before anything is sent."""
     for token, said in (("", "no token was given"), (new_token().text[:-1], "cut off or mistyped")):
-        done = subprocess.run(
-            project.command("login", "--server", "127.0.0.1:1"), cwd=project.folder, env=project.env, input=token,
-            capture_output=True, text=True, timeout=110,
-        )  # fmt: skip
-        assert done.returncode == 2
-        assert said in done.stderr
+        assert said in project.run("login", "--server", "127.0.0.1:1", status=2, stdin=token.encode()).stderr
     assert "--server: is missing" in login(project, new_token().text, status=2).stderr
     assert not (project.home / "credentials.json").exists()
     for command in (("admin", "teams", "list"), ("logout",)):

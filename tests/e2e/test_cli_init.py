@@ -34,7 +34,15 @@ def test_what_is_written_is_valid_and_runs(shared_cli: Cli, preset: str) -> None
     light = [name for name in names if name in METRICS and not METRICS[name].info.needs_embedder]
     gates = [gate for gate in spec["gates"] if gate.partition(" ")[0].partition(".")[0] in light]
     done = shared_cli.run(
-        "run", "new/assay.yaml", "--metrics", ",".join(light), "--set", f"gates={json.dumps(gates)}", "--json"
+        "run",
+        "new/assay.yaml",
+        "--metrics",
+        ",".join(light),
+        "--set",
+        f"gates={json.dumps(gates)}",
+        "--json",
+        "--report",
+        "json",
     )
     rows = json.loads(done.stdout)["rows"]
     assert 5 <= len(rows) / spec.get("repeats", 1) <= 8

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,13 +14,6 @@ ROWS = """{"answer": "a b", "reference": "a b"}
 {"answer": "x", "reference": "a b"}
 {"question": "q", "answer": {"text": "a"}}
 """
-
-
-def piped(cli: Cli, data: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """Call with something on stdin."""
-    return subprocess.run(
-        cli.command("score", *arguments), cwd=cli.folder, env=cli.env, input=data, capture_output=True, timeout=180
-    )
 
 
 def test_an_answer_is_scored_with_a_real_model(cli: Cli) -> None:
@@ -83,11 +75,14 @@ def test_wrong_input_is_told_whole(cli: Cli, arguments: list[str], said: list[st
 
 def test_the_answer_may_come_from_stdin(cli: Cli) -> None:
     """`-` reads stdin without its last line end; broken characters of an answer are replaced, as in a run."""
-    assert b"1.0000" in piped(cli, "في الرياض\n".encode(), "exact_match", "-", "في الرياض").stdout
-    assert b"1.0000" in piped(cli, b"a\0b", "exact_match", "--answer", "-", "--reference", "a\ufffdb").stdout
-    assert b"0.0000" in piped(cli, b"", "exact_match", "-", "a").stdout
-    for data, said in ((b"\xff\xfe", b"stdin: is not UTF-8 (byte 0)"), (b"x" * 2_097_153, b"more than 2 MiB")):
-        done = piped(cli, data, "exact_match", "-", "a")
+    for data, reference, value in (
+        ("في الرياض\n".encode(), "في الرياض", "1.0000"), (b"a\0b", "a\ufffdb", "1.0000"), (b"", "a", "0.0000"),
+    ):  # fmt: skip
+        done = cli.run("score", "exact_match", "--answer", "-", "--reference", reference, stdin=data, status=None)
+        assert value in done.stdout
+    assert "1.0000" in cli.run("score", "exact_match", "-", "a", stdin=b"a").stdout
+    for data, said in ((b"\xff\xfe", "stdin: is not UTF-8 (byte 0)"), (b"x" * 2_097_153, "more than 2 MiB")):
+        done = cli.run("score", "exact_match", "-", "a", stdin=data, status=None)
         assert done.returncode == 2
         assert said in done.stderr
 
@@ -108,12 +103,12 @@ def test_a_file_is_scored_row_by_row(cli: Cli) -> None:
 @pytest.mark.parametrize("content", [ROWS, json.dumps([json.loads(line) for line in ROWS.splitlines()])])
 def test_rows_may_come_from_stdin(cli: Cli, content: str) -> None:
     """`--file -` reads a list or lines of JSON; what is wrong there is told by its place in stdin."""
-    done = piped(cli, content.encode(), "exact_match", "--file", "-")
-    assert b"exact_match  0.5000  scored 2  skipped 1" in done.stdout
-    done = piped(cli, content.encode() + b"{", "exact_match", "--file", "-")
+    done = cli.run("score", "exact_match", "--file", "-", stdin=content.encode(), status=None)
+    assert "exact_match  0.5000  scored 2  skipped 1" in done.stdout
+    done = cli.run("score", "exact_match", "--file", "-", stdin=content.encode() + b"{", status=None)
     assert done.returncode == 2
-    assert b"stdin:" in done.stderr
-    assert b"stdin: is empty" in piped(cli, b"", "exact_match", "--file", "-").stderr
+    assert "stdin:" in done.stderr
+    assert "stdin: is empty" in cli.run("score", "exact_match", "--file", "-", stdin=b"", status=None).stderr
 
 
 def test_a_threshold_on_answers_to_different_questions_is_refused(cli: Cli) -> None:

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 MODULES = {
     "assay_cli": (
         "assay.client.evaluate", "assay.client.service_start", "assay.local_stack.stack",
-        "assay.reports.formats.html.summary_view", "assay_cli.commands.run", "assay_cli.output.console",
-        "assay_cli.output.report_files", "jinja2",
+        "assay.reports.comparison.writing", "assay.reports.formats.html.summary_view", "assay_cli.commands.compare",
+        "assay_cli.commands.run", "assay_cli.output.console", "assay_cli.output.report_files", "jinja2",
+        "scipy.optimize", "scipy.special",
     ),
     "assay_embedder": (
         "assay.local_stack.lease", "assay_embedder.models.packed.network", "assay_embedder.service",
@@ -200,7 +201,13 @@ class Forks:
         return ForkedProcess(status)
 
     def run(
-        self, arguments: Sequence[str], *, folder: Path, environment: Mapping[str, str], timeout_s: float
+        self,
+        arguments: Sequence[str],
+        *,
+        folder: Path,
+        environment: Mapping[str, str],
+        timeout_s: float,
+        stdin: int = 0,
     ) -> subprocess.CompletedProcess[str]:
         """Call the program and wait until it has ended and its output is complete.
 
@@ -210,7 +217,9 @@ class Forks:
         (out, out_end), (err, err_end) = os.pipe(), os.pipe()
         try:
             try:
-                process = self.start(arguments, folder=folder, environment=environment, streams=(0, out_end, err_end))
+                process = self.start(
+                    arguments, folder=folder, environment=environment, streams=(stdin, out_end, err_end)
+                )
             finally:
                 os.close(out_end)
                 os.close(err_end)
