@@ -1,1 +1,1 @@
-"""Texts for metrics and terminals: folding, words, stems, edit distances, escapes."""
+"""Text processing for metrics and output: folding, tokenizing, stemming, edit distances, escaping."""

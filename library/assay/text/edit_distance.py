@@ -6,10 +6,10 @@ _MOST_WORK = 100_000_000  # pairs of characters; a fifth of a second
 
 
 def edit_distance(first: str, second: str) -> int | None:
-    """Return how many characters must be put in, left out or replaced to make one text the other.
+    """Return how many insertions, deletions and replacements turn one text into the other.
 
-    None where both are too long to compare. One bit for each character of the shorter text, a few operations on all
-    bits at once for each of the longer.
+    Returns None if the texts are too long to compare. Each character of the shorter text takes one bit, and each
+    character of the longer text a few operations on all bits at once.
     Source: H. Hyyrö, "A bit-vector algorithm for computing Levenshtein and Damerau edit distances", 2003.
     """
     shorter, longer = sorted((first, second), key=len)
@@ -22,7 +22,7 @@ def edit_distance(first: str, second: str) -> int | None:
         places[char] = places.get(char, 0) | 1 << position
     every = (1 << len(shorter)) - 1
     last = 1 << (len(shorter) - 1)
-    # Bit i: whether the distance grows, or shrinks, from row i to row i + 1 of the table's current column.
+    # Bit i says whether the distance grows, or shrinks, from row i to row i + 1 in the current column of the table.
     grows, shrinks, distance = every, 0, len(shorter)
     for char in longer:
         equal = places.get(char, 0)
@@ -38,5 +38,5 @@ def edit_distance(first: str, second: str) -> int | None:
 
 
 def edit_work(first: str, second: str) -> int:
-    """Return how much work the distance of two texts is at most; see `row_work`."""
+    """Return an upper bound of the work of comparing two texts; see `row_work`."""
     return min(len(first) * len(second), _MOST_WORK) // 5 + 20 * (len(first) + len(second))

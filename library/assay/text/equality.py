@@ -1,11 +1,11 @@
-"""When two texts are the same: what every metric and check compares by.
+"""Equality of texts, as every metric and check compares them.
 
     composed(s) = NFC(s) without invisible characters at its ends
     plain(s)    = composed(s) without white space at its ends
 
-Invisible are the characters that Unicode calls default-ignorable. Two texts that are numbers are the same where their
-values are: "42", "42.0" and "+42", but not "042", which is a name, nor "42%". Which comparisons read numbers says
-docs/metrics/texts.md.
+Invisible characters are those that Unicode calls default-ignorable. Two numbers are the same if their values are:
+"42", "42.0" and "+42", but not "042", which is a name, nor "42%". docs/metrics/texts.md says which comparisons read
+numbers.
 
 Source: Unicode 15, UAX #15 (NFC) and UAX #44, Default_Ignorable_Code_Point.
 """
@@ -54,12 +54,12 @@ def folded_case(text: str) -> str:
 
 
 def is_blank(text: str) -> bool:
-    """Return whether a text shows nothing: white space, controls and invisible characters."""
+    """Return whether a text has only white space, controls and invisible characters."""
     return all(char.isspace() or ord(char) in _BLANKS or unicodedata.category(char) == "Cc" for char in text)
 
 
 def number_in(text: str) -> tuple[Decimal, str] | None:
-    """Return the value of a text that is a number, and its percent sign or nothing; None for any other text."""
+    """Return the value of a number and its percent sign, if any; None for a text that is no number."""
     text = plain(text)
     if not text or len(text) > _LONGEST_NUMBER:
         return None
@@ -75,7 +75,7 @@ def same_text(first: str, second: str, *, numbers: bool = False) -> bool:
     Args:
         first: Any text.
         second: Any text.
-        numbers: Whether two numbers of the same value are the same, however they are written.
+        numbers: Whether numbers of equal value are the same, whatever their notation.
     """
     if plain(first) == plain(second):
         return True
@@ -84,7 +84,7 @@ def same_text(first: str, second: str, *, numbers: bool = False) -> bool:
 
 
 def without_punctuation(text: str) -> str:
-    """Return a text without its punctuation, which stays where it belongs to a number.
+    """Return a text without its punctuation, except inside numbers.
 
     "(42)." becomes "42", and "don't" becomes "dont". 1.5, -5, 60%, 10:30 and 1/2 stay as they are: without their signs
     they would be other numbers.
@@ -98,7 +98,7 @@ def without_punctuation(text: str) -> str:
 
 
 def _kept_of(run: str, before: str, after: str) -> str:
-    """Return what of a run of signs belongs to a number.
+    """Return the part of a run of signs that belongs to a number.
 
     Args:
         run: Characters that are no letters, digits or spaces.
@@ -127,7 +127,7 @@ def _joins(run: str, after: str) -> bool:
 
 
 def json_equal(first: Any, second: Any) -> bool:
-    """Return whether two JSON values are equal: texts as `composed` has them, 1 is 1.0, and true is not 1."""
+    """Return whether two JSON values are equal: texts are compared composed, 1 equals 1.0, and true differs from 1."""
     if isinstance(first, bool) is not isinstance(second, bool):
         return False
     if isinstance(first, str) and isinstance(second, str):
@@ -153,4 +153,4 @@ def composed_json(value: Any) -> Any:
 
 def _with_composed_keys(value: dict[str, Any]) -> dict[str, Any]:
     renamed = {composed(key): item for key, item in value.items()}
-    return renamed if len(renamed) == len(value) else value  # two keys that differ in their form alone stay two
+    return renamed if len(renamed) == len(value) else value  # two keys that differ only in their form stay apart

@@ -1,4 +1,4 @@
-"""Folding of text before a phrase is looked for in it: spelling variants fall together, words do not."""
+"""Text folding before a phrase search: it unifies spelling variants and keeps different words apart."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def without_marks(text: str) -> str:
 
 
 def unify_letters(text: str) -> str:
-    """Return the text without the marks that `without_marks` deletes and with every alef as bare alef."""
+    """Return the text without the marks that `without_marks` deletes, with every alef as a bare alef."""
     return text if text.isascii() else text.translate(_LETTERS)
 
 
@@ -55,20 +55,20 @@ def fold(text: str) -> str:
 
 
 def contains_word(folded: str, phrase: str, *, particles: str = _PARTICLES) -> bool:
-    """Return whether a folded text holds a phrase as words.
+    """Return whether a folded text contains a phrase as whole words.
 
     Args:
         folded: A text that `fold` returned.
         phrase: The phrase, not folded.
-        particles: Letters one of which may be attached before an Arabic phrase.
+        particles: Letters, one of which may be attached before an Arabic phrase.
     """
     words, pattern = _word_pattern(phrase, particles)
-    # Most phrases are absent, and a plain search says so ten times faster.
+    # Most phrases are absent, which a plain search finds ten times faster than the pattern.
     return words in folded and pattern.search(folded) is not None
 
 
 def containment_work(text: str, phrases: Sequence[str], *, as_words: bool = True) -> int:
-    """Return how much work looking for phrases in a text is at most; see `row_work`.
+    """Return an upper bound of the work of searching a text for phrases; see `row_work`.
 
     A phrase as words may match nearly whole at every place of a hostile text.
     """

@@ -1,7 +1,7 @@
-"""Thoughts that a model writes before its answer, such as `<think>…</think>`, where the service left them in the text.
+"""Thoughts before an answer, such as `<think>…</think>`, that a service left in the text.
 
-A service that knows a model's template returns thoughts apart; Ollama, vLLM without a reasoning parser and gateways do
-not. Thoughts are recognised at the beginning of a text alone: a text that mentions such a tag later keeps it.
+A service that knows a model's template returns thoughts separately; Ollama, vLLM without a reasoning parser and
+gateways do not. Thoughts are recognised only at the beginning of a text, so a text may mention such a tag later.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _ENDS = {
     "<|channel>thought": "<channel|>",  # Gemma
     "<unused94>thought": "<unused95>",  # MedGemma
 }
-"""How a block of thoughts begins and ends, in lower case."""
+"""The marks around a block of thoughts, in lower case."""
 
 
 def _tolerant(marks: Iterable[str]) -> str:
-    """Return the pattern of any of some marks; a tag may have spaces before its end, and an opening one attributes."""
+    """Return a pattern for marks; a tag may have spaces before its end, and an opening tag may have attributes."""
     tag_end = r"(?:\s[^<>]{0,200})?>"
     return "|".join(re.escape(mark[:-1]) + tag_end if mark.strip("</>") in _TAGS else re.escape(mark) for mark in marks)
 
@@ -42,10 +42,10 @@ _TAG_REST = re.compile(r"\s[^<>]*>$")
 _TURN = re.compile(r"<\|im_start\|>assistant\s*")
 _RESPONSE = re.compile(r"<\|(?:start_response|begin_of_solution)\|>", re.IGNORECASE)
 _RESPONSE_END = re.compile(r"<\|(?:end_response|end_of_solution)\|>\s*\Z", re.IGNORECASE)
-"""What Cohere's models and those of the OpenThoughts family write around the answer behind their thoughts."""
+"""The marks of Cohere's and OpenThoughts models around the answer that follows the thoughts."""
 _QUOTES = tuple("`'\"“”‘’«»")
 _NO_THOUGHTS = re.compile(r"[{\[]|```|<(?!/)")
-"""Beginnings of JSON, markup and code: a tag in them is a part of it."""
+"""Beginnings of JSON, markup and code, in which a tag is content."""
 _MOST_CLOSINGS = 20
 
 # gpt-oss: <|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>final<|message|>…<|return|>
@@ -59,8 +59,8 @@ _BARE_CHANNELS = re.compile(r"analysis(?=\S)(.*?)assistantfinal", re.DOTALL)
 def split_thoughts(text: str) -> tuple[str, str]:
     """Return the thoughts at the beginning of a text, and the rest; ("", text) where it begins with none.
 
-    Several blocks are taken together, and each ends where it first can. A block that does not end is the whole text. An
-    ending whose beginning stood in the prompt ends thoughts too, unless the text quotes it.
+    Several blocks are joined, and each ends as early as possible. A block without an end takes the whole text. An end
+    whose beginning was part of the prompt ends thoughts too, unless the text quotes it.
 
     Args:
         text: What a model wrote.
@@ -70,7 +70,7 @@ def split_thoughts(text: str) -> tuple[str, str]:
     while (block := _block(rest)) is not None:
         thoughts.append(block[0])
         rest = block[1].lstrip()
-    # The ending of a block inside a block ends the thoughts only where no further ending follows.
+    # The end of a nested block ends the thoughts only if no other end follows.
     is_open = not thoughts or _OPENING.search(thoughts[-1]) is not None
     if is_open and (block := _unopened_block(rest)) is not None:
         thoughts, rest = [*thoughts, block[0]], block[1].lstrip()
@@ -80,7 +80,7 @@ def split_thoughts(text: str) -> tuple[str, str]:
 
 
 def _block(text: str) -> tuple[str, str] | None:
-    """Return the block that a text begins with, and what follows it; None where it begins with none."""
+    """Return the block at the beginning of a text and the rest; None if there is no block."""
     begins = _OPENING.match(text)
     if begins is None:
         return None
@@ -92,7 +92,7 @@ def _block(text: str) -> tuple[str, str] | None:
 
 
 def _unopened_block(text: str) -> tuple[str, str] | None:
-    """Return what stands before an ending without a beginning, and what follows it; None where there is none."""
+    """Return the texts before and after an end that has no beginning; None if there is no such end."""
     if _NO_THOUGHTS.match(text):
         return None
     place, is_in_code = 0, False

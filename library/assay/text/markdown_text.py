@@ -1,7 +1,7 @@
-"""Untrusted texts inside Markdown: nothing in them is a link, a mention, a reference, a tag, or ends its cell.
+"""Escaping of untrusted texts in Markdown: they make no link, mention, reference or tag, and end no cell.
 
-Written for GitHub's and GitLab's Markdown, which link addresses, `@names`, `#12`, `GH-12` and commit hashes in running
-text, and show `:names:` as images and `$…$` as formulas. Inside code they do none of this.
+GitHub and GitLab link addresses, `@names`, `#12`, `GH-12` and commit hashes in running text, and show `:names:` as
+images and `$…$` as formulas. Inside code they do none of this.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import unicodedata
 
 from assay.text.unsafe_text import shorten
 
-_BREAK = "\u200b"  # is not seen, and ends what a program would link
+_BREAK = "\u200b"  # invisible, and ends what a program would link
 _ISOLATE, _END_OF_ISOLATE = "\u2068", "\u2069"
-"""Around a text with Arabic or Hebrew: it is shown in its own direction, to the last full stop."""
+"""Marks around Arabic or Hebrew, which keep its full stop on the right side."""
 _LINKED = re.compile(
     r"[@#!%&~^](?=[\w\"{\[])|\$"  # mentions, references, formulas
     r"|:(?=[\w+/-])"  # emoji, and the scheme of an address
@@ -27,18 +27,18 @@ _TICKS = re.compile(r"`+")
 
 
 def markdown_prose(text: str, width: int | None = None) -> str:
-    """Return a sentence that holds untrusted names as running text of one line.
+    """Return a sentence with untrusted names as running text of one line.
 
     Args:
         text: Any text.
         width: Of how many of its characters at most; None for no limit.
     """
-    broken = _LINKED.sub(lambda found: found[0] + _BREAK, shorten(text, width))
-    return _STRUCTURE.sub(lambda found: f"&#{ord(found[0])};", broken)
+    broken = _LINKED.sub(lambda match: match[0] + _BREAK, shorten(text, width))
+    return _STRUCTURE.sub(lambda match: f"&#{ord(match[0])};", broken)
 
 
 def markdown_code(text: str, width: int | None = None) -> str:
-    """Return an untrusted text as code of one line, which may stand in a cell of a table; empty for a blank one.
+    """Return an untrusted text as code of one line, safe inside a table cell; empty for a blank text.
 
     Args:
         text: Any text.
@@ -48,7 +48,7 @@ def markdown_code(text: str, width: int | None = None) -> str:
     if not line:
         return ""
     fence = "`" * (max((len(run) for run in _TICKS.findall(line)), default=0) + 1)
-    # Inside a table a bar ends its cell in code, too. Readers differ about two backslashes before it.
+    # Inside a table, a bar ends its cell even in code. Readers differ about two backslashes before it.
     line = line.replace("\\|", f"\\{_BREAK}|").replace("|", "\\|")
     if any(unicodedata.bidirectional(char) in ("R", "AL") for char in line):
         line = f"{_ISOLATE}{line}{_END_OF_ISOLATE}"

@@ -1,9 +1,9 @@
-"""Porter's stemmer for English, with the amendments that ROUGE scores in the literature rest on.
+"""Porter's stemmer for English, with the amendments behind published ROUGE scores.
 
-Source: M. F. Porter, "An algorithm for suffix stripping", 1980; words below are in lower case. The
-amendments are those of the stemmer that the usual ROUGE package calls: a few irregular forms, words of one
-or two letters unchanged, y after a vowel kept ("enjoy"), short words in -ies and -ied ("dies" gives "die"),
--bli for -abli, -fulli, -logi, and a stem of vowel and consonant alone counted as a short one.
+Source: M. F. Porter, "An algorithm for suffix stripping", 1980. The amendments are those of the stemmer that the usual
+ROUGE package calls: a few irregular forms, words of one or two letters unchanged, y after a vowel kept ("enjoy"), short
+words in -ies and -ied ("dies" gives "die"), -bli for -abli, -fulli, -logi, and a stem of one vowel and one consonant
+counted as short.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def _shape(word: str) -> str:
     return _YS.sub(_kinds_of_ys, shape) if "y" in shape else shape
 
 
-def _kinds_of_ys(found: re.Match[str]) -> str:
-    before, count = found[1], len(found[2])
+def _kinds_of_ys(run: re.Match[str]) -> str:
+    before, count = run[1], len(run[2])
     return before + ("vc" if before == "c" else "cv") * (count // 2) + ("v" if before == "c" else "c") * (count % 2)
 
 
@@ -59,7 +59,7 @@ def _measure(word: str) -> int:
 
 
 def _is_short(word: str) -> bool:
-    """Return whether a stem ends consonant, vowel, consonant other than w, x, y; or is vowel, consonant."""
+    """Return whether a stem ends in consonant, vowel, consonant other than w, x, y; or is a vowel and a consonant."""
     shape = _shape(word)
     return shape == "vc" or (shape.endswith("cvc") and word[-1] not in "wxy")
 

@@ -1,7 +1,7 @@
-"""Words of a text in any script: what word-overlap metrics compare.
+"""The words of a text in any script, which word-overlap metrics compare.
 
-On ASCII text these are the tokens of the usual ROUGE tokenizer, runs of a-z and 0-9 in lower case. That one
-drops every letter of other scripts, so that an Arabic text has no words and a mixed one only its numbers.
+On ASCII text these are the tokens of the usual ROUGE tokenizer: runs of a-z and 0-9 in lower case. That tokenizer drops
+all letters of other scripts: an Arabic text would have no words, and a mixed text only its numbers.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _words(text: str) -> list[str]:
 
 
 def _unspaced_apart(run: str) -> list[str]:
-    """Return the words of a run, in which a character of an unspaced script can only stand first."""
+    """Return the words of a run in which only the first character may be of an unspaced script."""
     if run.isascii() or not _is_unspaced(run[0]):
         return [run]
     end = 1
@@ -73,7 +73,7 @@ def _is_unspaced(char: str) -> bool:
 
 
 class _Characters(dict[int, str]):
-    """What becomes of each character; filled as texts come, at most one entry per character."""
+    """A translation table that is filled as texts come, with at most one entry per character."""
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
