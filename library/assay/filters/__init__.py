@@ -1,4 +1,4 @@
-"""Filters: conditions on rows and runs, as objects, as the text that users write, and as a test of one row.
+"""Filters of rows and runs: as objects, as text that users write, and as a test of one row.
 
-The text is described in docs/filters.md. The HTML report reads the same text in the browser.
+docs/filters.md describes the text. The HTML report reads the same text in the browser.
 """

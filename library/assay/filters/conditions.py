@@ -1,4 +1,4 @@
-r"""The grammar that filters of rows and of runs share.
+r"""The grammar of filters, for rows and for runs.
 
     filter    = [ condition { [ "and" ] condition } ]
     condition = words | name operator value { "," value }
@@ -8,7 +8,7 @@ r"""The grammar that filters of rows and of runs share.
     value     = '"' { any character but '"' and "\", or "\" and any character } '"'
               | one or more characters other than blanks, "," and '"'
 
-Blanks (space, tab, carriage return, line feed) separate conditions, and may stand around operators and commas.
+Blanks (space, tab, carriage return, line feed) separate conditions and are allowed around operators and commas.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 MAX_CHARS = 20_000
-"""Longest text of a filter."""
+"""The most characters of a filter."""
 OPERATORS = ("<=", ">=", "==", "!=", "<", ">", ":", "~")
 AND = "and"
 
@@ -38,13 +38,13 @@ _PLAIN = re.compile(r"[\w./@+-]+")
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition as it is written.
+    """One condition as written.
 
     Args:
-        position: Where it begins, from 1.
-        name: What stands before the operator; empty where there is none.
+        position: The position of its first character, from 1.
+        name: The text before the operator; empty without an operator.
         operator: One of OPERATORS, or empty for a list of words.
-        values: What stands after the operator, or the words.
+        values: The values after the operator, or the words.
     """
 
     position: int
@@ -54,10 +54,10 @@ class Condition:
 
 
 class ConditionProblems:
-    """Collects what is wrong with a text.
+    """Collects the problems of a text.
 
     Args:
-        where: What the text is to the user, e.g. "--where"; may be empty.
+        where: The user's name for the text, e.g. "--where"; may be empty.
     """
 
     def __init__(self, where: str) -> None:
@@ -69,13 +69,13 @@ class ConditionProblems:
         self._found.append((position, Problem(f"character {position}: {message}", self._where)))
 
     def raise_any(self) -> None:
-        """Raise all problems, by position, where there are any."""
+        """Raise all problems in the order of their positions, if there are any."""
         if self._found:
-            raise InvalidInputError([problem for _, problem in sorted(self._found, key=lambda found: found[0])])
+            raise InvalidInputError([problem for _, problem in sorted(self._found, key=lambda entry: entry[0])])
 
 
 def read_conditions(text: str, problems: ConditionProblems) -> list[Condition]:
-    """Return the conditions of a text; those that are no conditions become problems."""
+    """Return the conditions of a text; anything else in it becomes a problem."""
     if len(text) > MAX_CHARS:
         problems.add(1, f"the filter has {len(text)} characters, more than {MAX_CHARS}")
         return []
@@ -83,14 +83,14 @@ def read_conditions(text: str, problems: ConditionProblems) -> list[Condition]:
 
 
 def quoted(value: str) -> str:
-    """Return a value as it is written, in quotes where it needs them."""
+    """Return a value as users write it, in quotes where it needs them."""
     if _PLAIN.fullmatch(value):
         return value
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def listed(values: Sequence[str]) -> str:
-    """Return several values as they are written."""
+    """Return several values as users write them."""
     return ",".join(map(quoted, values))
 
 
@@ -103,8 +103,8 @@ class _Reader:
         self._at = 0
 
     def conditions(self) -> list[Condition]:
-        found: list[Condition] = []
-        is_due = True  # a condition, before an "and" may stand
+        conditions: list[Condition] = []
+        is_due = True  # a condition, which an "and" may follow
         last_and = 0
         while self._skip_blanks() < len(self._text):
             start = self._at
@@ -116,12 +116,12 @@ class _Reader:
                 continue
             condition = self._condition(start, name)
             if condition is not None:
-                found.append(condition)
+                conditions.append(condition)
             is_due, last_and = False, 0
             self._end_condition(is_whole=condition is not None)
         if last_and:
             self._problems.add(last_and, "a condition is missing after 'and'")
-        return found
+        return conditions
 
     def _condition(self, start: int, name: str | None) -> Condition | None:
         if name is None:
@@ -145,14 +145,14 @@ class _Reader:
         )
 
     def _list(self, read: Callable[[], str | None]) -> list[str] | None:
-        """Return what follows after commas; None after a problem."""
-        found = []
+        """Return the values of a list separated by commas; None after a problem."""
+        values = []
         while self._take_comma():
             value = read()
             if value is None:
                 return None
-            found.append(value)
-        return found
+            values.append(value)
+        return values
 
     def _word(self) -> str | None:
         self._skip_blanks()
@@ -185,10 +185,10 @@ class _Reader:
         return False
 
     def _end_condition(self, *, is_whole: bool) -> None:
-        """Continue at the next blank; another character right after a condition is a problem."""
+        """Skip to the next blank; any other character right after a condition is a problem."""
         end = self._at
-        found = _BLANK.search(self._text, end)
-        self._at = found.start() if found is not None else len(self._text)
+        blank = _BLANK.search(self._text, end)
+        self._at = blank.start() if blank is not None else len(self._text)
         if is_whole and self._at > end:
             self._problems.add(end + 1, f"expected a space, not {self._text[end : end + 20]!r}")
 
@@ -198,8 +198,8 @@ class _Reader:
         return self._at
 
     def _take(self, pattern: re.Pattern[str]) -> str | None:
-        found = pattern.match(self._text, self._at)
-        if found is None:
+        match = pattern.match(self._text, self._at)
+        if match is None:
             return None
-        self._at = found.end()
-        return found[0]
+        self._at = match.end()
+        return match[0]

@@ -1,4 +1,4 @@
-"""What was found by filters: pages of rows and of runs, counts, and a case with its neighbours."""
+"""Results of filters: pages of rows and of runs, counts, and a case with its neighbours."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RowFacets:
-    """Rows that meet conditions, counted by what they have.
+    """Counts of the rows that meet a filter.
 
     Args:
-        outcomes: By outcome; those of no row are left out.
-        categories: By category, most frequent first; "" for rows without one.
+        outcomes: By outcome; outcomes without rows are left out.
+        categories: By category, most frequent first; "" for rows without a category.
         tags: By tag, most frequent first; a row counts under each of its tags.
         repeats: By repeat, from 0, in order.
-        omitted_categories: Categories that are left out, because there are many.
-        omitted_tags: Tags that are left out likewise.
+        omitted_categories: How many categories are left out, if there are too many.
+        omitted_tags: How many tags are left out likewise.
     """
 
     outcomes: Mapping[RowOutcome, int] = field(default_factory=dict)
@@ -39,10 +39,10 @@ class ResultPage:
     """A page of rows.
 
     Args:
-        results: The rows, in the order asked for.
+        results: The rows, in the requested order.
         next_page_token: Continues the same query; empty on the last page.
-        total_count: Rows that meet the conditions; None where it was not asked for.
-        facets: Counts of these rows; None where they were not asked for.
+        total_count: How many rows meet the filter; None if not requested.
+        facets: Counts of these rows; None if not requested.
     """
 
     results: Sequence[CaseResult]
@@ -56,9 +56,9 @@ class RunPage:
     """A page of runs.
 
     Args:
-        runs: The runs, in the order asked for.
+        runs: The runs, in the requested order.
         next_page_token: Continues the same query; empty on the last page.
-        total_count: Runs that meet the conditions; None where it was not asked for.
+        total_count: How many runs meet the filter; None if not requested.
     """
 
     runs: Sequence[Run]
@@ -71,12 +71,12 @@ class CaseDetail:
     """A case of a run.
 
     Args:
-        case: As it is stored; without content where it cannot be read.
+        case: The stored case; without content if it cannot be read.
         case_index: Its position in the dataset, from 0.
-        results: One for each repeat that has a result, with its answer.
-        previous_case_id: The case before it, under filter and order; empty where it is the first.
-        next_case_id: The case after it, likewise.
-        problem: Why the case cannot be read; empty where it can.
+        results: The rows of its repeats that have a result, with their answers.
+        previous_case_id: The case before it under filter and order; empty for the first.
+        next_case_id: The case after it likewise; empty for the last.
+        problem: Why the case cannot be read; empty if it can.
     """
 
     case: Case

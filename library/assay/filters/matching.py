@@ -1,7 +1,7 @@
 """The meaning of a row filter: whether a row meets it, in the database and in a report alike.
 
-A text is found where each of its characters stands for itself or for its lower-case or upper-case form, where that is
-one character. Values of metrics compare with the tolerance of thresholds, latencies exactly.
+A search text matches regardless of case: each character matches itself and its lower-case and upper-case forms of one
+character. Metric values are compared with the tolerance of thresholds, latencies exactly.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def matches(wanted: RowFilter, row: CaseResult) -> bool:
         and (not wanted.tags or not set(row.tags).isdisjoint(map(clean_text, wanted.tags)))
         and (not wanted.case_ids or row.case_id in map(clean_text, wanted.case_ids))
         and (not wanted.repeats or row.repeat_index in wanted.repeats)
-        and all(_has_latency(row, each) for each in wanted.latencies)
-        and all(_has_value(row, each) for each in wanted.metrics)
-        and all(_has_text(row, each) for each in wanted.texts)
+        and all(_has_latency(row, condition) for condition in wanted.latencies)
+        and all(_has_value(row, condition) for condition in wanted.metrics)
+        and all(_has_text(row, condition) for condition in wanted.texts)
     )
 
 
@@ -60,7 +60,7 @@ def metric_value(row: CaseResult, metric: str) -> float | None:
 
 
 def case_variants(char: str) -> str:
-    """Return the characters that a character of a searched text stands for, itself first."""
+    """Return the characters that a character of a search text matches, itself first."""
     others = {form for form in (char.lower(), char.upper()) if len(form) == 1 and form != char}
     return char + "".join(sorted(others))
 

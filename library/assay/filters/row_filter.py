@@ -1,4 +1,4 @@
-"""A filter of rows, and the order in which they are listed."""
+"""Filters of rows, and the orders in which rows are listed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 MAX_VALUES = 200
 """Most values of one condition, and most conditions on texts, metrics and latencies together."""
 MAX_TEXT_CHARS = 500
-"""Longest text that is searched for."""
+"""The most characters of a search text."""
 MAX_NAME_CHARS = 1_000
-"""Longest category, tag or case id."""
+"""The most characters of a category, tag or case id."""
 _MAX_REPEAT = 2**31 - 1
 
 
 class RowOutcome(StrEnum):
-    """What a row came to; exactly one of these."""
+    """The outcome of a row."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -35,7 +35,7 @@ class RowOutcome(StrEnum):
 
 
 class Comparison(StrEnum):
-    """How a number compares with a bound."""
+    """The comparison of a number with a bound."""
 
     LESS = "<"
     LESS_OR_EQUAL = "<="
@@ -46,7 +46,7 @@ class Comparison(StrEnum):
 
 
 class TextField(StrEnum):
-    """Where a text is searched for."""
+    """The texts of a row that are searched."""
 
     ANY = "text"
     QUESTION = "question"
@@ -54,7 +54,7 @@ class TextField(StrEnum):
 
 
 class RowKey(StrEnum):
-    """What rows are sorted by."""
+    """The key that rows are sorted by."""
 
     DATASET = "dataset"
     LATENCY = "latency"
@@ -68,8 +68,8 @@ class MetricCondition:
 
     Args:
         metric: The metric.
-        comparison: How the value compares; rows without a value meet only EQUAL None.
-        value: The bound, finite; None compares with "no value", by EQUAL or NOT_EQUAL.
+        comparison: The comparison; rows without a value meet only EQUAL None.
+        value: The bound, finite; None stands for "no value" and needs EQUAL or NOT_EQUAL.
     """
 
     metric: str
@@ -79,7 +79,7 @@ class MetricCondition:
 
 @dataclass(frozen=True, slots=True)
 class LatencyCondition:
-    """A condition on the wall time of the agent, in milliseconds; rows without one do not meet it."""
+    """A condition on the agent's wall time in milliseconds; rows without a wall time do not meet it."""
 
     comparison: Comparison
     latency_ms: float
@@ -87,7 +87,7 @@ class LatencyCondition:
 
 @dataclass(frozen=True, slots=True)
 class TextCondition:
-    """A text that question or answer hold, in any turn; see `assay.filters.matching` for upper and lower case."""
+    """A text that a question or an answer contains, in any turn, regardless of case (`assay.filters.matching`)."""
 
     field: TextField
     text: str
@@ -95,18 +95,18 @@ class TextCondition:
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """Conditions that all hold; of several values of one condition, any.
+    """Conditions that a row must meet, all of them; any of several values meets a condition.
 
     Args:
-        outcomes: What the row came to; none for any.
-        categories: Its category; empty text for rows without one.
-        tags: A tag that it has.
-        case_ids: Its case.
-        repeats: Which repeat, from 0.
-        texts: Texts of question and answer; all of them.
-        metrics: Values of metrics; all of them.
-        latencies: The agent's wall time; all of them.
-        statuses: The agent's own word about its answer.
+        outcomes: Outcomes of the row; empty for any.
+        categories: Categories; the empty text stands for rows without a category.
+        tags: Tags.
+        case_ids: Cases.
+        repeats: Repeats, from 0.
+        texts: Texts of question and answer; all must occur.
+        metrics: Conditions on metric values; all must hold.
+        latencies: Conditions on the agent's wall time; all must hold.
+        statuses: The status that the agent reports.
     """
 
     outcomes: tuple[RowOutcome, ...] = ()
@@ -122,12 +122,12 @@ class RowFilter:
 
 @dataclass(frozen=True, slots=True)
 class RowOrder:
-    """What rows are sorted by; rows without a value come last, equal ones in dataset order.
+    """The order of rows; rows without a value come last, equal rows in dataset order.
 
     Args:
-        key: What.
-        metric: Which metric, where the key is METRIC; else empty.
-        descending: Whether the largest come first.
+        key: The sort key.
+        metric: The metric if the key is METRIC; else empty.
+        descending: Whether the largest values come first.
     """
 
     key: RowKey = RowKey.DATASET
@@ -138,24 +138,24 @@ class RowOrder:
 EVERY_ROW = RowFilter()
 """The filter without conditions."""
 DATASET_ORDER = RowOrder()
-"""The order of the dataset, and within a case by repeat."""
+"""The order of the dataset; within a case, that of the repeats."""
 
 
 def outcome_of(row: CaseResult) -> RowOutcome:
-    """Return what a row came to; an agent error first, interrupted or not, whatever metrics say of it."""
+    """Return the outcome of a row; an agent error takes precedence over the verdicts of metrics."""
     if row.status.is_failed:
         return RowOutcome.AGENT_ERROR
     return {True: RowOutcome.PASSED, False: RowOutcome.FAILED, None: RowOutcome.NO_VERDICT}[row.passed]
 
 
 def limit_problems(wanted: RowFilter) -> list[Problem]:
-    """Return which limits a filter exceeds, and which of its values can be in no row; fields are those of a message."""
+    """Return the limits that a filter exceeds and the values that no row can have; fields are those of the message."""
     return [*_count_problems(wanted), *_name_problems(wanted), *_bound_problems(wanted)]
 
 
 def unknown_metrics(wanted: RowFilter, order: RowOrder, metrics: Collection[str]) -> list[Problem]:
-    """Return a problem for each metric that filter and order name and a run with these metrics does not have."""
-    named = {f"filter.metrics[{index}].metric": each.metric for index, each in enumerate(wanted.metrics)}
+    """Return a problem for each metric in a filter or an order that a run with these metrics lacks."""
+    named = {f"filter.metrics[{index}].metric": condition.metric for index, condition in enumerate(wanted.metrics)}
     if order.key is RowKey.METRIC:
         named["order_by.metric"] = order.metric
     return [

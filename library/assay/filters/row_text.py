@@ -1,4 +1,4 @@
-"""Filters and orders of rows as users write them, e.g. `failed category:refunds judge_score<0.5` and `-latency`.
+"""Filters and orders of rows as text, e.g. `failed category:refunds judge_score<0.5` and `-latency`.
 
 words              outcomes: passed, failed, agent_error, no_verdict
 status:NAME,...    the agent's own word: success, out_of_scope, error, interrupted
@@ -55,11 +55,11 @@ _REPEAT = re.compile(r"[0-9]{1,9}")
 
 
 def parse_row_filter(text: str, *, where: str = "") -> RowFilter:
-    """Return the filter that a text describes; an empty text is that of all rows.
+    """Return the filter that a text describes; an empty text selects all rows.
 
     Args:
         text: As described in docs/filters.md.
-        where: What the text is to the user, e.g. "--where".
+        where: The user's name for the text, e.g. "--where".
 
     Raises:
         InvalidInputError: The text is no filter; holds every problem with its position.
@@ -70,29 +70,33 @@ def parse_row_filter(text: str, *, where: str = "") -> RowFilter:
         builder.add(condition)
     problems.raise_any()
     wanted = builder.filter()
-    if found := limit_problems(wanted):
+    if refused := limit_problems(wanted):
         raise InvalidInputError(
-            [Problem(f"{each.field.removeprefix('filter.')} {each.message}", where) for each in found]
+            [Problem(f"{problem.field.removeprefix('filter.')} {problem.message}", where) for problem in refused]
         )
     return wanted
 
 
 def format_row_filter(wanted: RowFilter) -> str:
-    """Return a filter as the text from which `parse_row_filter` makes it again."""
+    """Return the text from which `parse_row_filter` restores a filter."""
     parts = [",".join(wanted.outcomes)] if wanted.outcomes else []
     parts += [f"status:{','.join(wanted.statuses)}"] if wanted.statuses else []
     lists = {"category": wanted.categories, "tag": wanted.tags, "case": wanted.case_ids}
     parts += [f"{name}:{listed(values)}" for name, values in lists.items() if values]
     if wanted.repeats:
         parts.append(f"repeat:{','.join(map(str, wanted.repeats))}")
-    parts += [f"{each.field}~{quoted(each.text)}" for each in wanted.texts]
-    parts += [f"{each.metric}{each.comparison}{_number_text(each.value)}" for each in wanted.metrics]
-    parts += [f"{_LATENCY}{each.comparison}{_number_text(each.latency_ms)}ms" for each in wanted.latencies]
+    parts += [f"{condition.field}~{quoted(condition.text)}" for condition in wanted.texts]
+    parts += [
+        f"{condition.metric}{condition.comparison}{_number_text(condition.value)}" for condition in wanted.metrics
+    ]
+    parts += [
+        f"{_LATENCY}{condition.comparison}{_number_text(condition.latency_ms)}ms" for condition in wanted.latencies
+    ]
     return " ".join(parts)
 
 
 def parse_row_order(text: str, *, where: str = "") -> RowOrder:
-    """Return the order that a text describes: dataset, latency, case or a metric, behind "-" the largest first.
+    """Return the order that a text names: dataset, latency, case or a metric; a leading "-" puts the largest first.
 
     Raises:
         InvalidInputError: The text is no order.
@@ -111,13 +115,13 @@ def parse_row_order(text: str, *, where: str = "") -> RowOrder:
 
 
 def format_row_order(order: RowOrder) -> str:
-    """Return an order as the text from which `parse_row_order` makes it again."""
+    """Return the text from which `parse_row_order` restores an order."""
     name = order.metric if order.key is RowKey.METRIC else order.key.value
     return f"-{name}" if order.descending else name
 
 
 def parse_row_query(where: str, order_by: str, *, names: tuple[str, str]) -> tuple[RowFilter, RowOrder]:
-    """Return the filter and the order that two texts describe; `names` is what the texts are to the user.
+    """Return the filter and the order that two texts describe; `names` are the user's names for the texts.
 
     Raises:
         InvalidInputError: One of them, or both, is wrong; holds every problem.
@@ -137,7 +141,7 @@ def parse_row_query(where: str, order_by: str, *, names: tuple[str, str]) -> tup
 
 
 class _Builder:
-    """Puts conditions together to a filter."""
+    """Combines conditions into a filter."""
 
     def __init__(self, problems: ConditionProblems) -> None:
         self._problems = problems
@@ -235,8 +239,8 @@ class _Builder:
                 self._wrong(condition, f"{value[:60]!r} is no finite number, and only == and != compare with none")
 
     def _add_latency(self, condition: Condition, comparison: Comparison, value: str) -> None:
-        found = _DURATION.fullmatch(value)
-        latency_ms = float(found[1]) * _UNITS_MS[found[2]] if found is not None else math.nan
+        match = _DURATION.fullmatch(value)
+        latency_ms = float(match[1]) * _UNITS_MS[match[2]] if match is not None else math.nan
         if math.isfinite(latency_ms) and latency_ms >= 0:
             self._latencies.append(LatencyCondition(comparison, latency_ms))
         else:

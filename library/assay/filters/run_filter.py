@@ -1,4 +1,4 @@
-"""A filter of runs, and the order in which they are listed, as objects and as users write them.
+"""Filters and orders of runs, as objects and as text.
 
 name:NAME  team:NAME,...  dataset:NAME,...  state:failed,paused  label:KEY=VALUE  group:ID
 since:2026-11-01  until:2026-12-01
@@ -26,7 +26,7 @@ _STATES = {state.value: state for state in RunState}
 
 
 class RunKey(StrEnum):
-    """What runs are sorted by."""
+    """The key that runs are sorted by."""
 
     CREATED = "created"
     ENDED = "ended"
@@ -36,18 +36,18 @@ class RunKey(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """Conditions that listed runs meet, all of them.
+    """Conditions that a run must meet, all of them.
 
     Args:
-        run_id_prefix: What their ids begin with.
-        name: Their name; empty for any.
-        labels: Labels that they have.
-        states: The states of which they have one; none for any.
-        datasets: Names or ids of datasets, one of which is theirs; none for any.
-        teams: Teams of specs, one of which is theirs; none for any.
-        group_id: The group of variants to which they belong; empty for any.
-        created_from: When they were accepted at the earliest, ISO 8601 in UTC; empty for any time.
-        created_before: Before when they were accepted, likewise.
+        run_id_prefix: The beginning of its id.
+        name: Its name; empty for any.
+        labels: Labels that it has.
+        states: Its states; empty for any.
+        datasets: Names or ids of its dataset; empty for any.
+        teams: Teams of its spec; empty for any.
+        group_id: Its group of variants; empty for any.
+        created_from: The earliest time of its acceptance, ISO 8601 in UTC; empty for any.
+        created_before: The time before which it was accepted, likewise.
     """
 
     run_id_prefix: str = ""
@@ -61,14 +61,14 @@ class RunFilter:
     created_before: str = ""
 
     def joined(self, other: RunFilter) -> RunFilter:
-        """Return the filter of the runs that meet this one and another one.
+        """Return a filter for runs that meet this filter and another.
 
         Raises:
-            InvalidInputError: Both name something else.
+            InvalidInputError: The two filters contradict each other.
         """
         values: dict[str, Any] = {"labels": {**self.labels, **other.labels}}
         twice = [f"label {key}" for key, value in self.labels.items() if other.labels.get(key, value) != value]
-        for name in (each.name for each in fields(self) if each.name != "labels"):
+        for name in (part.name for part in fields(self) if part.name != "labels"):
             mine, others = getattr(self, name), getattr(other, name)
             if mine and others and mine != others:
                 twice.append(name)
@@ -80,10 +80,10 @@ class RunFilter:
 
 @dataclass(frozen=True, slots=True)
 class RunOrder:
-    """What runs are sorted by; runs without a value come last, equal ones newest first.
+    """The order of runs; runs without a value come last, equal runs newest first.
 
     Args:
-        key: What.
+        key: The sort key.
         descending: Whether the largest value comes first.
     """
 
@@ -98,11 +98,11 @@ NEWEST_FIRST = RunOrder()
 
 
 def parse_run_filter(text: str, *, where: str = "") -> RunFilter:
-    """Return the filter that a text describes; an empty text is that of all runs.
+    """Return the filter that a text describes; an empty text selects all runs.
 
     Args:
         text: As described in docs/filters.md.
-        where: What the text is to the user, e.g. "--where".
+        where: The user's name for the text, e.g. "--where".
 
     Raises:
         InvalidInputError: The text is no filter; holds every problem with its position.
@@ -133,7 +133,7 @@ def parse_run_filter(text: str, *, where: str = "") -> RunFilter:
 
 
 def parse_run_order(text: str, *, where: str = "") -> RunOrder:
-    """Return the order that a text describes: created, ended, name or pass_rate, behind "-" the largest first.
+    """Return the order that a text names: created, ended, name or pass_rate; a leading "-" puts the largest first.
 
     Raises:
         InvalidInputError: The text is no order.
@@ -148,11 +148,11 @@ def parse_run_order(text: str, *, where: str = "") -> RunOrder:
 
 
 def _condition_problem(condition: Condition, values: Mapping[str, object], labels: Mapping[str, str]) -> str:
-    """Return what is wrong with a condition after some others, or the empty text."""
+    """Return the problem of a condition that follows others, or the empty text."""
     name, given = condition.name, condition.values
     if condition.operator != ":":
-        found = name or given[0]
-        return f"write {found}:VALUE" if found in _KEYS else unknown_name("condition", found, _KEYS)
+        field = name or given[0]
+        return f"write {field}:VALUE" if field in _KEYS else unknown_name("condition", field, _KEYS)
     if name not in _KEYS:
         return unknown_name("condition", name, _KEYS)
     if name in values:
@@ -173,7 +173,7 @@ def _condition_problem(condition: Condition, values: Mapping[str, object], label
 
 
 def _moment(text: str) -> str:
-    """Return a time as it is stored; one without a zone is in UTC. Empty for what is no time."""
+    """Return a time in its stored form, in UTC unless the text has a zone; empty if the text is no time."""
     try:
         moment = datetime.fromisoformat(text)
         moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
