@@ -104,14 +104,14 @@ def _features(kinds: Sequence[tuple[Hashable, Hashable]], measure: Measure) -> N
         a, b = (np.array([float(kind[side]) for kind in kinds]) for side in (0, 1))  # type: ignore[arg-type]
         least, most = min(a.min(), b.min()), max(a.max(), b.max())
         # From -1 to 1: squares of values far from 0 would cancel out, and those of tiny ones be no floats.
-        a, b = ((each - (least + most) / 2) / ((most - least) / 2 or 1.0) for each in (a, b))
+        a, b = ((ratings - (least + most) / 2) / ((most - least) / 2 or 1.0) for ratings in (a, b))
         return np.stack([np.ones(len(a)), (a - b) ** 2, a, b, a * a + b * b], axis=1)
     values = {value: place for place, value in enumerate(dict.fromkeys(value for kind in kinds for value in kind))}
-    found = np.zeros((len(kinds), 2 + 2 * len(values)))
-    for row, (one, other) in zip(found, kinds, strict=True):
-        row[:2] = 1.0, float(one != other)
-        row[2 + values[one]] = row[2 + len(values) + values[other]] = 1.0
-    return found
+    features = np.zeros((len(kinds), 2 + 2 * len(values)))
+    for row, (first, other) in zip(features, kinds, strict=True):
+        row[:2] = 1.0, float(first != other)
+        row[2 + values[first]] = row[2 + len(values) + values[other]] = 1.0
+    return features
 
 
 def _disagreement(

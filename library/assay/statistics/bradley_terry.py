@@ -41,9 +41,9 @@ class Strengths:
         """Ratings with mean 0; 400 points are odds of ten to one."""
         return tuple(_POINTS * math.log(value) for value in self.values)
 
-    def chance(self, one: int, other: int) -> float:
+    def chance(self, first: int, other: int) -> float:
         """Return the probability that one rival beats another, both by index."""
-        return self.values[one] / (self.values[one] + self.values[other])
+        return self.values[first] / (self.values[first] + self.values[other])
 
 
 def bradley_terry(wins: Sequence[Sequence[float]]) -> Strengths:
@@ -76,13 +76,13 @@ def _fitted(wins: Sequence[Sequence[float]]) -> tuple[float, ...]:
     games = [[wins[i][j] + wins[j][i] for j in range(count)] for i in range(count)]
     values = [1.0] * count
     for _ in range(_MAX_ROUNDS):
-        found = [
+        fitted = [
             totals[i] / math.fsum(games[i][j] / (values[i] + values[j]) for j in range(count)) for i in range(count)
         ]
-        centre = math.exp(math.fsum(map(math.log, found)) / count)
-        found = [value / centre for value in found]
-        change = max(abs(new - old) for new, old in zip(found, values, strict=True))
-        values = found
+        centre = math.exp(math.fsum(map(math.log, fitted)) / count)
+        fitted = [value / centre for value in fitted]
+        change = max(abs(new - old) for new, old in zip(fitted, values, strict=True))
+        values = fitted
         if change < _SMALL_CHANGE:
             break
     return tuple(values)

@@ -148,7 +148,7 @@ def calibrate_scores(
         passing: When a score passes; None where nothing decides.
         drawing: How the items were drawn.
     """
-    means = [math.fsum(each) / len(each) if each else None for each in people]
+    means = [math.fsum(ratings) / len(ratings) if ratings else None for ratings in people]
     both = [(a, b) for a, b in zip(judge, means, strict=True) if a is not None and b is not None]
     passes: tuple[DrawnLabel, ...] = ()
     ours, theirs = [a for a, _ in both], [b for _, b in both]
@@ -170,8 +170,8 @@ def calibrate_scores(
         passes = _passes(verdicts, _weights(judge, means, drawing))
         figures |= _errors(passes, drawing)
         table, labels = (table, labels) if whole else (confusion(*verdicts), (PASS, FAIL))
-    found = _calibration("scores", both, figures, table, labels, "alpha_interval", len(judge))
-    return replace(found, drawn=drawing.how, passes=passes)
+    calibration = _calibration("scores", both, figures, table, labels, "alpha_interval", len(judge))
+    return replace(calibration, drawn=drawing.how, passes=passes)
 
 
 def calibrate_labels(
@@ -194,12 +194,14 @@ def calibrate_labels(
     ours, theirs = [a for a, _ in both], [b for _, b in both]
     figures = {"invalid_rate": _invalid(judge), **_of_labels(ours, theirs)}
     figures |= _alphas(both, people, ("nominal",), "nominal")
-    passes = _passes((ours, theirs), _weights(verdicts, [majority(each) for each in people], drawing))
+    passes = _passes(
+        (ours, theirs), _weights(verdicts, [majority(labels_of_item) for labels_of_item in people], drawing)
+    )
     figures |= _errors(passes, drawing)
-    found = _calibration(
+    calibration = _calibration(
         "labels", both, figures, confusion(ours, theirs), (PASS, FAIL), "alpha_nominal", len(judge)
     )  # fmt: skip
-    return replace(found, drawn=drawing.how, passes=passes)
+    return replace(calibration, drawn=drawing.how, passes=passes)
 
 
 def calibrate_pairs(
@@ -216,16 +218,18 @@ def calibrate_pairs(
         winners: Who wins each pair where that is not what `judge` says, as with a jury; there are then no figures of
             places.
     """
-    said = [None if each is None else each.winner for each in judge] if winners is None else list(winners)
-    both = _both(said, people)
+    choices = (
+        [None if judgement is None else judgement.winner for judgement in judge] if winners is None else list(winners)
+    )
+    both = _both(choices, people)
     ours, theirs = [a for a, _ in both], [b for _, b in both]
-    figures = {"invalid_rate": _invalid(said), **_of_labels(ours, theirs)}
+    figures = {"invalid_rate": _invalid(choices), **_of_labels(ours, theirs)}
     figures |= _alphas(both, people, ("nominal",), "nominal")
     if winners is None:
-        tally = tally_pairs([each for each in judge if each is not None])
+        tally = tally_pairs([judgement for judgement in judge if judgement is not None])
         figures |= {"flip_rate": tally.flip_rate, "first_position_rate": tally.first_position_rate}
     return _calibration(
-        "pairs", both, figures, confusion(ours, theirs), ("a", "b", "tie"), "alpha_nominal", len(said)
+        "pairs", both, figures, confusion(ours, theirs), ("a", "b", "tie"), "alpha_nominal", len(choices)
     )  # fmt: skip
 
 
@@ -246,12 +250,12 @@ def majority(labels: Sequence[str]) -> str | None:
 
 
 def _both(judge: Sequence[str | None], people: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
-    agreed = [majority(each) for each in people]
+    agreed = [majority(labels) for labels in people]
     return [(a, b) for a, b in zip(judge, agreed, strict=True) if a is not None and b is not None]
 
 
 def _invalid(judge: Sequence[object]) -> Figure:
-    return rate(sum(each is None for each in judge), len(judge))
+    return rate(sum(verdict is None for verdict in judge), len(judge))
 
 
 def _mean(values: Sequence[float]) -> Figure:
@@ -260,10 +264,10 @@ def _mean(values: Sequence[float]) -> Figure:
 
 def _of_labels(ours: Sequence[Any], theirs: Sequence[Any], *, weighted: bool = False) -> dict[str, Figure]:
     both = list(zip(ours, theirs, strict=True))
-    found = {"accuracy": accuracy(ours, theirs), "kappa": _with_interval(cohen_kappa(ours, theirs), both, KAPPA)}
+    figures = {"accuracy": accuracy(ours, theirs), "kappa": _with_interval(cohen_kappa(ours, theirs), both, KAPPA)}
     if weighted:
-        found["quadratic_kappa"] = _with_interval(weighted_kappa(ours, theirs), both, QUADRATIC_KAPPA)
-    return found
+        figures["quadratic_kappa"] = _with_interval(weighted_kappa(ours, theirs), both, QUADRATIC_KAPPA)
+    return figures
 
 
 def _with_interval(figure: Figure, both: Sequence[tuple[Hashable, Hashable]], measure: Measure) -> Figure:
@@ -281,12 +285,12 @@ def _alphas(
     People count as one rater, by what they agree on: many who agree with each other would else hide a judge who does
     not agree with them.
     """
-    found = {f"alpha_{level}": alpha(both, level) for level in levels}
+    figures = {f"alpha_{level}": alpha(both, level) for level in levels}
     kind = NOMINAL_ALPHA if measure == "nominal" else INTERVAL_ALPHA
-    found[f"alpha_{measure}"] = _with_interval(found[f"alpha_{measure}"], both, kind)
-    if any(len(each) > 1 for each in people):
-        found["alpha_people"] = alpha(people, measure)
-    return found
+    figures[f"alpha_{measure}"] = _with_interval(figures[f"alpha_{measure}"], both, kind)
+    if any(len(labels) > 1 for labels in people):
+        figures["alpha_people"] = alpha(people, measure)
+    return figures
 
 
 def _weights(judge: Sequence[object], people: Sequence[object], drawing: Drawing) -> list[float]:
@@ -306,8 +310,8 @@ def _passes(verdicts: tuple[Sequence[str], Sequence[str]], weights: Sequence[flo
 def _errors(passes: Sequence[DrawnLabel], drawing: Drawing) -> dict[str, Figure]:
     """Return how much of what people pass the judge passes, and of what they fail it fails."""
     return {
-        "sensitivity": _share([each for each in passes if each.people_pass], drawing, passes=True),
-        "specificity": _share([each for each in passes if not each.people_pass], drawing, passes=False),
+        "sensitivity": _share([item for item in passes if item.people_pass], drawing, passes=True),
+        "specificity": _share([item for item in passes if not item.people_pass], drawing, passes=False),
     }
 
 

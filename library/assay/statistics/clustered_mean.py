@@ -148,14 +148,14 @@ class ClusteredMean:
             self._closed.setdefault(int(terms[0]), _Moments()).add(_rounded_total(terms[1:]))
 
     def _groups(self) -> list[_OfSize]:
-        found: dict[int, _OfSize] = {}
+        groups: dict[int, _OfSize] = {}
         cluster, opened = self._open
         for size, moments in ((1, self._single), *self._closed.items()):
-            _merge(found, moments.of_size(size))
+            _merge(groups, moments.of_size(size))
         for terms in (*self._clusters.values(), *([opened] if cluster < 0 else [])):
             total = Fraction(_rounded_total(terms[1:]))
-            _merge(found, _OfSize(Fraction(terms[0]), 1, total, total * total))
-        return [found[size] for size in sorted(found)]
+            _merge(groups, _OfSize(Fraction(terms[0]), 1, total, total * total))
+        return [groups[size] for size in sorted(groups)]
 
     @property
     def mean(self) -> float | None:
@@ -212,11 +212,11 @@ def clustered_wilson(
     """Return Wilson's interval of a rate over its effective cases (`ClusteredMean`); None without a case."""
     from statistics import NormalDist
 
-    found = ClusteredMean()
+    mean = ClusteredMean()
     numbers: dict[Hashable, int] = {}
     for value, cluster in zip(values, clusters, strict=True):
-        found.take(value, numbers.setdefault(cluster, len(numbers)))
-    n, rate = found.effective_count(), found.mean
+        mean.take(value, numbers.setdefault(cluster, len(numbers)))
+    n, rate = mean.effective_count(), mean.mean
     if n is None or rate is None:
         return None
     return wilson(rate * n, n, z=NormalDist().inv_cdf(1 - alpha / 2))
@@ -236,13 +236,13 @@ def _squares(values: Sequence[float]) -> list[float]:
 
     Source: T. J. Dekker, "A floating-point technique for extending the available precision", 1971.
     """
-    found: list[float] = []
+    squares: list[float] = []
     for value in values:
         square, scaled = value * value, value * _SPLIT
         high = scaled - (scaled - value)
         low = value - high
-        found += (square, ((high * high - square) + 2 * high * low) + low * low)
-    return found
+        squares += (square, ((high * high - square) + 2 * high * low) + low * low)
+    return squares
 
 
 def _parts(values: Sequence[float]) -> list[float]:

@@ -71,7 +71,8 @@ def in_clusters(values: Sequence[float], clusters: Sequence[Hashable] | None) ->
         members.setdefault(cluster, []).append(value)
     sums, counts = tuple(map(math.fsum, members.values())), tuple(map(len, members.values()))
     error, degrees = cr2_error(
-        (len(each), 1, math.fsum([value - mean for value in each]) ** 2) for each in members.values()
+        (len(values_of_cluster), 1, math.fsum([value - mean for value in values_of_cluster]) ** 2)
+        for values_of_cluster in members.values()
     )
     return Clusters(sums, counts, 0.0 if is_negligible(error, mean) else error, degrees)
 

@@ -187,13 +187,13 @@ def _strata(labels: Iterable[DrawnLabel]) -> list[list[DrawnLabel]]:
     by_weight: dict[float, list[DrawnLabel]] = defaultdict(list)
     for label in labels:
         by_weight[label.weight].append(label)
-    found: list[list[DrawnLabel]] = []
+    strata: list[list[DrawnLabel]] = []
     for _, stratum in sorted(by_weight.items()):
-        if found and min(len(found[-1]), len(stratum)) < _LEAST_OF_A_STRATUM:
-            found[-1] += stratum
+        if strata and min(len(strata[-1]), len(stratum)) < _LEAST_OF_A_STRATUM:
+            strata[-1] += stratum
         else:
-            found.append(stratum)
-    return found
+            strata.append(stratum)
+    return strata
 
 
 def _adjusted_rate(rate: float, n: int) -> tuple[float, float]:

@@ -93,7 +93,7 @@ def find_drift(
     if n < _LEAST_ITEMS or dropped > len(names) / 2:
         return Drift(n, dropped, None, None, None, limit, 0, None, reason=TOO_FEW_ITEMS)
     mean = math.fsum(differences) / n
-    variance = math.fsum((each - mean) ** 2 for each in differences) / (n - 1)
+    variance = math.fsum((difference - mean) ** 2 for difference in differences) / (n - 1)
     half = t_quantile_95(n - 1) * math.sqrt(variance / n)
     p_value = sign_flip(differences).p
     drifted = p_value < alpha

@@ -64,25 +64,27 @@ def score_equivalence(
     """
     if len(differences) < LEAST_CASES or not 0 < bounds[1] - bounds[0] < math.inf:
         return None
-    found = in_clusters(differences, clusters)
-    return widened_interval(found, bounds[1] - bounds[0], alpha) if len(found.counts) >= LEAST_CASES else None
+    grouped = in_clusters(differences, clusters)
+    return widened_interval(grouped, bounds[1] - bounds[0], alpha) if len(grouped.counts) >= LEAST_CASES else None
 
 
 def widened_interval(
-    found: Clusters, width: float, alpha: float, *, gains: int = 1, losses: int = 1
+    grouped: Clusters, width: float, alpha: float, *, gains: int = 1, losses: int = 1
 ) -> tuple[float, float] | None:
     """Return the t interval of a mean, of 1 - 2 alpha, with some largest gains and losses of mean size added.
 
     Args:
-        found: The differences by cluster.
+        grouped: The differences by cluster.
         width: The range of the metric.
         alpha: Level of each side.
         gains: How many gains are added.
         losses: How many losses are added.
     """
-    size = math.fsum(found.counts) / len(found.counts)
+    size = math.fsum(grouped.counts) / len(grouped.counts)
     added = (*(width * size for _ in range(gains)), *(-width * size for _ in range(losses)))
-    sums, counts = (*found.sums, *added), (*found.counts, *(size for _ in added))
+    sums, counts = (*grouped.sums, *added), (*grouped.counts, *(size for _ in added))
     mean = math.fsum(sums) / math.fsum(counts)
-    error, degrees = cr2_error((count, 1, (one - mean * count) ** 2) for one, count in zip(sums, counts, strict=True))
+    error, degrees = cr2_error(
+        (count, 1, (total - mean * count) ** 2) for total, count in zip(sums, counts, strict=True)
+    )
     return t_interval(mean, error, degrees, alpha=2 * alpha)

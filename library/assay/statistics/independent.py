@@ -53,13 +53,13 @@ def chi_square(counts: Sequence[tuple[int, int]]) -> SignificanceTest:
         return SignificanceTest(0.0, 1.0, "no_variation")
     from scipy import stats
 
-    found = stats.chi2_contingency([list(each) for each in counts])
-    statistic, p = float(found.statistic), float(found.pvalue)
-    if found.expected_freq.min() >= _LEAST_EXPECTED:
+    result = stats.chi2_contingency([list(row) for row in counts])
+    statistic, p = float(result.statistic), float(result.pvalue)
+    if result.expected_freq.min() >= _LEAST_EXPECTED:
         return SignificanceTest(statistic, p)
     if len(counts) > 2:
         return SignificanceTest(statistic, p, "expected_count_below_5")
-    exact = float(stats.fisher_exact([list(each) for each in counts]).pvalue)
+    exact = float(stats.fisher_exact([list(row) for row in counts]).pvalue)
     return SignificanceTest(statistic, exact, "expected_count_below_5", p)
 
 
@@ -68,7 +68,7 @@ def t_test(a: Sequence[float], b: Sequence[float]) -> SignificanceTest:
     if min(len(a), len(b)) < 2:
         return SignificanceTest(None, None, "no_data")
     mean_a, mean_b = math.fsum(a) / len(a), math.fsum(b) / len(b)
-    spread = math.fsum((one - mean_a) ** 2 for one in a) + math.fsum((one - mean_b) ** 2 for one in b)
+    spread = math.fsum((value - mean_a) ** 2 for value in a) + math.fsum((value - mean_b) ** 2 for value in b)
     df = len(a) + len(b) - 2
     error = math.sqrt(spread / df * (1 / len(a) + 1 / len(b)))
     if error == 0:
@@ -100,7 +100,9 @@ def cochran_q(rows: Sequence[Sequence[int]] | NDArray[np.int_]) -> SignificanceT
         return SignificanceTest(0.0, 1.0, "no_variation")
     from scipy import stats
 
-    statistic = (k - 1) * (k * sum(one * one for one in columns) - total * total) / below
+    statistic = (
+        (k - 1) * (k * sum(total_of_column * total_of_column for total_of_column in columns) - total * total) / below
+    )
     return SignificanceTest(statistic, float(stats.chi2.sf(statistic, k - 1)))
 
 
@@ -121,5 +123,5 @@ def friedman(rows: Sequence[Sequence[float]] | NDArray[np.float64]) -> Significa
         return SignificanceTest(0.0, 1.0, "no_variation")
     from scipy import stats
 
-    found = stats.friedmanchisquare(*values.T)
-    return SignificanceTest(float(found.statistic), float(found.pvalue))
+    result = stats.friedmanchisquare(*values.T)
+    return SignificanceTest(float(result.statistic), float(result.pvalue))

@@ -70,11 +70,11 @@ def score_bounds(
     Returns:
         None with one case, or cluster, and for a metric without a scale whose differences have no spread.
     """
-    found, width = in_clusters(differences, clusters), bounds[1] - bounds[0]
-    if len(found.counts) < 2:
+    grouped, width = in_clusters(differences, clusters), bounds[1] - bounds[0]
+    if len(grouped.counts) < 2:
         return None
     if not 0 < width < math.inf:
         mean = math.fsum(differences) / len(differences)
-        return t_interval(mean, found.error, found.degrees, alpha=2 * alpha)
-    below, above = widened_interval(found, width, alpha, losses=2), widened_interval(found, width, alpha, gains=2)
+        return t_interval(mean, grouped.error, grouped.degrees, alpha=2 * alpha)
+    below, above = widened_interval(grouped, width, alpha, losses=2), widened_interval(grouped, width, alpha, gains=2)
     return None if below is None or above is None else (max(-width, below[0]), min(width, above[1]))

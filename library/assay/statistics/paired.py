@@ -28,8 +28,8 @@ LEAST_DIFFERENCE = 1e-9
 
 def difference(a: float, b: float) -> float:
     """Return B - A of a case; 0 where it is noise."""
-    found = b - a
-    return 0.0 if abs(found) <= max(LEAST_DIFFERENCE, NOISE * max(abs(a), abs(b))) else found
+    gap = b - a
+    return 0.0 if abs(gap) <= max(LEAST_DIFFERENCE, NOISE * max(abs(a), abs(b))) else gap
 
 
 def differences(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -41,10 +41,10 @@ def differences(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.fl
     """
     import numpy as np
 
-    found = b - a
+    gaps = b - a
     noise = np.maximum(LEAST_DIFFERENCE, NOISE * np.maximum(np.abs(a), np.abs(b)))
-    found[np.abs(found) <= noise] = 0.0
-    return found
+    gaps[np.abs(gaps) <= noise] = 0.0
+    return gaps
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,18 +208,18 @@ def paired_scores(
     Raises:
         ValueError: The sequences differ in length, or are empty.
     """
-    found = [difference(first, second) for first, second in zip(a, b, strict=True)]
-    if not found:
+    gaps = [difference(first, second) for first, second in zip(a, b, strict=True)]
+    if not gaps:
         raise ValueError("a paired comparison needs at least one pair")
-    n = len(found)
-    mean = math.fsum(found) / n
-    grouped = in_clusters(found, clusters)
+    n = len(gaps)
+    mean = math.fsum(gaps) / n
+    grouped = in_clusters(gaps, clusters)
     error, degrees = grouped.error, grouped.degrees
     t = mean / error if error else None
-    spread = math.sqrt(math.fsum((one - mean) ** 2 for one in found) / (n - 1)) if n > 1 else 0.0
+    spread = math.sqrt(math.fsum((gap - mean) ** 2 for gap in gaps) / (n - 1)) if n > 1 else 0.0
     flip = flip or sign_flip(grouped.sums, seed=seed, alpha=alpha)
     method, interval = "t", t_interval(mean, error, degrees, alpha=alpha)
-    units = sum(one != 0 for one in grouped.sums)
+    units = sum(total != 0 for total in grouped.sums)
     if clusters is not None and interval is not None:
         method = "cr2"
         if can_decide(units, alpha) and flip.method != "normal_limit":
@@ -237,9 +237,9 @@ def paired_scores(
         t_p=_t_p_value(t, degrees) if t is not None else None,
         d_z=None if is_negligible(spread, mean) else mean / spread,
         cliffs_delta=cliffs_delta(a, b),
-        wins=sum(one > 0 for one in found),
-        ties=sum(one == 0 for one in found),
-        losses=sum(one < 0 for one in found),
+        wins=sum(gap > 0 for gap in gaps),
+        ties=sum(gap == 0 for gap in gaps),
+        losses=sum(gap < 0 for gap in gaps),
         clusters=None if clusters is None else grouped,
     )
 

@@ -89,7 +89,7 @@ def cases_for_rates(difference: float, disagreeing: float, *, alpha: float = 0.0
     last = first - 1  # with too little power
     while True:
         block = 64 + 4 * math.isqrt(first)  # power falls back for less than that
-        below = [n for n, one in _powers(last + 1, block, size, disagreeing, alpha) if one < power]
+        below = [n for n, reached in _powers(last + 1, block, size, disagreeing, alpha) if reached < power]
         if not below:
             return last + 1
         last = below[-1]
@@ -119,8 +119,8 @@ def detectable_rate_difference(n: int, disagreeing: float, *, alpha: float = 0.0
     critical = _critical(counts, alpha)
 
     def surplus(size: float) -> float:  # in standard deviations, in which power is nearly a line
-        found = min(float(weights @ _found_of(counts, critical, size, disagreeing)), 1 - 1e-12)
-        return float(special.ndtri(max(found, 1e-12)) - special.ndtri(power))
+        chance = min(float(weights @ _found_of(counts, critical, size, disagreeing)), 1 - 1e-12)
+        return float(special.ndtri(max(chance, 1e-12)) - special.ndtri(power))
 
     return _root(surplus, disagreeing)
 
@@ -138,12 +138,12 @@ def _root(surplus: Callable[[float], float], high: float) -> float | None:
         if above <= _PRECISION or high - low <= _PRECISION * top:
             break
         middle = min(max((low * above - high * below) / (above - below), low), high)
-        found = surplus(middle)
-        if found >= 0:
-            high, above = middle, found
+        value = surplus(middle)
+        if value >= 0:
+            high, above = middle, value
             below, side = (below / 2, 1) if side == 1 else (below, 1)
         else:
-            low, below = middle, found
+            low, below = middle, value
             above, side = (above / 2, -1) if side == -1 else (above, -1)
     return high
 
@@ -176,8 +176,8 @@ def _found_of(
     from scipy import special
 
     lost = max(0.0, (1 - size / disagreeing) / 2)  # of the disagreeing cases, those in the other direction
-    found = special.bdtr(np.maximum(critical, 0), counts, lost)
-    return np.where(critical < 0, 0.0, found)
+    chances = special.bdtr(np.maximum(critical, 0), counts, lost)
+    return np.where(critical < 0, 0.0, chances)
 
 
 def _critical(counts: NDArray[np.int64], alpha: float) -> NDArray[np.float64]:
@@ -204,10 +204,10 @@ def _powers(first: int, count: int, size: float, disagreeing: float, alpha: floa
 
     counts, weights = _disagreeing_counts(first, disagreeing)
     longer = np.arange(counts[0], counts[-1] + count + 1)
-    found = _found(longer, size, disagreeing, alpha)
+    powers = _found(longer, size, disagreeing, alpha)
     for n in range(first, first + count):
-        yield n, float(weights @ found[: len(weights)])
-        found = disagreeing * found[1:] + (1 - disagreeing) * found[:-1]
+        yield n, float(weights @ powers[: len(weights)])
+        powers = disagreeing * powers[1:] + (1 - disagreeing) * powers[:-1]
 
 
 def _least(is_enough: Callable[[int], bool], about: int) -> int:
@@ -342,9 +342,9 @@ def _flips_effect(n: int, significant: int, power: float) -> float:
 
     sets = np.arange(1, 1 << n)[:, None] >> np.arange(n) & 1
     means = (sets / sets.sum(axis=1, keepdims=True)).T
-    rng, found = np.random.default_rng(0), []
+    rng, effects = np.random.default_rng(0), []
     draws, rows = min(_MOST_DRAWS, _MOST_SUMS >> n), max(1, _SUMS_AT_ONCE >> n)
     for begin in range(0, draws, rows):
         least = rng.standard_normal((min(rows, draws - begin), n)) @ means
-        found.append(-np.partition(least, significant - 1, axis=1)[:, significant - 1])
-    return float(np.quantile(np.concatenate(found), power))
+        effects.append(-np.partition(least, significant - 1, axis=1)[:, significant - 1])
+    return float(np.quantile(np.concatenate(effects), power))

@@ -22,10 +22,10 @@ _NORMAL_FROM = 10_000  # cases above which means are drawn from their normal lim
 
 def ranking_score(metrics: Mapping[str, float | None]) -> float | None:
     """Return the weighted mean of accuracy, consistency and quality, over those that there are; None without any."""
-    found = {name: value for name in WEIGHTS if (value := metrics.get(name)) is not None}
-    if not found:
+    parts = {name: value for name in WEIGHTS if (value := metrics.get(name)) is not None}
+    if not parts:
         return None
-    shares = {name: value / _MOST_QUALITY if name == "quality" else value for name, value in found.items()}
+    shares = {name: value / _MOST_QUALITY if name == "quality" else value for name, value in parts.items()}
     return sum(WEIGHTS[name] * share for name, share in shares.items()) / sum(WEIGHTS[name] for name in shares)
 
 
@@ -91,4 +91,4 @@ def best_shares(rows: Sequence[Sequence[float]] | NDArray[np.float64], *, seed: 
             means = np.bincount(places.ravel(), minlength=count * n).reshape(count, n) @ values / n
         best = means >= means.max(axis=1, keepdims=True) - 1e-12
         votes += (best / best.sum(axis=1, keepdims=True)).sum(axis=0)
-    return [float(each) for each in votes / _RESAMPLES]
+    return [float(share) for share in votes / _RESAMPLES]

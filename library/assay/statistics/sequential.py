@@ -64,18 +64,18 @@ class Evidence:
         """
         import numpy as np
 
-        found = np.asarray(differences, dtype=float)
-        if not (np.abs(found) <= 1).all():
+        values = np.asarray(differences, dtype=float)
+        if not (np.abs(values) <= 1).all():
             raise ValueError("evidence needs differences in [-1, 1]: divide them by the range of the metric")
-        self._count += len(found)
+        self._count += len(values)
         if self._count > self._most:
             raise ValueError(f"{self._count:,} cases are more than the {self._most:,} that were announced")
-        if not len(found):
-            return found
-        lost, won = self._lost + np.cumsum(found == -1), self._won + np.cumsum(found == 1)
-        is_between = (np.abs(found) < 1) & (found != 0)
-        between = np.where(is_between, found, 0.0)
-        first = 0 if self._products is not None else int(is_between.argmax()) if is_between.any() else len(found)
+        if not len(values):
+            return values
+        lost, won = self._lost + np.cumsum(values == -1), self._won + np.cumsum(values == 1)
+        is_between = (np.abs(values) < 1) & (values != 0)
+        between = np.where(is_between, values, 0.0)
+        first = 0 if self._products is not None else int(is_between.argmax()) if is_between.any() else len(values)
         path = np.concatenate(
             [_log_of_counts(lost[:first], won[:first]), self._integrated(between[first:], lost[first:], won[first:])]
         )
@@ -134,8 +134,8 @@ def _log_sum(logs: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray
     import numpy as np
 
     largest = logs.max(axis=1)
-    found: NDArray[np.float64] = largest + np.log((np.exp(logs - largest[:, None]) * weights).sum(axis=1))
-    return found
+    logs_of_sums: NDArray[np.float64] = largest + np.log((np.exp(logs - largest[:, None]) * weights).sum(axis=1))
+    return logs_of_sums
 
 
 def first_crossing(path: Sequence[float] | NDArray[np.float64], *, alpha: float = 0.05) -> int | None:
@@ -230,7 +230,7 @@ def _log_integral(shifted: NDArray[np.float64], counts: NDArray[np.float64], bet
 
     def log_at(at: NDArray[np.float64]) -> NDArray[np.float64]:
         with np.errstate(divide="ignore"):
-            return np.array([float(counts @ np.log(1 + one * shifted)) for one in at])
+            return np.array([float(counts @ np.log(1 + point * shifted)) for point in at])
 
     peak = _boundary(lambda at: slope(at) <= 0, *bets) if slope(bets[0]) > 0 else bets[0]
     height = float(log_at(np.array([peak]))[0])
@@ -281,9 +281,9 @@ def look_at(differences: Sequence[float], *, is_binary: bool) -> Look:
     Source: P. O'Brien and T. Fleming, "A multiple testing procedure for clinical trials", 1979.
     """
     n, total = len(differences), math.fsum(differences)
-    spread = math.fsum((one - total / n) ** 2 for one in differences) if n else 0.0
+    spread = math.fsum((difference - total / n) ** 2 for difference in differences) if n else 0.0
     if is_binary or n < 2 or is_negligible(math.sqrt(spread / (n - 1)), total / n):
-        won, lost = sum(one > 0 for one in differences), sum(one < 0 for one in differences)
+        won, lost = sum(difference > 0 for difference in differences), sum(difference < 0 for difference in differences)
         z = (won - lost) / math.sqrt(won + lost) if won + lost else 0.0
         return Look(z, total / n / z if z else math.sqrt(won + lost) / max(1, n))
     from scipy import special

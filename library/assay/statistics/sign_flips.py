@@ -82,10 +82,10 @@ def sign_flips(
     """
     import numpy as np
 
-    differences = [np.asarray(each, dtype=float) for each in comparisons]
+    differences = [np.asarray(values, dtype=float) for values in comparisons]
     sizes = list(map(_sizes, differences))
-    sums = [abs(math.fsum(each.tolist())) for each in differences]
-    tests = [_without_draws(each, observed) for each, observed in zip(sizes, sums, strict=True)]
+    sums = [abs(math.fsum(values.tolist())) for values in differences]
+    tests = [_without_draws(values, observed) for values, observed in zip(sizes, sums, strict=True)]
     levels = [(alpha, alpha / count) for count in counts or (1,) * len(tests)]
     for draws in (DRAWS, MORE_DRAWS):
         places = [at for at, test in enumerate(tests) if test is None or _is_near(test, levels[at], draws)]
@@ -227,14 +227,14 @@ def _random(sizes: Sequence[NDArray[np.float64]], observed: Sequence[float], see
     sums = [np.zeros(draws) for _ in sizes]
     counts = list(map(_heavy_count, sizes))
     for begin, patterns in zip(range(0, max(counts, default=0), _BYTE), _patterns(seed, draws), strict=False):
-        for total, each, count in zip(sums, sizes, counts, strict=True):
+        for total, size, count in zip(sums, sizes, counts, strict=True):
             if begin < count:
-                total += _signed_sums(_byte_of(each[:count], begin))[patterns]
+                total += _signed_sums(_byte_of(size[:count], begin))[patterns]
     p_values = []
-    for total, each, count, one in zip(sums, sizes, counts, observed, strict=True):
-        if light := math.fsum((each[count:] ** 2).tolist()):
+    for total, size, count, target in zip(sums, sizes, counts, observed, strict=True):
+        if light := math.fsum((size[count:] ** 2).tolist()):
             total += math.sqrt(light) * np.random.default_rng([seed, 1]).standard_normal(draws)
-        hits = int((np.abs(total) >= _bound(each, one)).sum())
+        hits = int((np.abs(total) >= _bound(size, target)).sum())
         p_values.append((1 + hits) / (1 + draws))
     return p_values
 
@@ -273,7 +273,7 @@ def sign_flip_interval(
 
     # One order for a comparison and its mirror image, which also puts the sizes as the test has them.
     pairs = sorted(zip(sums, counts, strict=True))
-    mirrored = sorted((-one, count) for one, count in pairs)
+    mirrored = sorted((-value, count) for value, count in pairs)
     sign = -1 if mirrored > pairs else 1
     ordered = sorted(max(pairs, mirrored), key=lambda pair: (-abs(pair[0]), pair))
     totals, sizes = (np.array(column, dtype=float) for column in zip(*ordered, strict=True))

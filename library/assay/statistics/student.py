@@ -44,7 +44,7 @@ def _fraction(a: float, b: float, x: float) -> float:
     """
     numerator, denominator = 1.0, 1 - (a + b) * x / (a + 1)
     denominator = 1 / (denominator if abs(denominator) > _TINY else _TINY)
-    found = denominator
+    fraction = denominator
     for m in range(1, _MOST_TERMS):
         even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
         odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
@@ -52,7 +52,7 @@ def _fraction(a: float, b: float, x: float) -> float:
             denominator = 1 + term * denominator
             denominator = 1 / (denominator if abs(denominator) > _TINY else _TINY)
             numerator = 1 + term / (numerator if abs(numerator) > _TINY else _TINY)
-            found *= numerator * denominator
+            fraction *= numerator * denominator
         if abs(numerator * denominator - 1) < 1e-15:
             break
-    return found
+    return fraction

@@ -85,32 +85,32 @@ def judge_trust(figures: Mapping[str, Figure], measure: str) -> Trust:
         level = "tentative"
     if meets(alpha.value, TRUSTED_ALPHA) and not meets(low, LEAST_ALPHA):
         limits.append(f"Alpha may be as low as {low:.2f}, and {LEAST_ALPHA:g} is required: label more items.")
-    found = f"alpha {alpha.value:.2f} [{low:.2f}, {high:.2f}] with people on {alpha.n} items"
-    return Trust(level, f"{_WORDS[level]} ({found}).", (*guesses, *limits, *_warnings(figures)))
+    agreement = f"alpha {alpha.value:.2f} [{low:.2f}, {high:.2f}] with people on {alpha.n} items"
+    return Trust(level, f"{_WORDS[level]} ({agreement}).", (*guesses, *limits, *_warnings(figures)))
 
 
 def _limits(figures: Mapping[str, Figure], n: int) -> list[str]:
     """Return what makes a judge tentative at best."""
-    found = []
+    limits = []
     if n < LEAST_ITEMS:
-        found.append(f"Only {n} items have both a label and a verdict: label at least {LEAST_ITEMS}, better 100.")
+        limits.append(f"Only {n} items have both a label and a verdict: label at least {LEAST_ITEMS}, better 100.")
     invalid = figures["invalid_rate"].value
     if invalid is not None and exceeds(invalid, MOST_INVALID):
-        found.append(f"{invalid:.1%} of its verdicts are missing or invalid: read their reasons.")
+        limits.append(f"{invalid:.1%} of its verdicts are missing or invalid: read their reasons.")
     passes = figures.get("pass_kappa")
     if passes is not None and passes.value is not None and not meets(passes.value, TENTATIVE_ALPHA):
-        found.append(
+        limits.append(
             f"At this threshold its passes and fails agree with people's only to kappa {passes.value:.2f}: "
             "do not gate on its pass rate; another threshold may divide as people do."
         )
     place = figures.get("first_position_rate")
     if place is not None and place.interval is not None and not place.interval[0] <= 0.5 <= place.interval[1]:
         low, high = place.interval
-        found.append(
+        limits.append(
             f"It chose the answer shown first in {place.value:.0%} [{low:.0%}, {high:.0%}] of its decided verdicts: "
             "the place decides. Never use it in one order only."
         )
-    return found
+    return limits
 
 
 def _guesses(figures: Mapping[str, Figure]) -> tuple[str, ...]:
