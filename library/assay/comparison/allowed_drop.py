@@ -40,48 +40,48 @@ class AllowedDrop:
     is_narrow: bool
 
 
-def allowed_drop(label: str, one: MetricComparison, allowed: float | None) -> AllowedDrop | None:
+def allowed_drop(label: str, metric: MetricComparison, allowed: float | None) -> AllowedDrop | None:
     """Return what the primary metric of a run says of an allowed drop; None without either of the two."""
-    difference = one.difference if one.median_unbiased is None else one.median_unbiased
+    difference = metric.difference if metric.median_unbiased is None else metric.median_unbiased
     if difference is None or allowed is None:
         return None
     bound = None
     # Errors that withhold a verdict are in the bounds.
-    is_bounded = one.verdict not in (Verdict.NO_DATA, Verdict.WITHHELD) or one.reason == Reason.AGENT_ERRORS
-    if one.one_sided is not None and is_bounded:
-        bound = -one.one_sided[0] if one.higher_is_better else one.one_sided[1]
+    is_bounded = metric.verdict not in (Verdict.NO_DATA, Verdict.WITHHELD) or metric.reason == Reason.AGENT_ERRORS
+    if metric.one_sided is not None and is_bounded:
+        bound = -metric.one_sided[0] if metric.higher_is_better else metric.one_sided[1]
     chance = None
-    differ = one.errors is not None and one.errors.differ  # then more than noise is in the difference
-    if one.standard_error and one.interval_method not in _AFTER_LOOKS and not differ:
-        chance = NormalDist().cdf(-allowed / one.standard_error)
+    differ = metric.errors is not None and metric.errors.differ  # then more than noise is in the difference
+    if metric.standard_error and metric.interval_method not in _AFTER_LOOKS and not differ:
+        chance = NormalDist().cdf(-allowed / metric.standard_error)
     return AllowedDrop(
         label=label,
-        drop=-difference if one.higher_is_better else difference,
+        drop=-difference if metric.higher_is_better else difference,
         allowed=allowed,
         bound=bound,
         noise_chance=chance,
-        is_narrow=one.interval is None or (one.interval[1] - one.interval[0]) / 2 <= allowed,
+        is_narrow=metric.interval is None or (metric.interval[1] - metric.interval[0]) / 2 <= allowed,
     )
 
 
-def too_large(b: str, a: str, one: MetricComparison, drop: AllowedDrop | None) -> Iterator[str]:
+def too_large(b: str, a: str, metric: MetricComparison, drop: AllowedDrop | None) -> Iterator[str]:
     """Yield that a drop is larger than what is allowed; nothing where it is not."""
     if drop is not None and exceeds(drop.drop, drop.allowed):
         shown = text_apart(drop.drop, [drop.allowed])
-        yield f"{one.metric} of {b} is {shown} worse than that of {a}, more than the allowed {drop.allowed:g}"
+        yield f"{metric.metric} of {b} is {shown} worse than that of {a}, more than the allowed {drop.allowed:g}"
 
 
-def not_excluded(b: str, a: str, one: MetricComparison, drop: AllowedDrop | None, alpha: float) -> Iterator[str]:
+def not_excluded(b: str, a: str, metric: MetricComparison, drop: AllowedDrop | None, alpha: float) -> Iterator[str]:
     """Yield that a larger drop than the allowed one is not excluded; nothing where it is, or nothing is compared."""
-    if drop is None or one.verdict is Verdict.NO_DATA or exceeds(drop.drop, drop.allowed):
+    if drop is None or metric.verdict is Verdict.NO_DATA or exceeds(drop.drop, drop.allowed):
         return
-    said = f"a drop of {one.metric} of {b} against {a} by more than {drop.allowed:g} is not excluded"
+    problem = f"a drop of {metric.metric} of {b} against {a} by more than {drop.allowed:g} is not excluded"
     if drop.bound is None:
-        yield f"{said}: {one.message or 'the values have no spread'}"
+        yield f"{problem}: {metric.message or 'the values have no spread'}"
     elif drop.bound >= drop.allowed:
         shown = f"it may be {text_apart(drop.bound, [drop.allowed])} (one-sided {100 * (1 - alpha):.4g}% bound"
-        differ = one.errors is not None and one.errors.differ
-        yield f"{said}: {shown}{', with the worst values in place of errors' if differ else ''})"
+        differ = metric.errors is not None and metric.errors.differ
+        yield f"{problem}: {shown}{', with the worst values in place of errors' if differ else ''})"
 
 
 def drop_notes(drops: Sequence[AllowedDrop], names: Sequence[str], *, is_tested: bool) -> Iterator[str]:

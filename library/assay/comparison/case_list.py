@@ -178,10 +178,10 @@ class CaseList:
                 listed &= better
             case CaseChange.SAME:
                 listed &= ~(worse | better)
-        found = np.flatnonzero(listed)
+        places = np.flatnonzero(listed)
         if query.order is CaseOrder.WORST_FIRST:
-            found = found[np.lexsort((found, loss[1][found], loss[0][found]))]
-        return found
+            places = places[np.lexsort((places, loss[1][places], loss[0][places]))]
+        return places
 
     def cases(self, places: Sequence[int], query: CaseQuery) -> list[ComparedCase]:
         """Return the cases at some places of the first run."""

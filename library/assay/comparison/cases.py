@@ -128,10 +128,10 @@ class CaseScores:
         Args:
             case_ids: One a case, each another one.
         """
-        found = copy.copy(self)
-        found._own_ids = self.case_ids  # noqa: SLF001 - of this class
-        found._places = {case_id: place for place, case_id in enumerate(case_ids)}  # noqa: SLF001 - likewise
-        return found
+        renamed = copy.copy(self)
+        renamed._own_ids = self.case_ids  # noqa: SLF001 - of this class
+        renamed._places = {case_id: place for place, case_id in enumerate(case_ids)}  # noqa: SLF001 - likewise
+        return renamed
 
     @property
     def is_matched_by_content(self) -> bool:
@@ -161,9 +161,9 @@ class CaseScores:
 
     def values(self, metric: str) -> NDArray[np.float64]:
         """Return the value of each case, NaN for one without; all NaN for a metric that the run does not have."""
-        found = self.surviving(metric)
-        found[self.error_rows(metric) > 0] = math.nan
-        return found
+        values = self.surviving(metric)
+        values[self.error_rows(metric) > 0] = math.nan
+        return values
 
     def surviving(self, metric: str) -> NDArray[np.float64]:
         """Return the mean of the values of each case, those of the rows that have one though another has an error."""
@@ -196,10 +196,10 @@ class CaseScores:
 
         if metric is None:
             return np.array(self._error_rows, dtype=int)
-        found = np.zeros(len(self._places), dtype=int)
+        counts = np.zeros(len(self._places), dtype=int)
         for place, count in self._missing.get(metric, {}).items():
-            found[place] = count
-        return found
+            counts[place] = count
+        return counts
 
     @property
     def has_clusters(self) -> bool:

@@ -89,7 +89,7 @@ def compare_runs(runs: Sequence[ComparedRun], settings: ComparisonSettings) -> C
     primary = rule.metric if rule is not None and not settings.primary else primary_metric(runs, metrics, settings)
     cases = [run.cases for run in runs]
     joined = [JoinedRuns(a, b, cases, settings) for a, b in itertools.combinations(range(len(runs)), 2)]
-    found_mismatches = mismatches(facts, metrics, [_overlap(one, facts) for one in joined])
+    found_mismatches = mismatches(facts, metrics, [_overlap(joint, facts) for joint in joined])
     other_rules = other_rules_of_rows(facts, metrics)
     if other_rules and primary == PASS_RATE:
         found_mismatches.append(Mismatch("metric_version", f"{other_rules}; run both with one, or choose --primary"))
@@ -97,8 +97,8 @@ def compare_runs(runs: Sequence[ComparedRun], settings: ComparisonSettings) -> C
     names = [primary, *(name for name in (PASS_RATE, *metrics) if name != primary)]
     of_rows = NoVerdict(Reason.MISMATCH, other_rules) if other_rules else None
     values = [
-        one.values(metric_facts(name, metrics), name == primary, withheld or (of_rows if name == PASS_RATE else None))
-        for one in joined
+        joint.values(metric_facts(name, metrics), name == primary, withheld or (of_rows if name == PASS_RATE else None))
+        for joint in joined
         for name in names
     ]
     better = metric_facts(primary, metrics).higher_is_better
@@ -106,17 +106,18 @@ def compare_runs(runs: Sequence[ComparedRun], settings: ComparisonSettings) -> C
     rows = complete.rows(primary)
     best = best_shares(rows if better else -rows, seed=settings.seed) if len(rows) else [None] * len(runs)
     variants = tuple(_variant(index, run, names, metrics, settings, best[index]) for index, run in enumerate(runs))
-    stopping = stopping_outcome(rule, facts, [len(one.case_ids) for one in cases], values[0], settings)
+    stopping = stopping_outcome(rule, facts, [len(joint.case_ids) for joint in cases], values[0], settings)
     called = run_names(variants)
-    of_pairs = [(called[label_of(one.a)], called[label_of(one.b)]) for one in joined for _ in names]
+    of_pairs = [(called[label_of(joint.a)], called[label_of(joint.b)]) for joint in joined for _ in names]
     verdicts = decided(compare_values(values, settings), values, settings, stopping, of_pairs)
-    flips = [one.flips(primary, metrics) for one in joined]
+    flips = [joint.flips(primary, metrics) for joint in joined]
     pairs = tuple(
-        one.comparison(verdicts[at * len(names) : (at + 1) * len(names)], flips[at]) for at, one in enumerate(joined)
+        joint.comparison(verdicts[at * len(names) : (at + 1) * len(names)], flips[at])
+        for at, joint in enumerate(joined)
     )
     ranking = _ranking(variants, primary, better=better)
     most_flipped = min(_MOST_FLIPPED, _MOST_FLIPPED_OF_ALL // len(pairs))
-    flipped = {f"{one.a}_vs_{one.b}": flips[at] for at, one in enumerate(pairs)}
+    flipped = {f"{joint.a}_vs_{joint.b}": flips[at] for at, joint in enumerate(pairs)}
     return Comparison(
         settings=settings,
         assay_version=__version__,
@@ -151,7 +152,7 @@ def with_questions(comparison: Comparison, questions: Mapping[str, str]) -> Comp
     """
     first = comparison.variants[0].label
     flipped = {
-        key: tuple(replace(one, question=questions.get(one.case_id, "")[:QUESTION_CHARS]) for one in cases)
+        key: tuple(replace(case, question=questions.get(case.case_id, "")[:QUESTION_CHARS]) for case in cases)
         for key, cases in comparison.flipped.items()
         if key.startswith(f"{first}_vs_")
     }
@@ -161,7 +162,9 @@ def with_questions(comparison: Comparison, questions: Mapping[str, str]) -> Comp
 def flipped_ids(comparison: Comparison) -> set[str]:
     """Return the ids in the first run of the cases that came out differently in another one."""
     first = comparison.variants[0].label
-    return {one.case_id for key, cases in comparison.flipped.items() if key.startswith(f"{first}_vs_") for one in cases}
+    return {
+        case.case_id for key, cases in comparison.flipped.items() if key.startswith(f"{first}_vs_") for case in cases
+    }
 
 
 def with_floors(comparison: Comparison, floors: Mapping[str, NoiseFloor]) -> Comparison:
@@ -172,7 +175,7 @@ def with_floors(comparison: Comparison, floors: Mapping[str, NoiseFloor]) -> Com
         floors: By metric, how far the baseline is from itself, where that was measured.
     """
     pairs = [
-        replace(pair, metrics=tuple(replace(one, noise_floor=floors.get(one.metric)) for one in pair.metrics))
+        replace(pair, metrics=tuple(replace(metric, noise_floor=floors.get(metric.metric)) for metric in pair.metrics))
         for pair in comparison.pairs
     ]
     return replace(comparison, pairs=tuple(pairs))
@@ -268,15 +271,15 @@ def _overlap(joined: JoinedRuns, runs: Sequence[RunFacts]) -> Overlap:
 
 
 def _omnibus(runs: Sequence[ComparedRun], names: Sequence[str], complete: CompleteCases) -> dict[str, OmnibusTest]:
-    found = {}
+    tests = {}
     for name in names:
         rows = complete.rows(name)
         if all(run.cases.is_binary(name) for run in runs):
-            test, made = "cochran_q", cochran_q(rows.astype(int))
+            test, result = "cochran_q", cochran_q(rows.astype(int))
         else:
-            test, made = "friedman", friedman(rows)
-        found[name] = OmnibusTest(test, made.statistic, made.p, len(rows), made.note)
-    return found
+            test, result = "friedman", friedman(rows)
+        tests[name] = OmnibusTest(test, result.statistic, result.p, len(rows), result.note)
+    return tests
 
 
 def _variant(
@@ -349,10 +352,10 @@ def _estimate(
 
 def _ranking(variants: Sequence[Variant], primary: str, *, better: bool) -> tuple[RankedVariant, ...]:
     """Return the runs by their classical score; without any score, by the primary metric."""
-    scores = {one.label: one.ranking_score for one in variants}
+    scores = {variant.label: variant.ranking_score for variant in variants}
     if all(score is None for score in scores.values()):
         sign = 1 if better else -1
-        means = {one.label: one.metrics[primary].value for one in variants}
+        means = {variant.label: variant.metrics[primary].value for variant in variants}
         order = ranked({label: None if mean is None else sign * mean for label, mean in means.items()})
         return tuple(RankedVariant(label, None) for label, _ in order)
     return tuple(RankedVariant(label, score) for label, score in ranked(scores))
@@ -362,16 +365,19 @@ def _recommendation(
     ranking: Sequence[RankedVariant], pairs: Sequence[PairComparison], variants: Sequence[Variant]
 ) -> VariantRecommendation:
     first, second = ranking[0].label, ranking[1].label
-    pair = next(one for one in pairs if {one.a, one.b} == {first, second})
+    pair = next(pair for pair in pairs if {pair.a, pair.b} == {first, second})
     winners = {
-        one.metric: pair.a if one.classical.winner == "A" else pair.b
-        for one in pair.metrics
-        if one.classical is not None and one.classical.winner != "tie"
+        metric.metric: pair.a if metric.classical.winner == "A" else pair.b
+        for metric in pair.metrics
+        if metric.classical is not None and metric.classical.winner != "tie"
     }
-    found = recommend([first, second], winners)
-    differ = len({frozenset(name for name, one in each.metrics.items() if one.n) for each in variants}) > 1
+    recommendation = recommend([first, second], winners)
+    differ = len({frozenset(name for name, metric in variant.metrics.items() if metric.n) for variant in variants}) > 1
     return VariantRecommendation(
-        found.variant, found.improvements, found.confidence, found.note or ("metrics_differ" if differ else "")
+        recommendation.variant,
+        recommendation.improvements,
+        recommendation.confidence,
+        recommendation.note or ("metrics_differ" if differ else ""),
     )
 
 
@@ -379,11 +385,11 @@ def _not_worse(
     variants: Sequence[Variant], pairs: Sequence[PairComparison], primary: str, *, better: bool
 ) -> tuple[str, ...]:
     """Return the leader by the primary metric and all runs that are not significantly worse than it."""
-    known = [(one.metrics[primary].value, one.label) for one in variants]
+    known = [(variant.metrics[primary].value, variant.label) for variant in variants]
     with_value = [(value, label) for value, label in known if value is not None]
     if not with_value:
         return ()
-    leader = (max if better else min)(with_value, key=lambda each: each[0])[1]
+    leader = (max if better else min)(with_value, key=lambda entry: entry[0])[1]
     worse = set()
     for pair in pairs:
         verdict = pair.metric(primary).verdict
@@ -391,4 +397,4 @@ def _not_worse(
             worse.add(pair.b)
         if leader == pair.b and verdict is Verdict.B_BETTER:
             worse.add(pair.a)
-    return tuple(one.label for one in variants if one.label not in worse)
+    return tuple(variant.label for variant in variants if variant.label not in worse)

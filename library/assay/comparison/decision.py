@@ -85,11 +85,11 @@ class Decision:
             verdict: That of the run by itself, such as "FAIL".
             exit_status: What that verdict gives.
         """
-        said = self._with_reasons(self.word)
-        return f"{said} (the run itself: {verdict}, exit status {exit_status})" if exit_status else said
+        sentence = self._with_reasons(self.word)
+        return f"{sentence} (the run itself: {verdict}, exit status {exit_status})" if exit_status else sentence
 
-    def _with_reasons(self, said: str) -> str:
-        return f"{said}: {'; '.join(self.reasons)}" if self.reasons else said
+    def _with_reasons(self, sentence: str) -> str:
+        return f"{sentence}: {'; '.join(self.reasons)}" if self.reasons else sentence
 
 
 def decide(comparison: Comparison, rules: DecisionRules, *, of_run: bool = False) -> Decision:
@@ -101,16 +101,16 @@ def decide(comparison: Comparison, rules: DecisionRules, *, of_run: bool = False
         of_run: Whether the second run is compared with its baseline when it ends; the reasons call them so.
     """
     if comparison.mismatches and not rules.allow_mismatch:
-        return Decision(NOT_COMPARABLE, tuple(one.message for one in comparison.mismatches))
+        return Decision(NOT_COMPARABLE, tuple(mismatch.message for mismatch in comparison.mismatches))
     names = run_names(comparison.variants, of_run=of_run)
     against = [pair for pair in comparison.pairs if pair.a == comparison.variants[0].label]
     primaries = [(names[pair.b], names[pair.a], pair.metric(comparison.primary)) for pair in against]
     drops = [allowed_drop(pair.b, pair.metric(comparison.primary), rules.max_drop) for pair in against]
-    erring = [said for pair in against if (said := erring_text(pair, names[pair.a], names[pair.b]))]
-    found = _decided(comparison, primaries, drops, erring, rules)
+    erring = [sentence for pair in against if (sentence := erring_text(pair, names[pair.a], names[pair.b]))]
+    decision = _decided(comparison, primaries, drops, erring, rules)
     known = {drop.label: drop for drop in drops if drop is not None}
     notes = drop_notes(list(known.values()), [names[label] for label in known], is_tested=rules.max_drop_test)
-    return replace(found, reasons=(*found.reasons, *notes), drops=tuple(known.values()))
+    return replace(decision, reasons=(*decision.reasons, *notes), drops=tuple(known.values()))
 
 
 def _decided(
@@ -120,33 +120,35 @@ def _decided(
     erring: Sequence[str],
     rules: DecisionRules,
 ) -> Decision:
-    worse = [reason for each, drop in zip(primaries, drops, strict=True) for reason in _regressions(*each, drop, rules)]
+    worse = [
+        reason for primary, drop in zip(primaries, drops, strict=True) for reason in _regressions(*primary, drop, rules)
+    ]
     if rules.fail_on is FailOn.REGRESSION and not comparison.filtered:
         worse += erring
     unknown = [
-        f"whether {one.metric} of {b} differs from that of {a} is not decided"
-        for b, a, one in primaries
-        if rules.fail_on is FailOn.INCONCLUSIVE and one.verdict is Verdict.INCONCLUSIVE
+        f"whether {metric.metric} of {b} differs from that of {a} is not decided"
+        for b, a, metric in primaries
+        if rules.fail_on is FailOn.INCONCLUSIVE and metric.verdict is Verdict.INCONCLUSIVE
     ]
     if rules.max_drop_test:
         alpha = comparison.settings.alpha
         tested = zip(primaries, drops, strict=True)
-        unknown += [reason for each, drop in tested for reason in not_excluded(*each, drop, alpha)]
+        unknown += [reason for primary, drop in tested for reason in not_excluded(*primary, drop, alpha)]
     if worse or unknown:
         return Decision(FAILED, (*worse, *unknown), is_regression=bool(worse))
     missing = [
-        f"{b} and {a} cannot be compared by {one.metric}: {one.message}"
-        for b, a, one in primaries
-        if one.verdict is Verdict.NO_DATA
+        f"{b} and {a} cannot be compared by {metric.metric}: {metric.message}"
+        for b, a, metric in primaries
+        if metric.verdict is Verdict.NO_DATA
     ]
     if missing:
         return Decision(NOT_COMPARABLE, tuple(missing))
-    allowed = tuple(_worse_text(b, a, one) for b, a, one in primaries if one.verdict is Verdict.A_BETTER)
+    allowed = tuple(_worse_text(b, a, metric) for b, a, metric in primaries if metric.verdict is Verdict.A_BETTER)
     open_ones = tuple(
-        f"{one.metric} of {b} against {a} is {_OPEN_WORDS[one.verdict]} "
-        f"({short_reason(one, comparison.settings.alpha)})"
-        for b, a, one in primaries
-        if one.verdict in _OPEN_WORDS
+        f"{metric.metric} of {b} against {a} is {_OPEN_WORDS[metric.verdict]} "
+        f"({short_reason(metric, comparison.settings.alpha)})"
+        for b, a, metric in primaries
+        if metric.verdict in _OPEN_WORDS
     )
     if open_ones and rules.strict:
         return Decision(UNDECIDED, (*allowed, *open_ones), is_regression=bool(allowed))
@@ -158,7 +160,7 @@ def _decided(
     return Decision(NO_REGRESSION, open_ones, otherwise="4 with --strict" if open_ones else "")
 
 
-def short_reason(one: MetricComparison, alpha: float) -> str:
+def short_reason(metric: MetricComparison, alpha: float) -> str:
     """Return why a metric decides nothing, in a few words."""
     words: dict[str, str] = {
         Reason.TOO_FEW_DIFFERING: "too few cases differ",
@@ -167,15 +169,15 @@ def short_reason(one: MetricComparison, alpha: float) -> str:
         Reason.NOT_SIGNIFICANT: f"p not below {alpha:g}",
         Reason.NOT_SIGNIFICANT_ADJUSTED: f"adjusted p not below {alpha:g}",
     }
-    return words.get(one.reason, one.message)
+    return words.get(metric.reason, metric.message)
 
 
 def _regressions(
-    b: str, a: str, one: MetricComparison, drop: AllowedDrop | None, rules: DecisionRules
+    b: str, a: str, metric: MetricComparison, drop: AllowedDrop | None, rules: DecisionRules
 ) -> Iterator[str]:
-    yield from too_large(b, a, one, drop)
-    if rules.fail_on is not FailOn.NEVER and one.verdict is Verdict.A_BETTER:
-        yield _worse_text(b, a, one)
+    yield from too_large(b, a, metric, drop)
+    if rules.fail_on is not FailOn.NEVER and metric.verdict is Verdict.A_BETTER:
+        yield _worse_text(b, a, metric)
 
 
 def erring_text(pair: PairComparison, a: str, b: str) -> str:
@@ -196,5 +198,5 @@ def erring_text(pair: PairComparison, a: str, b: str) -> str:
     )
 
 
-def _worse_text(b: str, a: str, one: MetricComparison) -> str:
-    return f"{one.metric} of {b} is significantly worse than that of {a}"
+def _worse_text(b: str, a: str, metric: MetricComparison) -> str:
+    return f"{metric.metric} of {b} is significantly worse than that of {a}"

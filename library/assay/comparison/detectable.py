@@ -24,34 +24,36 @@ if TYPE_CHECKING:
 _NO_VERDICT = (Verdict.NO_DATA, Verdict.WITHHELD)
 
 
-def with_power(one: MetricComparison, pair: PairedValues, settings: ComparisonSettings, tests: int) -> MetricComparison:
+def with_power(
+    metric: MetricComparison, pair: PairedValues, settings: ComparisonSettings, tests: int
+) -> MetricComparison:
     """Return a comparison with what its cases could detect; without a verdict, or where it decides nothing, as it is.
 
     The level is that of the first test that Holm's adjustment makes, so that no figure is below what a verdict needs
     beside the others of its family.
 
     Args:
-        one: With its verdict, by a fixed number of cases.
+        metric: With its verdict, by a fixed number of cases.
         pair: Its values.
         settings: The level, the power, and the difference that was chosen.
         tests: How many p-values are adjusted together.
     """
-    if one.verdict in _NO_VERDICT or not one.decides:
-        return one
+    if metric.verdict in _NO_VERDICT or not metric.decides:
+        return metric
     # Never the difference observed: a size for that restates the p-value.
-    chosen = (settings.difference or settings.margin) if one.is_primary else None
+    chosen = (settings.difference or settings.margin) if metric.is_primary else None
     figures = _of_rates if pair.uses_mcnemar else _of_scores
-    detectable, needed = figures(one, pair, chosen, settings.alpha / tests, settings.power)
+    detectable, needed = figures(metric, pair, chosen, settings.alpha / tests, settings.power)
     low, high = pair.bounds
     if detectable is not None and detectable > high - low:
         detectable = None
-    return replace(one, detectable=detectable, n_needed=needed)
+    return replace(metric, detectable=detectable, n_needed=needed)
 
 
 def _of_rates(
-    one: MetricComparison, pair: PairedValues, chosen: float | None, alpha: float, power: float
+    metric: MetricComparison, pair: PairedValues, chosen: float | None, alpha: float, power: float
 ) -> tuple[float | None, int | None]:
-    n, disagreeing = one.n_pairs, one.wins + one.losses
+    n, disagreeing = metric.n_pairs, metric.wins + metric.losses
     share = disagreeing / n
     detectable = (
         detectable_rate_difference(n, share, alpha=alpha, power=power) if can_decide(disagreeing, alpha) else None
@@ -62,12 +64,12 @@ def _of_rates(
 
 
 def _of_scores(
-    one: MetricComparison, pair: PairedValues, chosen: float | None, alpha: float, power: float
+    metric: MetricComparison, pair: PairedValues, chosen: float | None, alpha: float, power: float
 ) -> tuple[float | None, int | None]:
-    if not one.standard_error:
+    if not metric.standard_error:
         return None, None
     grouped = in_clusters(pair.differences.tolist(), pair.clusters)
-    units, effective = sum(each != 0 for each in grouped.sums), grouped.effective_count
+    units, effective = sum(total != 0 for total in grouped.sums), grouped.effective_count
     step = common_step({*pair.a.tolist(), *pair.b.tolist()})
     differing, detectable, needed = units / len(grouped.sums), None, None
     if can_decide(units, alpha):
@@ -75,10 +77,10 @@ def _of_scores(
         count = math.floor(effective)
         effect = detectable_effect(count, differing=differing, alpha=alpha, power=power, degrees=grouped.degrees)
         if effect is not None:
-            detectable = with_lost_steps(effect * math.sqrt(count) * one.standard_error, one.n_pairs, step)
+            detectable = with_lost_steps(effect * math.sqrt(count) * metric.standard_error, metric.n_pairs, step)
     if chosen is not None:
-        unit_cases = one.n_pairs / effective
-        spread = one.standard_error * math.sqrt(effective)
+        unit_cases = metric.n_pairs / effective
+        spread = metric.standard_error * math.sqrt(effective)
         found = cases_for_scores(chosen, spread, differing=differing, step=step / unit_cases, alpha=alpha, power=power)
         needed = None if found is None else math.ceil(found * unit_cases)
     return detectable, needed

@@ -205,14 +205,14 @@ def _stopped(data: Mapping[str, Any] | None) -> StoppedEarly | None:
 
 def _known(plain: type[StoppingSettings | StoppedEarly], data: Mapping[str, Any]) -> dict[str, Any]:
     """Return what this version knows of a part of a document; a later version may say more."""
-    return {each.name: data[each.name] for each in fields(plain) if each.name in data}
+    return {field.name: data[field.name] for field in fields(plain) if field.name in data}
 
 
 def facts_of_settings(settings: RunSettings) -> dict[str, MetricFacts]:
     """Return the facts of a run's metrics before it has a row, and of the pass rate; without unknown kinds."""
     known = ((metric.name, metric.kind) for metric in settings.metrics if metric.kind in METRICS)
-    found = {name: _metric(name, {"metric": kind, "rule": METRICS[kind].info.rule}) for name, kind in known}
-    return {**found, PASS_RATE: MetricFacts(PASS_RATE, PASS_RATE, "%", scale=(0.0, 1.0))}
+    metrics = {name: _metric(name, {"metric": kind, "rule": METRICS[kind].info.rule}) for name, kind in known}
+    return {**metrics, PASS_RATE: MetricFacts(PASS_RATE, PASS_RATE, "%", scale=(0.0, 1.0))}
 
 
 def default_primary(metrics: Mapping[str, MetricFacts]) -> str:
@@ -229,21 +229,25 @@ def default_primary(metrics: Mapping[str, MetricFacts]) -> str:
 
 def _metrics(results: Mapping[str, Any], configured: Sequence[Mapping[str, Any]]) -> dict[str, MetricFacts]:
     parameters = {one["name"]: one["parameters"] for one in configured if "parameters" in one}
-    found = {name: _metric(name, result, parameters.get(name)) for name, result in results.items()}
-    kinds = {metric.kind for metric in found.values()}
+    metrics = {name: _metric(name, result, parameters.get(name)) for name, result in results.items()}
+    kinds = {metric.kind for metric in metrics.values()}
     for kind, unit in _IMPLIED.items():
-        if kind not in kinds and kind not in found:
-            found[kind] = MetricFacts(kind, kind, unit, higher_is_better=False, is_implied=True)
-    return found
+        if kind not in kinds and kind not in metrics:
+            metrics[kind] = MetricFacts(kind, kind, unit, higher_is_better=False, is_implied=True)
+    return metrics
 
 
 def _metric(name: str, result: Mapping[str, Any], parameters: Mapping[str, Any] | None = None) -> MetricFacts:
     kind = result.get("metric") or name
     info = METRICS[kind].info if kind in METRICS else None
     embedders = result.get("models") or ()
-    models = {f"{each['model']} {each['revision'] or ''}".rstrip() for each in embedders}
-    precisions = {each["precision"] for each in embedders if each.get("precision")}
-    engines = {each["engine"] for each in embedders if each.get("engine") and each.get("precision") not in _EXACT}
+    models = {f"{embedder['model']} {embedder['revision'] or ''}".rstrip() for embedder in embedders}
+    precisions = {embedder["precision"] for embedder in embedders if embedder.get("precision")}
+    engines = {
+        embedder["engine"]
+        for embedder in embedders
+        if embedder.get("engine") and embedder.get("precision") not in _EXACT
+    }
     return MetricFacts(
         name=name,
         kind=kind,
@@ -251,7 +255,7 @@ def _metric(name: str, result: Mapping[str, Any], parameters: Mapping[str, Any] 
         version=result.get("version") or "",
         models=tuple(sorted(models)),
         precisions=tuple(sorted(precisions)),
-        forms=tuple(sorted({vectors_text(each) or "whole vectors" for each in embedders})),
+        forms=tuple(sorted({vectors_text(embedder) or "whole vectors" for embedder in embedders})),
         engines=tuple(sorted(engines)),
         is_judged=info is not None and info.needs_judge,
         higher_is_better=result.get("rule") != "at_most",
@@ -265,17 +269,21 @@ def _metric(name: str, result: Mapping[str, Any], parameters: Mapping[str, Any] 
 
 def _measures(info: MetricInfo | None, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters on which values rest: those that it lacks are at their defaults."""
-    known = parameters if info is None else {one.name: parameters.get(one.name, one.default) for one in info.parameters}
-    found = {name: value for name, value in known.items() if name not in _NOT_MEASURED}
+    known = (
+        parameters
+        if info is None
+        else {parameter.name: parameters.get(parameter.name, parameter.default) for parameter in info.parameters}
+    )
+    measured = {name: value for name, value in known.items() if name not in _NOT_MEASURED}
     # A direction that was assumed and is then declared changes no value.
-    return {**found, _DIRECTION: found[_DIRECTION] is not False} if _DIRECTION in found else found
+    return {**measured, _DIRECTION: measured[_DIRECTION] is not False} if _DIRECTION in measured else measured
 
 
 def _ranking(results: Mapping[str, Any]) -> dict[str, float | None]:
     """Return the first accuracy, consistency and quality of a run."""
     names = {"exact_match": "accuracy", "consistency": "consistency", "quality": "quality"}
-    found: dict[str, float | None] = {}
+    values: dict[str, float | None] = {}
     for name, result in results.items():
         if (known := names.get(result.get("metric") or name)) is not None:
-            found.setdefault(known, result.get("value"))
-    return found
+            values.setdefault(known, result.get("value"))
+    return values

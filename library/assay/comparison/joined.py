@@ -50,18 +50,18 @@ class JoinedRuns:
         import numpy as np
 
         self.a, self.b = a, b
-        self._one, self._other = one, other = runs[a], runs[b]
-        there = other.places(one.case_ids)
+        self._one, self._other = first, other = runs[a], runs[b]
+        there = other.places(first.case_ids)
         here = np.flatnonzero(there >= 0)
         there = there[here]
-        changed = _differ(one.contents, other.contents, here, there)
+        changed = _differ(first.contents, other.contents, here, there)
         kept = ~changed
         if settings.where:
-            kept &= one.met[here] | other.met[there]
+            kept &= first.met[here] | other.met[there]
         self.n_common, self.n_changed = len(here), int(changed.sum())
-        self.n_only_a = len(one.case_ids) - self.n_common
+        self.n_only_a = len(first.case_ids) - self.n_common
         self.n_only_b = len(other.case_ids) - self.n_common
-        self.overlap = self.n_common / min(len(one.case_ids), len(other.case_ids))
+        self.overlap = self.n_common / min(len(first.case_ids), len(other.case_ids))
         self.here, self.there = here[kept], there[kept]
         self._alpha = settings.alpha
         self._decides = settings.all_pairs or a == 0
@@ -110,15 +110,15 @@ class JoinedRuns:
 
     def _filled(self, values: PairedValues, a: float, b: float) -> PairedValues:
         """Return values with one of A, and one of B, in place of each that is missing because of an error."""
-        one = self._one.filled(values.metric, a)[self.here]
+        first = self._one.filled(values.metric, a)[self.here]
         other = self._other.filled(values.metric, b)[self.there]
-        known = (one == one) & (other == other)
+        known = (first == first) & (other == other)
         return replace(
             values,
             is_binary=values.is_binary and values.bounds == (0.0, 1.0),  # not ratings that are 1 by chance
-            a=one[known],
+            a=first[known],
             b=other[known],
-            n_dropped=len(one) - int(known.sum()),
+            n_dropped=len(first) - int(known.sum()),
             clusters=None if self._clusters is None else list(compress(self._clusters, known)),
             without_errors=None,
         )
@@ -136,7 +136,7 @@ class JoinedRuns:
 
     def comparison(self, metrics: Sequence[MetricComparison], flips: Flips) -> PairComparison:
         """Return the pair with its metrics, and how many cases came out differently."""
-        wins = Counter(one.classical.winner for one in metrics if one.classical is not None)
+        wins = Counter(metric.classical.winner for metric in metrics if metric.classical is not None)
         winner = "tie" if wins["A"] == wins["B"] else label_of(self.a if wins["A"] > wins["B"] else self.b)
         return PairComparison(
             a=label_of(self.a),
@@ -283,12 +283,12 @@ def turns(values: tuple[NDArray[np.float64], NDArray[np.float64]], *, higher_is_
 
 
 def _differ(
-    one: Sequence[bytes], other: Sequence[bytes], here: NDArray[np.intp], there: NDArray[np.intp]
+    first: Sequence[bytes], other: Sequence[bytes], here: NDArray[np.intp], there: NDArray[np.intp]
 ) -> NDArray[np.bool_]:
     """Return of each pair of places whether question or references differ; where one is not known, they are equal."""
     import numpy as np
 
-    if not any(one) or not any(other):
+    if not any(first) or not any(other):
         return np.zeros(len(here), dtype=bool)
-    pairs = ((one[a], other[b]) for a, b in zip(here.tolist(), there.tolist(), strict=True))
+    pairs = ((first[a], other[b]) for a, b in zip(here.tolist(), there.tolist(), strict=True))
     return np.fromiter((bool(a and b and a != b) for a, b in pairs), dtype=bool, count=len(here))

@@ -34,14 +34,14 @@ def _matched(first: CaseScores, other: CaseScores, number: int) -> CaseScores:
     for case_id, content in zip(known, first.contents, strict=True):
         if content:
             same.setdefault(content, deque()).append(case_id)
-    found = [queue.popleft() if (queue := same.get(content)) else None for content in other.contents]
-    if all(one in (None, own) for one, own in zip(found, other.case_ids, strict=True)):
+    matches = [queue.popleft() if (queue := same.get(content)) else None for content in other.contents]
+    if all(match in (None, own) for match, own in zip(matches, other.case_ids, strict=True)):
         return other  # ids find the same cases
     taken = set(known)
     return other.renamed(
         [
-            _id_of_its_own(f"{own} (run {number})", taken) if one is None else one
-            for one, own in zip(found, other.case_ids, strict=True)
+            _id_of_its_own(f"{own} (run {number})", taken) if match is None else match
+            for match, own in zip(matches, other.case_ids, strict=True)
         ]
     )
 

@@ -162,11 +162,11 @@ def compare_values(pairs: Sequence[PairedValues], settings: ComparisonSettings) 
         for pair in pairs
     ]
     variants = [(pair, without, pair.lowest, pair.highest) for pair, without in zip(pairs, clean, strict=True)]
-    each = [one for group in variants for one in group if one is not None]
-    flipped = [one for one in each if len(one.a) and not one.uses_mcnemar]
+    values_of_runs = [value for group in variants for value in group if value is not None]
+    flipped = [value for value in values_of_runs if len(value.a) and not value.uses_mcnemar]
     families = Counter(pair.is_primary for pair in pairs if pair.decides)
-    counts = [families[one.is_primary] or 1 for one in flipped]
-    flips = sign_flips([one.units for one in flipped], seed=settings.seed, alpha=settings.alpha, counts=counts)
+    counts = [families[value.is_primary] or 1 for value in flipped]
+    flips = sign_flips([value.units for value in flipped], seed=settings.seed, alpha=settings.alpha, counts=counts)
     by_id = dict(zip(map(id, flipped), flips, strict=True))
 
     def compared(pair: PairedValues | None) -> MetricComparison | None:
@@ -174,17 +174,17 @@ def compare_values(pairs: Sequence[PairedValues], settings: ComparisonSettings) 
 
     tested = []
     for pair, *others in variants:
-        found, (without, lowest, highest) = _compared(pair, settings, by_id.get(id(pair))), map(compared, others)
+        complete, (without, lowest, highest) = _compared(pair, settings, by_id.get(id(pair))), map(compared, others)
         if without is not None:
-            found = replace(found, without_errors=without.difference, without_errors_p=without.p)
-        tested.append(Tested(found, lowest, highest))
+            complete = replace(complete, without_errors=without.difference, without_errors_p=without.p)
+        tested.append(Tested(complete, lowest, highest))
     return tested
 
 
 def _compared(pair: PairedValues, settings: ComparisonSettings, flip: SignFlip | None) -> MetricComparison:
     differences = pair.differences
     sign = 1 if pair.higher_is_better else -1
-    found = MetricComparison(
+    metric = MetricComparison(
         metric=pair.metric,
         is_primary=pair.is_primary,
         decides=pair.decides,
@@ -202,17 +202,17 @@ def _compared(pair: PairedValues, settings: ComparisonSettings, flip: SignFlip |
         is_direction_assumed=pair.is_direction_assumed,
     )
     if not len(pair.a):
-        return found
-    return _binary(found, pair, settings) if pair.uses_mcnemar else _scores(found, pair, settings, flip)
+        return metric
+    return _binary(metric, pair, settings) if pair.uses_mcnemar else _scores(metric, pair, settings, flip)
 
 
-def _binary(found: MetricComparison, pair: PairedValues, settings: ComparisonSettings) -> MetricComparison:
+def _binary(metric: MetricComparison, pair: PairedValues, settings: ComparisonSettings) -> MetricComparison:
     both = int(((pair.a == 1) & (pair.b == 1)).sum())
     a_only, b_only = int((pair.a > pair.b).sum()), int((pair.a < pair.b).sum())
     n = len(pair.a)
     test = mcnemar(both, a_only, b_only, n - both - a_only - b_only, alpha=settings.alpha)
     return replace(
-        found,
+        metric,
         method="mcnemar_exact",
         difference=test.difference,
         interval=test.interval,
@@ -232,13 +232,13 @@ def _binary(found: MetricComparison, pair: PairedValues, settings: ComparisonSet
 
 
 def _scores(
-    found: MetricComparison, pair: PairedValues, settings: ComparisonSettings, flip: SignFlip | None
+    metric: MetricComparison, pair: PairedValues, settings: ComparisonSettings, flip: SignFlip | None
 ) -> MetricComparison:
     test = paired_scores(
         pair.a.tolist(), pair.b.tolist(), seed=settings.seed, alpha=settings.alpha, clusters=pair.clusters, flip=flip
     )
     return replace(
-        found,
+        metric,
         method=f"sign_flip_{test.flip.method}",
         difference=test.mean_difference,
         interval=test.interval,
@@ -286,7 +286,7 @@ def _notes(test: PairedScores, pair: PairedValues, settings: ComparisonSettings)
 
 def _is_carried_by_few(units: Sequence[float]) -> bool:
     """Whether a few large differences are most of what varies: the twentieth part of them, at least one."""
-    squares = sorted((one * one for one in units if one), reverse=True)
+    squares = sorted((total * total for total in units if total), reverse=True)
     few = math.fsum(squares[: max(1, len(squares) // 20)])
     return few > _CARRYING_SHARE * math.fsum(squares)
 
@@ -308,8 +308,8 @@ def estimate(values: NDArray[np.float64], pair: PairedValues, settings: Comparis
         return Estimate(mean, wilson_interval(round(math.fsum(terms)), n, alpha=settings.alpha), n)
     if pair.is_binary and pair.clusters is not None:
         return Estimate(mean, clustered_wilson(terms, pair.clusters, alpha=settings.alpha), n)
-    found = in_clusters(terms, pair.clusters)
-    interval = t_interval(mean, found.error, found.degrees, alpha=settings.alpha)
+    grouped = in_clusters(terms, pair.clusters)
+    interval = t_interval(mean, grouped.error, grouped.degrees, alpha=settings.alpha)
     low, high = pair.bounds
     if interval is not None and low <= mean <= high:
         interval = max(low, interval[0]), min(high, interval[1])
@@ -343,9 +343,9 @@ def too_few(pair: PairedValues) -> NoVerdict | None:
     if not common:
         return NoVerdict(Reason.NO_COMMON_CASES, "there is no common case to compare")
     if len(pair.a) < _LEAST_PAIRS:
-        said = f"{len(pair.a)} of {common} common cases have a value in both runs, and a test needs at least 2"
-        return NoVerdict(Reason.TOO_FEW_CASES, said)
+        reason = f"{len(pair.a)} of {common} common cases have a value in both runs, and a test needs at least 2"
+        return NoVerdict(Reason.TOO_FEW_CASES, reason)
     if pair.n_dropped > common / 2:
-        said = f"{pair.n_dropped:,} of {common:,} common cases have no value in one of the runs"
-        return NoVerdict(Reason.TOO_MANY_MISSING, said)
+        reason = f"{pair.n_dropped:,} of {common:,} common cases have no value in one of the runs"
+        return NoVerdict(Reason.TOO_MANY_MISSING, reason)
     return None

@@ -413,7 +413,7 @@ class PairComparison:
 
     def metric(self, name: str) -> MetricComparison:
         """Return the comparison of one metric."""
-        return next(each for each in self.metrics if each.metric == name)
+        return next(metric for metric in self.metrics if metric.metric == name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -557,8 +557,8 @@ class Comparison:
 
     def pair(self, a: str, b: str) -> PairComparison:
         """Return the comparison of two runs by their labels."""
-        return next(each for each in self.pairs if (each.a, each.b) == (a, b))
+        return next(pair for pair in self.pairs if (pair.a, pair.b) == (a, b))
 
     def variant(self, label: str) -> Variant:
         """Return a run by its label."""
-        return next(each for each in self.variants if each.label == label)
+        return next(variant for variant in self.variants if variant.label == label)

@@ -223,7 +223,7 @@ def variation_of(
     differences = None if other is None else [case_difference(a, b) for a, b in zip(*means, strict=True)]
     # The noise of a cluster's cases adds up, so that of its mean is that of one case by their number.
     unit_cases = 1.0 if effective is None else len(means[0]) / effective
-    known = [one for run in runs if (one := _within(run)) is not None]
+    known = [variation for run in runs if (variation := _within(run)) is not None]
     within = _mean(known) if known else None
     return Variation(
         metric=metric,
@@ -277,9 +277,9 @@ class _Planner:
             self._of_rates() if self.uses_mcnemar(repeats) else self._of_scores(math.sqrt(variance), repeats)
         )
         unit_cases = self.variation.n / self.variation.units
-        cases, cases_upper = (None if one is None else math.ceil(one * unit_cases) for one in (units, upper))
-        found = PlannedSize(repeats, cases, cases_upper, detectable=detectable)
-        return found if cases is None else self._with_cost(found, cases)
+        cases, cases_upper = (None if count is None else math.ceil(count * unit_cases) for count in (units, upper))
+        planned = PlannedSize(repeats, cases, cases_upper, detectable=detectable)
+        return planned if cases is None else self._with_cost(planned, cases)
 
     def uses_mcnemar(self, repeats: int) -> bool:
         """Whether the comparison is of 0 and 1."""
@@ -293,8 +293,10 @@ class _Planner:
     def _of_rates(self) -> tuple[int | None, int | None, float | None]:
         share = self.disagreeing()
         units, at_upper = (
-            None if one < self.difference else cases_for_rates(self.difference, one, alpha=self.alpha, power=self.power)
-            for one in (share, upper_rate(share * self.variation.n, self.variation.n, level=_UPPER))
+            None
+            if rate < self.difference
+            else cases_for_rates(self.difference, rate, alpha=self.alpha, power=self.power)
+            for rate in (share, upper_rate(share * self.variation.n, self.variation.n, level=_UPPER))
         )
         return units, at_upper, detectable_rate_difference(self.variation.n, share, alpha=self.alpha, power=self.power)
 
@@ -303,8 +305,10 @@ class _Planner:
         differing = 1.0 if known.differing is None else known.differing
         step = known.step / repeats / known.n * known.units
         units, at_upper = (
-            cases_for_scores(self.difference, one, differing=differing, step=step, alpha=self.alpha, power=self.power)
-            for one in (spread, spread * upper_spread(known.units - 1, level=_UPPER))
+            cases_for_scores(
+                self.difference, deviation, differing=differing, step=step, alpha=self.alpha, power=self.power
+            )
+            for deviation in (spread, spread * upper_spread(known.units - 1, level=_UPPER))
         )
         detectable = detectable_score_difference(
             math.floor(known.units), spread, differing=differing, step=step, alpha=self.alpha, power=self.power
@@ -328,7 +332,7 @@ class _Planner:
 def _why_not(planner: _Planner, sizes: Sequence[PlannedSize]) -> tuple[str, str]:
     """Return why nothing can be planned, as a word and as a sentence; both empty where something can."""
     known = planner.variation
-    if any(one.cases is not None or one.cases_upper is not None for one in sizes):
+    if any(size.cases is not None or size.cases_upper is not None for size in sizes):
         return "", ""
     runs = "this run" if known.correlation is not None else "these runs"
     if planner.uses_mcnemar(1) and (share := planner.disagreeing()):
@@ -374,11 +378,11 @@ def _notes(variation: Variation, alpha: float) -> list[str]:
 
 
 def _by_case(rows: Iterable[tuple[str, float | None]]) -> Mapping[str, list[float]]:
-    found: dict[str, list[float]] = defaultdict(list)
+    values: dict[str, list[float]] = defaultdict(list)
     for case_id, value in rows:
         if value is not None and abs(value) <= LARGEST:
-            found[case_id].append(value)
-    return found
+            values[case_id].append(value)
+    return values
 
 
 def _within(run: Mapping[str, Sequence[float]]) -> float | None:
@@ -404,7 +408,7 @@ def _differing(
     """Return the share of clusters whose sums differ; without clusters, of cases by single runs of each."""
     if clusters is not None:
         sums = in_clusters(differences, clusters).sums
-        return sum(one != 0 for one in sums) / len(sums)
+        return sum(total != 0 for total in sums) / len(sums)
     return _mean(
         [
             _mean([float(case_difference(a, b) != 0) for a in first for b in second])
@@ -417,8 +421,8 @@ def _unit_variance(values: Sequence[float], clusters: Sequence[str] | None) -> f
     """Return the variance of the cases or, of clusters, that with which effective ones give the error of the mean."""
     if clusters is None:
         return _variance(values)
-    found = in_clusters(values, clusters)
-    return (found.error or 0.0) ** 2 * found.effective_count
+    grouped = in_clusters(values, clusters)
+    return (grouped.error or 0.0) ** 2 * grouped.effective_count
 
 
 def _mean(values: Sequence[float]) -> float:

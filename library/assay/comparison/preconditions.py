@@ -79,25 +79,25 @@ def _needs_code(run: RunFacts) -> bool:
 
 
 def _overlaps(overlaps: Sequence[Overlap]) -> Iterator[Mismatch]:
-    for one in overlaps:
-        runs = f"runs {one.a} and {one.b}"
-        if not one.n_common:
+    for overlap in overlaps:
+        runs = f"runs {overlap.a} and {overlap.b}"
+        if not overlap.n_common:
             yield Mismatch(
                 "overlap",
                 f"{runs} have no case in common: they ran over different datasets, or over different selections of "
                 "one; run both over the same cases",
             )
-        elif one.n_changed == one.n_common:
+        elif overlap.n_changed == overlap.n_common:
             yield Mismatch(
                 "overlap",
                 f"{runs} have no case in common: every case id that both have stands for another question or other "
                 "references; run both over the same dataset",
             )
-        elif one.share < LEAST_OVERLAP:
-            cases = "1 case is" if one.n_common == 1 else f"{one.n_common:,} cases are"
+        elif overlap.share < LEAST_OVERLAP:
+            cases = "1 case is" if overlap.n_common == 1 else f"{overlap.n_common:,} cases are"
             yield Mismatch(
                 "overlap",
-                f"{runs} have too few common cases: {cases} in both, {one.share:.0%} of the smaller run; run both over "
+                f"{runs} have too few common cases: {cases} in both, {overlap.share:.0%} of the smaller run; "
                 "the same dataset",
             )
 
@@ -153,9 +153,11 @@ def other_rules_of_rows(runs: Sequence[RunFacts], metrics: Mapping[str, MetricFa
     """
     thresholds = []
     for name in metrics:
-        found = [run.metrics[name].row_threshold for run in runs]
-        if len(set(found)) > 1:
-            thresholds.append(f"{name} {_listed({'none' if one is None else f'{one:g}' for one in found})}")
+        row_thresholds = [run.metrics[name].row_threshold for run in runs]
+        if len(set(row_thresholds)) > 1:
+            thresholds.append(
+                f"{name} {_listed({'none' if threshold is None else f'{threshold:g}' for threshold in row_thresholds})}"
+            )
     if thresholds:
         return f"rows pass by other thresholds in each run: {shorten(', '.join(thresholds), 300)}"
     names = dict.fromkeys(name for run in runs for name, metric in run.metrics.items() if metric.decides_rows)
@@ -201,7 +203,7 @@ def _judges(runs: Sequence[RunFacts], metrics: Mapping[str, MetricFacts]) -> Ite
         return
     judges = {run.fingerprints for run in runs} - {()}
     if len(judges) > 1:
-        short = {", ".join(one[:8] for one in fingerprints) for fingerprints in judges}
+        short = {", ".join(fingerprint[:8] for fingerprint in fingerprints) for fingerprints in judges}
         yield Mismatch(
             "judge",
             f"the runs were judged by another model, rubric or parameters (fingerprints {_listed(short)}): grade both "

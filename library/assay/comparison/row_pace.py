@@ -39,11 +39,11 @@ class Pace:
         Args:
             concurrency: How many questions the agent has at once.
         """
-        found = []
+        paces = []
         if len(self._ends_s) > 1:
             first, _, third = statistics.quantiles(self._ends_s, n=4, method="inclusive")
-            found.append((third - first) / ((len(self._ends_s) - 1) / 2))
+            paces.append((third - first) / ((len(self._ends_s) - 1) / 2))
         if self._latencies_ms:
             mean_ms = math.fsum(self._latencies_ms) / len(self._latencies_ms)
-            found.append(mean_ms / 1000 / max(1, concurrency))
-        return max(found, default=None)
+            paces.append(mean_ms / 1000 / max(1, concurrency))
+        return max(paces, default=None)

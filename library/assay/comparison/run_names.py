@@ -21,7 +21,7 @@ def run_names(variants: Sequence[Variant], *, of_run: bool = False) -> dict[str,
         of_run: Whether they are the baseline of a run and that run itself, which are called so.
     """
     if of_run:
-        return {one.label: name for one, name in zip(variants, (BASELINE, THIS_RUN), strict=True)}
-    counts = Counter(one.name for one in variants)
-    names = {one.label: one.name if counts[one.name] == 1 else one.run_id for one in variants}
-    return names if len(set(names.values())) == len(names) else {one.label: one.run_id for one in variants}
+        return {variant.label: name for variant, name in zip(variants, (BASELINE, THIS_RUN), strict=True)}
+    counts = Counter(variant.name for variant in variants)
+    names = {variant.label: variant.name if counts[variant.name] == 1 else variant.run_id for variant in variants}
+    return names if len(set(names.values())) == len(names) else {variant.label: variant.run_id for variant in variants}

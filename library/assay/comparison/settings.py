@@ -60,14 +60,14 @@ def check_settings(
         problem(wrong, "cluster")
     adjustment, failing = _member(Adjustment, adjust), _member(FailOn, fail_on)
     if adjustment is None:
-        problem(unknown_name("adjustment", adjust, [one.value for one in Adjustment]), "adjust")
+        problem(unknown_name("adjustment", adjust, [choice.value for choice in Adjustment]), "adjust")
     if failing is None:
-        problem(unknown_name("choice", fail_on, [one.value for one in FailOn]), "fail_on")
+        problem(unknown_name("choice", fail_on, [choice.value for choice in FailOn]), "fail_on")
     if settings.where:
         problems += _filter_problems(settings.where, f"{prefix}where")
     if problems or adjustment is None or failing is None:
         raise InvalidInputError(problems)
-    difference = next((one for one in (settings.difference, settings.margin, rules.max_drop) if one), None)
+    difference = next((size for size in (settings.difference, settings.margin, rules.max_drop) if size), None)
     return replace(settings, adjust=adjustment, difference=difference), replace(rules, fail_on=failing)
 
 
@@ -78,7 +78,7 @@ def _check_shares(settings: ComparisonSettings, problem: Callable[[str, str], No
 
 
 def _member(members: type[E], value: str) -> E | None:
-    return next((one for one in members if one.value == value), None)
+    return next((member for member in members if member.value == value), None)
 
 
 def _filter_problems(where: str, name: str) -> Sequence[Problem]:

@@ -52,7 +52,7 @@ def stopping_outcome(
     if stopping is None or values.metric != stopping.metric or settings.where or settings.cluster:
         return None
     known = [run.stopped for run in runs if run.stopped is not None]
-    found = StoppingOutcome(
+    outcome = StoppingOutcome(
         rule=stopping.rule,
         metric=stopping.metric,
         alpha=stopping.alpha,
@@ -67,10 +67,10 @@ def stopping_outcome(
         saved_s=max((one.saved_s for one in known if one.saved_s is not None), default=None),
     )
     if not known:
-        return found if stopping.rule != StoppingRule.FIVE_LOOKS else _last_look(found, values)
+        return outcome if stopping.rule != StoppingRule.FIVE_LOOKS else _last_look(outcome, values)
     stopped, first = known[0], runs[0].variant
     return replace(
-        found,
+        outcome,
         verdict=Verdict.A_BETTER if stopped.winner == first else Verdict.B_BETTER,
         cases=stopped.cases,
         n_pairs=stopped.n_pairs,
@@ -96,44 +96,44 @@ def _last_look(outcome: StoppingOutcome, values: PairedValues) -> StoppingOutcom
 
 
 def with_stopping(
-    one: MetricComparison, stopping: StoppingOutcome | None, values: PairedValues, settings: ComparisonSettings
+    metric: MetricComparison, stopping: StoppingOutcome | None, values: PairedValues, settings: ComparisonSettings
 ) -> MetricComparison:
     """Return the metric that decides with the estimate and the interval that allow for looking early.
 
     Args:
-        one: With the ordinary interval, which stays where the rule has none.
+        metric: With the ordinary interval, which stays where the rule has none.
         stopping: What the rule came to; None where none decides.
         values: Of the metric.
         settings: How the runs are compared.
     """
     width = values.bounds[1] - values.bounds[0]
     if stopping is None or not len(values.a):
-        return one
+        return metric
     if stopping.rule == StoppingRule.ALWAYS_VALID:
-        differences = [min(max(found / width, -1.0), 1.0) for found in values.differences.tolist()]
+        differences = [min(max(difference / width, -1.0), 1.0) for difference in values.differences.tolist()]
         ends = always_valid_interval(differences, alpha=settings.alpha)
         is_borderline = stopping.has_decided and ends[0] <= 0 <= ends[1]
         least = always_valid_lower_bound(differences, alpha=settings.alpha)
-        most = -always_valid_lower_bound([-each for each in differences], alpha=settings.alpha)
+        most = -always_valid_lower_bound([-step for step in differences], alpha=settings.alpha)
         return replace(
-            one,
+            metric,
             interval=(ends[0] * width, ends[1] * width),
             interval_method=ALWAYS_VALID,
             one_sided=(least * width, most * width),
             borderline=is_borderline,
         )
     if stopping.z is None or not stopping.standard_error:
-        return one
+        return metric
     z, error, looks = stopping.z, stopping.standard_error, stopping.looks
-    found = stagewise_estimate(z, error, looks, alpha=settings.alpha)
+    estimate = stagewise_estimate(z, error, looks, alpha=settings.alpha)
     low, high = stagewise_estimate(z, error, looks, alpha=2 * settings.alpha).interval
     return replace(
-        one,
-        median_unbiased=found.difference,
-        interval=(max(-width, found.interval[0]), min(width, found.interval[1])),
+        metric,
+        median_unbiased=estimate.difference,
+        interval=(max(-width, estimate.interval[0]), min(width, estimate.interval[1])),
         interval_method=STAGEWISE,
         # A normal limit does not know of losses too rare to be among the cases: the ordinary bounds do.
-        one_sided=one.one_sided and (min(low, one.one_sided[0]), max(high, one.one_sided[1])),
+        one_sided=metric.one_sided and (min(low, metric.one_sided[0]), max(high, metric.one_sided[1])),
         borderline=False,
     )
 

@@ -120,8 +120,8 @@ class Stopping:
     """
 
     def __init__(self, plan: StoppingPlan) -> None:
-        if found := plan.problems():
-            raise ValueError("; ".join(found))
+        if problems := plan.problems():
+            raise ValueError("; ".join(problems))
         self._plan = plan
         self._differences: list[float] = []
         self._is_binary = plan.repeats == 1
@@ -151,10 +151,10 @@ class Stopping:
     def _look_at_any(self, cases: Sequence[tuple[float | None, float | None]]) -> Stop | None:
         low, high = self._plan.scale or (0.0, 1.0)
         places = [place for place, (a, b) in enumerate(cases) if a is not None and b is not None]
-        found = [_difference(cases[place]) for place in places]
-        path = self._evidence.take([one / (high - low) for one in found])
+        differences = [_difference(cases[place]) for place in places]
+        path = self._evidence.take([difference / (high - low) for difference in differences])
         reached = first_crossing(path, alpha=self._plan.alpha)
-        self._differences += found[:reached]
+        self._differences += differences[:reached]
         if reached is None:
             return None
         return Stop(

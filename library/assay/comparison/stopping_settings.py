@@ -59,7 +59,7 @@ def planned_stopping(
     metric = comparison.primary or default_primary(metrics)
     facts = metrics.get(metric)
     if rule not in set(StoppingRule):
-        problems.append(Problem(unknown_name("rule", rule, [one.value for one in StoppingRule]), _OPTION))
+        problems.append(Problem(unknown_name("rule", rule, [known.value for known in StoppingRule]), _OPTION))
     if facts is None:
         problems.append(Problem(_metric_problem(runs[0], metric, metrics), "--primary"))
     elif rule in set(StoppingRule):
@@ -140,7 +140,7 @@ def stopping_problems(settings: RunSettings, variant: str) -> list[Problem]:
             )
         )
     if stopping.rule not in set(StoppingRule):
-        known = [one.value for one in StoppingRule]
+        known = [rule.value for rule in StoppingRule]
         problems.append(Problem(unknown_name("rule", stopping.rule, known), "stopping.rule"))
     else:
         problems += [Problem(problem, "stopping") for problem in plan_of(stopping, settings.repeats).problems()]
@@ -155,5 +155,5 @@ def _with_case_values(settings: RunSettings) -> dict[str, MetricFacts]:
 def _metric_problem(settings: RunSettings, metric: str, metrics: dict[str, MetricFacts]) -> str:
     if metric in facts_of_settings(settings):
         return f"{metric} has one value for the whole run, and a stopping rule needs one of each case: choose another"
-    said = unknown_name("metric", metric, tuple(metrics))
-    return f"{said}. A comparison that stops early decides by a metric of the spec: add it there, or choose another"
+    problem = unknown_name("metric", metric, tuple(metrics))
+    return f"{problem}. A comparison that stops early decides by a metric of the spec: add it there, or choose another"

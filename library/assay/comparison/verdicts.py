@@ -47,20 +47,20 @@ class Families:
     ) -> None:
         self._adjust = holm if settings.adjust is Adjustment.HOLM else benjamini_hochberg
         self._alpha = settings.alpha
-        self._p = [one.p for one in tested]
-        self._is_primary = [one.is_primary for one in tested]
+        self._p = [metric.p for metric in tested]
+        self._is_primary = [metric.is_primary for metric in tested]
         self.notes: list[tuple[str, ...]] = []
         self._tests: list[int] = []  # the test that stands for each metric: its own or that of the primary metric
         families: dict[bool, list[int]] = {True: [], False: []}
         primary = 0
-        for at, (one, value) in enumerate(zip(tested, values, strict=True)):
-            primary = at if one.is_primary else primary
+        for at, (metric, value) in enumerate(zip(tested, values, strict=True)):
+            primary = at if metric.is_primary else primary
             is_constant = bool(len(value.a)) and not value.differences.any()
-            is_same = not one.is_primary and value.equals(values[primary])
+            is_same = not metric.is_primary and value.equals(values[primary])
             self.notes.append((CONSTANT,) * is_constant + (AS_PRIMARY,) * is_same)
             self._tests.append(primary if is_same else at)
-            if one.decides and one.p is not None and not is_constant and not is_same:
-                families[one.is_primary].append(at)
+            if metric.decides and metric.p is not None and not is_constant and not is_same:
+                families[metric.is_primary].append(at)
         self._families = {at: family for family in families.values() for at in family}
         self._adjusted = {
             at: p
@@ -87,7 +87,7 @@ class Families:
         family = self._families.get(test)
         if family is None:
             return p
-        return self._adjust([p if one == test else self._p[one] or 0.0 for one in family])[family.index(test)]
+        return self._adjust([p if member == test else self._p[member] or 0.0 for member in family])[family.index(test)]
 
     def can_decide(self, at: int, least: float) -> bool:
         """Whether a metric whose raw p-value is the least possible one would be significant.
@@ -120,16 +120,16 @@ def decided(
         stopping: What the rule came to; None without one.
         names: Of both runs of each metric, for messages.
     """
-    families = Families([one.found for one in tested], values, settings)
-    found = [
+    families = Families([metric.found for metric in tested], values, settings)
+    decisions = [
         _Decision(
-            at, one, values[at], families, settings, stopping if families.is_primary(at) else None, names[at]
+            at, metric, values[at], families, settings, stopping if families.is_primary(at) else None, names[at]
         ).comparison()
-        for at, one in enumerate(tested)
+        for at, metric in enumerate(tested)
     ]
     if stopping is not None:  # a rule that stops early has another power than the test of all cases
-        return found
-    return [with_power(one, values[at], settings, families.size(at)) for at, one in enumerate(found)]
+        return decisions
+    return [with_power(metric, values[at], settings, families.size(at)) for at, metric in enumerate(decisions)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,51 +146,51 @@ class _Decision:
 
     def comparison(self) -> MetricComparison:
         """Return the metric with its verdict or the reason why it has none."""
-        found = self.tested.found
-        one = replace(found, notes=(*found.notes, *self.families.notes[self.at]))
-        if one.decides:
-            one = replace(one, p_adjusted=self.families.adjusted(self.at))
-        one = with_stopping(one, self.stopping, self.values, self.settings)
-        one = replace(one, one_sided=self._one_sided(one))
+        metric = self.tested.found
+        noted = replace(metric, notes=(*metric.notes, *self.families.notes[self.at]))
+        if noted.decides:
+            noted = replace(noted, p_adjusted=self.families.adjusted(self.at))
+        noted = with_stopping(noted, self.stopping, self.values, self.settings)
+        noted = replace(noted, one_sided=self._one_sided(noted))
         missing = too_few(self.values)
-        claim = Verdict.INCONCLUSIVE if missing else self._claim(one)
-        worst = self._worst(one, claim)
-        one = replace(one, worst_case=worst)
+        claim = Verdict.INCONCLUSIVE if missing else self._claim(noted)
+        worst = self._worst(noted, claim)
+        noted = replace(noted, worst_case=worst)
         if missing:
-            return _without(one, Verdict.NO_DATA, missing)
+            return _without(noted, Verdict.NO_DATA, missing)
         if self.values.withheld is not None:
-            return _without(one, Verdict.WITHHELD, self.values.withheld)
-        if not one.decides:
-            return _without(one, Verdict.WITHHELD, _NOT_ADJUSTED)
+            return _without(noted, Verdict.WITHHELD, self.values.withheld)
+        if not noted.decides:
+            return _without(noted, Verdict.WITHHELD, _NOT_ADJUSTED)
         if claim is Verdict.INCONCLUSIVE:
-            return _without(one, claim, self._inconclusive(one))
+            return _without(noted, claim, self._inconclusive(noted))
         errors = self.values.errors
         if errors is not None and errors.differ and (worst is None or not worst.holds):
-            return _without(one, Verdict.WITHHELD, self._erring(errors, worst))
-        return replace(one, verdict=claim)
+            return _without(noted, Verdict.WITHHELD, self._erring(errors, worst))
+        return replace(noted, verdict=claim)
 
-    def _one_sided(self, one: MetricComparison) -> tuple[float, float] | None:
+    def _one_sided(self, metric: MetricComparison) -> tuple[float, float] | None:
         """Return the one-sided bounds of a metric; where errors differ, with the worst values in their place, too."""
         errors, lowest, highest = self.values.errors, self.tested.lowest, self.tested.highest
         if errors is None or not errors.differ:
-            return one.one_sided
-        ends = [each.one_sided if each is not None else None for each in (one, lowest, highest)]
-        known = [each for each in ends if each is not None]
+            return metric.one_sided
+        ends = [compared.one_sided if compared is not None else None for compared in (metric, lowest, highest)]
+        known = [end for end in ends if end is not None]
         return (min(low for low, _ in known), max(high for _, high in known)) if len(known) == len(ends) else None
 
-    def _claim(self, one: MetricComparison) -> Verdict:
+    def _claim(self, metric: MetricComparison) -> Verdict:
         """Return the verdict of the complete cases."""
         if self.stopping is not None and self.stopping.has_decided:
             return self.stopping.verdict
-        if self.stopping is None and one.p_adjusted is not None and one.p_adjusted < self.settings.alpha:
-            return _better(one)
-        return Verdict.EQUIVALENT if self._is_within(one) else Verdict.INCONCLUSIVE
+        if self.stopping is None and metric.p_adjusted is not None and metric.p_adjusted < self.settings.alpha:
+            return _better(metric)
+        return Verdict.EQUIVALENT if self._is_within(metric) else Verdict.INCONCLUSIVE
 
-    def _is_within(self, one: MetricComparison) -> bool:
-        margin, inner = self.settings.margin if one.is_primary else None, one.equivalence_interval
+    def _is_within(self, metric: MetricComparison) -> bool:
+        margin, inner = self.settings.margin if metric.is_primary else None, metric.equivalence_interval
         return margin is not None and inner is not None and -margin < inner[0] and inner[1] < margin
 
-    def _worst(self, one: MetricComparison, claim: Verdict) -> WorstCase | None:
+    def _worst(self, metric: MetricComparison, claim: Verdict) -> WorstCase | None:
         """Return the figures that are worst for a claim; without one, worst for the run that seems better.
 
         Where both seem equal, those that are further from it; None where these are as far either way.
@@ -198,76 +198,78 @@ class _Decision:
         lowest, highest = self.tested.lowest, self.tested.highest
         if lowest is None or highest is None:
             return None
-        farthest = max(lowest, highest, key=lambda each: abs(each.difference or 0.0))
+        farthest = max(lowest, highest, key=lambda extreme: abs(extreme.difference or 0.0))
         if claim is Verdict.EQUIVALENT:
             return self._worst_case(farthest, holds=self._is_within(lowest) and self._is_within(highest))
         if claim in _BETTER:
-            is_larger = (claim is Verdict.B_BETTER) is one.higher_is_better
-        elif one.difference:
-            is_larger = one.difference > 0
+            is_larger = (claim is Verdict.B_BETTER) is metric.higher_is_better
+        elif metric.difference:
+            is_larger = metric.difference > 0
         else:
             is_equal = abs(lowest.difference or 0.0) == abs(highest.difference or 0.0)
             return None if is_equal else self._worst_case(farthest, holds=False)
         shown = lowest if is_larger else highest
         return self._worst_case(shown, holds=claim in _BETTER and _better(shown) is claim and self._is_certain(shown))
 
-    def _is_certain(self, one: MetricComparison) -> bool:
+    def _is_certain(self, metric: MetricComparison) -> bool:
         """Whether the figures of the worst values are significant, at any look where a rule stops early."""
-        if one.p is None:
+        if metric.p is None:
             return False
         if self.stopping is None:
-            return self.families.adjusted_with(self.at, one.p) < self.settings.alpha
-        values = self.values.lowest if one is self.tested.lowest else self.values.highest
+            return self.families.adjusted_with(self.at, metric.p) < self.settings.alpha
+        values = self.values.lowest if metric is self.tested.lowest else self.values.highest
         assert values is not None, "figures have values"
         width = self.values.bounds[1] - self.values.bounds[0]
         evidence = Evidence(len(values.a))
-        evidence.take([min(max(each / width, -1.0), 1.0) for each in values.differences.tolist()])
+        evidence.take([min(max(difference / width, -1.0), 1.0) for difference in values.differences.tolist()])
         return evidence.p <= self.stopping.alpha
 
-    def _worst_case(self, one: MetricComparison, *, holds: bool) -> WorstCase | None:
-        if one.difference is None:
+    def _worst_case(self, metric: MetricComparison, *, holds: bool) -> WorstCase | None:
+        if metric.difference is None:
             return None
-        return WorstCase(one.n_pairs, self._replaced(), one.difference, one.interval, one.p, holds)
+        return WorstCase(metric.n_pairs, self._replaced(), metric.difference, metric.interval, metric.p, holds)
 
     def _replaced(self) -> int:
         errors = self.values.errors
         return 0 if errors is None else errors.a_cases + errors.b_only
 
-    def _inconclusive(self, one: MetricComparison) -> NoVerdict:
+    def _inconclusive(self, metric: MetricComparison) -> NoVerdict:
         """Return why nothing is decided."""
-        found = self._insignificant(one)
-        is_asked = one.is_primary and self.settings.margin is not None and self.stopping is None
-        if not is_asked or one.equivalence_interval is not None or found.reason is Reason.NO_SCALE:
-            return found
+        reason = self._insignificant(metric)
+        is_asked = metric.is_primary and self.settings.margin is not None and self.stopping is None
+        if not is_asked or metric.equivalence_interval is not None or reason.reason is Reason.NO_SCALE:
+            return reason
         units = "cases" if self.values.clusters is None else "clusters"
-        return replace(found, message=f"{found.message}; fewer than {LEAST_CASES} {units} never show equivalence")
+        return replace(reason, message=f"{reason.message}; fewer than {LEAST_CASES} {units} never show equivalence")
 
-    def _insignificant(self, one: MetricComparison) -> NoVerdict:
+    def _insignificant(self, metric: MetricComparison) -> NoVerdict:
         alpha = f"{self.settings.alpha:g}"
         if self.stopping is not None:
-            said = f"{self.stopping.rule} decided nothing in {self.stopping.planned:,} planned cases"
-            return NoVerdict(Reason.RULE_UNDECIDED, said)
+            message = f"{self.stopping.rule} decided nothing in {self.stopping.planned:,} planned cases"
+            return NoVerdict(Reason.RULE_UNDECIDED, message)
         count = self.families.size(self.at)
         tests = f" after the adjustment for {count} tests" if count > 1 else ""
-        if one.is_primary and self.settings.margin is not None and not self.values.has_scale:
-            said = "its values have no least and greatest value, without which no margin shows that runs are equivalent"
-            return NoVerdict(Reason.NO_SCALE, f"the p-value is not below {alpha}{tests}, and {said}")
-        is_drawn = one.p_error is not None  # from so many units that the number of draws alone is a bound
+        if metric.is_primary and self.settings.margin is not None and not self.values.has_scale:
+            message = (
+                "its values have no least and greatest value, without which no margin shows that runs are equivalent"
+            )
+            return NoVerdict(Reason.NO_SCALE, f"the p-value is not below {alpha}{tests}, and {message}")
+        is_drawn = metric.p_error is not None  # from so many units that the number of draws alone is a bound
         if (
             not is_drawn
-            and one.min_attainable_p is not None
-            and not self.families.can_decide(self.at, one.min_attainable_p)
+            and metric.min_attainable_p is not None
+            and not self.families.can_decide(self.at, metric.min_attainable_p)
         ):
-            return self._too_few_units(one, f"can be below {alpha}{tests}")
-        if one.p is not None and one.p < self.settings.alpha:
+            return self._too_few_units(metric, f"can be below {alpha}{tests}")
+        if metric.p is not None and metric.p < self.settings.alpha:
             return NoVerdict(Reason.NOT_SIGNIFICANT_ADJUSTED, f"the p-value is not below {alpha}{tests}")
         return NoVerdict(Reason.NOT_SIGNIFICANT, f"the p-value is not below {alpha}")
 
-    def _too_few_units(self, one: MetricComparison, tail: str) -> NoVerdict:
+    def _too_few_units(self, metric: MetricComparison, tail: str) -> NoVerdict:
         differing = sum(map(bool, self.values.units))
         reason, units = Reason.TOO_FEW_DIFFERING, "1 case" if differing == 1 else f"{differing} cases"
         if self.values.clusters is not None:
-            reason, units = Reason.TOO_FEW_CLUSTERS, f"{differing} of {one.clusters} clusters"
+            reason, units = Reason.TOO_FEW_CLUSTERS, f"{differing} of {metric.clusters} clusters"
         if not differing:
             return NoVerdict(reason, "no case came out differently")
         return NoVerdict(reason, f"{units} came out differently: with so few, no p-value {tail}")
@@ -276,21 +278,21 @@ class _Decision:
         """Return why errors withhold the verdict of the complete cases."""
         most, other = sorted(zip((-errors.a_cases, -errors.b_cases), self.names, strict=True))
         count = len(self.values.a) + self.values.n_dropped
-        said = (
+        message = (
             f"because of errors {most[1]} has no value on {-most[0]:,} of {count:,} cases, {other[1]} on {-other[0]:,}"
         )
         tail = "the metric has no worst value to take their place"
         if worst is not None:
             tail = "with the worst values in their place the verdict would be another one"
-        return NoVerdict(Reason.AGENT_ERRORS, f"{said}; {tail}")
+        return NoVerdict(Reason.AGENT_ERRORS, f"{message}; {tail}")
 
 
-def _better(one: MetricComparison) -> Verdict:
-    if not one.difference:
+def _better(metric: MetricComparison) -> Verdict:
+    if not metric.difference:
         return Verdict.INCONCLUSIVE
-    is_b = (one.difference > 0) is one.higher_is_better
+    is_b = (metric.difference > 0) is metric.higher_is_better
     return Verdict.B_BETTER if is_b else Verdict.A_BETTER
 
 
-def _without(one: MetricComparison, verdict: Verdict, why: NoVerdict) -> MetricComparison:
-    return replace(one, verdict=verdict, reason=why.reason.value, message=why.message)
+def _without(metric: MetricComparison, verdict: Verdict, why: NoVerdict) -> MetricComparison:
+    return replace(metric, verdict=verdict, reason=why.reason.value, message=why.message)

@@ -25,12 +25,14 @@ def changes(configs: Sequence[Mapping[str, Any]]) -> list[Change]:
         configs: The `config` of each run's document.
     """
     flat = [dict(_flat(config, "")) for config in configs]
-    paths = dict.fromkeys(path for one in flat for path in one)
-    columns = ((path, [one.get(path) for one in flat]) for path in paths)
-    found = [(path, values) for path, values in columns if any(value != values[0] for value in values)][:_MOST_CHANGES]
-    share = _MOST_CHARS_OF_ALL // max(1, len(found) * len(configs))
+    paths = dict.fromkeys(path for settings in flat for path in settings)
+    columns = ((path, [settings.get(path) for settings in flat]) for path in paths)
+    changed = [(path, values) for path, values in columns if any(value != values[0] for value in values)][
+        :_MOST_CHANGES
+    ]
+    share = _MOST_CHARS_OF_ALL // max(1, len(changed) * len(configs))
     most = min(_MOST_CHARS, max(_LEAST_CHARS, share))
-    return [Change(path, tuple(_shortened(value, most) for value in values)) for path, values in found]
+    return [Change(path, tuple(_shortened(value, most) for value in values)) for path, values in changed]
 
 
 def _shortened(value: Any, most: int) -> Any:
@@ -42,19 +44,19 @@ def _shortened(value: Any, most: int) -> Any:
 def _flat(value: Any, path: str) -> list[tuple[str, Any]]:
     """Return every setting below a path; entries of a list that have names stand under them."""
     if isinstance(value, Mapping):
-        return [pair for key, one in value.items() for pair in _flat(one, f"{path}.{key}" if path else str(key))]
+        return [pair for key, entry in value.items() for pair in _flat(entry, f"{path}.{key}" if path else str(key))]
     if _is_list_of_named(value):
-        return _flat({one["name"]: _settings_of(one) for one in value}, path)
+        return _flat({entry["name"]: _settings_of(entry) for entry in value}, path)
     return [(path, value)]
 
 
 def _settings_of(named: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of an entry of a list; a metric that names no kind is of the kind that it is called."""
-    found = {key: value for key, value in named.items() if key != "name"}
-    return {**found, "metric": named["name"]} if found.get("metric") == "" else found
+    settings = {key: value for key, value in named.items() if key != "name"}
+    return {**settings, "metric": named["name"]} if settings.get("metric") == "" else settings
 
 
 def _is_list_of_named(value: Any) -> bool:
     if not isinstance(value, Sequence) or isinstance(value, str) or not value:
         return False
-    return all(isinstance(one, Mapping) and isinstance(one.get("name"), str) for one in value)
+    return all(isinstance(item, Mapping) and isinstance(item.get("name"), str) for item in value)
