@@ -99,8 +99,8 @@ class _Kinds(Mapping[str, "type[Metric]"]):
 
     def __getitem__(self, kind: str) -> type[Metric]:
         name = _CLASSES[kind]
-        found: type[Metric] = getattr(importlib.import_module(f"assay.metrics.{kind}"), name)
-        return found
+        metric: type[Metric] = getattr(importlib.import_module(f"assay.metrics.{kind}"), name)
+        return metric
 
     def __contains__(self, kind: object) -> bool:
         return kind in _CLASSES
@@ -203,7 +203,9 @@ def without_defaults(settings: RunSettings) -> RunSettings:
 
     A server is sent these alone: an older one refuses parameters that it does not know, also at their defaults.
     """
-    metrics = [replace(each, parameters=given_parameters(each.kind, each.parameters)) for each in settings.metrics]
+    metrics = [
+        replace(metric, parameters=given_parameters(metric.kind, metric.parameters)) for metric in settings.metrics
+    ]
     return replace(settings, metrics=metrics)
 
 
@@ -214,12 +216,12 @@ def given_parameters(kind: str, parameters: Mapping[str, Any]) -> dict[str, Any]
         kind: The kind of metric.
         parameters: Of this version or of one that knew fewer. Those of an unknown kind are returned as they are.
     """
-    found = dict(parameters)
+    given = dict(parameters)
     with suppress(SpecError):
         complete = complete_parameters(kind, parameters, where=kind)
         for name in parameters:
-            fewer = {key: value for key, value in found.items() if key != name}
+            fewer = {key: value for key, value in given.items() if key != name}
             with suppress(SpecError):  # a parameter without a default is given
                 if complete_parameters(kind, fewer, where=kind) == complete:
-                    found = fewer
-    return found
+                    given = fewer
+    return given

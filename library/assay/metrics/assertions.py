@@ -175,31 +175,31 @@ class Assertions(ThresholdMetric):
         if row.response.is_failed:
             outcomes = [Outcome(False, 0.0, message_of("agent_error", {})) for _ in row.case.assertions]
         else:
-            found = (self._outcome(index, check, row) for index, check in enumerate(row.case.assertions))
-            pairs = zip(row.case.assertions, found, strict=True)
+            results = (self._outcome(index, check, row) for index, check in enumerate(row.case.assertions))
+            pairs = zip(row.case.assertions, results, strict=True)
             outcomes = [_negated(check, outcome, row.response) for check, outcome in pairs]
         own = row.case.thresholds.get("assertions")
-        made = _Made(tuple(zip(row.case.assertions, outcomes, strict=True)), own)
-        detail: dict[str, Any] = {"version": self.version, "checks": made.document}
+        verdict = _Made(tuple(zip(row.case.assertions, outcomes, strict=True)), own)
+        detail: dict[str, Any] = {"version": self.version, "checks": verdict.document}
         if own is not None:
             detail["threshold"] = own
-        if made.error:
-            return Score(self.name, ScoreStatus.ERROR, passed=made.passed, reason=made.error, detail=detail)
+        if verdict.error:
+            return Score(self.name, ScoreStatus.ERROR, passed=verdict.passed, reason=verdict.error, detail=detail)
         if row.response.is_failed:
-            return scored(self.name, made.value or 0.0, passed=False, reason="agent_error", detail=detail)
-        if made.is_undecided:
+            return scored(self.name, verdict.value or 0.0, passed=False, reason="agent_error", detail=detail)
+        if verdict.is_undecided:
             detail["undecided"] = True
-        if made.value is None:
-            return self._skipped(made.reason, detail=detail)
-        return scored(self.name, made.value, passed=made.passed, reason=made.reason, detail=detail)
+        if verdict.value is None:
+            return self._skipped(verdict.reason, detail=detail)
+        return scored(self.name, verdict.value, passed=verdict.passed, reason=verdict.reason, detail=detail)
 
     def explain(self, row: Row, score: Score) -> str:
         """Return which checks fail the row, each with what was expected and what came."""
         broken = [check for check in score.detail["checks"] if check["passed"] is False]
-        said = [f"{check['label'] or check['type']}: {check['message']}" for check in broken[:_MOST_SHOWN]]
+        sentences = [f"{check['label'] or check['type']}: {check['message']}" for check in broken[:_MOST_SHOWN]]
         more = [f"and {len(broken) - _MOST_SHOWN:,} more"] if len(broken) > _MOST_SHOWN else []
         own = [f"{threshold_sentence(score)}"] if row.case.thresholds.get("assertions") is not None else []
-        return "; ".join([*filter(None, own), *said, *more])
+        return "; ".join([*filter(None, own), *sentences, *more])
 
     def _outcome(self, index: int, check: Assertion, row: Row) -> Outcome:
         if check.type in SIMILAR_CHECKS:
@@ -267,8 +267,8 @@ class _Made:
             broken = [check.metric or _type(check) for check, outcome in self.checks if outcome.holds is False]
             return ", ".join(broken[:_MOST_SHOWN])
         unmade = [(check, outcome) for check, outcome in self.checks if outcome.holds is None]
-        said = dict.fromkeys(f"{_type(check)} ({outcome.reason})" for check, outcome in self._open or unmade)
-        return f"not made: {', '.join([*said][:_MOST_SHOWN])}"
+        reasons = dict.fromkeys(f"{_type(check)} ({outcome.reason})" for check, outcome in self._open or unmade)
+        return f"not made: {', '.join([*reasons][:_MOST_SHOWN])}"
 
     @property
     def document(self) -> list[dict[str, Any]]:
@@ -294,8 +294,10 @@ class _Made:
     @cached_property
     def _weights(self) -> tuple[float, float]:
         """The weight of the checks that were made, and how much of it the answer reached."""
-        made = [(check.weight, outcome.score) for check, outcome in self.checks if outcome.score is not None]
-        return math.fsum(weight for weight, _ in made), math.fsum(weight * score for weight, score in made)
+        scored_checks = [(check.weight, outcome.score) for check, outcome in self.checks if outcome.score is not None]
+        return math.fsum(weight for weight, _ in scored_checks), math.fsum(
+            weight * score for weight, score in scored_checks
+        )
 
 
 def _similar(case: Case) -> list[Assertion]:
@@ -310,15 +312,15 @@ def _negated(check: Assertion, outcome: Outcome, response: AgentResponse) -> Out
     """Return the outcome of a check that must not hold turned round, and any other as it is."""
     if not check.negate or outcome.holds is None or outcome.score is None:
         return outcome
-    said = ""
+    reason = ""
     if outcome.holds:
         value = check.value if isinstance(check.value, str) else json.dumps(check.value, ensure_ascii=False)
         limit = "" if check.threshold is None else f" with the threshold {check.threshold:g}"
         what = f"{check.type} {quoted(value)}" if check.value is not None else check.type
-        said = f"{what}{limit} holds, and should not; the answer is {quoted(response.text)}"
+        reason = f"{what}{limit} holds, and should not; the answer is {quoted(response.text)}"
         if check.type.startswith(("trajectory:", "tool-")):
-            said += f", called {listed(call.name for call in response.tool_calls or ()) or 'no tool'}"
-    return dataclasses.replace(outcome, holds=not outcome.holds, score=1.0 - outcome.score, reason=said)
+            reason += f", called {listed(call.name for call in response.tool_calls or ()) or 'no tool'}"
+    return dataclasses.replace(outcome, holds=not outcome.holds, score=1.0 - outcome.score, reason=reason)
 
 
 def _priced(row: Row) -> AgentResponse:

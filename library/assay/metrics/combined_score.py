@@ -86,8 +86,8 @@ def tokens_used(usage: Usage | None) -> int | None:
         return None
     if usage.total_tokens:
         return usage.total_tokens
-    given, made = counted_parts(usage)
-    return None if given is None or made is None else given + made
+    input_tokens, output_tokens = counted_parts(usage)
+    return None if input_tokens is None or output_tokens is None else input_tokens + output_tokens
 
 
 class _Fold(MeanFold):
@@ -100,7 +100,7 @@ class _Fold(MeanFold):
 
     def add(self, row: CaseResult, score: Score) -> None:
         super().add(row, score)
-        counts = [count for _, each in turn_details(score.detail) if (count := each.get("num_tokens")) is not None]
+        counts = [count for _, detail in turn_details(score.detail) if (count := detail.get("num_tokens")) is not None]
         if counts:  # spent, whether or not there is a value
             self._total_tokens = sum(map(int, counts)) + (self._total_tokens or 0)
         if score.value is None:

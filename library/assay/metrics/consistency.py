@@ -78,9 +78,9 @@ def _unit(vector: ArrayLike) -> NDArray[np.float64] | None:
     """Return a vector's direction in float64, or None where it has none."""
     import numpy as np  # imported here: runs without embeddings start without it
 
-    found = np.asarray(vector, dtype=np.float64)
-    norm = float(np.linalg.norm(found))
-    return found / norm if norm > 0.0 and np.isfinite(norm) else None
+    values = np.asarray(vector, dtype=np.float64)
+    norm = float(np.linalg.norm(values))
+    return values / norm if norm > 0.0 and np.isfinite(norm) else None
 
 
 def _numbers(vector: bytes | array[float]) -> ArrayLike:

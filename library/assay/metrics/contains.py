@@ -76,9 +76,9 @@ class Contains(ThresholdMetric):
         detail: dict[str, Any] = {"version": self.version}
         if row.response.is_failed:
             return self._checked(False, "agent_error", detail)
-        found = self._found(row.response.text)
-        holds = any(found) if self._any else all(found)
-        missing = [value for value, is_found in zip(self._values, found, strict=True) if not is_found]
+        occurrences = self._found(row.response.text)
+        holds = any(occurrences) if self._any else all(occurrences)
+        missing = [value for value, is_found in zip(self._values, occurrences, strict=True) if not is_found]
         if not holds:
             detail["missing"] = missing[:20]
         return self._checked(holds, "text_missing", detail)

@@ -67,12 +67,12 @@ def cost_usd(
         cache_read_ratio: Price of a token read from a cache, by the input price.
         cache_write_ratio: Price of a token written to one, by the input price.
     """
-    given, made = counted_parts(usage)
+    input_tokens, output_tokens = counted_parts(usage)
     read, written = usage.cache_read_tokens or 0, usage.cache_write_tokens or 0
-    if given is None or made is None or given < read + written:
+    if input_tokens is None or output_tokens is None or input_tokens < read + written:
         return None
     price = ModelPrice(input_price, output_price, cache_read_ratio, cache_write_ratio)
-    return float(price.dollars(given, made, cache_read=read, cache_write=written))
+    return float(price.dollars(input_tokens, output_tokens, cache_read=read, cache_write=written))
 
 
 class _Fold(MeanFold):

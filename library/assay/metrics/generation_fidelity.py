@@ -144,8 +144,8 @@ class GenerationFidelity(ThresholdMetric):
             ("numbers_ok", "no number in the answer, or no rows came back"),
             ("markers_ok", f"the answer guesses ({listed(detail['markers'])})"),
         )
-        said = [said for check, said in faults if not detail[check]]
-        return "; ".join([*said, f"the answer is {quoted(text)}"])
+        complaints = [complaint for check, complaint in faults if not detail[check]]
+        return "; ".join([*complaints, f"the answer is {quoted(text)}"])
 
     def _status_ok(self, row: Row, folded: str) -> bool:
         match row.response.status:

@@ -64,7 +64,10 @@ class _Fold(MeanFold):
         if score.value is None:
             return
         details = [detail for _, detail in turn_details(score.detail) if "derived" in detail]
-        derived, coherent = (any(each["derived"] for each in details), all(each["coherent"] for each in details))
+        derived, coherent = (
+            any(part_detail["derived"] for part_detail in details),
+            all(part_detail["coherent"] for part_detail in details),
+        )
         self._marks.update(derived=derived, incoherent=not coherent)
         if "criteria" in score.detail:
             for name, part in score.detail["criteria"].items():

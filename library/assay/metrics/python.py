@@ -109,8 +109,8 @@ class Python(ThresholdMetric):
         if outcome is None:
             return self._skipped(_NO_CLIENT, detail=detail)
         if outcome.error:
-            said = {"message": outcome.message, "traceback": outcome.traceback}
-            detail |= {key: text for key, text in said.items() if text}
+            texts = {"message": outcome.message, "traceback": outcome.traceback}
+            detail |= {key: text for key, text in texts.items() if text}
             return not_computed(self.name, outcome.error, decides=True, **detail)
         if outcome.reasoning:
             detail["reasoning"] = outcome.reasoning
@@ -119,9 +119,9 @@ class Python(ThresholdMetric):
     def explain(self, row: Row, score: Score) -> str:
         """Return what the function said beside what is expected of it."""
         if score.reason.startswith("returned_"):
-            said = f"the function returned {score.reason.removeprefix('returned_')}"
+            answer = f"the function returned {score.reason.removeprefix('returned_')}"
             expected = "false" if self.info.rule == "at_most" else "true"
-            return with_reasoning(score, f"{said}, expected {expected}")
+            return with_reasoning(score, f"{answer}, expected {expected}")
         return with_reasoning(score, threshold_sentence(score))
 
     def _scored(self, outcome: MetricOutcome, detail: Mapping[str, Any]) -> Score:
@@ -129,6 +129,6 @@ class Python(ThresholdMetric):
             return self._skipped("not_applicable", detail=detail)
         if self.threshold is None and outcome.is_boolean:
             passed = (outcome.value == 1.0) is (self.info.rule != "at_most")
-            said = "" if passed else f"returned_{'true' if outcome.value else 'false'}"
-            return scored(self.name, outcome.value, passed=passed, reason=said, detail=detail)
+            reason = "" if passed else f"returned_{'true' if outcome.value else 'false'}"
+            return scored(self.name, outcome.value, passed=passed, reason=reason, detail=detail)
         return self._scored_by_threshold(outcome.value, detail)

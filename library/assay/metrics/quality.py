@@ -49,7 +49,7 @@ _DIGITS = {ord(digit): str(value) for digits in ("٠١٢٣٤٥٦٧٨٩", "۰۱۲
 def parse_quality(reply: str) -> int | None:
     """Return the rating in a judge's reply, or None where it does not hold exactly one."""
     text = unicodedata.normalize("NFKC", reply).translate(_DIGITS)
-    numbers = {float(found) for found in _NUMBER.findall(_DENOMINATOR.sub("", text))}
+    numbers = {float(number) for number in _NUMBER.findall(_DENOMINATOR.sub("", text))}
     if len(numbers) != 1:
         return None
     value = numbers.pop()

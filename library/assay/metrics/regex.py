@@ -74,8 +74,8 @@ class Regex(ThresholdMetric):
         if row.response.is_failed:
             return self._checked(False, "agent_error", detail)
         text = composed(row.response.text[:MAX_TEXT_CHARS])
-        found = (self._pattern.fullmatch(text) if self._whole else self._pattern.search(text)) is not None
-        return self._checked(found, "no_match", detail)
+        matches = (self._pattern.fullmatch(text) if self._whole else self._pattern.search(text)) is not None
+        return self._checked(matches, "no_match", detail)
 
     def explain(self, row: Row, score: Score) -> str:
         """Return the pattern beside the answer."""

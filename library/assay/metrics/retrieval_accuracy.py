@@ -121,7 +121,7 @@ class RetrievalAccuracy(ThresholdMetric):
             ("names_table", f"the SQL names no expected table ({due})" if due else "the case names no expected table"),
             ("has_rows", "no rows came back"),
         )
-        return "; ".join([*(said for check, said in faults if not detail[check]), sql])
+        return "; ".join([*(fault for check, fault in faults if not detail[check]), sql])
 
     def _refusal(self, row: Row, detail: dict[str, Any]) -> Score:
         if row.response.is_failed:
@@ -152,10 +152,10 @@ def _names_any(sql: str, tables: list[str]) -> bool:
         return False
     text, quoted = _read_sql(sql)
     return any(
-        not (_is_inside(quoted, found.start()) or _is_inside(quoted, found.end()))
+        not (_is_inside(quoted, match.start()) or _is_inside(quoted, match.end()))
         for table in tables
         if table in text
-        for found in _identifier(table).finditer(text)
+        for match in _identifier(table).finditer(text)
     )
 
 
@@ -165,15 +165,15 @@ def _read_sql(sql: str) -> tuple[str, str]:
     pieces = list(_PIECES.finditer(sql))
     if "\\'" in sql and any(map(_is_unclosed, pieces)):
         pieces = list(_ESCAPING_PIECES.finditer(sql))  # of MySQL and BigQuery
-    for found in pieces:
-        before, text = _QUOTES.sub("", sql[end : found.start()]), " "
-        is_file = found["literal"] is not None and _is_file(sql[max(0, found.start() - 40) : found.start()])
-        if is_file or (found["comment"] is None and found["literal"] is None):
-            text = _QUOTES.sub("", found[0].strip("'"))
+    for piece in pieces:
+        before, text = _QUOTES.sub("", sql[end : piece.start()]), " "
+        is_file = piece["literal"] is not None and _is_file(sql[max(0, piece.start() - 40) : piece.start()])
+        if is_file or (piece["comment"] is None and piece["literal"] is None):
+            text = _QUOTES.sub("", piece[0].strip("'"))
         texts += [before, text]
         # A dot between quotes separates names, as in `project.dataset.table`.
         marks += [" " * len(before), " " if text == " " else re.sub(r"[^.]", "q", text)]
-        end = found.end()
+        end = piece.end()
     texts.append(_QUOTES.sub("", sql[end:]))
     return "".join(texts), "".join([*marks, " " * len(texts[-1])])
 

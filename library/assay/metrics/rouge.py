@@ -168,7 +168,7 @@ class Rouge(ThresholdMetric):
         known = [(index, overlaps) for index, overlaps in compared if overlaps is not None]
         if len(known) < len(compared):
             return self._not_computed("texts_too_long", detail)
-        index, best = max(known, key=lambda found: found[1][self._measure].f1)
+        index, best = max(known, key=lambda candidate: candidate[1][self._measure].f1)
         if len(row.case.references) > 1:
             detail["reference_index"] = index
         return self._scored(best, "" if answer else "empty_output", detail)

@@ -71,21 +71,21 @@ class Satisfaction(ThresholdMetric):
         assert self.embedding is not None
         if row.response.is_failed:
             return self._scored(0.0, "agent_error", {})
-        found = similarity(row, self.embedding)
+        compared = similarity(row, self.embedding)
         latency_ms = row.response.latency_ms
-        if found.skipped:
-            return self._skipped(found.reason)
-        if found.value is None:
-            return self._failed(found.reason, found.detail)
+        if compared.skipped:
+            return self._skipped(compared.reason)
+        if compared.value is None:
+            return self._failed(compared.reason, compared.detail)
         if latency_ms is None:
             return self._skipped("no_latency")
         if not math.isfinite(latency_ms) or latency_ms < 0:
-            return self._failed("invalid_latency", found.detail)
+            return self._failed("invalid_latency", compared.detail)
         has_events = bool(row.response.retrieved)
         if is_out_of_scope(row.case):
             has_events = self._declining.is_declined(row.response)
-        parts = {"similarity": found.value, "has_events": has_events, "latency_ms": latency_ms}
-        return self._scored(satisfaction(found.value, has_events, latency_ms), "", {**found.detail, **parts})
+        parts = {"similarity": compared.value, "has_events": has_events, "latency_ms": latency_ms}
+        return self._scored(satisfaction(compared.value, has_events, latency_ms), "", {**compared.detail, **parts})
 
     def _scored(self, value: float, reason: str, detail: dict[str, Any]) -> Score:
         detail = {"version": self.version, **detail}

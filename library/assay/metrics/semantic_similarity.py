@@ -59,12 +59,12 @@ class SemanticSimilarity(ThresholdMetric):
     def score(self, row: Row) -> Score:
         """Return the row's similarity."""
         assert self.embedding is not None
-        found = similarity(row, self.embedding)
-        if found.skipped:
-            return self._skipped(found.reason)
-        detail = {"version": self.version, **found.detail}
-        if found.value is None and found.reason == "agent_error":
+        compared = similarity(row, self.embedding)
+        if compared.skipped:
+            return self._skipped(compared.reason)
+        detail = {"version": self.version, **compared.detail}
+        if compared.value is None and compared.reason == "agent_error":
             return self._agent_error(detail)
-        if found.value is None:
-            return self._not_computed(found.reason, detail)
-        return self._scored_by_threshold(found.value, detail, reason=found.reason)
+        if compared.value is None:
+            return self._not_computed(compared.reason, detail)
+        return self._scored_by_threshold(compared.value, detail, reason=compared.reason)

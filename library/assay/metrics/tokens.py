@@ -80,10 +80,12 @@ class Tokens(ThresholdMetric):
         total = tokens_used(usage)
         if usage is None or total is None:
             message = why_uncounted(row.response)
-            said = {"message": message} if message else {}
-            return self._skipped("no_tokens", detail=said)
-        given, made = counted_parts(usage)
-        counts = {name: getattr(usage, name) for name in _BUCKETS} | {"input_tokens": given, "output_tokens": made}
+            return self._skipped("no_tokens", detail={"message": message} if message else {})
+        input_tokens, output_tokens = counted_parts(usage)
+        counts = {name: getattr(usage, name) for name in _BUCKETS} | {
+            "input_tokens": input_tokens,
+            "output_tokens": output_tokens,
+        }
         known = {name: count for name, count in counts.items() if count is not None}
         detail = {"version": self.version, **known}
         if possible_tokens(total) is None:

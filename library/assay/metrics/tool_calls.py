@@ -195,9 +195,9 @@ class ToolCalls(ThresholdMetric):
     def _scored(self, calls: Sequence[Call], expected: Sequence[ExpectedTool], *, failed: bool, free: bool) -> Score:
         """Return the score of calls; `free` says that nothing but what is forbidden matters."""
         first = calls[:MAX_CALLS]
-        made = matched_in_order(first, expected) if self._trajectory in IN_ORDER else matched(first, expected)
-        missing = [tool.name for index, tool in enumerate(expected) if index not in made]
-        further = [] if free else surplus([call.name for call in calls], [expected[index].name for index in made])
+        matches = matched_in_order(first, expected) if self._trajectory in IN_ORDER else matched(first, expected)
+        missing = [tool.name for index, tool in enumerate(expected) if index not in matches]
+        further = [] if free else surplus([call.name for call in calls], [expected[index].name for index in matches])
         forbidden = self._forbidden_calls(calls)
         reason = ""
         if forbidden:
@@ -206,18 +206,18 @@ class ToolCalls(ThresholdMetric):
             reason = "call_missing"
         elif further and self._trajectory in CLOSED:
             reason = "further_calls"
-        figures = _figures(len(made), len(expected), len(calls))
+        figures = _figures(len(matches), len(expected), len(calls))
         detail: dict[str, Any] = {"version": self.version, "expected": len(expected), "called": len(calls)}
         detail |= {} if free else figures
         invalid = [call.name for call in first if call.arguments is None]
         named = {"missing": missing, "further": further, "forbidden": forbidden, "invalid_arguments": invalid}
         detail |= {name: names[:_MOST_NAMED] for name, names in named.items() if names}
         if reason:
-            anywhere = matched(first, expected) if missing and self._trajectory in IN_ORDER else made
+            anywhere = matched(first, expected) if missing and self._trajectory in IN_ORDER else matches
             wrong = complaint(
                 expected=expected,
                 called=calls,
-                made=made,
+                made=matches,
                 anywhere=anywhere,
                 forbidden=forbidden,
                 trajectory="any_order" if free else self._trajectory,
@@ -239,11 +239,11 @@ class ToolCalls(ThresholdMetric):
         return list(dict.fromkeys(call.name for call in calls if any(test(call) for test in tests.get(call.name, ()))))
 
 
-def _figures(made: int, expected: int, called: int) -> dict[str, float]:
+def _figures(matches: int, expected: int, called: int) -> dict[str, float]:
     return {
-        "recall": made / expected if expected else 1.0,
-        "precision": made / called if called else float(not expected),
-        "f1": 2 * made / (expected + called) if expected or called else 1.0,
+        "recall": matches / expected if expected else 1.0,
+        "precision": matches / called if called else float(not expected),
+        "f1": 2 * matches / (expected + called) if expected or called else 1.0,
     }
 
 

@@ -188,23 +188,23 @@ def _occurs(quantity: Callable[[list[bool]], bool], *, folded: bool = False, sev
         texts = _texts(assertion.value) if several else [_plain(assertion.value)]
         form = folded_case if folded else composed
         answer = form(response.text)
-        found = [form(text) in answer for text in texts]
-        missing = [quoted(text) for text, is_found in zip(texts, found, strict=True) if not is_found]
-        return _outcome(quantity(found), f"missing {listed(missing)} in the answer {quoted(response.text)}")
+        occurrences = [form(text) in answer for text in texts]
+        missing = [quoted(text) for text, is_found in zip(texts, occurrences, strict=True) if not is_found]
+        return _outcome(quantity(occurrences), f"missing {listed(missing)} in the answer {quoted(response.text)}")
 
     return make
 
 
 def _begins(assertion: Assertion, response: AgentResponse) -> Outcome:
     expected = _plain(assertion.value)
-    said = f"the answer {quoted(response.text)} does not begin with {quoted(expected)}"
-    return _outcome(composed(response.text).startswith(composed(expected)), said)
+    complaint = f"the answer {quoted(response.text)} does not begin with {quoted(expected)}"
+    return _outcome(composed(response.text).startswith(composed(expected)), complaint)
 
 
 def _matches(assertion: Assertion, response: AgentResponse) -> Outcome:
-    found = compile_pattern(composed(assertion.value)).search(composed(response.text[:MAX_TEXT_CHARS]))
-    said = f"the pattern {quoted(assertion.value)} is not found in the answer {quoted(response.text)}"
-    return _outcome(found is not None, said)
+    match = compile_pattern(composed(assertion.value)).search(composed(response.text[:MAX_TEXT_CHARS]))
+    complaint = f"the pattern {quoted(assertion.value)} is not found in the answer {quoted(response.text)}"
+    return _outcome(match is not None, complaint)
 
 
 def _complaints(value: Any, assertion: Assertion) -> list[str]:
@@ -219,8 +219,8 @@ def _is_json(assertion: Assertion, response: AgentResponse) -> Outcome:
     except ValueError as problem:
         return _outcome(False, _no_json(response, problem))
     complaints = _complaints(value, assertion)
-    said = f"the answer {quoted(_plain(value))} does not fit the schema: {shorten('; '.join(complaints[:2]), 300)}"
-    return _outcome(not complaints, said)
+    complaint = f"the answer {quoted(_plain(value))} does not fit the schema: {shorten('; '.join(complaints[:2]), 300)}"
+    return _outcome(not complaints, complaint)
 
 
 def _no_json(response: AgentResponse, problem: ValueError) -> str:
@@ -228,9 +228,9 @@ def _no_json(response: AgentResponse, problem: ValueError) -> str:
 
 
 def _holds_json(assertion: Assertion, response: AgentResponse) -> Outcome:
-    found = any(not _complaints(value, assertion) for value in json_values(response.text[:MAX_TEXT_CHARS]))
+    is_valid = any(not _complaints(value, assertion) for value in json_values(response.text[:MAX_TEXT_CHARS]))
     schema = "" if assertion.value is None else f" that fits the schema {quoted(_plain(assertion.value))}"
-    return _outcome(found, f"the answer {quoted(response.text)} holds no JSON{schema}")
+    return _outcome(is_valid, f"the answer {quoted(response.text)} holds no JSON{schema}")
 
 
 def _is_near(assertion: Assertion, response: AgentResponse) -> Outcome:
@@ -253,8 +253,8 @@ def _overlaps(assertion: Assertion, response: AgentResponse) -> Outcome:
         return _outcome(None, "texts too long")
     f1 = overlaps["rouge1"].f1
     holds = meets(f1, least)
-    said = f"ROUGE-1 {f1:.3g} with {quoted(_plain(assertion.value))}, expected at least {least:g}"
-    return Outcome(holds, f1, "" if holds else f"{said}; the answer is {quoted(response.text)}")
+    complaint = f"ROUGE-1 {f1:.3g} with {quoted(_plain(assertion.value))}, expected at least {least:g}"
+    return Outcome(holds, f1, "" if holds else f"{complaint}; the answer is {quoted(response.text)}")
 
 
 def _is_fast(assertion: Assertion, response: AgentResponse) -> Outcome:
@@ -290,8 +290,8 @@ def _has_words(assertion: Assertion, response: AgentResponse) -> Outcome:
 def _has_reason(assertion: Assertion, response: AgentResponse) -> Outcome:
     if not response.finish_reason:
         return _outcome(None, "no finish reason was reported")
-    said = f"the model stopped for {quoted(response.finish_reason)}, expected {quoted(str(assertion.value))}"
-    return _outcome(response.finish_reason == str(assertion.value), said)
+    complaint = f"the model stopped for {quoted(response.finish_reason)}, expected {quoted(str(assertion.value))}"
+    return _outcome(response.finish_reason == str(assertion.value), complaint)
 
 
 def _called(response: AgentResponse) -> list[str] | None:
@@ -330,12 +330,12 @@ def _calls_tools(assertion: Assertion, response: AgentResponse) -> Outcome:
     called = _called(response)
     if called is None:
         return _outcome(None, _UNREPORTED)
-    found, due = set(called), {composed(name) for name in _texts(assertion.value)}
-    f1 = 2 * len(found & due) / (len(found) + len(due))
+    tools, due = set(called), {composed(name) for name in _texts(assertion.value)}
+    f1 = 2 * len(tools & due) / (len(tools) + len(due))
     least = 1.0 if assertion.threshold is None else assertion.threshold
     holds = meets(f1, least)
-    said = f"F1 {f1:.3g}, expected at least {least:g}: called {_names(called)}, expected {listed(sorted(due))}"
-    return Outcome(holds, f1, "" if holds else said)
+    complaint = f"F1 {f1:.3g}, expected at least {least:g}: called {_names(called)}, expected {listed(sorted(due))}"
+    return Outcome(holds, f1, "" if holds else complaint)
 
 
 def _names(called: Sequence[str]) -> str:

@@ -163,11 +163,11 @@ def criterion_of(check: Assertion) -> str:
 
 def check_passages(case: Case) -> tuple[str, ...]:
     """Return the passages of a case, or what its variable `context` holds where it has none."""
-    found = case.contexts
-    if not found:
+    passages = case.contexts
+    if not passages:
         value = case.variables.get("context")
-        found = tuple(str(one) for one in (value if isinstance(value, list) else [value]) if isinstance(one, str))
-    return tuple(text for text in found if not is_blank(text))
+        passages = tuple(str(item) for item in (value if isinstance(value, list) else [value]) if isinstance(item, str))
+    return tuple(text for text in passages if not is_blank(text))
 
 
 def judged_outcome(check: Assertion, case: Case, evidence: JudgeEvidence | None) -> Outcome:
@@ -187,11 +187,11 @@ def judged_outcome(check: Assertion, case: Case, evidence: JudgeEvidence | None)
         return Outcome(None, None, why, is_error=True, detail=detail)
     threshold = kind.threshold if check.threshold is None else check.threshold
     holds = meets(score, threshold)
-    said = f"the judge gave {score:.3g}, expected at least {threshold:g}"
+    complaint = f"the judge gave {score:.3g}, expected at least {threshold:g}"
     criterion = criterion_of(check)
-    said += f", for {quoted(criterion)}" if criterion else ""
-    said += f": {shorten(str(detail['reasoning']), _MOST_REASONING_CHARS)}" if detail.get("reasoning") else ""
-    return Outcome(holds, score, "" if holds else said, detail=detail)
+    complaint += f", for {quoted(criterion)}" if criterion else ""
+    complaint += f": {shorten(str(detail['reasoning']), _MOST_REASONING_CHARS)}" if detail.get("reasoning") else ""
+    return Outcome(holds, score, "" if holds else complaint, detail=detail)
 
 
 def _by_one(evidence: JudgeEvidence) -> tuple[float | None, str, dict[str, Any]]:
@@ -211,7 +211,7 @@ def _by_one(evidence: JudgeEvidence) -> tuple[float | None, str, dict[str, Any]]
 
 def _by_jury(evidence: JudgeEvidence) -> tuple[float | None, str, dict[str, Any]]:
     """Return the mean of the valid scores of a jury, or None and why there is none, and what each judge said."""
-    each = [_by_one(one) for one in evidence.jury]
-    said = jury_score([score for score, _, _ in each])
-    shown = [{"value": score, **({"reason": why} if why else {}), **detail} for score, why, detail in each]
-    return said.value, said.reason, {"voted": said.n_valid, JURY: shown}
+    grades = [_by_one(judge) for judge in evidence.jury]
+    verdict = jury_score([score for score, _, _ in grades])
+    shown = [{"value": score, **({"reason": why} if why else {}), **detail} for score, why, detail in grades]
+    return verdict.value, verdict.reason, {"voted": verdict.n_valid, JURY: shown}

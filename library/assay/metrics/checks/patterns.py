@@ -42,11 +42,11 @@ def compile_pattern(pattern: str, *, case_sensitive: bool = True) -> Any:
     except re2.error as problem:
         text = problem.args[0] if problem.args else "unknown"
         # RE2 quotes whole characters of a pattern, so that what it says is always UTF-8.
-        said = text.decode(errors="replace") if isinstance(text, bytes) else str(text)  # pragma: no mutate
-        if "too large" in said:
+        message = text.decode(errors="replace") if isinstance(text, bytes) else str(text)  # pragma: no mutate
+        if "too large" in message:
             raise ValueError("needs more than 1 MiB once compiled: shorten its repetitions") from None
         raise ValueError(
-            f"is no pattern that RE2 takes: {said} (it knows no look-around and no back-references)"
+            f"is no pattern that RE2 takes: {message} (it knows no look-around and no back-references)"
         ) from None
 
 

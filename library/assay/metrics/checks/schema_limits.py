@@ -94,7 +94,7 @@ class _Expansion:
         subresources = list(resource.subresources())
         own = self._size(contents) - sum(self._size(part.contents) for part in subresources)
         within = sum(self.count(resolver.in_subresource(part), part) for part in subresources)
-        within += sum(self.count(*found) for found in self._referred(resolver, contents))
+        within += sum(self.count(*reference) for reference in self._referred(resolver, contents))
         times = _TIMES_REPEATED if any(keyword in contents for keyword in _REPEATED) else 1
         self._known[key] = own + times * within
         return self._known[key]
@@ -104,8 +104,8 @@ class _Expansion:
 
         for name in _REFERENCES:
             if isinstance(contents.get(name), str):
-                found = resolver.lookup(contents[name])
-                yield found.resolver, DRAFT202012.create_resource(found.contents)
+                resolved = resolver.lookup(contents[name])
+                yield resolved.resolver, DRAFT202012.create_resource(resolved.contents)
 
     def _size(self, value: object) -> int:
         key = id(value)

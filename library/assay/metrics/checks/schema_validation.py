@@ -90,11 +90,11 @@ def _schema_work(schema_text: str) -> tuple[float, int]:
     """
     try:
         schema = json.loads(schema_text)
-        found = [part for _, part in _parts(schema)]
-        if any(part.get("uniqueItems") for part in found):
+        parts = [part for _, part in _parts(schema)]
+        if any(part.get("uniqueItems") for part in parts):
             return math.inf, 0
-        patterns = {part["pattern"] for part in found if "pattern" in part}
-        patterns.update(*(part.get("patternProperties", ()) for part in found))
+        patterns = {part["pattern"] for part in parts if "pattern" in part}
+        patterns.update(*(part.get("patternProperties", ()) for part in parts))
         return expanded_parts(schema), sum(map(pattern_size, patterns))
     except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
         return math.inf, 0  # a broken schema is no cheap one

@@ -84,19 +84,19 @@ def similar_outcome(check: Assertion, response: AgentResponse, evidence: Embeddi
     if check.type == "similar:euclidean":
         nearest = min(known)
         holds, score = not exceeds(nearest, threshold), 1 / (1 + nearest)
-        said = f"distance {nearest:.3g}, expected at most {threshold:g}"
+        complaint = f"distance {nearest:.3g}, expected at most {threshold:g}"
     else:
         nearest = max(known)
         holds, score = meets(nearest, threshold), min(1.0, max(0.0, nearest))
-        said = f"similarity {nearest:.3g}, expected at least {threshold:g}"
-    said += f": the answer {quoted(response.text)} beside {listed(map(quoted, texts))}"
+        complaint = f"similarity {nearest:.3g}, expected at least {threshold:g}"
+    complaint += f": the answer {quoted(response.text)} beside {listed(map(quoted, texts))}"
     detail = {
         **evidence.origin,
         "nearest": nearest,
         "truncated": not evidence.truncated.isdisjoint((response.text, *texts)),
         **language_warnings(evidence, texts),
     }
-    return Outcome(holds, score, "" if holds else said, detail=detail)
+    return Outcome(holds, score, "" if holds else complaint, detail=detail)
 
 
 def _score(kind: str, evidence: EmbeddingEvidence, text: str) -> float | None:
@@ -111,5 +111,5 @@ def _score(kind: str, evidence: EmbeddingEvidence, text: str) -> float | None:
     u, v = np.asarray(evidence.answer, dtype=np.float64), np.asarray(other, dtype=np.float64)
     if u.shape != v.shape or u.ndim != 1:
         return None
-    found = float(np.linalg.norm(u - v)) if kind == "similar:euclidean" else float(u @ v)
-    return found if math.isfinite(found) else None
+    measure = float(np.linalg.norm(u - v)) if kind == "similar:euclidean" else float(u @ v)
+    return measure if math.isfinite(measure) else None

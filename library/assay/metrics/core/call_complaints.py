@@ -19,20 +19,20 @@ _MOST_SAID = 5
 _MOST_NAME_CHARS = 60
 
 
-def surplus(called: Sequence[str], made: Iterable[str]) -> list[str]:
+def surplus(called: Sequence[str], matched: Iterable[str]) -> list[str]:
     """Return the names of the calls that are no expected ones, in order, the latest of each name.
 
     Args:
         called: The name of every call.
-        made: The names of the expected calls that were made.
+        matched: The names of the expected calls that were made.
     """
-    left = Counter(called) - Counter(made)
-    found = []
+    left = Counter(called) - Counter(matched)
+    further = []
     for name in reversed(called):
         if left[name] > 0:
             left[name] -= 1
-            found.append(name)
-    return found[::-1]
+            further.append(name)
+    return further[::-1]
 
 
 def complaint(
@@ -68,17 +68,17 @@ def complaint(
             parts.append(_missing(_short(name), due[name], calls[name], is_order=is_order, is_invalid=name in invalid))
         elif further and trajectory in CLOSED:
             parts.append(_further(_short(name), due[name], calls[name], is_invalid=name in invalid))
-    said = "; ".join(parts[:_MOST_SAID])
-    return f"{said}; and {len(parts) - _MOST_SAID} more" if len(parts) > _MOST_SAID else said
+    summary = "; ".join(parts[:_MOST_SAID])
+    return f"{summary}; and {len(parts) - _MOST_SAID} more" if len(parts) > _MOST_SAID else summary
 
 
 def expected_and_called(expected: Sequence[ExpectedTool], calls: Sequence[Call]) -> str:
     """Return the calls that were expected and those that were made, with arguments where these are compared."""
     with_arguments = any(_compares_arguments(tool) for tool in expected)
     due = [_call(tool.name, tool.arguments if _compares_arguments(tool) else None) for tool in expected]
-    made = [_call(call.name, call.arguments if with_arguments else None) for call in calls[: _MOST_SAID + 1]]
-    made += ["" for _ in calls[_MOST_SAID + 1 :]]  # only counted
-    called = f"called {listed(made)}" if calls else "called no tool"
+    calls_shown = [_call(call.name, call.arguments if with_arguments else None) for call in calls[: _MOST_SAID + 1]]
+    calls_shown += ["" for _ in calls[_MOST_SAID + 1 :]]  # only counted
+    called = f"called {listed(calls_shown)}" if calls else "called no tool"
     return f"expected {listed(due)}; {called}" if due else called
 
 

@@ -62,8 +62,10 @@ def argument_test(expected: ExpectedTool) -> Callable[[Call], bool]:
         return lambda call: call.arguments is not None and call.sorted_arguments == text
 
     def has_them(call: Call) -> bool:
-        found = call.arguments
-        return found is not None and all(name in found and json_equal(found[name], item) for name, item in due.items())
+        arguments = call.arguments
+        return arguments is not None and all(
+            name in arguments and json_equal(arguments[name], item) for name, item in due.items()
+        )
 
     return has_them
 
@@ -90,15 +92,15 @@ def matched(calls: Sequence[Call], expected: Sequence[ExpectedTool]) -> set[int]
     room = Counter(known.call_kinds)
     holders: dict[int, Counter[int]] = {kind: Counter() for kind in room}
     hopeless: set[int] = set()
-    made = set()
+    indexes = set()
     for index, kind in enumerate(known.expected_kinds):
         if kind in hopeless:
             continue
         if _place(kind, known, room, holders):
-            made.add(index)
+            indexes.add(index)
         else:
             hopeless.add(kind)
-    return made
+    return indexes
 
 
 def _place(kind: int, known: _Matches, room: Counter[int], holders: dict[int, Counter[int]]) -> bool:
@@ -143,16 +145,16 @@ def matched_in_order(calls: Sequence[Call], expected: Sequence[ExpectedTool]) ->
             row[j] = best
         rows.append(row)
     rows.reverse()
-    made, i, j = set(), 0, 0
+    indexes, i, j = set(), 0, 0
     while i < len(expected) and j < len(calls):
         if known.call_kinds[j] in equal[known.expected_kinds[i]] and rows[i][j] == 1 + rows[i + 1][j + 1]:
-            made.add(i)
+            indexes.add(i)
             i, j = i + 1, j + 1
         elif rows[i + 1][j] >= rows[i][j + 1]:
             i += 1
         else:
             j += 1
-    return made
+    return indexes
 
 
 class _Matches:
@@ -182,13 +184,13 @@ class _Matches:
 
     def calls_of(self, kind: int) -> list[int]:
         """Return the kinds of calls that match a kind of expected call."""
-        found = self._found.get(kind)
-        if found is None:
+        positions = self._found.get(kind)
+        if positions is None:
             tool = self._expected[kind]
             is_same = argument_test(tool)
             candidates = self._by_name.get(composed(tool.name), ())
-            found = self._found[kind] = [number for number in candidates if is_same(self._calls[number])]
-        return found
+            positions = self._found[kind] = [number for number in candidates if is_same(self._calls[number])]
+        return positions
 
 
 def _kind(tool: ExpectedTool) -> tuple[str, str, str]:
@@ -200,10 +202,10 @@ def _arguments(text: str) -> dict[str, Any] | None:
     if not text.strip():
         return {}
     try:
-        found = composed_json(json.loads(text))
+        value = composed_json(json.loads(text))
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def _sorted_text(value: Any, depth: int = 0) -> str:

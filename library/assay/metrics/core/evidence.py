@@ -54,13 +54,13 @@ def wanted_rubrics(metrics: Iterable[object], case: Case, response: AgentRespons
     """
     if response.is_failed:
         return ()
-    found: dict[str, None] = {}
+    rubrics: dict[str, None] = {}
     for metric in metrics:
         if rubric := getattr(metric, "rubric", None):
-            found[rubric] = None
+            rubrics[rubric] = None
         if (of_case := getattr(metric, "rubrics", None)) is not None:
-            found |= dict.fromkeys(of_case(case))
-    return tuple(found)
+            rubrics |= dict.fromkeys(of_case(case))
+    return tuple(rubrics)
 
 
 def wanted_texts(
@@ -84,12 +84,12 @@ def wanted_texts(
 
 def wanted_of_case(metrics: Iterable[Embeds], case: Case) -> dict[EmbeddingSettings, WantedTexts]:
     """Return what a row of a case needs of each embedding model where the agent says something."""
-    found: dict[EmbeddingSettings, WantedTexts] = {}
+    by_settings: dict[EmbeddingSettings, WantedTexts] = {}
     for metric in metrics:
         wanted = _wanted_of(metric, case)
         if metric.embedding is not None and wanted != WantedTexts():
-            found[metric.embedding] = found.get(metric.embedding, WantedTexts()).joined(wanted)
-    return found
+            by_settings[metric.embedding] = by_settings.get(metric.embedding, WantedTexts()).joined(wanted)
+    return by_settings
 
 
 def _wanted_of(metric: Embeds, case: Case) -> WantedTexts:

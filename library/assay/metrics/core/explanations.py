@@ -69,9 +69,13 @@ def explained(metric: Metric, row: Row, score: Score) -> Score:
     if not fails or "message" in score.detail or row.response.is_failed:
         return score
     explain = getattr(metric, "explain", None)
-    said = explain(row, score) if explain is not None else ""
-    said = said or threshold_sentence(score, metric.info.unit)
-    return dataclasses.replace(score, detail={**score.detail, "message": said[:MAX_MESSAGE_CHARS]}) if said else score
+    sentence = explain(row, score) if explain is not None else ""
+    sentence = sentence or threshold_sentence(score, metric.info.unit)
+    return (
+        dataclasses.replace(score, detail={**score.detail, "message": sentence[:MAX_MESSAGE_CHARS]})
+        if sentence
+        else score
+    )
 
 
 def score_message(score: Score) -> str:
@@ -98,8 +102,8 @@ def threshold_sentence(score: Score, unit: str = "") -> str:
 
 def with_reasoning(score: Score, sentence: str) -> str:
     """Return a sentence on a score, and what its judge or function says of the row."""
-    said = shorten(str(score.detail.get("reasoning") or "")[:MAX_MESSAGE_CHARS], _MOST_REASONING_CHARS)
-    return ": ".join(filter(None, (sentence, said)))
+    reasoning = shorten(str(score.detail.get("reasoning") or "")[:MAX_MESSAGE_CHARS], _MOST_REASONING_CHARS)
+    return ": ".join(filter(None, (sentence, reasoning)))
 
 
 def quoted(text: str, most: int = _TEXT_CHARS) -> str:
@@ -110,7 +114,7 @@ def quoted(text: str, most: int = _TEXT_CHARS) -> str:
 def differing(answer: str, expected: str) -> tuple[str, str]:
     """Return two texts in quotes; long ones from shortly before the place where they differ."""
     pairs = enumerate(zip(answer, expected, strict=False))
-    common = next((place for place, (one, other) in pairs if one != other), min(len(answer), len(expected)))
+    common = next((place for place, (char, other) in pairs if char != other), min(len(answer), len(expected)))
     if common <= _TEXT_CHARS // 2:
         return quoted(answer), quoted(expected)
     start = common - _BEFORE_CHARS
@@ -135,9 +139,9 @@ def count_of(count: float, noun: str) -> str:
 
 def listed(names: Iterable[str]) -> str:
     """Return names with commas between, at most five of them."""
-    found = list(names)
-    shown = [shorten(name[: 4 * _TEXT_CHARS], _TEXT_CHARS) for name in found[:_MOST_NAMED]]
-    more = len(found) - _MOST_NAMED
+    all_names = list(names)
+    shown = [shorten(name[: 4 * _TEXT_CHARS], _TEXT_CHARS) for name in all_names[:_MOST_NAMED]]
+    more = len(all_names) - _MOST_NAMED
     return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
 
 

@@ -116,20 +116,20 @@ class RepeatsFold:
 def _mean_chance(
     cases: Counter[tuple[int, int]], k: int, chance: Callable[[int, int, int], float | None]
 ) -> float | None:
-    found = [(value, count) for (n, c), count in cases.items() if (value := chance(n, c, k)) is not None]
-    total = sum(count for _, count in found)
-    return math.fsum(value * count for value, count in sorted(found)) / total if total else None
+    chances = [(value, count) for (n, c), count in cases.items() if (value := chance(n, c, k)) is not None]
+    total = sum(count for _, count in chances)
+    return math.fsum(value * count for value, count in sorted(chances)) / total if total else None
 
 
 def _interval(
     cases: Counter[_Kind], k: int, chance: Callable[[int, int, int], float | None]
 ) -> tuple[float, float] | None:
-    found, runs = ClusteredMean(), 0
+    mean, runs = ClusteredMean(), 0
     for (cluster, n, c), count in cases.items():
         if (value := chance(n, c, k)) is not None:
-            found.take(value, cluster, times=count)
+            mean.take(value, cluster, times=count)
             runs += n * count
-    return found.interval(of_shares=True, most=runs)
+    return mean.interval(of_shares=True, most=runs)
 
 
 def _variance(cases: Counter[tuple[int, int]]) -> dict[str, Any] | None:

@@ -114,16 +114,16 @@ def _passed(metric: Metric, value: float, scores: Sequence[Score]) -> bool | Non
 
 def _means(details: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the means of what is a number in all details, and the words that are the same; counts are of one turn."""
-    found: dict[str, Any] = {}
+    means: dict[str, Any] = {}
     for name, first in _plain(details[0]).items():
         values: list[Any] = [detail.get(name) for detail in details]
         if name != "threshold" and all(isinstance(value, float) for value in values):
-            found[name] = exact_mean(values)
+            means[name] = exact_mean(values)
         elif all(isinstance(value, dict) for value in values):
-            found[name] = _means(values)
+            means[name] = _means(values)
         elif (name == "threshold" or isinstance(first, str | bool)) and all(value == first for value in values):
-            found[name] = first
-    return found
+            means[name] = first
+    return means
 
 
 def _plain(detail: Mapping[str, Any]) -> dict[str, Any]:

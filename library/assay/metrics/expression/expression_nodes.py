@@ -63,9 +63,9 @@ class Apply:
     is_condition: bool = False
 
     def evaluate(self, read: Read) -> float | None:
-        found = [operand.evaluate(read) for operand in self.operands]
-        values = [value for value in found if value is not None]
-        if len(values) < len(found):
+        operands = [operand.evaluate(read) for operand in self.operands]
+        values = [value for value in operands if value is not None]
+        if len(values) < len(operands):
             return None
         try:
             value = self.function(*values)

@@ -117,15 +117,15 @@ def _tokens(text: str) -> list[tuple[str, int]]:
     tokens = []
     position, end = 0, len(text.rstrip(_SPACE))
     while position < end:
-        found = _TOKEN.match(text, position)
-        if found is None:
+        match = _TOKEN.match(text, position)
+        if match is None:
             place = len(text) - len(text[position:].lstrip(_SPACE))
             raise SpecError(
                 f"{text[place]!r} at character {place + 1} is no part of a formula: it has numbers, names, "
                 f"+ - * / **, comparisons, parentheses and the functions {', '.join(FUNCTIONS)}"
             )
-        tokens.append((found[found.lastindex or 0], found.start(found.lastindex or 0) + 1))
-        position = found.end()
+        tokens.append((match[match.lastindex or 0], match.start(match.lastindex or 0) + 1))
+        position = match.end()
     return [*tokens, ("", end + 1)]
 
 
@@ -160,8 +160,8 @@ class _Parser:
 
     def _refuse(self, expected: str) -> NoReturn:
         word, place = self._tokens[self._at]
-        found = f"{word[:40]!r} at character {place}" if word else "the end"
-        raise SpecError(f"there should be {expected} instead of {found}")
+        actual = f"{word[:40]!r} at character {place}" if word else "the end"
+        raise SpecError(f"there should be {expected} instead of {actual}")
 
     def _count(self, parts: int = 1) -> None:
         self._parts += parts

@@ -29,19 +29,19 @@ def score_by_jury(metric: Metric, row: Row) -> Score:
     evidence = row.verdicts.get(rubric) if rubric else None
     if rubric is None or evidence is None or not evidence.jury or row.response.is_failed:
         return metric.score(row)
-    each = [metric.score(dataclasses.replace(row, verdicts={rubric: one})) for one in evidence.jury]
-    valid = [score for score in each if score.status is ScoreStatus.SCORED]
-    said = jury_score([score.value if score.status is ScoreStatus.SCORED else None for score in each])
+    scores = [metric.score(dataclasses.replace(row, verdicts={rubric: judge})) for judge in evidence.jury]
+    valid = [score for score in scores if score.status is ScoreStatus.SCORED]
+    verdict = jury_score([score.value if score.status is ScoreStatus.SCORED else None for score in scores])
     detail: dict[str, Any] = {
         "version": metric.version,
-        "voted": said.n_valid,
-        JURY: [_of_one(score) for score in each],
+        "voted": verdict.n_valid,
+        JURY: [_of_one(score) for score in scores],
     }
-    if said.value is None:
-        decides = all("advisory" not in score.detail for score in each)
-        return not_computed(metric.name, said.reason, decides=decides and _decides(valid), **detail)
+    if verdict.value is None:
+        decides = all("advisory" not in score.detail for score in scores)
+        return not_computed(metric.name, verdict.reason, decides=decides and _decides(valid), **detail)
     detail |= _together([score.detail for score in valid])
-    return scored_by_threshold(metric, said.value, valid[0].detail.get("threshold"), detail=detail)
+    return scored_by_threshold(metric, verdict.value, valid[0].detail.get("threshold"), detail=detail)
 
 
 def _decides(valid: Sequence[Score]) -> bool:
@@ -49,24 +49,24 @@ def _decides(valid: Sequence[Score]) -> bool:
 
 
 def _of_one(score: Score) -> dict[str, Any]:
-    found = {name: score.detail[name] for name in _OF_EACH if name in score.detail}
-    return {"value": score.value, **({"reason": score.reason} if score.reason else {}), **found}
+    fields = {name: score.detail[name] for name in _OF_EACH if name in score.detail}
+    return {"value": score.value, **({"reason": score.reason} if score.reason else {}), **fields}
 
 
 def _together(details: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what valid scores have beside their value: means of numbers; whether any was derived, all are coherent."""
-    found: dict[str, Any] = {}
+    combined: dict[str, Any] = {}
     for name, first in details[0].items():
         values = [detail.get(name) for detail in details]
         if name == "derived":
-            found[name] = any(values)
+            combined[name] = any(values)
         elif name == "coherent":
-            found[name] = all(values)
+            combined[name] = all(values)
         elif isinstance(first, dict) and name == "criteria":
-            found[name] = {part: _mean([value[part] for value in values if value]) for part in first}
+            combined[name] = {part: _mean([value[part] for value in values if value]) for part in first}
         elif isinstance(first, float) and name != "threshold":
-            found[name] = _mean([value for value in values if isinstance(value, float)])
-    return found
+            combined[name] = _mean([value for value in values if isinstance(value, float)])
+    return combined
 
 
 def _mean(values: Sequence[float]) -> float:

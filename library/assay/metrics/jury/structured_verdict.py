@@ -86,7 +86,7 @@ def verdict_of(data: Mapping[str, Any], scale: tuple[float, float] | None = None
 def verdict_in_text(reply: str) -> StructuredVerdict | str:
     """Return the one valid verdict in a reply of words, or why there is none."""
     objects = objects_in(reply)
-    valid = [found for data in objects or () if not isinstance(found := verdict_of(data), str)]
+    valid = [verdict for data in objects or () if not isinstance(verdict := verdict_of(data), str)]
     if not valid:
         return "invalid_verdict"
     return valid[0] if len(valid) == 1 else "several_verdicts"
@@ -103,10 +103,10 @@ def objects_in(reply: str) -> list[dict[str, Any]] | None:
     start = _START.search(reply)
     while start is not None:
         try:
-            found, end = _DECODER.raw_decode(reply, start.start())
+            value, end = _DECODER.raw_decode(reply, start.start())
         except (ValueError, RecursionError):
             return None
-        objects.append(found)
+        objects.append(value)
         start = _START.search(reply, end)
     return objects
 

@@ -81,9 +81,9 @@ def _score_conversation(ordered: Sequence[Metric], row: Row) -> dict[str, Score]
     for metric in reversed(ordered):
         if metric.name in wanted:
             wanted.update(getattr(metric, "inputs", ()))
-    each = [_score_in_order([metric for metric in ordered if metric.name in wanted], turn) for turn in row.turns]
+    turn_scores = [_score_in_order([metric for metric in ordered if metric.name in wanted], turn) for turn in row.turns]
     known = {
-        metric.name: conversation_score(metric, [scores[metric.name] for scores in each], row.turn_score)
+        metric.name: conversation_score(metric, [scores[metric.name] for scores in turn_scores], row.turn_score)
         for metric in by_turn
     }
     return _score_in_order(ordered, row, fitting(known))
