@@ -1,9 +1,9 @@
-"""What a call of an agent costs through each adapter, in processor time of Assay's processes.
+"""Processor time of an agent call through each adapter, counted over Assay's processes.
 
 The agent answers at once, 64 questions are in flight, and each figure is a whole `assay run` of the same cases with
-durable results. The overhead of an adapter is what its command and orchestrator take beyond those of a run that calls
-no agent (`replay`), per case; the process of an agent behind http or grpc is not counted, nor is what calling the
-function itself costs, which is subtracted. Runs of all adapters take turns. `--json FILE` saves the figures. See
+durable results. The overhead per case is the processor time of command and orchestrator minus that of a run that calls
+no agent (`replay`) and minus the cost of the function itself; the process of an http or grpc agent is not counted. The
+adapters take turns. `--json FILE` saves the figures. See
 README.md beside this file.
 """
 
@@ -76,10 +76,10 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=5_000)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
-        write_project(folder, given.cases)
+        write_project(folder, options.cases)
         agents: dict[str, dict[str, Any]] = {
             "replay": {},
             "python": {"target": "agent:answer", "concurrency": CONCURRENCY},
@@ -88,27 +88,27 @@ def main() -> None:
             "http": {"target": stack.enter_context(served(folder, HTTP_SERVER)), "concurrency": CONCURRENCY},
         }
         seconds: dict[str, list[float]] = {adapter: [] for adapter in agents}
-        for turn in range(given.repeats + 1):
+        for turn in range(options.repeats + 1):
             for adapter, agent in agents.items():
                 used = run(folder, adapter, agent)
-                if turn:  # the first makes the database and compiles modules
+                if turn:  # the first run creates the database and compiles modules
                     seconds[adapter].append(used)
-    direct_ms = direct_call_ms(given.cases)
-    figures = figures_of(seconds, given.cases, direct_ms)
+    direct_ms = direct_call_ms(options.cases)
+    figures = figures_of(seconds, options.cases, direct_ms)
     for adapter, figure in figures.items():
         print(f"{adapter:<8} " + "  ".join(f"{key} {value}" for key, value in figure.items()))
-    if given.json:
+    if options.json:
         machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
-        given.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
+        options.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
 
 
 def figures_of(seconds: dict[str, list[float]], case_count: int, direct_ms: float) -> dict[str, dict[str, float]]:
-    """Return for each adapter the median overhead of a call, in ms, beside the goal and the runs' spread."""
+    """Return the median overhead of a call per adapter, in ms, with the goal and the spread of the runs."""
     bare = statistics.median(seconds["replay"])
     figures = {}
     for adapter, used in seconds.items():
-        own = direct_ms if adapter in ("python", "command") else 0.0  # the agent's work is done in counted processes
-        overheads = [(each - bare) * 1000 / case_count - own for each in used]
+        own = direct_ms if adapter in ("python", "command") else 0.0  # the agent runs in the counted processes
+        overheads = [(spent - bare) * 1000 / case_count - own for spent in used]
         figure = {"cpu_s": round(statistics.median(used), 2)}
         if adapter != "replay":
             figure |= {
@@ -123,7 +123,7 @@ def figures_of(seconds: dict[str, list[float]], case_count: int, direct_ms: floa
 
 
 def write_project(folder: Path, case_count: int) -> None:
-    """Write the agents and their cases, with the answers that `replay` scores."""
+    """Write the agents and their cases, with recorded answers for `replay`."""
     (folder / "agent.py").write_text(AGENT)
     (folder / "program.py").write_text(PROGRAM)
     with (folder / "qa.jsonl").open("w") as file:
@@ -134,7 +134,7 @@ def write_project(folder: Path, case_count: int) -> None:
 
 @contextmanager
 def served(folder: Path, code: str) -> Iterator[str]:
-    """Yield the address of an agent in a process of its own."""
+    """Run an agent in a separate process; yield its address."""
     process = subprocess.Popen(
         [sys.executable, "-c", code], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -148,11 +148,11 @@ def served(folder: Path, code: str) -> Iterator[str]:
 
 
 def run(folder: Path, adapter: str, agent: dict[str, Any]) -> float:
-    """Return the processor seconds of one command and all that it starts."""
+    """Return the processor seconds of one command and the processes it starts."""
     spec = {"name": "b", "dataset": "qa.jsonl", "metrics": ["exact_match"], "agent": {"adapter": adapter, **agent}}
     (folder / "assay.yaml").write_text(json.dumps(spec))
     env = {**os.environ, "ASSAY_HOME": str(folder / "home")}
-    env.pop("PYTHONDONTWRITEBYTECODE", None)  # users have compiled modules
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # keep compiled modules, as users do
     command = [sys.executable, "-m", "assay_cli", "run", "assay.yaml", "--no-progress", "--output-dir", "out"]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
@@ -163,7 +163,7 @@ def run(folder: Path, adapter: str, agent: dict[str, Any]) -> float:
 
 
 def direct_call_ms(count: int) -> float:
-    """Return the processor time of one call of the function, 64 at once, in ms."""
+    """Return the processor time of one call of the function, with 64 concurrent calls, in ms."""
     names: dict[str, Any] = {}
     exec(AGENT, names)
 

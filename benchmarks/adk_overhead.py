@@ -1,9 +1,9 @@
-"""What Assay adds to an agent of Google ADK: per call, and for whole evaluations beside ADK's own `adk eval`.
+"""Overhead of Assay for a Google ADK agent: per call, and for whole evaluations compared with `adk eval`.
 
 The agent calls one tool and answers, with a scripted model that takes no time. Per call: processor time of 2,000
 questions at concurrency 64 through the adapter and through a runner alone, by turns, medians. Whole commands: `assay
 run` and `adk eval` over the same evaluation set with ROUGE-1 and tool trajectories, by turns, medians of wall time and
-of the processor time of all processes, the orchestrator's too; the difference between the larger and the smaller set
+of the processor time of all processes, the orchestrator included; the difference between the larger and the smaller set
 is the cost of a case without the start. google-adk[eval] is not among the packages of `make test-frameworks`: --adk
 names the command of an environment of its own. Run this with .venv-frameworks/bin/python.
 """
@@ -73,20 +73,20 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with TemporaryDirectory() as name:
         folder = Path(name)
         write_agent(folder)
-        figures: dict[str, Any] = {"call": measure_calls(folder, given.rounds)}
-        figures["command"] = measure_commands(folder, given.adk, given.rounds, given.cases)
+        figures: dict[str, Any] = {"call": measure_calls(folder, options.rounds)}
+        figures["command"] = measure_commands(folder, options.adk, options.rounds, options.cases)
     print(json.dumps(figures, indent=1))
-    if given.json:
+    if options.json:
         machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
-        given.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
+        options.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
 
 
 def write_agent(folder: Path) -> None:
-    """Write the agent where `adk eval` and `assay run` find it."""
+    """Write the agent to the place where `adk eval` and `assay run` look for it."""
     package = folder / "measured"
     package.mkdir()
     (package / "__init__.py").write_text("from . import agent\n")
@@ -95,7 +95,7 @@ def write_agent(folder: Path) -> None:
 
 
 def write_cases(folder: Path, count: int) -> Path:
-    """Write an evaluation set of so many cases and Assay's spec for it; return the set."""
+    """Write an evaluation set with `count` cases and a spec for it; return the path of the set."""
 
     def content(role: str, text: str) -> dict[str, Any]:
         return {"role": role, "parts": [{"text": text}]}
@@ -160,19 +160,19 @@ def measure_calls(folder: Path, rounds: int) -> dict[str, Any]:
 
     async def measure() -> dict[str, list[float]]:
         ways = {"adapter": through_adapter, "runner": alone}
-        found: dict[str, list[float]] = {name: [] for name in ways}
+        times: dict[str, list[float]] = {name: [] for name in ways}
         for index in range(rounds + 1):
             for name, ask in ways.items():
                 spent = await spent_ms(ask)
                 if index:  # the first round warms up
-                    found[name].append(spent)
+                    times[name].append(spent)
         await caller.aclose()
-        return found
+        return times
 
-    found = asyncio.run(measure())
-    added = [adapter - alone for adapter, alone in zip(found["adapter"], found["runner"], strict=True)]
+    times = asyncio.run(measure())
+    added = [adapter - alone for adapter, alone in zip(times["adapter"], times["runner"], strict=True)]
     return {
-        "processor_ms_per_call": {name: round(statistics.median(values), 3) for name, values in found.items()},
+        "processor_ms_per_call": {name: round(statistics.median(values), 3) for name, values in times.items()},
         "added_ms": round(statistics.median(added), 3),
         "added_ms_range": [round(min(added), 3), round(max(added), 3)],
     }
@@ -190,7 +190,7 @@ def measure_commands(folder: Path, adk: Path | None, rounds: int, count: int) ->
     for size in sizes:
         write_cases(folder, size)
     environment = {**os.environ, "ASSAY_HOME": str(folder / "home"), "PYTHONPATH": str(folder)}
-    found: dict[str, dict[int, list[tuple[float, float]]]] = {name: {size: [] for size in sizes} for name in ways}
+    times: dict[str, dict[int, list[tuple[float, float]]]] = {name: {size: [] for size in sizes} for name in ways}
     subprocess.run([*assay, "up", "--no-embedder"], cwd=folder, env=environment, check=True, capture_output=True)
     try:
         for index in range(rounds + 1):
@@ -198,14 +198,16 @@ def measure_commands(folder: Path, adk: Path | None, rounds: int, count: int) ->
                 for size in sizes:
                     spent = time_command(command(size), folder, environment)
                     if index:  # the first round warms up
-                        found[name][size].append(spent)
+                        times[name][size].append(spent)
     finally:
         subprocess.run([*assay, "down"], cwd=folder, env=environment, check=True, capture_output=True)
 
     def medians(name: str, kind: int) -> dict[str, float]:
-        each = {size: [one[kind] for one in found[name][size]] for size in sizes}
-        further = [(more - less) * 1000 / (large - small) for less, more in zip(each[small], each[large], strict=True)]
-        seconds = {f"{size} cases, s": round(statistics.median(values), 2) for size, values in each.items()}
+        by_size = {size: [pair[kind] for pair in times[name][size]] for size in sizes}
+        further = [
+            (more - less) * 1000 / (large - small) for less, more in zip(by_size[small], by_size[large], strict=True)
+        ]
+        seconds = {f"{size} cases, s": round(statistics.median(values), 2) for size, values in by_size.items()}
         return {**seconds, "per further case, ms": round(statistics.median(further), 2)}
 
     return {name: {"wall": medians(name, 0), "processor": medians(name, 1)} for name in ways}

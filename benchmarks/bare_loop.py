@@ -1,10 +1,10 @@
-"""A bare two-hop gRPC loop over the cases of a dataset: what `throughput.py` compares whole `assay run` commands with.
+"""A bare two-hop gRPC loop over the cases of a dataset: the yardstick of `throughput.py` for `assay run`.
 
 `python bare_loop.py DATASET AGENT CONCURRENCY` is the command. It starts a middle process, asks it every case in a
 call of its own, at most CONCURRENCY at once, and answers the questions that the middle process sends back over a
 stream, with the function `answer` of AGENT. Each question and each answer is one message, with the fields and the size
-of those of `assay run`. Nothing is checked, scored, stored or reported: this is what a program needs that calls an
-agent through a service, as one writes it first.
+of those of `assay run`. Nothing is checked, scored, stored or reported: this is the simplest program that calls an
+agent through a service.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Middle:
     async def host(
         self, answers: AsyncIterator[pb.AgentResponse], context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[pb.AgentRequest]:
-        """Yield questions to the agent, take its answers."""
+        """Yield questions for the agent and receive its answers."""
         reading = asyncio.create_task(self._read(answers))
         try:
             while True:
@@ -60,7 +60,7 @@ class Middle:
 
 
 async def serve(address: str) -> None:
-    """Serve as the middle process until stdin ends."""
+    """Serve as the middle process until stdin is closed."""
     middle = Middle()
     handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
         "Ask": grpc.unary_unary_rpc_method_handler(
@@ -80,7 +80,7 @@ async def serve(address: str) -> None:
 
 
 async def command(dataset: Path, agent: Path, concurrency: int) -> None:
-    """Ask every case of a dataset, and write nothing."""
+    """Ask every case of a dataset and write nothing."""
     with tempfile.TemporaryDirectory() as folder:
         address = f"unix:{folder}/loop.sock"
         middle = await asyncio.create_subprocess_exec(
@@ -108,7 +108,7 @@ async def command(dataset: Path, agent: Path, concurrency: int) -> None:
                 hosting.cancel()
         middle.stdin.close()
         await middle.wait()
-    print(f"{sum(one.status == pb.AGENT_STATUS_SUCCESS for one in answers)} of {len(questions)} answered")
+    print(f"{sum(reply.status == pb.AGENT_STATUS_SUCCESS for reply in answers)} of {len(questions)} answered")
 
 
 async def host(channel: grpc.aio.Channel, answer: Callable[[Any], Awaitable[str]]) -> None:
@@ -134,7 +134,7 @@ async def host(channel: grpc.aio.Channel, answer: Callable[[Any], Awaitable[str]
 
 
 def read_questions(dataset: Path) -> list[pb.AgentRequest]:
-    """Return one question for each line of a dataset, with identifiers as long as those of a run."""
+    """Return one question per line of a dataset, with identifiers as long as those of a run."""
     run_id = "20260101T000000-0123456789ab"
     questions = []
     with dataset.open() as lines:
@@ -163,8 +163,8 @@ def load_answer(agent: Path) -> Callable[[Any], Awaitable[str]]:
     assert spec.loader is not None, "it is a Python file"
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    found: Callable[[Any], Awaitable[str]] = module.answer
-    return found
+    function: Callable[[Any], Awaitable[str]] = module.answer
+    return function
 
 
 if __name__ == "__main__":

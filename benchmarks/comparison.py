@@ -1,8 +1,8 @@
-"""Compares stored runs as the orchestrator does: time and peak memory from stored rows to figures.
+"""Compare stored runs as the orchestrator does: time and peak memory from stored rows to figures.
 
     python benchmarks/comparison.py [--json FILE]
 
-Each size runs in a process of its own, over a SQLite database that holds the rows of made-up runs.
+Each size runs in a separate process, over a SQLite database with the rows of synthetic runs.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def rows_of(seed: int, case_count: int) -> list[CaseResult]:
 def store(folder: Path, run_count: int, case_count: int) -> list[Run]:
     """Store runs and return them with their summaries."""
     database = open_database(Settings(database=folder / "assay.db"))
-    found = []
+    compared_runs = []
 
     async def write() -> None:
         dataset = DatasetRef("d" * 64, "made up", "plain/jsonl", case_count)
@@ -95,18 +95,18 @@ def store(folder: Path, run_count: int, case_count: int) -> list[Run]:
                 )
             summary = summarise(rows, [build_metric(metric) for metric in METRICS], ())
             counts = RunCounts(case_count, case_count, summary.passed, case_count - summary.passed, 0)
-            found.append(
+            compared_runs.append(
                 Run(record.run_id, settings, dataset, RunState.SUCCEEDED, "", counts, record.created_at, "", "",
                     case_count, summary)
             )  # fmt: skip
 
     asyncio.run(write())
     database.close()
-    return found
+    return compared_runs
 
 
 async def compare(folder: Path, stored: list[Run]) -> dict[str, Any]:
-    """Compare runs once and list their worst cases twice, and return what it took."""
+    """Compare runs once, list their worst cases twice, and return time and memory."""
     database = open_database(Settings(database=folder / "assay.db"))
     comparisons = Comparisons(database, PageTokens(database))
     settings, query = ComparisonSettings(), CaseQuery(order=CaseOrder.WORST_FIRST)

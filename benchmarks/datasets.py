@@ -1,6 +1,6 @@
-"""Cases per second of checking a dataset, and the memory it takes, beside reading each line with `json.loads`.
+"""Rate and memory of checking a dataset, compared with reading each line with `json.loads`.
 
-Rates count processor time, so that whatever else the machine does disturbs them little. `--json FILE` saves the
+Rates are per second of processor time, so that other work on the machine hardly affects them. `--json FILE` saves the
 figures. See README.md beside this file.
 """
 
@@ -48,17 +48,17 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=1_000_000)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, has_id in (("with ids", True), ("ids derived", False)):
             path = Path(folder, "cases.jsonl")
-            _write(path, given.cases, has_id=has_id)
-            figures[name] = _figure(path, given.cases, given.repeats)
+            _write(path, options.cases, has_id=has_id)
+            figures[name] = _figure(path, options.cases, options.repeats)
             print(f"{name:<12} " + "  ".join(f"{key} {value}" for key, value in figures[name].items()))
-    if given.json:
+    if options.json:
         machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
-        given.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
+        options.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
 
 
 def _write(path: Path, count: int, *, has_id: bool) -> None:
@@ -72,7 +72,7 @@ def _write(path: Path, count: int, *, has_id: bool) -> None:
 
 
 def _figure(path: Path, cases: int, repeats: int) -> dict[str, Any]:
-    """Return the best of several rounds; checking and its yardstick take turns."""
+    """Return the best of several rounds, in which checking and `json.loads` take turns."""
     checks, loads = [], []
     for _ in range(repeats):
         loads.append(_measure(path, "loads"))
@@ -90,8 +90,8 @@ def _figure(path: Path, cases: int, repeats: int) -> dict[str, Any]:
 
 def _measure(path: Path, what: str) -> tuple[float, float]:
     done = subprocess.run([sys.executable, "-c", _MEASURE, str(path), what], capture_output=True, text=True, check=True)
-    found = re.findall(r"[\d.]+", done.stdout)
-    return float(found[0]), float(found[1])
+    numbers = re.findall(r"[\d.]+", done.stdout)
+    return float(numbers[0]), float(numbers[1])
 
 
 if __name__ == "__main__":

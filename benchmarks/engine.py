@@ -1,6 +1,6 @@
 """How the engine behaves under load: restarts, cases per second, fairness, watchers, stops.
 
-Real processes over SQLite and over PostgreSQL, which is brought as the tests bring it. From the root of the
+Real processes over SQLite and over a PostgreSQL server started as in the tests. Run from the root of the
 repository: `python -m benchmarks.engine [SCENARIO ...] [--full] [--json FILE]`. See README.md beside this file.
 """
 
@@ -36,7 +36,7 @@ TEAMS = 20
 WATCHERS = 200
 CUT_EVERY_S = (1, 5)
 IDLE = 1000
-_CONNECTIONS = 200  # an orchestrator opens up to fourteen
+_CONNECTIONS = 200  # an orchestrator opens up to fourteen connections
 
 
 def main() -> None:
@@ -45,29 +45,29 @@ def main() -> None:
     parser.add_argument(
         "scenarios", nargs="*", metavar="SCENARIO", help=f"of {', '.join(SCENARIOS)}; by default all that are short"
     )
-    parser.add_argument("--full", action="store_true", help="the sizes of the goals rather than small ones")
-    parser.add_argument("--json", type=Path, help="where to keep the figures; those of other scenarios there stay")
-    given = parser.parse_args()
-    if unknown := sorted(set(given.scenarios) - set(SCENARIOS)):
+    parser.add_argument("--full", action="store_true", help="use the sizes of the goals instead of small ones")
+    parser.add_argument("--json", type=Path, help="file for the figures; keeps the figures of other scenarios")
+    options = parser.parse_args()
+    if unknown := sorted(set(options.scenarios) - set(SCENARIOS)):
         parser.error(f"no scenario {', '.join(unknown)}: there are {', '.join(SCENARIOS)}")
     figures: dict[str, Any] = {}
     with postgres() as server_url:
-        for name in given.scenarios or [name for name in SCENARIOS if name != "million" or given.full]:
+        for name in options.scenarios or [name for name in SCENARIOS if name != "million" or options.full]:
             began = time.monotonic()
-            figures[name] = uvloop.run(SCENARIOS[name](server_url, given.full))
+            figures[name] = uvloop.run(SCENARIOS[name](server_url, options.full))
             print(f"{name} ({time.monotonic() - began:.0f} s)", json.dumps(figures[name], indent=1), flush=True)
-    if given.json:
-        known = json.loads(given.json.read_text())["figures"] if given.json.exists() else {}
+    if options.json:
+        known = json.loads(options.json.read_text())["figures"] if options.json.exists() else {}
         machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
         document = {"machine": machine, "figures": known | figures}
-        given.json.write_text(json.dumps(document, indent=1) + "\n")
+        options.json.write_text(json.dumps(document, indent=1) + "\n")
 
 
 @contextmanager
 def postgres() -> Iterator[str]:
-    """Yield the URL of a PostgreSQL: the one given as to tests, or one of our own."""
-    if given := os.environ.get(GIVEN_URL):
-        yield given
+    """Yield the URL of a PostgreSQL server: the server of the tests' environment variable, or a new server."""
+    if url := os.environ.get(GIVEN_URL):
+        yield url
         return
     with own_server({"max_connections": _CONNECTIONS}) as server:
         yield server.url
@@ -82,7 +82,7 @@ async def restart(server_url: str, full: bool) -> dict[str, Any]:
 
 
 async def restart_once(server_url: str, kind: str) -> float:
-    """Kill the one process in the midst of a run; its place takes another at once."""
+    """Kill the only process during a run and replace it at once."""
     async with stands.open_stand(server_url, kind) as stand:
         address = stand.place("all")
         stand.start()
@@ -92,7 +92,7 @@ async def restart_once(server_url: str, kind: str) -> float:
             killed_at, stored = 0.0, 0
             async for event in client.watch_run(run.run_id):
                 if isinstance(event, Run) and killed_at:
-                    # Conservative: what was stored before the watch came back is not taken for new.
+                    # Conservative: results stored before the watch reconnected do not count as new.
                     stored = event.last_sequence
                 if isinstance(event, CaseResult) and event.sequence > 2000 and not killed_at:
                     stand.send("all", signal.SIGKILL)
@@ -103,7 +103,7 @@ async def restart_once(server_url: str, kind: str) -> float:
 
 
 async def throughput(server_url: str, full: bool) -> dict[str, Any]:
-    """Return cases per second of a run whose cases take no time, and its processes' memory as it goes on."""
+    """Return cases per second of a run whose cases take no time, and the memory of its processes over time."""
     count = 100_000 if full else 20_000
     figures: dict[str, Any] = {"cases": count, "goal_cases_per_s": 1500, "goal_mib": 300}
     for kind in stands.BOTH:
@@ -117,7 +117,7 @@ async def throughput(server_url: str, full: bool) -> dict[str, Any]:
 
 
 async def million(server_url: str, full: bool) -> dict[str, Any]:
-    """Return the same of a run of a million cases over PostgreSQL."""
+    """Return the same figures for a run of a million cases over PostgreSQL."""
     count = 1_000_000
     async with stands.open_stand(server_url, "postgres") as stand:
         address = stand.place_usual()
@@ -128,7 +128,7 @@ async def million(server_url: str, full: bool) -> dict[str, Any]:
 
 
 async def throughput_of(stand: stands.Stand, client: Client, count: int) -> dict[str, Any]:
-    """Measure one run that a client watches."""
+    """Measure a run that a client watches."""
     run = await stands.create_run(client, stands.settings("bench"), stands.recorded_cases(count))
     gauge = stands.Gauge(stand.orchestrators())
     began, next_look = time.monotonic(), 1
@@ -142,9 +142,9 @@ async def throughput_of(stand: stands.Stand, client: Client, count: int) -> dict
 
 
 async def fairness(server_url: str, full: bool) -> dict[str, Any]:
-    """Return how teams share scarce workers with one that floods them, and how long a small run takes behind a large.
+    """Return how teams share scarce workers with a flooding team, and how long a small run takes behind a large run.
 
-    Workers are scarce where each does two shards at once: with more of them than there are shards, nobody waits.
+    Workers are scarce because each runs two shards at once: with more workers than shards, no run would wait.
     """
     flood, equal, large = (40_000, 12_000, 1_000_000) if full else (20_000, 6000, 20_000)
     figures: dict[str, Any] = {
@@ -170,7 +170,7 @@ async def fairness(server_url: str, full: bool) -> dict[str, Any]:
 
 
 async def fairness_of_teams(client: Client, flood: int, equal: int) -> dict[str, Any]:
-    """Let one team flood the workers before others come with a run each."""
+    """Let one team flood the workers before the other teams start a run each."""
     flooding = await stands.create_run(client, stands.settings("flood"), stands.recorded_cases(flood))
     dataset = await client.upload_dataset(stands.recorded_cases(equal, "e"), name="equal")
     began = time.monotonic()
@@ -193,7 +193,7 @@ async def fairness_of_teams(client: Client, flood: int, equal: int) -> dict[str,
 
 
 async def fairness_of_sizes(client: Client, large: int) -> dict[str, Any]:
-    """Time a run of ten cases alone, and behind a large one of the same team that came before it."""
+    """Time a run of ten cases alone, and behind an earlier large run of the same team."""
     small = await client.upload_dataset(stands.recorded_cases(10, "s"), name="small")
 
     async def once() -> float:
@@ -212,18 +212,18 @@ async def fairness_of_sizes(client: Client, large: int) -> dict[str, Any]:
 
 
 async def cancel(client: Client, run: Run) -> None:
-    """Stop a run that need not be ended."""
-    with contextlib.suppress(WrongStateError):  # it has ended
+    """Cancel a run that need not finish."""
+    with contextlib.suppress(WrongStateError):  # the run has finished
         await client.cancel_run(run.run_id)
 
 
 def jain(shares: Sequence[float]) -> float:
-    """Return the fairness of shares by Jain's index: 1 where all are equal, 1/n where one has everything."""
+    """Return Jain's fairness index of shares: 1 if all are equal, 1/n if one team has everything."""
     return round(sum(shares) ** 2 / (len(shares) * sum(share**2 for share in shares)), 3)
 
 
 async def watchers(server_url: str, full: bool) -> dict[str, Any]:
-    """Return what 200 watchers see that are cut every second, and what 1,000 idle ones cost."""
+    """Return what 200 watchers see whose connections break every second, and what 1,000 idle watchers cost."""
     figures: dict[str, Any] = {"watchers": WATCHERS, "goal_p99_s": 1.0}
     with stands.AgentProcess(0.2) as agent:
         for every_s in CUT_EVERY_S:
@@ -234,7 +234,7 @@ async def watchers(server_url: str, full: bool) -> dict[str, Any]:
 
 
 async def watchers_cut(stand: stands.Stand, agent: stands.AgentProcess, every_s: float, rows: int) -> dict[str, Any]:
-    """Watch two runs, of ten rows a second each, over two replicas while two workers work on them."""
+    """Watch two runs with ten rows a second each, over two replicas and two workers."""
     addresses = [stand.place(name, "--role", "api") for name in ("api0", "api1")]
     for name in ("worker0", "worker1"):
         stand.place(name, "--role", "worker", "--shard-limit", "1")
@@ -257,13 +257,13 @@ async def watchers_cut(stand: stands.Stand, agent: stands.AgentProcess, every_s:
 
 
 async def watchers_idle(server_url: str, seconds: float) -> dict[str, Any]:
-    """Measure a process that answers clients, first without watchers, then with many of a run that waits."""
+    """Measure a process that serves clients, without watchers and with many watchers of a waiting run."""
     async with stands.open_stand(server_url, "postgres") as stand, AsyncExitStack() as stack:
         address = stand.place("api", "--role", "api")
         stand.start()
         await stands.wait_at(address)
         client = await stack.enter_async_context(Client(address))
-        # Its agent would be hosted by a client, and none comes.
+        # Waits for ever: no client hosts its agent.
         run = await stands.create_run(
             client, stands.settings("idle", "python", "agent:answer"), stands.recorded_cases(10)
         )
@@ -272,10 +272,10 @@ async def watchers_idle(server_url: str, seconds: float) -> dict[str, Any]:
             gauge = stands.Gauge(stand.orchestrators())
             await asyncio.sleep(seconds)
             gauge.look()
-            found = gauge.figures()
+            load = gauge.figures()
             return {
-                "cpu_percent": round(found["cpu_s"]["api"] / seconds * 100, 1),
-                "own_mib": found["own_mib"]["api"][0],
+                "cpu_percent": round(load["cpu_s"]["api"] / seconds * 100, 1),
+                "own_mib": load["own_mib"]["api"][0],
             }
 
         without = await cost()
@@ -291,13 +291,13 @@ async def watchers_idle(server_url: str, seconds: float) -> dict[str, Any]:
 
 
 async def stop(server_url: str, full: bool) -> dict[str, Any]:
-    """Return the seconds from SIGTERM, with 200 cases in flight and 200 watchers, until the process has ended."""
+    """Return the seconds from SIGTERM to exit, with 200 cases in flight and 200 watchers."""
     figures = [await stop_once(server_url) for _ in range(3 if full else 1)]
     return {"goal_s": 10, "rounds": figures}
 
 
 async def stop_once(server_url: str) -> dict[str, Any]:
-    """Tell a process to stop that has all the work and all the watchers; others go on with them."""
+    """Stop the process that has all work and all watchers; other processes take over."""
     with stands.AgentProcess(1.0) as agent:
         async with stands.open_stand(server_url, "postgres") as stand:
             first, second = stands.free_addresses(2)
@@ -312,7 +312,7 @@ async def stop_once(server_url: str) -> dict[str, Any]:
 
 
 async def stop_first(stand: stands.Stand, agent: stands.AgentProcess, client: Client) -> dict[str, Any]:
-    """Stop the first process, which has a run in flight."""
+    """Stop the first process during a run."""
     run_settings = stands.settings("stopped", "http", agent.url, concurrency=200)
     run = await stands.create_run(client, run_settings, stands.recorded_cases(600))
     watches = [stands.CutWatch([client.address], run.run_id, 0.0, every_s=None) for _ in range(WATCHERS)]

@@ -43,11 +43,11 @@ _READY_S = 60.0
 
 
 class Stand(Topology):
-    """Processes over a database of their own.
+    """Processes over a separate database.
 
     Args:
-        folder: Where everything lies.
-        database_url: PostgreSQL; empty for a file.
+        folder: The folder of all files.
+        database_url: URL of PostgreSQL; empty for a SQLite file.
     """
 
     def __init__(self, folder: Path, database_url: str) -> None:
@@ -55,14 +55,14 @@ class Stand(Topology):
         self.database_url = database_url
 
     def place(self, name: str, *arguments: str, listen: str = "") -> str:
-        """Make a place for a process with settings of its own; return its address."""
+        """Make a place for a process with its own settings; return its address."""
         address = listen or f"unix:{self.folder}/{name}.sock"
         where = ("--database-url", self.database_url) if self.database_url else ("--database", f"{self.folder}/a.db")
         self.add(name, "--listen", address, *where, "--watch-bookmark-s", "15", "--recover", "auto", *arguments)
         return address
 
     def place_usual(self, *arguments: str) -> str:
-        """Make places for one process over a file, or for one that takes runs and two that work; return the address."""
+        """Make places for one process over a file, or for an API process and two workers; return the address."""
         if not self.database_url:
             return self.place("all", *arguments)
         for name in ("worker0", "worker1"):
@@ -70,7 +70,7 @@ class Stand(Topology):
         return self.place("api", "--role", "api", *arguments)
 
     def start_one(self, name: str) -> None:
-        """Start a process in a place that was made after the others had been started."""
+        """Start a process in a place that was added later."""
         self._launch(self.slots[name])
         self._keeping[name] = asyncio.create_task(self._keep(self.slots[name]))
 
@@ -81,7 +81,7 @@ class Stand(Topology):
 
 @asynccontextmanager
 async def open_stand(server_url: str, kind: str) -> AsyncIterator[Stand]:
-    """Yield a stand over an empty database of a kind; its processes are killed in the end."""
+    """Yield a stand over an empty database of a kind; kill its processes at the end."""
     with TemporaryDirectory(prefix="assay-bench-") as name:
         schema = f"bench_{uuid.uuid4().hex}"
         url = ""
@@ -97,29 +97,29 @@ async def open_stand(server_url: str, kind: str) -> AsyncIterator[Stand]:
 
 
 async def wait_at(address: str, service_name: str = "assay.v1.RunService") -> None:
-    """Wait until runs can be handed in at an address; until the process as a whole is ready with "" as the service."""
+    """Wait until an address accepts runs; with "" as the service, until the whole process is ready."""
     async with open_channel(address) as channel:
         await wait_for_ready(channel, service_name, _READY_S)
 
 
 def free_addresses(count: int) -> list[str]:
-    """Return addresses of this machine with ports that nobody has."""
+    """Return local addresses with free ports."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     addresses = []
-    for one in sockets:
-        with closing(one):
-            addresses.append(f"127.0.0.1:{one.getsockname()[1]}")
+    for opened in sockets:
+        with closing(opened):
+            addresses.append(f"127.0.0.1:{opened.getsockname()[1]}")
     return addresses
 
 
 def settings(name: str, adapter: str = "replay", target: str = "", *, concurrency: int = 64) -> RunSettings:
-    """Return the settings of a run that looks for exact matches."""
+    """Return the settings of a run with exact_match."""
     agent = AgentSettings(adapter, target, concurrency=concurrency, retries=0)
     return RunSettings(name, agent, [MetricSettings("exact_match")], team=name)
 
 
 def recorded_cases(count: int, prefix: str = "c") -> Iterator[Case]:
-    """Yield cases with recorded answers, of which the orchestrator needs to ask nobody."""
+    """Yield cases with recorded answers, so that no agent is called."""
     for index in range(count):
         answer = f"A{index}"
         recorded = AgentResponse(text=answer, latency_ms=1.0)
@@ -127,13 +127,13 @@ def recorded_cases(count: int, prefix: str = "c") -> Iterator[Case]:
 
 
 def plain_cases(count: int) -> Iterator[Case]:
-    """Yield cases that an agent has to answer."""
+    """Yield cases that an agent must answer."""
     for index in range(count):
         yield Case(f"c{index}", (Turn(f"q{index}", references=(f"a{index}",)),))
 
 
 async def create_run(client: Client, run_settings: RunSettings, cases: Iterator[Case]) -> Run:
-    """Upload cases and start a run of them."""
+    """Upload cases and start a run."""
     dataset = await client.upload_dataset(cases, name=run_settings.name)
     return await client.create_run(run_settings, dataset.dataset_id)
 
@@ -153,7 +153,7 @@ async def until_ended(client: Client, run_id: str) -> None:
 
 
 class Gauge:
-    """Processor time and memory of processes from now on.
+    """Processor time and memory of processes from construction on.
 
     Args:
         processes: Processes by name.
@@ -166,29 +166,32 @@ class Gauge:
         self._own: dict[str, list[int]] = {name: [] for name in processes}
 
     def look(self) -> None:
-        """Note the memory of this moment."""
+        """Record the present memory."""
         for name, process in self._processes.items():
             memory = process.memory_info()
             self._resident[name].append(round(memory.rss / 1024**2))
-            # Without pages of files, of which the mapped database has the more the larger it is.
+            # Without file pages: the mapped database would dominate the figure.
             self._own[name].append(round((memory.rss - memory.shared) / 1024**2))
 
     def figures(self) -> dict[str, Any]:
-        """Return seconds of processor time, and MiB at every look."""
-        busy = {name: round(sum(one.cpu_times()[:2]) - self._before[name], 2) for name, one in self._processes.items()}
+        """Return processor seconds and the recorded MiB."""
+        busy = {
+            name: round(sum(watched.cpu_times()[:2]) - self._before[name], 2)
+            for name, watched in self._processes.items()
+        }
         return {"cpu_s": busy, "rss_mib": self._resident, "own_mib": self._own}
 
 
 class AgentProcess:
-    """An agent in a process of its own: many watchers in this one would make it late.
+    """An agent in a separate process: many watchers in this process would delay it.
 
     Args:
-        delay_s: How long an answer takes.
+        delay_s: Time per answer.
     """
 
     def __init__(self, delay_s: float) -> None:
         self._here, there = multiprocessing.Pipe()
-        context = multiprocessing.get_context("spawn")  # gRPC's threads do not survive a fork
+        context = multiprocessing.get_context("spawn")  # gRPC's threads would not survive a fork
         self._process = context.Process(target=_serve_agent, args=(there, delay_s), daemon=True)
 
     def __enter__(self) -> Self:
@@ -203,13 +206,13 @@ class AgentProcess:
         self._process.join()
 
     def asked(self) -> tuple[int, int]:
-        """Return how many questions have come, and how many of them for another time."""
+        """Return the number of questions, and how many of them were repeated."""
         self._here.send(None)
         count, again = self._here.recv()
         return count, again
 
     async def until_asked(self, count: int) -> None:
-        """Wait until so many questions have come."""
+        """Wait for `count` questions."""
         while self.asked()[0] < count:  # noqa: ASYNC110 - it is another process that counts
             await asyncio.sleep(0.02)
 
@@ -234,7 +237,7 @@ _OWN = (
 
 
 class OwnConnection(Client):
-    """A client that shares its connection with no other of this process, as gRPC would have them do."""
+    """A client with its own connection; by default, gRPC would share connections within the process."""
 
     async def __aenter__(self) -> Self:
         self._channel = grpc.aio.insecure_channel(self.address, options=_OWN)
@@ -243,13 +246,13 @@ class OwnConnection(Client):
 
 
 class CutWatch:
-    """A watcher whose connection is cut again and again, and who goes on at the next address.
+    """A watcher whose connection breaks repeatedly and that resumes at the next address.
 
     Args:
-        addresses: Where to watch, by turns.
-        run_id: What.
-        offset_s: How much later than others it is cut.
-        every_s: How long a connection is left alone; None for ever.
+        addresses: Addresses, used in turn.
+        run_id: The run to watch.
+        offset_s: Delay of the first break.
+        every_s: Time between breaks; None for no breaks.
     """
 
     def __init__(self, addresses: Sequence[str], run_id: str, offset_s: float, *, every_s: float | None = 1.0) -> None:
@@ -263,11 +266,11 @@ class CutWatch:
         self._every_s = every_s
 
     async def follow(self) -> None:
-        """Watch until the run has ended, or something surfaces that a client would have to handle."""
+        """Watch until the run ends or an error occurs that a client would have to handle."""
         next_cut = time.monotonic() + self._offset_s + (self._every_s or 0.0)
         try:
             while True:
-                # A cut that comes while the watcher is between two connections is nobody's, and not made up for.
+                # A break between two connections affects none of them and is not repeated.
                 while self._every_s is not None and next_cut <= time.monotonic():
                     next_cut += self._every_s
                 async with OwnConnection(next(self._addresses)) as client:
@@ -279,7 +282,7 @@ class CutWatch:
             self.problem = f"{type(problem).__name__}: {problem.message}"
 
     async def _watch(self, client: Client, seconds: float | None) -> bool:
-        """Watch for some time; return whether the run has ended."""
+        """Watch until the next break; return whether the run has ended."""
         cursor = self.sequences[-1] if self.sequences else 0
         try:
             async with asyncio.timeout(seconds):
@@ -300,8 +303,8 @@ class IdleWatch:
     """A watcher of a run in which nothing happens.
 
     Args:
-        address: Where to watch.
-        run_id: What.
+        address: The address to watch at.
+        run_id: The run to watch.
     """
 
     def __init__(self, address: str, run_id: str) -> None:
@@ -310,14 +313,14 @@ class IdleWatch:
         self._run_id = run_id
 
     async def follow(self) -> None:
-        """Watch for good."""
+        """Watch for ever."""
         async with OwnConnection(self._address) as client:
             async for _ in client.watch_run(self._run_id):
                 self.began.set()
 
 
 def seen_by(watches: Sequence[CutWatch]) -> dict[str, Any]:
-    """Return what watchers that have seen their runs end have missed, seen twice and had to handle."""
+    """Return how many events watchers missed or saw twice, and the errors that they had to handle."""
     last = {
         run_id: max(w.sequences[-1] for w in watches if w.run_id == run_id) for run_id in {w.run_id for w in watches}
     }
@@ -331,14 +334,14 @@ def seen_by(watches: Sequence[CutWatch]) -> dict[str, Any]:
 
 
 def reasons_of_errors(database_url: str) -> dict[str, int]:
-    """Return why rows have an error, and how many."""
+    """Return the number of failed rows by reason."""
     with psycopg.connect(database_url) as connection:
-        found = connection.execute("SELECT reason, count(*) FROM results WHERE status = 'error' GROUP BY reason")
-        return {reason[:200]: count for reason, count in found.fetchall()}
+        reasons = connection.execute("SELECT reason, count(*) FROM results WHERE status = 'error' GROUP BY reason")
+        return {reason[:200]: count for reason, count in reasons.fetchall()}
 
 
 def verdict_on(watches: Sequence[CutWatch], database_url: str) -> dict[str, Any]:
-    """Return what watchers have seen, and how long after its time in the store each result has come."""
+    """Return what watchers saw, and the delay between storing and receiving each result."""
     with psycopg.connect(database_url) as connection:
         rows = connection.execute("SELECT run_id, sequence, created_at FROM results").fetchall()
     stored = {(run_id, sequence): datetime.fromisoformat(at).timestamp() for run_id, sequence, at in rows}

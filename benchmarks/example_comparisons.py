@@ -1,6 +1,6 @@
-"""Comparisons of real runs of two examples: a known change that must be found, and equal agents that must not differ.
+"""Comparisons of real runs of two examples: a known change must be detected, and equal agents must not differ.
 
-Both examples run with an agent that draws at random what it overlooks: one word in ten of a mail (`prompt-quality`, a
+Both examples use an agent that overlooks words at random: one word in ten of a mail (`prompt-quality`, a
 temperature of 1) or of a question (`city-events`). Each agent answers every case 400 times, which gives 200 comparisons
 of an agent with itself, no two of which share an answer. More verdicts than 5 % and three standard errors allow, or a
 known change that is not found, end the script with 1. `--json FILE` saves the figures.
@@ -42,17 +42,17 @@ Agent = Callable[[assay.AgentRequest], Any]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the comparisons of one example came to.
+    """The outcome of the comparisons of one example.
 
     Args:
         example: Its name.
-        change: What B does otherwise; empty where it is A again.
+        change: How B differs from A; empty if B equals A.
         primary: The metric that decides.
         cases: Of each run.
         comparisons: Their number.
-        verdicts: How many said that one run is better.
-        exploratory: In how many any other metric did, its p-value adjusted.
-        allowed: The most verdicts that chance explains; None where there is a change.
+        verdicts: Comparisons whose verdict is that one run is better.
+        exploratory: Comparisons in which any other metric has such a verdict, p-value adjusted.
+        allowed: The most verdicts that chance explains; None if there is a change.
         difference: Mean of the differences, B - A.
     """
 
@@ -68,29 +68,29 @@ class Outcome:
 
     @property
     def is_expected(self) -> bool:
-        """Whether equal agents hardly ever differ, or the change is found each time."""
+        """Whether equal agents hardly ever differ, or the change is always detected."""
         return self.verdicts == self.comparisons if self.allowed is None else self.verdicts <= self.allowed
 
 
 def main() -> None:
-    """Run the examples and print a line for each kind of comparison."""
+    """Run the examples and print one line per kind of comparison."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repetitions", type=int, default=200, help="comparisons of an agent with itself")
     parser.add_argument("--changes", type=int, default=50, help="comparisons with the changed agent")
     parser.add_argument("--seed", type=int, default=17)
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    found = []
-    for outcome in outcomes(given.repetitions, given.changes, given.seed):
-        found.append(outcome)
+    options = parser.parse_args()
+    measured = []
+    for outcome in outcomes(options.repetitions, options.changes, options.seed):
+        measured.append(outcome)
         print(line(outcome), flush=True)
-    if given.json:
-        given.json.write_text(json.dumps([asdict(one) for one in found], indent=1) + "\n")
-    sys.exit(any(not one.is_expected for one in found))
+    if options.json:
+        options.json.write_text(json.dumps([asdict(outcome) for outcome in measured], indent=1) + "\n")
+    sys.exit(any(not outcome.is_expected for outcome in measured))
 
 
 def outcomes(repetitions: int, changes: int, seed: int) -> Iterator[Outcome]:
-    """Yield what comparisons of equal and of changed agents come to, example by example."""
+    """Yield the outcomes for equal and for changed agents, example by example."""
     allowed = math.floor(repetitions * ALPHA + 3 * math.sqrt(repetitions * ALPHA * (1 - ALPHA)))
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="assay-examples-")))
@@ -106,12 +106,12 @@ def outcomes(repetitions: int, changes: int, seed: int) -> Iterator[Outcome]:
 
 @dataclass(frozen=True)
 class Setting:
-    """How an example is run.
+    """Settings of an example.
 
     Args:
         spec: Without dataset and repeats.
         dataset: Its cases.
-        agent: What answers; None for the spec's agent.
+        agent: The agent; None for that of the spec.
     """
 
     spec: Mapping[str, Any]
@@ -128,7 +128,7 @@ def prompts(stack: ExitStack, seed: int) -> tuple[Setting, str, Setting]:
     provider = stack.enter_context(
         ScriptedProvider(
             lambda request: model.Reply(
-                model.answer("\n".join(str(said["content"]) for said in request.body["messages"]), chance)
+                model.answer("\n".join(str(message["content"]) for message in request.body["messages"]), chance)
             )
         )
     )
@@ -172,8 +172,8 @@ def agents(seed: int) -> tuple[Setting, str, Setting]:
 
 
 def _runs(setting: Setting, folder: Path, count: int) -> list[ComparedRun]:
-    """Return runs of every case once: the repeats of as few runs as hold them."""
-    found: list[ComparedRun] = []
+    """Return runs with one row per case, taken from the repeats of as few runs as possible."""
+    runs: list[ComparedRun] = []
     for start in range(0, count, MAX_REPEATS):
         repeats = min(MAX_REPEATS, count - start)
         output = folder / str(start)
@@ -182,41 +182,43 @@ def _runs(setting: Setting, folder: Path, count: int) -> list[ComparedRun]:
             reports=["json"], progress=False,
         )  # fmt: skip
         with report_of_file(output / "results.json") as report:
-            found += _by_repeat(report, repeats)
-    return found
+            runs += _by_repeat(report, repeats)
+    return runs
 
 
 def _by_repeat(report: Report, repeats: int) -> list[ComparedRun]:
-    """Return each repeat of a run as if it were a run."""
+    """Return each repeat of a run as a run."""
     facts = facts_of(report.head)
     cases = [CaseScores(tuple(facts.metrics)) for _ in range(repeats)]
     for row in report.rows():
         cases[row["repeat"]].take(
             row["case_id"], values_of(row, facts.metrics), passed=row["passed"], status=AgentStatus(row["status"])
         )
-    return [ComparedRun(replace(facts, run_id=f"{facts.run_id}#{number}"), each) for number, each in enumerate(cases)]
+    return [
+        ComparedRun(replace(facts, run_id=f"{facts.run_id}#{number}"), scores) for number, scores in enumerate(cases)
+    ]
 
 
 def _outcome(
     example: str, change: str, pairs: Sequence[tuple[ComparedRun, ComparedRun]], allowed: int | None
 ) -> Outcome:
     comparisons = [compare_runs(pair, ComparisonSettings(alpha=ALPHA)) for pair in pairs]
-    metrics = [{one.metric: one for one in comparison.pairs[0].metrics} for comparison in comparisons]
+    metrics = [{metric.metric: metric for metric in comparison.pairs[0].metrics} for comparison in comparisons]
     primary = comparisons[0].primary
-    decisive = [one[primary] for one in metrics]
+    decisive = [metric[primary] for metric in metrics]
     return Outcome(
         example=example,
         change=change,
         primary=primary,
         cases=decisive[0].n_pairs,
         comparisons=len(comparisons),
-        verdicts=sum(one.verdict in _DECIDED for one in decisive),
+        verdicts=sum(metric.verdict in _DECIDED for metric in decisive),
         exploratory=sum(
-            any(each.verdict in _DECIDED for name, each in one.items() if name not in (primary, "latency"))
-            for one in metrics
+            any(metric.verdict in _DECIDED for name, metric in by_name.items() if name not in (primary, "latency"))
+            for by_name in metrics
         ),
         allowed=allowed,
-        difference=math.fsum(one.difference or 0.0 for one in decisive) / len(decisive),
+        difference=math.fsum(metric.difference or 0.0 for metric in decisive) / len(decisive),
     )
 
 

@@ -1,13 +1,13 @@
-"""Fifty teams at one orchestrator, of which one floods: how long the others wait, beside the same without the flood.
+"""Fifty teams at one orchestrator, one of them flooding it: latencies of the others with and without the flood.
 
 A real orchestrator process over TLS, with tokens and the quotas of every installation. Forty-nine teams make calls at
-times that do not depend on the answers (open loop, exponential gaps), over a connection of each team; the fiftieth is
-silent, or calls as often as it can from a process of its own. A call's time begins when it was due, so that no slow
-answer hides what waits for it.
+times that do not depend on the answers (open loop, exponential gaps), over a connection per team. The fiftieth is
+silent, or calls as often as it can from a separate process. The latency of a call counts from the time when it was due,
+so that a slow answer does not hide the calls that wait for it.
 
 Three kinds of phases take turns: without a flood, with one, and with the same flood at another orchestrator on this
-machine, whose processor time is taken from the calm teams, too, but not their server's. The ratios to both are medians
-over the rounds: of all calls of a phase, of those that were due in its first second, and of the rest.
+machine, which takes processor time from the calm teams but leaves their server alone. The ratios to both are medians
+over the rounds: of all calls of a phase, of the calls due in its first second, and of the rest.
 """
 
 from __future__ import annotations
@@ -51,25 +51,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="phases of each kind")
     parser.add_argument("--seconds", type=float, default=6.0, help="length of a phase")
-    parser.add_argument("--rate", type=float, default=2.0, help="calls a second of each calm team")
-    parser.add_argument("--flood-rate", type=float, default=3_000.0, help="calls a second that the flood tries")
+    parser.add_argument("--rate", type=float, default=2.0, help="calls per second of each calm team")
+    parser.add_argument("--flood-rate", type=float, default=3_000.0, help="calls per second that the flood attempts")
     parser.add_argument("--connections", type=int, default=4, help="connections of the flood")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--flood-at", default="")
-    given = parser.parse_args()
-    if given.flood_at:
-        asyncio.run(flood(given))
+    options = parser.parse_args()
+    if options.flood_at:
+        asyncio.run(flood(options))
         return
     with TemporaryDirectory(prefix="assay-flood-") as folder:
-        figures = asyncio.run(measure(Path(folder), given))
+        figures = asyncio.run(measure(Path(folder), options))
     print(json.dumps(figures, indent=1))
-    if given.json:
+    if options.json:
         machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
-        given.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
+        options.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
 
 
-async def measure(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
-    """Return the latencies of calm teams in all kinds of phases, in milliseconds, and what came of the flood."""
+async def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the latencies of calm teams by kind of phase, in milliseconds, and the outcome of the flood."""
     names = [f"team-{number}" for number in range(TEAMS - 1)] + [_FLOOD]
     other = folder / "other"
     other.mkdir()
@@ -85,15 +85,15 @@ async def measure(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
         await asyncio.gather(*(stub.ListRuns(pb.ListRunsRequest()) for stub in stubs))
         phases: dict[str, list[dict[str, float]]] = {_CALM: [], **{name: [] for name in floods}}
         ends: dict[str, list[dict[str, float]]] = {name: [] for name in floods}
-        for number in range(given.rounds):
-            phases[_CALM].append(await phase(stubs, given, seed=number))
+        for number in range(options.rounds):
+            phases[_CALM].append(await phase(stubs, options, seed=number))
             for name, place in floods.items():
-                flooding = await start_flood(*place, given)
-                phases[name].append(await phase(stubs, given, seed=number))
+                flooding = await start_flood(*place, options)
+                phases[name].append(await phase(stubs, options, seed=number))
                 output, _ = await flooding.communicate()
                 ends[name].append(json.loads(output))
     return {
-        **{name: medians(found) for name, found in phases.items()},
+        **{name: medians(figures) for name, figures in phases.items()},
         "flood": medians(ends["flooded"]),
         "ratio": ratios(phases["flooded"], phases[_CALM]),
         "ratio to the flood elsewhere": ratios(phases["flooded"], phases["flood elsewhere"]),
@@ -101,34 +101,34 @@ async def measure(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def ratios(found: list[dict[str, float]], others: list[dict[str, float]]) -> dict[str, float]:
+def ratios(figures: list[dict[str, float]], others: list[dict[str, float]]) -> dict[str, float]:
     """Return the medians of the ratios of the phases of each round."""
-    pairs = list(zip(found, others, strict=True))
+    pairs = list(zip(figures, others, strict=True))
     return {
-        name.removesuffix("_ms"): round(statistics.median(one[name] / other[name] for one, other in pairs), 2)
+        name.removesuffix("_ms"): round(statistics.median(figure[name] / other[name] for figure, other in pairs), 2)
         for name in ("p50_ms", "p99_ms", "first_p50_ms", "first_p99_ms", "later_p50_ms", "later_p99_ms")
     }
 
 
-async def phase(stubs: list[Any], given: argparse.Namespace, *, seed: int) -> dict[str, float]:
+async def phase(stubs: list[Any], options: argparse.Namespace, *, seed: int) -> dict[str, float]:
     """Let calm teams call for one phase; return their latencies."""
-    found: list[tuple[float, float]] = []
+    timed: list[tuple[float, float]] = []
     await asyncio.gather(
         *(
-            calm(stub, given.rate, given.seconds, random.Random(f"{seed}/{index}"), found)
+            calm(stub, options.rate, options.seconds, random.Random(f"{seed}/{index}"), timed)
             for index, stub in enumerate(stubs[: TEAMS - 1])
         )
     )
     parts = {
-        "": [latency for _, latency in found],
-        "first_": [latency for due, latency in found if due < 1],
-        "later_": [latency for due, latency in found if due >= 1],
+        "": [latency for _, latency in timed],
+        "first_": [latency for due, latency in timed if due < 1],
+        "later_": [latency for due, latency in timed if due >= 1],
     }
     return {name: value for part, latencies in parts.items() for name, value in quantiles(part, sorted(latencies))}
 
 
 def quantiles(part: str, latencies: list[float]) -> list[tuple[str, float]]:
-    """Return figures of a part of a phase, by name, of its latencies in seconds and ascending."""
+    """Return named figures of one part of a phase from its latencies, in seconds and ascending."""
     return [
         (f"{part}calls", len(latencies)),
         (f"{part}p50_ms", 1000 * latencies[len(latencies) // 2]),
@@ -137,70 +137,72 @@ def quantiles(part: str, latencies: list[float]) -> list[tuple[str, float]]:
     ]
 
 
-async def calm(stub: Any, rate: float, seconds: float, rng: random.Random, found: list[tuple[float, float]]) -> None:
-    """Make the calls of one team when they are due, whatever became of earlier ones.
+async def calm(stub: Any, rate: float, seconds: float, rng: random.Random, timed: list[tuple[float, float]]) -> None:
+    """Make the calls of one team when they are due, without waiting for earlier calls.
 
     Args:
         stub: Its connection.
-        rate: Calls a second.
-        seconds: How long.
+        rate: Calls per second.
+        seconds: Duration.
         rng: Draws the gaps.
-        found: Takes when each call was due, from the start, and how long it took, in seconds.
+        timed: Receives when each call was due, from the start, and how long it took, in seconds.
     """
     loop = asyncio.get_running_loop()
     start = loop.time()
     due, end = start + rng.expovariate(rate), start + seconds
     calls = set[asyncio.Task[None]]()
 
-    async def one(at: float) -> None:
+    async def list_runs(at: float) -> None:
         await stub.ListRuns(pb.ListRunsRequest())
-        found.append((at - start, loop.time() - at))
+        timed.append((at - start, loop.time() - at))
 
     while due < end:
         await asyncio.sleep(due - loop.time())
-        calls.add(asyncio.create_task(one(due)))
+        calls.add(asyncio.create_task(list_runs(due)))
         due += rng.expovariate(rate)
     await asyncio.gather(*calls)
 
 
-async def flood(given: argparse.Namespace) -> None:
-    """Call as often as the rate says for one phase and a second more, and print how many were refused."""
-    settings = json.loads(given.flood_at)
+async def flood(options: argparse.Namespace) -> None:
+    """Call at the given rate for one phase plus one second, and print how many calls were refused."""
+    settings = json.loads(options.flood_at)
     loop = asyncio.get_running_loop()
     counts: Counter[str] = Counter()
     async with AsyncExitStack() as stack:
         stubs = []
-        for number in range(given.connections):
+        for number in range(options.connections):
             channel = channel_of(settings["address"], Path(settings["folder"]), settings["token"], number)
             stubs.append(orchestrator_pb2_grpc.RunServiceStub(await stack.enter_async_context(channel)))
 
-        async def one(stub: Any) -> None:
+        async def list_runs(stub: Any) -> None:
             try:
-                await stub.ListRuns(pb.ListRunsRequest(), timeout=given.seconds)
+                await stub.ListRuns(pb.ListRunsRequest(), timeout=options.seconds)
                 counts["admitted"] += 1
             except grpc.aio.AioRpcError as error:
                 counts[error.code().name.lower()] += 1
 
-        await asyncio.gather(*map(one, stubs))
+        await asyncio.gather(*map(list_runs, stubs))
         print("flooding", flush=True)
         begun, sent, calls = loop.time(), 0, set[asyncio.Task[None]]()
-        while loop.time() - begun < given.seconds + 1:
-            while sent < (loop.time() - begun) * given.flood_rate:
-                calls.add(asyncio.create_task(one(stubs[sent % len(stubs)])))
+        while loop.time() - begun < options.seconds + 1:
+            while sent < (loop.time() - begun) * options.flood_rate:
+                calls.add(asyncio.create_task(list_runs(stubs[sent % len(stubs)])))
                 sent += 1
             await asyncio.sleep(0.005)
         for call in calls:
             call.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
-    print(json.dumps({"tried_per_s": sent / (given.seconds + 1), **counts}))
+    print(json.dumps({"tried_per_s": sent / (options.seconds + 1), **counts}))
 
 
-async def start_flood(address: str, folder: Path, token: str, given: argparse.Namespace) -> asyncio.subprocess.Process:
-    """Start the process that floods, and wait until it does."""
+async def start_flood(
+    address: str, folder: Path, token: str, options: argparse.Namespace
+) -> asyncio.subprocess.Process:
+    """Start the flooding process and wait until it floods."""
     place = json.dumps({"address": address, "folder": str(folder), "token": token})
-    values = {"--seconds": given.seconds, "--flood-rate": given.flood_rate, "--connections": given.connections}
+    values = {"--seconds": options.seconds, "--flood-rate": options.flood_rate, "--connections": options.connections}
     arguments = [part for name, value in values.items() for part in (name, str(value))]
-    # It has the lowest priority of this machine's processes: what is measured is the server's work, not its client's.
+    # The lowest priority: the benchmark measures the work of the server, not that of its client.
     process = await asyncio.create_subprocess_exec(
         "nice", "-n", "19", sys.executable, "-m", "benchmarks.flood", "--flood-at", place, *arguments,
         stdout=subprocess.PIPE,
@@ -211,7 +213,7 @@ async def start_flood(address: str, folder: Path, token: str, given: argparse.Na
 
 
 def channel_of(address: str, folder: Path, token: str, number: int = 0) -> Any:
-    """Return a channel of a connection of its own."""
+    """Return a channel with its own connection."""
     options = ChannelOptions(token=token, tls=ClientFiles(folder / "c.pem"), keepalive_time_ms=30_000 + number)
     return open_channel(address, options)
 
@@ -240,7 +242,7 @@ async def start_server(folder: Path, stack: AsyncExitStack, *arguments: str, is_
 
 
 async def drained(stream: asyncio.StreamReader) -> None:
-    """Read what the server logs, so that it never waits."""
+    """Drain the log of the server, so that it never blocks."""
     while line := await stream.readline():
         sys.stderr.buffer.write(line)
 
@@ -253,11 +255,11 @@ async def stopped(process: asyncio.subprocess.Process) -> None:
 
 
 async def store_tokens(folder: Path, names: list[str]) -> list[str]:
-    """Store a team with a token for each name; return the tokens."""
-    made = [new_token() for _ in names]
+    """Store a team and a token per name; return the tokens."""
+    new_tokens = [new_token() for _ in names]
 
     def store(connection: Any) -> None:
-        for name, token in zip(names, made, strict=True):
+        for name, token in zip(names, new_tokens, strict=True):
             tokens.create_team(connection, name)
             tokens.create_token(connection, token, tokens.NewToken(name, Role.RUNNER, "benchmark"))
 
@@ -266,13 +268,13 @@ async def store_tokens(folder: Path, names: list[str]) -> list[str]:
         await database.write(store)
     finally:
         database.close()
-    return [token.text for token in made]
+    return [token.text for token in new_tokens]
 
 
-def medians(found: list[dict[str, float]]) -> dict[str, float]:
+def medians(phases: list[dict[str, float]]) -> dict[str, float]:
     """Return the median of each figure."""
-    names = dict.fromkeys(name for each in found for name in each)
-    return {name: round(statistics.median(each.get(name, 0) for each in found), 2) for name in names}
+    names = dict.fromkeys(name for figures in phases for name in figures)
+    return {name: round(statistics.median(figures.get(name, 0) for figures in phases), 2) for name in names}
 
 
 if __name__ == "__main__":

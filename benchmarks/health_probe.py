@@ -1,7 +1,7 @@
 """The latency of a server's health check: `python -m benchmarks.health_probe ADDRESS SERVICE`.
 
-A process of its own, so that the event loop of a benchmark adds nothing. It prints "ready" after a first check, then
-sends one every 10 ms, also while earlier ones wait for an answer, until its stdin ends. Then it prints the latencies in
+A separate process, so that the event loop of a benchmark adds no delay. It prints "ready" after a first check, then
+sends a check every 10 ms, without waiting for earlier ones, until its stdin is closed. Then it prints the latencies in
 milliseconds as one JSON list. A check that fails, or a server that is not serving, ends it with a traceback.
 """
 
@@ -27,7 +27,7 @@ _TIMEOUT_S = 60.0
 
 
 def main() -> None:
-    """Measure until stdin ends, and print."""
+    """Measure until stdin is closed, then print."""
     print(json.dumps(asyncio.run(_measure(*sys.argv[1:]))))
 
 
@@ -55,7 +55,7 @@ async def _measure(address: str, service: str) -> list[float]:
 
 @asynccontextmanager
 async def probing(address: str, service: str, latencies_ms: list[float]) -> AsyncIterator[None]:
-    """Probe a server from another process meanwhile; add the latencies to a list.
+    """Probe a server from another process inside the block; append the latencies to a list.
 
     Raises:
         RuntimeError: A check failed.
@@ -66,7 +66,7 @@ async def probing(address: str, service: str, latencies_ms: list[float]) -> Asyn
     try:
         if await process.stdout.readline():
             yield
-        printed, _ = await process.communicate(b"")  # ends its stdin
+        printed, _ = await process.communicate(b"")  # closes its stdin
         if process.returncode != 0:
             raise RuntimeError("a health check failed: see the traceback above")
         latencies_ms += json.loads(printed)

@@ -1,8 +1,8 @@
-"""What admission, tokens, TLS, metrics and traces cost per call: servers of one method take turns, beside their client.
+"""Cost per call of admission, tokens, TLS, metrics and traces: servers with one method take turns.
 
-The method returns an empty list at once, over loopback. Of each of many short rounds, the processor time of a call,
-of client and server together, is divided by that of the bare server in the same round; the figures are the medians:
-once for calls one after another, once for 32 at once. The bare server is gRPC's own without an interceptor; the store
+The method returns an empty list at once, over loopback. In many short rounds, the processor time of a call, client and
+server together, is divided by that of the bare server in the same round. The figures are medians, for sequential calls
+and for 32 concurrent calls. The bare server is gRPC's own without an interceptor; the store
 of the tokens is a real SQLite file. Spans are sent to a collector in another process before a round ends. Without a
 sampler of the operator, one in a hundred of these calls is recorded, and each where its caller records a trace.
 """
@@ -51,7 +51,7 @@ _BARE, _TRACES, _EACH = "bare", ", traces", ", each call in one"
 
 
 class Instant(orchestrator_pb2_grpc.RunServiceServicer):
-    """Answers at once."""
+    """A service that answers at once."""
 
     async def ListBaselines(self, request: Any, context: Any) -> pb.ListBaselinesResponse:  # noqa: N802
         """Return nothing."""
@@ -62,15 +62,15 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=41)
-    parser.add_argument("--calls", type=int, default=320, help="calls of a round")
+    parser.add_argument("--calls", type=int, default=320, help="calls per round")
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with TemporaryDirectory(prefix="assay-identity-") as folder:
-        figures = asyncio.run(measure(Path(folder), given.rounds, given.calls))
+        figures = asyncio.run(measure(Path(folder), options.rounds, options.calls))
     print(json.dumps(figures, indent=1))
-    if given.json:
+    if options.json:
         machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
-        given.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
+        options.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
 
 
 async def measure(folder: Path, rounds: int, calls: int) -> Mapping[str, Any]:
@@ -85,10 +85,10 @@ async def measure(folder: Path, rounds: int, calls: int) -> Mapping[str, Any]:
                     times[name].append(await timed(stub, calls, in_flight, name))
             figures[f"{in_flight} in flight"] = {
                 name: {
-                    "call_us": round(statistics.median(found) * 1e6, 1),
-                    "ratio": round(statistics.median(map(operator.truediv, found, times[_BARE])), 3),
+                    "call_us": round(statistics.median(seconds) * 1e6, 1),
+                    "ratio": round(statistics.median(map(operator.truediv, seconds, times[_BARE])), 3),
                 }
-                for name, found in times.items()
+                for name, seconds in times.items()
             }
     return figures
 
@@ -135,7 +135,7 @@ async def serving(folder: Path) -> AsyncIterator[Mapping[str, grpc.aio.Channel]]
             ChannelOptions(token=token.text, tls=ClientFiles(folder / "c.pem")),
         ),
     }
-    # Their methods are counted and timed: by then, the process exports. So it is with spans, after that.
+    # Exporting metrics is switched on for the whole process before these servers start, and spans after them.
     counted = {f"{name}, metrics": servers[name] for name in ("admission", "tokens and TLS")}
     traced = {f"tokens and TLS, metrics{part}": servers["tokens and TLS"] for part in (_TRACES, _TRACES + _EACH)}
     async with AsyncExitStack() as stack:

@@ -1,8 +1,8 @@
-"""Verdicts per second through the judge service, beside its provider's package used directly in the same minutes.
+"""Verdicts per second through the judge service, compared with direct use of the provider's package.
 
-The service runs in a process of its own, with its state on disk, and is asked over a unix socket; the provider is a
-server in a third process that answers at once, so that only what the service adds is measured. Both make the same call,
-by turns, because machines are never quiet; processor time is less disturbed by that than time. `--json FILE` saves the
+The service runs in a separate process, with its state on disk, behind a unix socket. The provider is a third process
+that answers at once, so that only the overhead of the service is measured. Both make the same calls in turns, because
+machines are never quiet; processor time suffers less from that than wall time. `--json FILE` saves the
 figures. See README.md beside this file.
 """
 
@@ -44,17 +44,17 @@ def main() -> None:
     parser.add_argument("--verdicts", type=int, default=1_000)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    figures = asyncio.run(measure(given.verdicts, given.repeats))
+    options = parser.parse_args()
+    figures = asyncio.run(measure(options.verdicts, options.repeats))
     for name, figure in figures.items():
         print(f"{name:<42} {figure}")
-    if given.json:
+    if options.json:
         machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
-        given.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
+        options.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
 
 
 async def measure(count: int, repeats: int) -> dict[str, Any]:
-    """Return medians over rounds, each of which asks the package and the service for the same number of verdicts."""
+    """Return medians over rounds; each round asks the package and the service for the same number of verdicts."""
     receiving, sending = multiprocessing.Pipe(duplex=False)
     provider = multiprocessing.Process(target=answer_at_once, args=(sending,), daemon=True)
     provider.start()
@@ -93,9 +93,9 @@ def summary(rounds: list[dict[str, float]]) -> dict[str, Any]:
     """Return medians, and the medians of the ratios of each round."""
 
     def median(name: str, digits: int = 0) -> float:
-        return round(statistics.median(one[name] for one in rounds), digits)
+        return round(statistics.median(figures[name] for figures in rounds), digits)
 
-    ratios = [one["service_cpu_ms"] / one["package_cpu_ms"] for one in rounds]
+    ratios = [figures["service_cpu_ms"] / figures["package_cpu_ms"] for figures in rounds]
     return {
         "verdicts_per_s": median("service_per_s"),
         "package_calls_per_s": median("package_per_s"),
@@ -109,7 +109,7 @@ def summary(rounds: list[dict[str, float]]) -> dict[str, Any]:
 
 
 async def cost_of(work: Any, process: psutil.Process) -> tuple[float, float]:
-    """Return how many seconds some work takes, and how much of a process's processor time."""
+    """Return the wall time of some work and the processor time of a process meanwhile, in seconds."""
     before = process.cpu_times()
     start = time.perf_counter()
     await work
@@ -131,7 +131,7 @@ def request_of(answer: str) -> pb.GradeRequest:
 
 async def grade_all(stub: Any, asked: list[pb.GradeRequest], *, cached: bool) -> None:
     """Ask for verdicts in one stream."""
-    requests = (pb.GradeStreamRequest(request_id=str(index), grade=one) for index, one in enumerate(asked))
+    requests = (pb.GradeStreamRequest(request_id=str(index), grade=request) for index, request in enumerate(asked))
     seen = 0
     async for response in stub.GradeStream(requests):
         assert response.verdict.status == pb.VERDICT_STATUS_VALID, response
@@ -147,7 +147,7 @@ async def grade_one_by_one(stub: Any, number: int, count: int) -> None:
 
 
 async def client_calls(client: openai.AsyncOpenAI, prompt: dict[str, Any], count: int) -> None:
-    """Make calls with the provider's package, as many at once as the service makes."""
+    """Make calls with the provider's package, as many at once as the service does."""
     left = iter(range(count))
 
     async def call() -> None:
@@ -164,7 +164,7 @@ async def one_by_one(client: openai.AsyncOpenAI, prompt: dict[str, Any], count: 
 
 
 async def prompt_of(stub: Any, url: str) -> dict[str, Any]:
-    """Return what the service sends for such a request, so that the package sends the same."""
+    """Return what the service sends for a request, so that the package sends the same."""
     await stub.Grade(request_of("first"), timeout=60, wait_for_ready=True)
     async with openai.AsyncOpenAI(api_key="none", base_url=url) as client:
         last: Any = await client.get("/last", cast_to=object)
@@ -174,7 +174,7 @@ async def prompt_of(stub: Any, url: str) -> dict[str, Any]:
 
 @asynccontextmanager
 async def judge_at(folder: Path, url: str) -> AsyncIterator[tuple[Any, psutil.Process]]:
-    """Run a judge process and return a stub of it."""
+    """Run a judge process and yield a stub for it."""
     (folder / "prices.yaml").write_text(PRICES)
     flags = {
         "listen": f"unix:{folder}/judge.sock",
@@ -196,18 +196,18 @@ async def judge_at(folder: Path, url: str) -> AsyncIterator[tuple[Any, psutil.Pr
 
 
 def answer_at_once(port_to: Any) -> None:
-    """Be a provider that answers each request with a valid verdict, as fast as Python can."""
+    """Serve as a provider that answers each request with a valid verdict, as fast as Python can."""
     asyncio.run(Provider().serve(port_to))
 
 
 class Provider:
-    """A server of just enough HTTP; the one that tests use speaks more and is slower."""
+    """A server with minimal HTTP; the provider of the tests supports more and is slower."""
 
     def __init__(self) -> None:
         self._last = b"{}"
 
     async def serve(self, port_to: Any) -> None:
-        """Serve until the process ends; tell the port first."""
+        """Print the port, then serve until the process ends."""
         server = await asyncio.start_server(self.connection, "127.0.0.1", 0, limit=1 << 20)
         port_to.send(server.sockets[0].getsockname()[1])
         await server.serve_forever()
@@ -226,10 +226,10 @@ class Provider:
             writer.close()
 
     def reply(self, body: bytes) -> bytes:
-        """Return a completion with a verdict on this call."""
+        """Return a completion with a verdict for this call."""
         self._last = body
-        found = re.search(rb"verdict_id of this call is (\w+)", body)
-        verdict = {"verdict_id": found[1].decode() if found else "", "reasoning": "As the reference says.", "score": 4}
+        match = re.search(rb"verdict_id of this call is (\w+)", body)
+        verdict = {"verdict_id": match[1].decode() if match else "", "reasoning": "As the reference says.", "score": 4}
         message = {"role": "assistant", "content": json.dumps(verdict)}
         return json.dumps(
             {

@@ -1,4 +1,4 @@
-"""Rows per second of metric arithmetic, beside the usual package or the plain definition where there is one.
+"""Rows per second of metric arithmetic, compared with a common package or the plain definition.
 
 Each figure is the best of several rounds over the same rows in one process; what is compared is measured in
 turns, so that both see the same machine. `--json FILE` saves the figures. See README.md beside this file.
@@ -33,18 +33,18 @@ def main() -> None:
     """Measure and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", choices=MEASURES, help="measure this alone")
+    parser.add_argument("--only", choices=MEASURES, help="measure only this metric")
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     figures: dict[str, dict[str, float]] = {}
     for name, measure in MEASURES.items():
-        if given.only not in (None, name):
+        if options.only not in (None, name):
             continue
-        figures[name] = measure(given.rounds)
+        figures[name] = measure(options.rounds)
         print(f"{name:<45} " + "  ".join(f"{key} {value:,}" for key, value in figures[name].items()), flush=True)
-    if given.json:
+    if options.json:
         machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
-        given.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
+        options.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
 
 
 def exact_match(rounds: int) -> dict[str, float]:
@@ -128,19 +128,19 @@ def consistency_measure(rounds: int) -> dict[str, float]:
 
 
 def by_double_loop(vectors: Any) -> float:
-    """Return the mean cosine of all pairs as the definition says it."""
+    """Return the mean cosine of all pairs, computed as defined."""
     import numpy as np
 
     units = [vector / np.linalg.norm(vector) for vector in vectors.astype(np.float64)]
     total = 0.0
-    for index, one in enumerate(units):
+    for index, unit in enumerate(units):
         for other in units[index + 1 :]:
-            total += float(one @ other)
+            total += float(unit @ other)
     return total / (len(units) * (len(units) - 1) / 2)
 
 
 def by_matrix(vectors: Any) -> float:
-    """Return the same by multiplying all vectors with all: 32 MB for 2,000 of them."""
+    """Return the same by multiplying all vectors with each other: 32 MB for 2,000 vectors."""
     import numpy as np
 
     units = vectors.astype(np.float64)
@@ -150,13 +150,13 @@ def by_matrix(vectors: Any) -> float:
 
 
 def scorer(kind: str, **parameters: Any) -> Callable[[Row], Any]:
-    """Return a metric's function of a row."""
+    """Return the row function of a metric."""
     metric: Metric = build_metric(MetricSettings(kind, complete_parameters(kind, parameters, where=kind)))
     return metric.score
 
 
 def rate(work: Callable[[Any], Any], items: Sequence[Any], rounds: int) -> int:
-    """Return how many items a second are worked off in the best of some rounds."""
+    """Return items per second in the best of some rounds."""
     best = float("inf")
     for _ in range(rounds):
         started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Time and peak memory of writing each format of a report from a results.json, each in a process of its own.
+"""Time and peak memory of writing each report format from a results.json, each in a separate process.
 
 `--json FILE` saves the figures. See README.md beside this file.
 """
@@ -53,18 +53,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", choices=FORMATS, nargs="+", default=list(FORMATS))
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
-        for count in given.rows:
+        for count in options.rows:
             source = Path(folder, f"{count}.json")
             _write_document(source, count)
-            for name in given.only:
-                figure = figures[f"{name}, {count:,} rows"] = _figure(source, name, given.rounds, Path(folder))
+            for name in options.only:
+                figure = figures[f"{name}, {count:,} rows"] = _figure(source, name, options.rounds, Path(folder))
                 print(f"{name:<10} {count:>9,} rows  " + "  ".join(f"{key} {value}" for key, value in figure.items()))
-    if given.json:
+    if options.json:
         machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
-        given.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
+        options.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
 
 
 def _write_document(path: Path, count: int) -> None:
@@ -85,20 +85,20 @@ def _write_document(path: Path, count: int) -> None:
             agent_error(name, category=category) if kind < 0.02 else (failed if kind < 0.2 else row)(name, **changes)
         )
     document = summed(rows)
-    lines = ",\n  ".join(json.dumps(each, ensure_ascii=False) for each in document.pop("rows"))
+    lines = ",\n  ".join(json.dumps(document_row, ensure_ascii=False) for document_row in document.pop("rows"))
     head = json.dumps(document, ensure_ascii=False, indent=1).removesuffix("\n}")
     path.write_text(f'{head},\n "rows": [\n  {lines}\n ]\n}}\n', encoding="utf-8")
 
 
 def _figure(source: Path, name: str, rounds: int, folder: Path) -> dict[str, Any]:
     """Return the medians of several rounds."""
-    found = []
+    measured = []
     for number in range(rounds):
         target = folder / f"{source.stem}-{name}-{number}"
         command = [sys.executable, "-c", _MEASURE, str(source), name, str(target)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
-        found.append([float(value) for value in re.findall(r"[\d.]+", done.stdout)])
-    wall, cpu, peak, size = (statistics.median(values) for values in zip(*found, strict=True))
+        measured.append([float(value) for value in re.findall(r"[\d.]+", done.stdout)])
+    wall, cpu, peak, size = (statistics.median(values) for values in zip(*measured, strict=True))
     return {"wall_s": round(wall, 2), "cpu_s": round(cpu, 2), "peak_mib": round(peak), "files_mib": round(size, 1)}
 
 

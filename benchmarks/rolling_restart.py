@@ -1,6 +1,6 @@
-"""Every process of an installation is restarted in turn, under load: what clients notice of it.
+"""Restart every process of an installation in turn, under load, and count the errors that clients see.
 
-Two of each service over one PostgreSQL, with the real embedding model, and a provider that stands in for the judge's.
+Two processes per service over one PostgreSQL, with the real embedding model and a stand-in for the provider.
 Clients start and watch runs, host an agent, list runs, embed texts and ask for verdicts, all the time; each process
 gets SIGTERM and is started again once it has ended, so that one of two is missing meanwhile. With --base the processes
 are those of another revision with the same tables, and are replaced by this version's. From the root of the repository:
@@ -53,19 +53,19 @@ REPLICAS = 2
 LATENCY_S = 0.2
 CASES = 40
 RUN_LOOPS = 3
-UNDISTURBED_S = 7.0  # clients connect to a server that was away every 5 s, or sooner; the next one is not ended before
+UNDISTURBED_S = 7.0  # clients reconnect to a missing server within 5 s; the next process is not stopped earlier
 _CALL_EVERY_S = 0.05
 _KEY = "OPENAI_API_KEY"
 
 
 @dataclass
 class Seen:
-    """What clients saw.
+    """Observations of the clients.
 
     Args:
-        phase: What is being restarted now.
+        phase: The process that is being restarted.
         done: Calls and runs that ended well, by kind.
-        errors: Those that did not: the phase, the kind and the problem.
+        errors: Failed calls and runs: the phase, the kind and the problem.
     """
 
     phase: str = "before"
@@ -74,7 +74,7 @@ class Seen:
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def repeat(self, kind: str, work: Callable[[], Awaitable[str]], pause_s: float = 0.0) -> None:
-        """Do something again and again until the end; it returns what was wrong."""
+        """Repeat an action until the end and record its problems."""
         while not self.stopping.is_set():
             try:
                 problem = await work()
@@ -88,24 +88,24 @@ class Seen:
 
 
 def main() -> int:
-    """Measure and print; return 1 where a client saw an error."""
+    """Measure and print; return 1 if a client saw an error."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=1, help="how often each process is restarted")
     parser.add_argument("--base", metavar="REVISION", help="start with this version's processes")
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with postgres() as server_url, TemporaryDirectory(prefix="assay-base-") as folder:
-        base = check_out(given.base, Path(folder)).python if given.base else None
-        figures = uvloop.run(measure(server_url, given.rounds, base))
+        base = check_out(options.base, Path(folder)).python if options.base else None
+        figures = uvloop.run(measure(server_url, options.rounds, base))
     print(json.dumps(figures, indent=1))
-    if given.json:
+    if options.json:
         machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
-        given.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
+        options.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
     return 1 if figures["errors"] else 0
 
 
 async def measure(server_url: str, rounds: int, base: Path | None = None) -> dict[str, Any]:
-    """Return what clients saw while each process was restarted so many times, at first with another interpreter."""
+    """Return what clients saw while each process was restarted `rounds` times, starting from the base version."""
     seen, restarts = Seen(), {}
     with (
         ScriptedProvider(says({"reasoning": "It is right.", "score": 4})) as provider,
@@ -136,7 +136,7 @@ async def measure(server_url: str, rounds: int, base: Path | None = None) -> dic
 
 
 async def restart(stand: stands.Stand, seen: Seen, name: str, door: str) -> dict[str, Any]:
-    """Restart one process and wait until it serves again; return how it ended and how long both took."""
+    """Restart a process and wait until it serves; return its exit status and the times of stop and start."""
     seen.phase = f"restarting {name}"
     stand.slots[name].arguments = (sys.executable, *stand.slots[name].arguments[1:])
     ended_before, began = len(stand.slots[name].statuses), time.monotonic()
@@ -153,7 +153,7 @@ async def restart(stand: stands.Stand, seen: Seen, name: str, door: str) -> dict
 
 
 def place_all(stand: stands.Stand, provider_url: str) -> Mapping[str, str]:
-    """Make places for all processes; return where each is reached.
+    """Make places for all processes; return their addresses.
 
     Both of a service have one port, at two addresses of this machine: the name `localhost` stands for both, as the name
     of a headless Service does for its pods.
@@ -177,7 +177,7 @@ def place_all(stand: stands.Stand, provider_url: str) -> Mapping[str, str]:
 
 
 def judge_arguments(stand: stands.Stand, name: str, provider_url: str) -> tuple[str, ...]:
-    """Return the arguments of a judge whose verdicts are never found in a cache."""
+    """Return the arguments of a judge whose verdicts never hit the cache."""
     prices = stand.folder / "prices.yaml"
     prices.write_text("prices: [{model: '*', input: 1, output: 5}]\n")
     return (
@@ -187,7 +187,7 @@ def judge_arguments(stand: stands.Stand, name: str, provider_url: str) -> tuple[
 
 
 def free_port() -> int:
-    """Return a port that nothing listens at, at neither address of this machine."""
+    """Return a port that is free at both addresses of this machine."""
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as probe:
         port: int = probe.getsockname()[1]
         return port
@@ -195,7 +195,7 @@ def free_port() -> int:
 
 @asynccontextmanager
 async def load(seen: Seen, doors: Mapping[str, str], agent_url: str) -> AsyncIterator[list[asyncio.Task[None]]]:
-    """Yield what clients do all the time."""
+    """Yield the actions of the clients."""
     address = "ipv4:" + ",".join(doors[f"api{number}"] for number in range(REPLICAS))
     async with (
         Client(address) as client,
@@ -233,14 +233,14 @@ async def load(seen: Seen, doors: Mapping[str, str], agent_url: str) -> AsyncIte
 
 
 async def run_once(client: Client, dataset_id: str, agent: Mapping[str, str]) -> str:
-    """Start a run and watch it to its end; return what is wrong with it."""
+    """Start a run and watch it to its end; return its problem, if any."""
     run = await client.create_run(settings(agent), dataset_id)
     await stands.until_ended(client, run.run_id)
     return await problem_of(client, run.run_id)
 
 
 async def host_once(client: Client, dataset_id: str) -> str:
-    """Start a run whose agent is this client's, and answer for it to its end; return what is wrong with it."""
+    """Start a run, host its agent until it ends, and return its problem, if any."""
 
     async def answer(request: AgentRequest) -> str:
         await asyncio.sleep(LATENCY_S)
@@ -262,7 +262,7 @@ def settings(agent: Mapping[str, str]) -> Any:
 
 
 async def problem_of(client: Client, run_id: str) -> str:
-    """Return what is wrong with a run that has ended: another state, a missing row, a row or a score with an error."""
+    """Return the problem of a finished run: a wrong state, a missing row, or a row or score with an error."""
     run = await client.get_run(run_id, partial=False)
     counts = run.counts
     if run.state is not RunState.SUCCEEDED or (counts.finished, counts.agent_errors) != (counts.total, 0):

@@ -1,4 +1,4 @@
-"""How long the store takes to find rows of a run of 100,000, on SQLite and on PostgreSQL.
+"""Time to query rows of a run with 100,000 rows, on SQLite and on PostgreSQL.
 
 Medians of several rounds, in milliseconds, of the queries behind ListResults and GetCase.
 """
@@ -59,23 +59,23 @@ LAST = {
     "metric": Position(0.9995, (0, 0)),
     "case": Position("case-099949", (99_949, 0)),
 }
-"""After which less than a page of 100,000 rows follows."""
+"""Keys after which less than a page of 100,000 rows follows."""
 
 
 def main() -> None:
     """Print and save the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=100_000, help="rows of the run")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds of each query")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds per query")
     parser.add_argument("--json", type=Path, help="file for the figures")
-    given = parser.parse_args()
+    options = parser.parse_args()
     figures = {}
     with TemporaryDirectory(prefix="assay-rows-") as folder:
-        figures["sqlite"] = _measured(Path(folder), "", given.rows, given.rounds)
+        figures["sqlite"] = _measured(Path(folder), "", options.rows, options.rounds)
         with _postgres() as url:
-            figures["postgres"] = _measured(Path(folder), url, given.rows, given.rounds)
-    if given.json is not None:
-        given.json.write_text(json.dumps({"rows": given.rows, **figures}, indent=2) + "\n", encoding="utf-8")
+            figures["postgres"] = _measured(Path(folder), url, options.rows, options.rounds)
+    if options.json is not None:
+        options.json.write_text(json.dumps({"rows": options.rows, **figures}, indent=2) + "\n", encoding="utf-8")
 
 
 @contextmanager
@@ -125,7 +125,7 @@ async def _figures(database: Database, url: str, count: int, rounds: int) -> dic
 
 
 def _vacuum(url: str) -> None:
-    """Do what PostgreSQL does by itself within a minute after so many rows were stored."""
+    """Vacuum and analyze the tables, as PostgreSQL itself does within a minute of storing so many rows."""
     import psycopg
 
     with psycopg.connect(url, autocommit=True) as connection:
@@ -133,7 +133,7 @@ def _vacuum(url: str) -> None:
 
 
 def _queries() -> dict[str, Callable[[sa.Connection], object]]:
-    made: dict[str, Callable[[sa.Connection], object]] = {
+    queries: dict[str, Callable[[sa.Connection], object]] = {
         "first page, with answers": _page(RowQuery()),
         "first page, without answers": _page(RowQuery(), with_answers=False),
         "page of failed rows": _page(RowQuery(failed_only=True)),
@@ -142,16 +142,16 @@ def _queries() -> dict[str, Callable[[sa.Connection], object]]:
     }
     for title, text in FILTERS.items():
         query = RowQuery(parse_row_filter(text))
-        made[f"{title}: page"] = _page(query, with_answers=False)
-        made[f"{title}: count"] = _count(query)
+        queries[f"{title}: page"] = _page(query, with_answers=False)
+        queries[f"{title}: count"] = _count(query)
     for title, text in ORDERS.items():
         ordered = RowQuery(order=parse_row_order(text))
-        made[f"order by {title}: page"] = _page(ordered, with_answers=False)
-        made[f"order by {title}: last page"] = _page(ordered, with_answers=False, after=LAST[title])
+        queries[f"order by {title}: page"] = _page(ordered, with_answers=False)
+        queries[f"order by {title}: last page"] = _page(ordered, with_answers=False, after=LAST[title])
     ordered = RowQuery(parse_row_filter("failed"), parse_row_order("judge_score"))
-    made["failed by metric: page"] = _page(ordered, with_answers=False)
-    made["failed by metric: neighbours"] = lambda c: found_rows.find_neighbours(c, LOCAL, "r", ordered, 50_000)
-    return made
+    queries["failed by metric: page"] = _page(ordered, with_answers=False)
+    queries["failed by metric: neighbours"] = lambda c: found_rows.find_neighbours(c, LOCAL, "r", ordered, 50_000)
+    return queries
 
 
 def _page(
@@ -206,10 +206,10 @@ def _row(case: Case, index: int, rng: random.Random) -> CaseResult:
 
 
 def _text(index: int, rng: random.Random, words: int) -> str:
-    found = rng.choices(_WORDS, k=words)
+    chosen = rng.choices(_WORDS, k=words)
     if index % 10_000 == 77:
-        found.append("needle")
-    return " ".join(found)
+        chosen.append("needle")
+    return " ".join(chosen)
 
 
 if __name__ == "__main__":

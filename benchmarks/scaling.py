@@ -1,8 +1,8 @@
-"""How the throughput of runs grows from 2 to 8 workers, where agents take time: processes over one PostgreSQL.
+"""Throughput of runs with 2 to 8 workers and agents that take time: processes over one PostgreSQL.
 
-The same runs are worked on by few workers and by many, each of which does a set number of shards at once, so that what
-bounds a worker is the time of its agents, as in an installation, and not the processors of this machine. From the root
-of the repository: `python -m benchmarks.scaling [--rounds N] [--json FILE]`. See README.md beside this file.
+The same runs are processed by few and by many workers. Each worker runs a fixed number of shards, so it is bound by
+the time of its agents, as in an installation, and not by the processors of this machine. Run from the root of the
+repository: `python -m benchmarks.scaling [--rounds N] [--json FILE]`. See README.md beside this file.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ GOAL = 0.9
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=1, help="how often each number of workers is measured, by turns")
+    parser.add_argument("--rounds", type=int, default=1, help="how often each number of workers is measured")
     parser.add_argument("--workers", type=int, nargs="+", default=list(WORKERS))
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with postgres() as server_url:
-        figures = uvloop.run(measure(server_url, given.workers, given.rounds))
+        figures = uvloop.run(measure(server_url, options.workers, options.rounds))
     print(json.dumps(figures, indent=1))
-    if given.json:
+    if options.json:
         machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
-        given.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
+        options.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
 
 
 async def measure(server_url: str, counts: Sequence[int], rounds: int) -> dict[str, Any]:
-    """Return rows per second by the number of workers, and how much of a linear growth that is."""
+    """Return rows per second by number of workers, and the share of linear scaling."""
     seen: dict[int, list[float]] = {count: [] for count in counts}
     cpu: dict[int, dict[str, float]] = {}
     with stands.AgentProcess(LATENCY_S) as agent:
@@ -74,7 +74,7 @@ async def measure(server_url: str, counts: Sequence[int], rounds: int) -> dict[s
 
 
 async def work(server_url: str, agent: stands.AgentProcess, workers: int) -> tuple[float, dict[str, float]]:
-    """Return the seconds from the first run's creation to the last one's end, and processor seconds by process."""
+    """Return the seconds from the first run's creation to the last run's end, and processor seconds by process."""
     async with stands.open_stand(server_url, "postgres") as stand:
         address = stand.place("api", "--role", "api")
         doors = [
@@ -92,7 +92,7 @@ async def work(server_url: str, agent: stands.AgentProcess, workers: int) -> tup
             ]
             dataset = await client.upload_dataset(stands.plain_cases(CASES), name="scaling")
             began = time.monotonic()
-            runs = [await client.create_run(each, dataset.dataset_id) for each in settings]
+            runs = [await client.create_run(run_settings, dataset.dataset_id) for run_settings in settings]
             await asyncio.gather(*(stands.until_ended(client, run.run_id) for run in runs))
             wall_s = time.monotonic() - began
             for run in runs:

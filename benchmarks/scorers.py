@@ -1,4 +1,4 @@
-"""What one run of hostile rows costs the others: health latency and the throughput of a run of cheap rows beside it.
+"""Cost of one run with hostile rows for other runs: health latency, and throughput of a run with cheap rows.
 
 One orchestrator process over SQLite, its default limits. In each round a run of cheap rows (exact match, recorded
 answers) is measured alone, beside an idle loop of another process that is as nice as a scorer, and beside a run of rows
@@ -48,12 +48,12 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    figures = asyncio.run(measure(given.cases, given.rounds))
+    options = parser.parse_args()
+    figures = asyncio.run(measure(options.cases, options.rounds))
     print(json.dumps(figures, indent=1))
-    if given.json:
+    if options.json:
         machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
-        given.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
+        options.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
 
 
 async def measure(count: int, rounds: int) -> dict[str, Any]:
@@ -75,12 +75,12 @@ async def measure(count: int, rounds: int) -> dict[str, Any]:
             ):
                 await asyncio.sleep(3.0)
     return {
-        "cheap_rows_per_s": {name: round(statistics.median(found)) for name, found in rates.items()},
+        "cheap_rows_per_s": {name: round(statistics.median(values)) for name, values in rates.items()},
         "throughput_kept": {
-            name: [round(one / alone, 2) for one, alone in zip(found, rates["alone"], strict=True)]
-            for name, found in rates.items()
+            name: [round(rate / alone, 2) for rate, alone in zip(values, rates["alone"], strict=True)]
+            for name, values in rates.items()
         },
-        "health_ms": {name: _percentiles(found) for name, found in waits.items()},
+        "health_ms": {name: _percentiles(values) for name, values in waits.items()},
     }
 
 
@@ -91,7 +91,7 @@ async def _nothing(client: Client, hostile_id: str) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _loop(client: Client, hostile_id: str) -> AsyncIterator[None]:
-    """Have another process use whatever processor time is left."""
+    """Use all remaining processor time in another process."""
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", "import os; os.nice(10)\nwhile True: pass")
     try:
         yield
@@ -102,7 +102,7 @@ async def _loop(client: Client, hostile_id: str) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _hostile_run(client: Client, hostile_id: str) -> AsyncIterator[None]:
-    """Have a run of hostile rows scored."""
+    """Score a run of hostile rows."""
     settings = _settings("hostile", MetricSettings("json_schema", {"schema": _SCHEMA}))
     run_id = (await client.create_run(settings, hostile_id)).run_id
     try:
@@ -130,7 +130,7 @@ async def serving() -> AsyncIterator[str]:
 
 
 async def _rate(client: Client, dataset_id: str) -> float:
-    """Return the rows per second of a run of cheap rows."""
+    """Return rows per second of a run of cheap rows."""
     run = await client.create_run(_settings("cheap", MetricSettings("exact_match")), dataset_id)
     async with asyncio.timeout(_RUN_TIMEOUT_S):
         while not run.finished:

@@ -1,4 +1,4 @@
-"""Whole runs at an orchestrator that teams share, beside the same at a plain one: TLS, tokens, quotas, metrics, traces.
+"""Whole runs at a shared orchestrator, with TLS, tokens, quotas, metrics and traces, compared with a plain one.
 
 Two orchestrator processes, each with an SQLite file of its own: one plain, one with all that a shared installation has,
 its spans sent to a collector in another process. `assay run --server` runs the same spec at both by turns, its agent in
@@ -39,17 +39,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with TemporaryDirectory(prefix="assay-shared-runs-") as folder:
-        figures = asyncio.run(measure(Path(folder), given.rounds))
+        figures = asyncio.run(measure(Path(folder), options.rounds))
     print(json.dumps(figures, indent=1))
-    if given.json:
+    if options.json:
         machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
-        given.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
+        options.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
 
 
 async def measure(folder: Path, rounds: int) -> dict[str, Any]:
-    """Return the figures of each job: at both servers, and the ratios of the shared one to the plain one."""
+    """Return the figures of each job at both servers, and the ratios of the shared to the plain server."""
     figures: dict[str, Any] = {}
     async with AsyncExitStack() as stack:
         places = {name: folder / name for name in (_PLAIN, _SHARED)}
@@ -63,18 +63,19 @@ async def measure(folder: Path, rounds: int) -> dict[str, Any]:
         own = {"ASSAY_TOKEN": token, "ASSAY_TLS_CA": str(places[_SHARED] / "c.pem")}
         environments: dict[str, dict[str, str]] = {_PLAIN: {}, _SHARED: own}
         for job, (count, agent, concurrency) in JOBS.items():
-            found: dict[str, list[dict[str, float]]] = {name: [] for name in servers}
+            figures_by_server: dict[str, list[dict[str, float]]] = {name: [] for name in servers}
             for name, place in places.items():
                 write_project(place, count, AGENTS[agent], concurrency)
-                run(place, *servers[name], environments[name], count)  # warms both
+                run(place, *servers[name], environments[name], count)  # warms up both
             for _ in range(rounds):
                 for name, place in places.items():
-                    found[name].append(run(place, *servers[name], environments[name], count))
-            figures[job] = {name: medians(each) for name, each in found.items()}
+                    figures_by_server[name].append(run(place, *servers[name], environments[name], count))
+            figures[job] = {name: medians(server_rounds) for name, server_rounds in figures_by_server.items()}
             figures[job]["ratio"] = {
                 key: round(
                     statistics.median(
-                        one[key] / other[key] for one, other in zip(found[_SHARED], found[_PLAIN], strict=True)
+                        shared[key] / plain[key]
+                        for shared, plain in zip(figures_by_server[_SHARED], figures_by_server[_PLAIN], strict=True)
                     ),
                     3,
                 )
@@ -84,7 +85,7 @@ async def measure(folder: Path, rounds: int) -> dict[str, Any]:
 
 
 async def shared_server(folder: Path, stack: AsyncExitStack) -> tuple[str, int]:
-    """Start an orchestrator with all that a shared installation has; return its address and process."""
+    """Start an orchestrator with all features of a shared installation; return its address and process."""
     os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = await stack.enter_async_context(taking_spans())
     return await start_server(folder, stack, "--metrics-listen", "127.0.0.1:0", "--traces")
 
@@ -94,7 +95,7 @@ def run(folder: Path, address: str, server: int, environment: dict[str, str], co
     command = [sys.executable, "-m", "assay_cli", "run", "assay.yaml", "--server", address, "--no-progress"]
     environment = {**os.environ, "ASSAY_HOME": str(folder / "home"), **environment}
     process = psutil.Process(server)
-    shutil.rmtree(folder / "out", ignore_errors=True)  # a report of another run would keep its name
+    shutil.rmtree(folder / "out", ignore_errors=True)  # a report of another run would not be overwritten
     before, served = cpu_seconds(), process.cpu_times()
     done = subprocess.run(
         [*command, "--output-dir", "out"], cwd=folder, env=environment, capture_output=True, timeout=600, check=False
@@ -108,9 +109,9 @@ def run(folder: Path, address: str, server: int, environment: dict[str, str], co
     return {"cases_per_s_running": count / running_s, "running_s": running_s, "cpu_s": cpu_s}
 
 
-def medians(found: list[dict[str, float]]) -> dict[str, float]:
+def medians(rounds: list[dict[str, float]]) -> dict[str, float]:
     """Return the median of each figure."""
-    return {name: round(statistics.median(each[name] for each in found), 3) for name in found[0]}
+    return {name: round(statistics.median(figures[name] for figures in rounds), 3) for name in rounds[0]}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A collector that takes spans and forgets them, in a process of its own."""
+"""A collector that discards spans, in a separate process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
-        """Take an export."""
+        """Accept an export."""
         self.rfile.read(int(self.headers["content-length"]))
         self.send_response(200)
         self.send_header("content-length", "0")

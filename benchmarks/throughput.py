@@ -1,4 +1,4 @@
-"""Cases per second and peak memory of whole `assay run` commands, beside what the machine allows.
+"""Cases per second and peak memory of whole `assay run` commands, compared with a bare loop.
 
 Each figure is a whole command, results durable, in a state directory of its own: start of the services,
 validation, run, report, stop. `bare_loop.py`, which only calls the agent through a service, takes turns with it: the
@@ -48,32 +48,32 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--against", type=Path, help="another checkout, set up, to compare with")
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     pythons = [Path(sys.executable)]
-    if given.against:
-        pythons.append(given.against.resolve() / ".venv/bin/python")
+    if options.against:
+        pythons.append(options.against.resolve() / ".venv/bin/python")
         if not pythons[1].exists():
-            sys.exit(f"{given.against} is not set up: {pythons[1]} is missing; run `make demo` there first")
+            sys.exit(f"{options.against} is not set up: {pythons[1]} is missing; run `make demo` there first")
     figures: dict[str, Any] = {}
     for name, count, agent, width in JOBS:
-        here, bare, *others = measure(count, agent, width, given.repeats, pythons)
+        here, bare, *others = measure(count, agent, width, options.repeats, pythons)
         figures[name] = here | {f"bare_{key}": bare[key] for key in ("wall_s", "cpu_s")}
         figures[name] |= {f"bare_ratio_{key}": bare[f"ratio_{key}"] for key in ("wall_s", "cpu_s")}
         figures[name] |= {f"against_{key}": value for other in others for key, value in other.items()}
         for other in others:
             for key in ("cases_per_s_running", "cpu_s"):
                 figures[name][f"ratio_{key}"] = round(here[key] / other[key], 3)
-    figures["floor: start Python and import grpc"] = floor(given.repeats)
+    figures["floor: start Python and import grpc"] = floor(options.repeats)
     for name, figure in figures.items():
         print(f"{name:<45} " + "  ".join(f"{key} {value}" for key, value in figure.items()))
     print(f"ideal for 1,000 cases of 50 ms at concurrency 100: {asyncio.run(ideal()):.2f} s")
-    if given.json:
+    if options.json:
         machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
-        given.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
+        options.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
 
 
 def measure(count: int, agent: str, concurrency: int, repeats: int, pythons: list[Path]) -> list[dict[str, Any]]:
-    """Return the medians of whole commands, which take turns: of this checkout, of the bare loop, of other checkouts.
+    """Return medians of whole commands in turns: of this checkout, the bare loop and other checkouts.
 
     `wall_s` and `cpu_s` are seconds of the command and its services, `cases_per_s_running` is counted between the run's
     start and end, and memory is peak MiB.
@@ -85,7 +85,7 @@ def measure(count: int, agent: str, concurrency: int, repeats: int, pythons: lis
         for folder, python in zip(folders, pythons, strict=True):
             folder.mkdir()
             write_project(folder, count, AGENTS[agent], concurrency)
-            run(folder, python)  # makes the database
+            run(folder, python)  # creates the database
         for _ in range(repeats):
             loops.append(run_bare(folders[0], concurrency))
             for folder, python, figures in zip(folders, pythons, seen, strict=True):
@@ -102,7 +102,7 @@ def measure(count: int, agent: str, concurrency: int, repeats: int, pythons: lis
         }
         for figures in seen
     ]
-    for key in ("wall_s", "cpu_s"):  # pairs that ran one after the other had the same machine
+    for key in ("wall_s", "cpu_s"):  # neighbours ran under the same load
         bare[f"ratio_{key}"] = round(statistics.median(a[key] / b[key] for a, b in zip(seen[0], loops, strict=True)), 2)
     return [here, bare, *others]
 
@@ -117,7 +117,7 @@ def figures_of(
 
 def median(figures: list[dict[str, float]], name: str) -> float:
     """Return the median of one figure."""
-    return statistics.median(one[name] for one in figures)
+    return statistics.median(figure[name] for figure in figures)
 
 
 def write_project(folder: Path, count: int, agent: str, concurrency: int) -> None:
@@ -135,9 +135,9 @@ def write_project(folder: Path, count: int, agent: str, concurrency: int) -> Non
 def run(folder: Path, python: Path) -> tuple[dict[str, float], dict[str, Any], dict[str, float]]:
     """Run the command once; return its seconds, its report and the peak memory of its processes in MiB."""
     env = {**os.environ, "ASSAY_HOME": str(folder / "home")}
-    env.pop("PYTHONDONTWRITEBYTECODE", None)  # users have compiled modules
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # keep compiled modules, as users do
     command = [str(python), "-m", "assay_cli", "run", "assay.yaml", "--no-progress", "--output-dir", "out"]
-    shutil.rmtree(folder / "out", ignore_errors=True)  # a report of another run would keep its name
+    shutil.rmtree(folder / "out", ignore_errors=True)  # a report of another run would not be overwritten
     before = cpu_seconds()
     start = time.perf_counter()
     with subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
@@ -163,7 +163,7 @@ def run_bare(folder: Path, concurrency: int) -> dict[str, float]:
 
 
 def cpu_seconds() -> float:
-    """Return the processor time of all processes that have ended, those that they waited for included."""
+    """Return the processor time of all finished processes, including their children."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -173,12 +173,12 @@ def watch_memory(process: subprocess.Popen[bytes], peaks: dict[str, float]) -> N
     while process.poll() is None:
         try:
             parent = psutil.Process(process.pid)
-            for name, found in (("command", [parent]), ("orchestrator", parent.children())):
-                for one in found:
-                    memory = one.memory_info()
+            for name, processes in (("command", [parent]), ("orchestrator", parent.children())):
+                for member in processes:
+                    memory = member.memory_info()
                     peaks[name] = max(peaks[name], memory.rss / 1024**2)
                     if name == "orchestrator":
-                        # Without pages of files, of which the mapped database has the more the larger it is.
+                        # Without file pages: the mapped database would dominate the figure.
                         own = (memory.rss - memory.shared) / 1024**2
                         peaks["orchestrator_own"] = max(peaks["orchestrator_own"], own)
         except psutil.NoSuchProcess:
@@ -187,7 +187,7 @@ def watch_memory(process: subprocess.Popen[bytes], peaks: dict[str, float]) -> N
 
 
 def floor(repeats: int) -> dict[str, Any]:
-    """Return how long Python takes to start and import grpc twice, which no design here can avoid."""
+    """Return the time to start Python and import grpc twice, a floor for every design."""
     walls = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -197,7 +197,7 @@ def floor(repeats: int) -> dict[str, Any]:
 
 
 async def ideal() -> float:
-    """Return how long 1,000 waits of 50 ms take at concurrency 100 in one event loop."""
+    """Return the time of 1,000 waits of 50 ms at concurrency 100 in one event loop."""
     slots = asyncio.Semaphore(100)
 
     async def wait() -> None:

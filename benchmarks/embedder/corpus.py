@@ -14,10 +14,10 @@ _MEDIAN_WORDS, _SIGMA, _MOST_WORDS = 32.0, 0.75, 210  # of all-MiniLM-L6-v2: med
 
 
 def corpus(count: int, seed: int = 20_260) -> list[str]:
-    """Return different texts.
+    """Return distinct texts.
 
     Args:
-        count: Texts.
+        count: Number of texts.
         seed: The same seed gives the same texts.
     """
     dice = random.Random(seed)
@@ -25,9 +25,9 @@ def corpus(count: int, seed: int = 20_260) -> list[str]:
 
 
 def _text(dice: random.Random) -> str:
-    wanted = min(_MOST_WORDS, max(3, round(math.exp(dice.gauss(math.log(_MEDIAN_WORDS), _SIGMA)))))
+    length = min(_MOST_WORDS, max(3, round(math.exp(dice.gauss(math.log(_MEDIAN_WORDS), _SIGMA)))))
     words: list[str] = []
-    while len(words) < wanted:
+    while len(words) < length:
         clause = " ".join(dice.choice(parts.split("|")) for parts in (_SUBJECTS, _VERBS, _OBJECTS, _TAILS))
         words += f"{clause}{dice.choice(_JOINS.split('|'))}".split()
-    return " ".join(words[:wanted]).rstrip(",;") + "."
+    return " ".join(words[:length]).rstrip(",;") + "."

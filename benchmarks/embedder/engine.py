@@ -1,9 +1,9 @@
 """Texts per second of the embedder's engine, `exact` and `fast`, beside sentence-transformers' encode, in one process.
 
-Rounds are interleaved: sentence-transformers with batch 32 and all threads, then the packed forward pass as the service
-runs it, as many worker threads with one thread in their operations each, over batches of a token budget. Wall time, and
-processor time; compare the ratios. Threads of one operation wait for each other without sleeping, so that on a busy
-machine only `--threads 1` compares what the ways themselves cost. `--json FILE` saves the figures.
+Rounds alternate between sentence-transformers, with batches of 32 and all threads, and the packed forward pass as the
+service runs it: as many worker threads with one compute thread each, over batches of a token budget. Compare the ratios
+of wall and processor time. Threads of one operation spin while they wait for each other, so on a busy machine only
+`--threads 1` compares the methods themselves. `--json FILE` saves the figures.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ def main() -> None:
     parser.add_argument("--model", default=DEFAULT_MODEL)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    figures = measure(corpus(given.texts), given.model, rounds=given.rounds, threads=given.threads)
+    options = parser.parse_args()
+    figures = measure(corpus(options.texts), options.model, rounds=options.rounds, threads=options.threads)
     print(json.dumps(figures, indent=1))
-    if given.json:
+    if options.json:
         machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
         when = datetime.now().astimezone().isoformat(timespec="seconds")
         document = {"when": when, "machine": {**machine, "torch": torch.__version__}, "figures": figures}
-        given.json.write_text(json.dumps(document, indent=1) + "\n")
+        options.json.write_text(json.dumps(document, indent=1) + "\n")
 
 
 def measure(texts: Sequence[str], model: str, *, rounds: int, threads: int) -> dict[str, Any]:
-    """Return medians of texts per second, of each way, and the ratios of each round."""
+    """Return medians of texts per second for each method, and the ratios of each round."""
     ways: dict[str, Callable[[], NDArray[np.float32]]] = {"sentence_transformers": _reference(texts, model, threads)}
     left_out: dict[str, str] = {}
     loaded: dict[str, loading.Model] = {}
@@ -73,12 +73,12 @@ def measure(texts: Sequence[str], model: str, *, rounds: int, threads: int) -> d
     lengths = [len(tokens.ids) for tokens in loaded["exact"].tokenize(texts)]
     return {
         "corpus": {"texts": len(texts), "tokens": sum(lengths), "median_tokens": statistics.median(lengths)},
-        "texts_per_s": {name: _median(len(texts) / each[name][0] for each in taken) for name in ways},
-        "texts_per_processor_s": {name: _median(len(texts) / each[name][1] for each in taken) for name in ways},
+        "texts_per_s": {name: _median(len(texts) / round_[name][0] for round_ in taken) for name in ways},
+        "texts_per_processor_s": {name: _median(len(texts) / round_[name][1] for round_ in taken) for name in ways},
         **{f"{name}_ratio": _ratios(taken, name) for name in loaded},
         **{f"{name}_error": _errors(vectors[name], vectors["sentence_transformers"]) for name in loaded},
         "threads": threads,
-        "engines": {name: each.description.engine for name, each in loaded.items()},
+        "engines": {name: model.description.engine for name, model in loaded.items()},
         "left_out": left_out,
     }
 
@@ -109,11 +109,11 @@ def _packed(
 
 def _batches(tokens: Sequence[Tokens], budget_tokens: int) -> Iterator[list[Tokens]]:
     batch: list[Tokens] = []
-    for each in tokens:
-        if batch and sum(len(other.ids) for other in batch) + len(each.ids) > budget_tokens:
+    for text in tokens:
+        if batch and sum(len(other.ids) for other in batch) + len(text.ids) > budget_tokens:
             yield batch
             batch = []
-        batch.append(each)
+        batch.append(text)
     yield batch
 
 
@@ -125,17 +125,17 @@ def _timed(way: Callable[[], Any]) -> tuple[float, float]:
 
 
 def _ratios(taken: Sequence[dict[str, tuple[float, float]]], name: str) -> dict[str, float]:
-    """Return how many times faster than sentence-transformers a way is: the median over rounds."""
+    """Return the speed of a method relative to sentence-transformers: the median over rounds."""
     kinds = ("wall", "processor")
     return {
-        kind: round(statistics.median(each["sentence_transformers"][at] / each[name][at] for each in taken), 2)
+        kind: round(statistics.median(round_["sentence_transformers"][at] / round_[name][at] for round_ in taken), 2)
         for at, kind in enumerate(kinds)
     }
 
 
-def _errors(found: NDArray[np.float32], expected: NDArray[np.float32]) -> dict[str, float]:
-    """Return how far cosines of pairs of neighbours move."""
-    moved = np.abs((found[:-1] * found[1:]).sum(1) - (expected[:-1] * expected[1:]).sum(1))
+def _errors(vectors: NDArray[np.float32], expected: NDArray[np.float32]) -> dict[str, float]:
+    """Return the deviation of the cosines of neighbouring texts."""
+    moved = np.abs((vectors[:-1] * vectors[1:]).sum(1) - (expected[:-1] * expected[1:]).sum(1))
     return {"most": float(moved.max()), "mean": float(moved.mean())}
 
 

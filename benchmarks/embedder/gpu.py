@@ -1,4 +1,4 @@
-"""The embedder on an NVIDIA GPU, beside sentence-transformers at its best batch size, in one run.
+"""The embedder on an NVIDIA GPU, compared with sentence-transformers at its best batch size.
 
     python -m benchmarks.embedder.gpu [--texts 12000] [--rounds 3] [--json FILE]
 
@@ -71,11 +71,11 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=12_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    figures = asyncio.run(_measure(given.texts, given.rounds))
+    options = parser.parse_args()
+    figures = asyncio.run(_measure(options.texts, options.rounds))
     print(json.dumps(figures, indent=1))
-    if given.json:
-        given.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
 async def _measure(text_count: int, rounds: int) -> dict[str, Any]:
@@ -87,7 +87,7 @@ async def _measure(text_count: int, rounds: int) -> dict[str, Any]:
     }
     with tempfile.TemporaryDirectory() as temporary:
         larger = random_model(Path(temporary) / "random-base", hidden=768, layers=12)
-        # The larger model takes about eight times as long for a text.
+        # The larger model takes about eight times as long per text.
         for name, texts in ((DEFAULT_MODEL, corpus(text_count)), (str(larger), corpus(text_count // 4))):
             async with AsyncExitStack() as stack:
                 figures[Path(name).name] = await _Measured(name, texts, rates, stack).figures(rounds)
@@ -128,15 +128,15 @@ def random_model(folder: Path, *, hidden: int, layers: int) -> Path:
 
 
 def _matrix_rate(dtype: torch.dtype) -> float:
-    """Return how many floating-point operations a second a product of two large random matrices makes."""
+    """Return the floating-point operations per second of a product of two large random matrices."""
     torch.set_float32_matmul_precision("highest")
-    one, other = (torch.randn(_MATRIX, _MATRIX, device="cuda").to(dtype) for _ in range(2))
-    seconds = statistics.median(device_seconds(lambda: one @ other) for _ in range(_PRODUCTS))
+    left, right = (torch.randn(_MATRIX, _MATRIX, device="cuda").to(dtype) for _ in range(2))
+    seconds = statistics.median(device_seconds(lambda: left @ right) for _ in range(_PRODUCTS))
     return 2 * _MATRIX**3 / seconds
 
 
 def device_seconds(run: Callable[[], Any]) -> float:
-    """Return how long the GPU takes for something, once it is warm."""
+    """Return the GPU time of a call after a warm-up, in seconds."""
     run()
     began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
     began.record()
@@ -148,7 +148,7 @@ def device_seconds(run: Callable[[], Any]) -> float:
 
 @dataclass
 class _Served:
-    """One precision of a model: in this process, and as a process of its own."""
+    """One precision of a model, in this process and in a separate process."""
 
     registry: Registry
     model: Model
@@ -160,9 +160,9 @@ class _Measured:
 
     Args:
         name: Its name or folder.
-        texts: What is embedded.
+        texts: The texts to embed.
         rates: Floating-point operations a second, by number format.
-        stack: Closes what is started.
+        stack: Closes the started processes.
     """
 
     def __init__(self, name: str, texts: list[str], rates: dict[str, float], stack: AsyncExitStack) -> None:
@@ -186,10 +186,10 @@ class _Measured:
         self._tokens = self._served["exact"].model.tokenize(self._texts)
         lengths = [len(tokens.ids) for tokens in self._tokens]
         searched = {format_: self._searched(format_, sum(lengths)) for format_ in _FORMATS}
-        best = {format_: max(found, key=found.__getitem__) for format_, found in searched.items()}
+        best = {format_: max(rates, key=rates.__getitem__) for format_, rates in searched.items()}
         ways = self._ways(best)
         gc.collect()
-        gc.freeze()  # as the embedder does when it is ready
+        gc.freeze()  # as the embedder does once it is ready
         for way in ways.values():
             await way()
         taken = [{name: await _seconds(way) for name, way in ways.items()} for _ in range(rounds)]
@@ -199,7 +199,9 @@ class _Measured:
             "word pieces of a text": {"median": statistics.median(lengths), "most": max(lengths)},
             "sentence-transformers, tokens/s by batch size": searched,
             "best batch size": best,
-            "tokens/s": {name: round(statistics.median(sum(lengths) / each[name] for each in taken)) for name in ways},
+            "tokens/s": {
+                name: round(statistics.median(sum(lengths) / round_[name] for round_ in taken)) for name in ways
+            },
             "ratios": {precision: _ratios(taken, precision) for precision in _PRECISIONS},
             **{precision: self._of_device(precision) | await self._lone(precision) for precision in _PRECISIONS},
             "memory of the model with its graphs, MiB": self._loaded_mib,
@@ -228,14 +230,14 @@ class _Measured:
         return _Served(registry, loaded[0], stub)
 
     def _searched(self, format_: str, token_count: int) -> dict[int, int]:
-        """Return tokens a second of sentence-transformers by batch size."""
-        found = {}
+        """Return tokens per second of sentence-transformers by batch size."""
+        speeds = {}
         for size in _BATCH_SIZES:
             self._encode(format_, size, self._texts[: 2 * size])
             started = time.perf_counter()
             self._encode(format_, size, self._texts)
-            found[size] = round(token_count / (time.perf_counter() - started))
-        return found
+            speeds[size] = round(token_count / (time.perf_counter() - started))
+        return speeds
 
     def _encode(self, format_: str, size: int, texts: Sequence[str]) -> NDArray[Any]:
         vectors: NDArray[Any] = self._libraries[format_].encode(texts, batch_size=size, show_progress_bar=False)
@@ -255,7 +257,7 @@ class _Measured:
         return ways
 
     def _forward(self, served: _Served) -> None:
-        """Run the model on word pieces that are there, in threads as the service has them."""
+        """Run the model on prepared word pieces, in threads like those of the service."""
         batches = iter(_batches(self._tokens, batch_tokens("cuda", "")))
         lock = threading.Lock()
 
@@ -269,7 +271,7 @@ class _Measured:
                 served.model.encode(batch)
 
         threads = [
-            threading.Thread(target=work, args=(each.prepare,)) for each in workers_of([served.model], ["cuda"], 0)
+            threading.Thread(target=work, args=(worker.prepare,)) for worker in workers_of([served.model], ["cuda"], 0)
         ]
         for thread in threads:
             thread.start()
@@ -286,7 +288,7 @@ class _Measured:
         )
 
     async def _by_callers(self, embed: Callable[[list[str], str], Awaitable[Any]]) -> None:
-        """Embed the texts in calls of 64, 64 at once, in a scope of their own, so that nothing is in the cache."""
+        """Embed the texts in calls of 64, 64 calls at once, in a new scope, so that nothing is cached."""
         scope = f"round {next(_scopes)}"
         starts = iter(range(0, len(self._texts), _TEXTS_PER_CALL))
 
@@ -297,7 +299,7 @@ class _Measured:
         await asyncio.gather(*(caller() for _ in range(_CALLERS)))
 
     def _of_device(self, precision: str) -> dict[str, Any]:
-        """Return the time of the kernels of one batch, and what share of the card's rate that is."""
+        """Return the kernel time of one batch, and its share of the card's rate."""
         network: Any = self._served[precision].model._network  # noqa: SLF001
         batch = _batches(self._tokens, batch_tokens("cuda", precision))[0]
         lengths = [len(tokens.ids) for tokens in batch]
@@ -317,7 +319,7 @@ class _Measured:
         }
 
     async def _lone(self, precision: str) -> dict[str, Any]:
-        """Return the latency of a lone pair of texts, with graphs and without, and over gRPC."""
+        """Return the latency of a single pair of texts, with and without CUDA graphs, and over gRPC."""
         served = self._served[precision]
         network: Any = served.model._network  # noqa: SLF001
         pairs = [self._texts[at : at + 2] for at in range(0, 2 * _LONE_PAIRS, 2)]
@@ -352,21 +354,21 @@ class _Measured:
 
 
 def model_flops(config: dict[str, Any], lengths: Sequence[int]) -> float:
-    """Return the floating-point operations of a BERT for texts of so many word pieces each."""
+    """Return the floating-point operations of a BERT for texts with these numbers of word pieces."""
     hidden, layers, wide = config["hidden_size"], config["num_hidden_layers"], config["intermediate_size"]
     linear = 2 * (4 * hidden * hidden + 2 * hidden * wide) * sum(lengths)
     attention = 4 * hidden * sum(length * length for length in lengths)
     return float(layers * (linear + attention))
 
 
-def _apart(found: NDArray[Any], expected: NDArray[np.float64]) -> dict[str, float]:
-    """Return how far vectors, and cosines of neighbours, are from those expected."""
-    one = found.astype(np.float64)
-    one /= np.linalg.norm(one, axis=1, keepdims=True)
-    moved = np.abs((one[:-1] * one[1:]).sum(1) - (expected[:-1] * expected[1:]).sum(1))
+def _apart(vectors: NDArray[Any], expected: NDArray[np.float64]) -> dict[str, float]:
+    """Return the deviation of vectors, and of cosines of neighbours, from the expected ones."""
+    unit = vectors.astype(np.float64)
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    moved = np.abs((unit[:-1] * unit[1:]).sum(1) - (expected[:-1] * expected[1:]).sum(1))
     return {
-        "texts": len(one),
-        "one minus cosine, most": float((1 - (one * expected).sum(1)).max()),
+        "texts": len(unit),
+        "one minus cosine, most": float((1 - (unit * expected).sum(1)).max()),
         "cosines of pairs, most": float(moved.max()),
         "cosines of pairs, mean": float(moved.mean()),
     }
@@ -390,21 +392,21 @@ async def _embedder(flags: Sequence[str]) -> AsyncIterator[Any]:
 def _batches(tokens: Sequence[Tokens], budget_tokens: int) -> list[list[Tokens]]:
     batches: list[list[Tokens]] = [[]]
     room = budget_tokens
-    for each in tokens:
-        if len(each.ids) > room:
+    for text in tokens:
+        if len(text.ids) > room:
             batches.append([])
             room = budget_tokens
-        batches[-1].append(each)
-        room -= len(each.ids)
+        batches[-1].append(text)
+        room -= len(text.ids)
     return batches
 
 
 def _ratios(taken: Sequence[dict[str, float]], precision: str) -> dict[str, float]:
-    """Return how many times sentence-transformers' tokens a second each way of a precision reaches."""
+    """Return the tokens per second of each method of a precision, relative to sentence-transformers."""
     return {
         f"{way}, of sentence-transformers in {format_}": round(
             statistics.median(
-                each[f"sentence-transformers, {format_}"] / each[f"{precision}, {way}"] for each in taken
+                round_[f"sentence-transformers, {format_}"] / round_[f"{precision}, {way}"] for round_ in taken
             ),
             2,
         )
@@ -414,7 +416,7 @@ def _ratios(taken: Sequence[dict[str, float]], precision: str) -> dict[str, floa
 
 
 async def _peak_mib(way: Callable[[], Awaitable[Any]]) -> int:
-    """Return what a way takes of the GPU's memory at most, beside what is loaded."""
+    """Return the peak GPU memory of a method, beyond the loaded models."""
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()

@@ -1,4 +1,4 @@
-"""What the embedder's own work for a text costs, beside a model that takes no time.
+"""Processor time of the embedder's own work per text, with a model that takes no time.
 
     python -m benchmarks.embedder.host [--texts 8000] [--rounds 5] [--json FILE]
 
@@ -65,19 +65,19 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=8_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--call", help=argparse.SUPPRESS)  # the process of the callers: the address to call
-    given = parser.parse_args()
-    if given.call:
-        asyncio.run(_call(given.call, given.texts))
+    parser.add_argument("--call", help=argparse.SUPPRESS)  # set in the process of the callers: the address to call
+    options = parser.parse_args()
+    if options.call:
+        asyncio.run(_call(options.call, options.texts))
         return
-    figures = asyncio.run(_measure(given.texts, given.rounds))
+    figures = asyncio.run(_measure(options.texts, options.rounds))
     print(json.dumps(figures, indent=1))
-    if given.json:
-        given.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
 class _InstantNetwork(GpuNetwork):
-    """A network that reads batches as on a GPU, and returns vectors that it has."""
+    """A network that reads batches as on a GPU and returns prepared vectors."""
 
     def __init__(self) -> None:
         engine = Engine("none", torch.device("cpu"), torch.float32, PlainLinear)
@@ -110,12 +110,14 @@ async def _measure(text_count: int, rounds: int) -> dict[str, Any]:
             for way in ways.values():
                 await way()
             gc.collect()
-            gc.freeze()  # as the embedder does when it is ready
+            gc.freeze()  # as the embedder does once it is ready
             taken = [{name: await _used(way, text_count) for name, way in ways.items()} for _ in range(rounds)]
     finally:
         await embeddings.aclose()
     return {
-        name: {part: round(statistics.median(each[name][part] for each in taken), 2) for part in sorted(taken[0][name])}
+        name: {
+            part: round(statistics.median(round_[name][part] for round_ in taken), 2) for part in sorted(taken[0][name])
+        }
         for name in ways
     }
 
@@ -157,7 +159,7 @@ async def _call(address: str, text_count: int) -> None:
 
 
 async def _by_callers(embed: Callable[[list[str]], Awaitable[Any]], texts: list[str]) -> None:
-    """Embed texts in calls of 64, 64 at once."""
+    """Embed texts in calls of 64, 64 calls at once."""
     starts = iter(range(0, len(texts), _TEXTS_PER_CALL))
 
     async def caller() -> None:
@@ -168,7 +170,7 @@ async def _by_callers(embed: Callable[[list[str]], Awaitable[Any]], texts: list[
 
 
 async def _used(way: Callable[[], Awaitable[Any]], text_count: int) -> dict[str, float]:
-    """Return the processor time of a way by thread, in µs a text."""
+    """Return the processor time of a method by thread, in µs per text."""
     before = _processor_s()
     await way()
     now = _processor_s()
@@ -177,13 +179,13 @@ async def _used(way: Callable[[], Awaitable[Any]], text_count: int) -> dict[str,
 
 
 def _processor_s() -> dict[str, float]:
-    """Return the processor time so far, in seconds, by what threads do."""
-    found = dict.fromkeys(("event loop", "tokenizer", "workers"), 0.0)
+    """Return the processor time so far by role of the thread, in seconds."""
+    seconds = dict.fromkeys(("event loop", "tokenizer", "workers"), 0.0)
     for thread in threading.enumerate():
         part = _PARTS.get(thread.name.rstrip("-0123456789"))
         if part is not None and thread.ident is not None:
-            found[part] += time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
-    return found | {"other threads": time.process_time() - sum(found.values())}
+            seconds[part] += time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
+    return seconds | {"other threads": time.process_time() - sum(seconds.values())}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The infinity embedding server as a neighbour of the embedder: the same model, the same callers, over HTTP."""
+"""The infinity embedding server as a yardstick: the same model and callers, over HTTP."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Infinity:
     """A running server.
 
     Args:
-        client: To the server.
+        client: The HTTP client of the server.
         model: The name under which it serves its model.
         process: Its process.
     """
@@ -42,17 +42,17 @@ class Infinity:
         body = {"model": self._model, "input": list(texts), "encoding_format": "base64"}
         response = await self._client.post("/embeddings", json=body)
         response.raise_for_status()
-        return np.stack([np.frombuffer(base64.b64decode(each["embedding"]), "<f4") for each in response.json()["data"]])
+        return np.stack([np.frombuffer(base64.b64decode(item["embedding"]), "<f4") for item in response.json()["data"]])
 
 
 @asynccontextmanager
 async def infinity_server(command: Path, folder: Path, callers: int) -> AsyncIterator[Infinity]:
-    """Start the server with its defaults for torch on a CPU, without its cache of vectors, and stop it after.
+    """Run the server with its defaults for torch on a CPU, without its vector cache.
 
     Args:
-        command: `infinity_emb` of an environment of its own (`pip install "infinity-emb[torch,server]"`).
+        command: `infinity_emb` of a separate environment (`pip install "infinity-emb[torch,server]"`).
         folder: The model, as sentence-transformers saved it.
-        callers: Connections that are open at once.
+        callers: Number of open connections.
     """
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

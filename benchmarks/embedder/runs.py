@@ -1,9 +1,9 @@
-"""A whole `assay run` of similarity pairs beside a plain sentence-transformers script of the same pairs.
+"""A whole `assay run` of similarity pairs, compared with a plain sentence-transformers script for the same pairs.
 
     python -m benchmarks.embedder.runs [--pairs 1000] [--rounds 3] [--precision exact ...] [--warm] [--json FILE]
 
-Both are whole processes that start with nothing running, take turns, and print their wall time; the ratio is what to
-compare between machines. Answers are replayed. All texts differ and have 8 to 60 words; their seed is fixed. With
+Both are whole processes that start with nothing running and take turns; compare the ratio of their wall times between
+machines. Answers are replayed. All texts differ and have 8 to 60 words; their seed is fixed. With
 `--warm` the local stack stays up between the commands, as `assay up` keeps it.
 """
 
@@ -65,26 +65,26 @@ def main() -> None:
     parser.add_argument("--precision", nargs="+", default=[""], help="ASSAY_EMBEDDER_PRECISION of the runs, each a row")
     parser.add_argument("--warm", action="store_true", help="keep the local stack up between commands")
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    left_out = unavailable(given.precision)
-    precisions = [precision for precision in given.precision if precision not in left_out]
+    options = parser.parse_args()
+    left_out = unavailable(options.precision)
+    precisions = [precision for precision in options.precision if precision not in left_out]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_project(folder, given.pairs)
-        figures = measure(folder, precisions, given.rounds, warm=given.warm)
+        write_project(folder, options.pairs)
+        figures = measure(folder, precisions, options.rounds, warm=options.warm)
     for name, figure in figures.items():
         print(f"{name:<28} " + "  ".join(f"{key} {value}" for key, value in figure.items()))
     for precision, reason in left_out.items():
         print(f"{precision:<28} left out: {reason}")
-    if given.json:
+    if options.json:
         machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
-        size = {"pairs": given.pairs, "rounds": given.rounds}
+        size = {"pairs": options.pairs, "rounds": options.rounds}
         document = {"machine": machine, **size, "figures": figures, "left out": left_out}
-        given.json.write_text(json.dumps(document, indent=1) + "\n")
+        options.json.write_text(json.dumps(document, indent=1) + "\n")
 
 
 def unavailable(precisions: Sequence[str]) -> dict[str, str]:
-    """Return why this machine has none of some precisions, by precision."""
+    """Return the precisions that this machine lacks, with the reason."""
     reasons = {}
     for precision in filter(None, precisions):
         try:
@@ -119,7 +119,7 @@ def write_project(folder: Path, count: int) -> None:
 
 
 def measure(folder: Path, precisions: list[str], rounds: int, *, warm: bool) -> dict[str, dict[str, Any]]:
-    """Return the medians of the script and of the runs, which take turns, and the ratios of wall and processor time."""
+    """Return medians of the script and of the runs, in turns, and the ratios of wall and processor time."""
     seen: dict[str, list[tuple[float, float]]] = {"script": [], **{precision: [] for precision in precisions}}
     differences: dict[str, float] = {}
     timed([sys.executable, "script.py", model_folder()], folder, {})  # fills the page cache, compiles modules
@@ -129,23 +129,23 @@ def measure(folder: Path, precisions: list[str], rounds: int, *, warm: bool) -> 
             env = {"ASSAY_EMBEDDER_PRECISION": precision} if precision else {}
             if warm:
                 assay(folder, env, "up")
-            shutil.rmtree(folder / "out", ignore_errors=True)  # whose files a run does not replace
+            shutil.rmtree(folder / "out", ignore_errors=True)  # a run does not replace files of another run
             seen[precision].append(timed(run_command(), folder, env))
             if warm:
                 assay(folder, env, "down")
             differences[precision] = largest_difference(folder)
     script = medians(seen.pop("script"))
-    found: dict[str, dict[str, Any]] = {"sentence-transformers script": {"wall_s": script[0], "cpu_s": script[1]}}
+    figures: dict[str, dict[str, Any]] = {"sentence-transformers script": {"wall_s": script[0], "cpu_s": script[1]}}
     for precision, timings in seen.items():
         wall, cpu = medians(timings)
-        found[f"assay run {precision}".strip()] = {
+        figures[f"assay run {precision}".strip()] = {
             "wall_s": wall,
             "cpu_s": cpu,
             "ratio_wall": round(wall / script[0], 3),
             "ratio_cpu": round(cpu / script[1], 3),
             "largest_difference": differences[precision],
         }
-    return found
+    return figures
 
 
 def run_command() -> list[str]:
@@ -156,7 +156,7 @@ def run_command() -> list[str]:
 
 
 def assay(folder: Path, env: dict[str, str], *arguments: str) -> None:
-    """Call `assay` untimed."""
+    """Run `assay` without timing it."""
     timed([sys.executable, "-m", "assay_cli", *arguments], folder, env)
 
 
@@ -195,7 +195,7 @@ def model_folder() -> str:
 
 
 def largest_difference(folder: Path) -> float:
-    """Return by how much a cosine of the run and of the script differ at most."""
+    """Return the largest difference between the cosines of the run and of the script."""
     rows = json.loads((folder / "out" / "results.json").read_text())["rows"]
     values = json.loads((folder / "script.json").read_text())
     scores = [row["scores"]["semantic_similarity"]["value"] for row in rows]

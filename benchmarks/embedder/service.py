@@ -1,8 +1,8 @@
-"""The embedder as its callers see it: an embedder process behind gRPC, beside sentence-transformers and its own model.
+"""The embedder as its callers see it: a process behind gRPC, compared with sentence-transformers and its own model.
 
-Precisions take turns, and with `--infinity COMMAND` so does the infinity server. One that this machine cannot compute
-is left out, with the reason. Rounds are interleaved and every round has a scope of its own, so that no vector comes
-from the cache; figures are medians, and ratios are those of one run, of wall time and of processor time. `--json FILE`
+Precisions take turns, and with `--infinity COMMAND` so does the infinity server. A precision that this machine cannot
+compute is left out, with the reason. Every round uses a new scope, so that no vector comes from the cache. Figures are
+medians; ratios of wall and processor time are taken within a round. `--json FILE`
 saves them. `--memory-texts 100000` also embeds so many different short texts and prints the embedder's memory.
 """
 
@@ -53,18 +53,18 @@ def main() -> None:
     parser.add_argument("--identical", type=int, default=200_000)
     parser.add_argument("--memory-texts", type=int, default=0)
     parser.add_argument("--precision", nargs="+", default=["exact", "fast"])
-    parser.add_argument("--infinity", type=Path, help="`infinity_emb` of an environment of its own: measured beside")
+    parser.add_argument("--infinity", type=Path, help="`infinity_emb` of a separate environment, measured as well")
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    figures = asyncio.run(_measure(given))
+    options = parser.parse_args()
+    figures = asyncio.run(_measure(options))
     print(json.dumps(figures, indent=2))
-    if given.json:
-        given.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
 
 
 @dataclass(frozen=True)
 class _Served:
-    """One precision: the embedder as a process, and the same in this process."""
+    """One precision: an embedder process, and the same model in this process."""
 
     stub: Any
     process: psutil.Process
@@ -72,29 +72,31 @@ class _Served:
     settings: Settings
 
 
-async def _measure(given: argparse.Namespace) -> dict[str, Any]:
-    texts = corpus(given.texts)
+async def _measure(options: argparse.Namespace) -> dict[str, Any]:
+    texts = corpus(options.texts)
     async with AsyncExitStack() as stack:
-        served, left_out = await _served(stack, given.precision)
+        served, left_out = await _served(stack, options.precision)
         infinity = None
-        if given.infinity:
-            infinity = await stack.enter_async_context(infinity_server(given.infinity, model_folder(), _CALLERS))
-        figures: dict[str, Any] = {"machine": _machine(), "texts": given.texts, "left out": left_out}
-        figures |= await _rates(served, infinity, texts, given.rounds)
-        for precision, each in served.items():
-            figures[precision] |= await _lone(each.stub, await asyncio.to_thread(_load, each.settings), texts[:80])
+        if options.infinity:
+            infinity = await stack.enter_async_context(infinity_server(options.infinity, model_folder(), _CALLERS))
+        figures: dict[str, Any] = {"machine": _machine(), "texts": options.texts, "left out": left_out}
+        figures |= await _rates(served, infinity, texts, options.rounds)
+        for precision, embedder in served.items():
+            figures[precision] |= await _lone(
+                embedder.stub, await asyncio.to_thread(_load, embedder.settings), texts[:80]
+            )
         if not served:
             return figures
         first = next(iter(served.values()))
-        figures |= await _identical(first.stub, given.identical)
-        figures |= await _flood(first.stub, corpus(8 * given.texts, seed=2))
-        if given.memory_texts:
-            figures["embedder memory, MiB"] = await _memory(first.stub, first.process, given.memory_texts)
+        figures |= await _identical(first.stub, options.identical)
+        figures |= await _flood(first.stub, corpus(8 * options.texts, seed=2))
+        if options.memory_texts:
+            figures["embedder memory, MiB"] = await _memory(first.stub, first.process, options.memory_texts)
         return figures
 
 
 async def _served(stack: AsyncExitStack, precisions: Sequence[str]) -> tuple[dict[str, _Served], dict[str, str]]:
-    """Return the embedders by precision, and why this machine has none for the others."""
+    """Return the embedders by precision, and the reasons for missing precisions."""
     served: dict[str, _Served] = {}
     left_out: dict[str, str] = {}
     for precision in precisions:
@@ -143,9 +145,9 @@ async def _embedder(flags: Sequence[str]) -> AsyncIterator[tuple[Any, psutil.Pro
 async def _rates(
     served: Mapping[str, _Served], infinity: Infinity | None, texts: list[str], rounds: int
 ) -> dict[str, Any]:
-    """Return texts per second of each way, of wall and of processor time, and their ratios, which are those of a round.
+    """Return texts per second of each method by wall and processor time, and the ratios within a round.
 
-    The processor time is that of all processes that take part, this one included.
+    Processor time includes all participating processes and this one.
     """
     from sentence_transformers import SentenceTransformer
 
@@ -153,9 +155,9 @@ async def _rates(
     ways: dict[str, Callable[[], Awaitable[Any]]] = {
         _LIBRARY: lambda: asyncio.to_thread(reference.encode, texts, batch_size=32, show_progress_bar=False)
     }
-    for precision, each in served.items():
-        ways |= await _ways_of(precision, each, texts)
-    processes = [psutil.Process(), *(each.process for each in served.values())]
+    for precision, embedder in served.items():
+        ways |= await _ways_of(precision, embedder, texts)
+    processes = [psutil.Process(), *(embedder.process for embedder in served.values())]
     if infinity is not None:
         ways |= _ways_of_infinity(infinity, texts)
         processes.append(infinity.process)
@@ -164,7 +166,7 @@ async def _rates(
     taken = [{name: await _timed(way, processes) for name, way in ways.items()} for _ in range(rounds)]
     kinds = ("texts/s", "texts/s of processor time")
     figures: dict[str, Any] = {
-        name: {kind: _median(len(texts) / each[name][at] for each in taken) for at, kind in enumerate(kinds)}
+        name: {kind: _median(len(texts) / round_[name][at] for round_ in taken) for at, kind in enumerate(kinds)}
         for name in ways
     }
     for precision in served:
@@ -172,14 +174,14 @@ async def _rates(
     return figures
 
 
-async def _ways_of(precision: str, each: _Served, texts: list[str]) -> dict[str, Callable[[], Awaitable[Any]]]:
-    model = await each.registry.get(DEFAULT_MODEL)
+async def _ways_of(precision: str, embedder: _Served, texts: list[str]) -> dict[str, Callable[[], Awaitable[Any]]]:
+    model = await embedder.registry.get(DEFAULT_MODEL)
 
     async def in_process(some: Sequence[str], scope: str) -> None:
         await model.embed(some, EmbedOptions(scope))
 
     async def unary(some: Sequence[str], scope: str) -> None:
-        await each.stub.Embed(pb.EmbedRequest(texts=some, scope=scope), timeout=600)
+        await embedder.stub.Embed(pb.EmbedRequest(texts=some, scope=scope), timeout=600)
 
     return {
         f"{precision}, pairs, in process": lambda: _by_callers(in_process, texts, 2),
@@ -199,7 +201,7 @@ def _ways_of_infinity(infinity: Infinity, texts: list[str]) -> dict[str, Callabl
 
 
 async def _timed(way: Callable[[], Awaitable[Any]], processes: Sequence[psutil.Process]) -> tuple[float, float]:
-    """Return the wall time of a way, and the processor time of all processes, in seconds."""
+    """Return the wall time of a method and the processor time of all processes, in seconds."""
     started = time.perf_counter(), _processor_s(processes)
     await way()
     return time.perf_counter() - started[0], _processor_s(processes) - started[1]
@@ -214,18 +216,18 @@ def _ratios(taken: Sequence[dict[str, tuple[float, float]]], precision: str, *, 
     pairs, own = f"{precision}, pairs, gRPC", f"{precision}, pairs, in process"
 
     def ratio(of: str, to: str) -> list[float]:
-        return [_median((each[of][at] / each[to][at] for each in taken), 3) for at in (0, 1)]
+        return [_median((round_[of][at] / round_[to][at] for round_ in taken), 3) for at in (0, 1)]
 
-    found: dict[str, Any] = {
+    ratios: dict[str, Any] = {
         "times sentence-transformers": ratio(_LIBRARY, pairs),
         "gRPC, of the time in process": ratio(pairs, own),
     }
     if has_infinity:
-        found["times infinity, pairs"] = ratio("infinity, pairs, HTTP", pairs)
-        found["times infinity, 16 texts a call"] = ratio(
+        ratios["times infinity, pairs"] = ratio("infinity, pairs, HTTP", pairs)
+        ratios["times infinity, 16 texts a call"] = ratio(
             "infinity, 16 texts a call, HTTP", f"{precision}, 16 texts a call, gRPC"
         )
-    return found
+    return ratios
 
 
 def _median(values: Iterable[float], digits: int = 1) -> float:
@@ -233,7 +235,7 @@ def _median(values: Iterable[float], digits: int = 1) -> float:
 
 
 async def _by_callers(embed: Callable[[Sequence[str], str], Awaitable[None]], texts: list[str], size: int) -> None:
-    """Embed the texts in calls of a size, at most 64 at once."""
+    """Embed the texts in calls of a given size, at most 64 calls at once."""
     scope = f"round {next(_scopes)}"
     calls = _chunks(texts, size)
 
@@ -245,9 +247,9 @@ async def _by_callers(embed: Callable[[Sequence[str], str], Awaitable[None]], te
 
 
 async def _lone(stub: Any, model: loading.Model, texts: list[str]) -> dict[str, Any]:
-    """Return the latency of one pair with nothing else to do, over gRPC and by the model itself."""
+    """Return the latency of one pair on an idle embedder, over gRPC and by the model itself."""
     pairs, own_ms, grpc_ms = list(_chunks(texts, 2)), [], []
-    # Not by turns: threads of arithmetic spin for some milliseconds after their work, which takes a processor from the
+    # Not in turns: compute threads spin for some milliseconds after their work and would take a processor from the
     # other process.
     for pair in pairs:
         started = time.perf_counter()
@@ -266,7 +268,7 @@ async def _lone(stub: Any, model: loading.Model, texts: list[str]) -> dict[str, 
 
 
 async def _identical(stub: Any, total: int) -> dict[str, Any]:
-    """Embed one text very often: calls of 512, 64 at once."""
+    """Embed one text very often: calls of 512, 64 calls at once."""
     computed = 0
 
     async def embed(some: Sequence[str], scope: str) -> None:
@@ -281,7 +283,7 @@ async def _identical(stub: Any, total: int) -> dict[str, Any]:
 
 
 async def _flood(stub: Any, texts: list[str]) -> dict[str, Any]:
-    """Return how long ten texts of one scope take, alone and beside thousands of another."""
+    """Return the time of ten texts of one scope, alone and beside thousands of another scope."""
 
     async def small() -> float:
         started = time.perf_counter()
@@ -308,7 +310,7 @@ async def _flood(stub: Any, texts: list[str]) -> dict[str, Any]:
 
 
 async def _memory(stub: Any, process: psutil.Process, total: int) -> list[int]:
-    """Return the embedder's memory after each tenth of so many different texts."""
+    """Return the embedder's memory after each tenth of `count` distinct texts."""
     sizes = []
     for tenth in range(10):
         texts = [f"order {tenth} {number}" for number in range(total // 10)]

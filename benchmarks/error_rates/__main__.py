@@ -36,7 +36,9 @@ def main() -> None:
     documents: list[dict[str, Any]] = []
     for number, rates, seconds in measured(arguments):
         setting = settings()[number]
-        documents.append({"theme": setting.theme, "setting": setting.name, "rates": [_document(one) for one in rates]})
+        documents.append(
+            {"theme": setting.theme, "setting": setting.name, "rates": [_document(rate) for rate in rates]}
+        )
         print(f"{setting.title}  ({seconds:.1f} s)")
         for rate in rates:
             print(f"    {_line(rate)}", flush=True)
@@ -53,10 +55,10 @@ def measured(arguments: argparse.Namespace) -> Iterator[tuple[int, Sequence[Rate
     """Yield the number of each setting, its rates and the seconds that they took."""
     numbers, trials = [], []
     for number, setting in enumerate(settings()):
-        wanted = setting.quick if arguments.quick else max(1, round(setting.trials * arguments.scale))
-        if wanted and (not arguments.themes or setting.theme in arguments.themes):
+        count = setting.quick if arguments.quick else max(1, round(setting.trials * arguments.scale))
+        if count and (not arguments.themes or setting.theme in arguments.themes):
             numbers.append(number)
-            trials.append(wanted)
+            trials.append(count)
     seeds = [arguments.seed] * len(numbers)
     if arguments.processes < 2:
         yield from map(measure, numbers, trials, seeds)
@@ -76,18 +78,18 @@ def _line(rate: Rate) -> str:
 
 
 def _document(rate: Rate) -> dict[str, object]:
-    found = {key: value for key, value in asdict(rate).items() if value is not None}
-    found["value"] = round(rate.value, 6)
-    return found | {"error": round(rate.error, 6)}
+    document = {key: value for key, value in asdict(rate).items() if value is not None}
+    document["value"] = round(rate.value, 6)
+    return document | {"error": round(rate.error, 6)}
 
 
 def _save(path: Path, seed: int, documents: list[dict[str, Any]]) -> None:
-    measured_themes = {one["theme"] for one in documents}
+    measured_themes = {entry["theme"] for entry in documents}
     kept = json.loads(path.read_text(encoding="utf-8"))["rates"] if path.exists() else []
-    kept = [one for one in kept if one["theme"] not in measured_themes]
+    kept = [entry for entry in kept if entry["theme"] not in measured_themes]
     order = list(THEMES)
-    rates = sorted([*kept, *documents], key=lambda one: order.index(one["theme"]))
-    lines = ",\n".join(f"  {json.dumps(one)}" for one in rates)
+    rates = sorted([*kept, *documents], key=lambda entry: order.index(entry["theme"]))
+    lines = ",\n".join(f"  {json.dumps(entry)}" for entry in rates)
     path.write_text(f'{{\n "seed": {seed},\n "rates": [\n{lines}\n ]\n}}\n', encoding="utf-8")
 
 

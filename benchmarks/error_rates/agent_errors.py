@@ -60,10 +60,10 @@ def _measure(
     for _ in range(trials):
         easiness = rng.standard_normal(CASES)
         pairs.append(paired(*(_with_errors(rng, easiness, kind, share, repeats) for share in (share_a, share_b))))
-    found = [one.verdict for one in compare_pairs(pairs)]
+    verdicts = [result.verdict for result in compare_pairs(pairs)]
     return (
-        counted("false B better", [one is Verdict.B_BETTER for one in found], at_most=ALPHA),
-        counted("false A better", [one is Verdict.A_BETTER for one in found]),
+        counted("false B better", [verdict is Verdict.B_BETTER for verdict in verdicts], at_most=ALPHA),
+        counted("false A better", [verdict is Verdict.A_BETTER for verdict in verdicts]),
     )
 
 

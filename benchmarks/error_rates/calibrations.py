@@ -64,15 +64,17 @@ def _rates(
     rng: np.random.Generator,
     trials: int,
 ) -> Sequence[Rate]:
-    found = [estimate(rng, _judged(rng, rng.random(ROWS) < theta, judge), labels, theta, judge) for _ in range(trials)]
-    ends = [one.interval for one in found if one.interval is not None]
+    estimates = [
+        estimate(rng, _judged(rng, rng.random(ROWS) < theta, judge), labels, theta, judge) for _ in range(trials)
+    ]
+    ends = [estimated.interval for estimated in estimates if estimated.interval is not None]
     if not ends:
         return (Rate("no value", 1.0, trials),)
     return (
         counted("coverage", [low - 1e-12 <= theta <= high + 1e-12 for low, high in ends], at_least=COVERAGE),
         averaged("mean width", [high - low for low, high in ends]),
-        averaged("mean estimate", [one.value for one in found if one.value is not None]),
-        counted("no value", [one.interval is None for one in found]),
+        averaged("mean estimate", [estimated.value for estimated in estimates if estimated.value is not None]),
+        counted("no value", [estimated.interval is None for estimated in estimates]),
     )
 
 
@@ -124,9 +126,9 @@ def _by_judge(
     """Return the corrected rate by labels with weights, so few, as above, of rows that the judge failed."""
     drawn: list[DrawnLabel] = []
     failed = _few(few, labels)
-    for verdict, wanted in ((True, labels - failed), (False, failed)):
+    for verdict, needed in ((True, labels - failed), (False, failed)):
         places = np.flatnonzero(rows[1] == verdict)
-        count = min(wanted, len(places))
+        count = min(needed, len(places))
         chosen = rng.choice(places, count, replace=False)
         drawn += [DrawnLabel(verdict, bool(passes), len(places) / count) for passes in rows[0][chosen]]
     return weighted_pass_rate(float(rows[1].mean()), ROWS, drawn)
@@ -153,12 +155,12 @@ def _alpha(
     truth = alpha(draw(np.random.default_rng(0), _POPULATION), level).value
     assert truth is not None
     ends = [agreement_interval(draw(rng, items), measure) for _ in range(trials)]
-    known = [one for one in ends if one is not None]
-    trusted = [one is not None and one[0] >= 0.67 for one in ends]
+    known = [interval for interval in ends if interval is not None]
+    trusted = [interval is not None and interval[0] >= 0.67 for interval in ends]
     return (
         Rate("true alpha", truth),
         counted("coverage", [low <= truth <= high for low, high in known], at_least=COVERAGE),
-        counted("no interval", [one is None for one in ends]),
+        counted("no interval", [interval is None for interval in ends]),
         counted("lower end from 0.67 on", trusted, at_most=0.025 if truth < 0.67 else None),
     )
 

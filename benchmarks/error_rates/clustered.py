@@ -83,11 +83,11 @@ def _balanced(values: str, sizes: Sequence[int], draw: Draw, difference: float, 
         a, b = draw(rng, trials)
         # Sums of 0 and 1 tie: exact p-values are coarse there, and t, which knows no ties, finds more.
         most = None if is_binary else 0.01
-        found, by_t = flips_decide(sums_of(b - a, sizes)), t_decides(b - a, sizes)
+        by_flips, by_t = flips_decide(sums_of(b - a, sizes)), t_decides(b - a, sizes)
         return (
-            counted("power", found),
+            counted("power", by_flips),
             counted("power, t with G - 1", by_t),
-            averaged("power lost", by_t.astype(float) - found, at_most=most),
+            averaged("power lost", by_t.astype(float) - by_flips, at_most=most),
             counted("coverage", covered(_some(a, b, sizes, is_binary=is_binary), difference), at_least=COVERAGE),
         )
 
@@ -114,5 +114,5 @@ def t_decides(differences: Values, sizes: Sequence[int]) -> Flags:
     sums = sums_of(differences - mean[:, None], sizes)
     error = np.sqrt(clusters / (clusters - 1) * (sums**2).sum(axis=1)) / n
     t = np.divide(mean, error, out=np.zeros_like(mean), where=error > 1e-12)
-    found: Flags = 2 * scipy.special.stdtr(clusters - 1, -np.abs(t)) < ALPHA
-    return found
+    significant: Flags = 2 * scipy.special.stdtr(clusters - 1, -np.abs(t)) < ALPHA
+    return significant

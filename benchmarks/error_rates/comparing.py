@@ -61,8 +61,8 @@ def compare_pairs(pairs: Sequence[PairedValues], *, seed: int = 0, **settings: A
     compared: list[MetricComparison] = []
     for begin in range(0, len(pairs), BATCH):
         batch, some = ComparisonSettings(seed=seed + begin, **settings), pairs[begin : begin + BATCH]
-        for one, pair in zip(compare_values(some, batch), some, strict=True):
-            compared += decided([one], [pair], batch, None, [NAMES])
+        for comparison, pair in zip(compare_values(some, batch), some, strict=True):
+            compared += decided([comparison], [pair], batch, None, [NAMES])
     return compared
 
 
@@ -74,7 +74,7 @@ def _pair(
 
 def decisions(compared: Sequence[MetricComparison]) -> Flags:
     """Return which comparisons say that one of the two is better."""
-    return np.array([one.verdict in DECIDED for one in compared])
+    return np.array([result.verdict in DECIDED for result in compared])
 
 
 def flips_decide(sums: Values) -> Flags:
@@ -83,15 +83,15 @@ def flips_decide(sums: Values) -> Flags:
     Args:
         sums: Differences of cases, or their sums by cluster; one comparison a row.
     """
-    found: list[bool] = []
+    significant: list[bool] = []
     for begin in range(0, len(sums), BATCH):
-        found += [test.p < ALPHA for test in sign_flips(list(sums[begin : begin + BATCH]), seed=begin)]
-    return np.array(found)
+        significant += [test.p < ALPHA for test in sign_flips(list(sums[begin : begin + BATCH]), seed=begin)]
+    return np.array(significant)
 
 
 def covered(compared: Sequence[MetricComparison], difference: float) -> Flags:
     """Return which intervals hold the true difference; one that is missing excludes nothing and holds it."""
-    return np.array([one.interval is None or _holds(one.interval, difference) for one in compared])
+    return np.array([result.interval is None or _holds(result.interval, difference) for result in compared])
 
 
 def _holds(interval: tuple[float, float], value: float) -> bool:

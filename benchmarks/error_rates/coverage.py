@@ -39,12 +39,12 @@ def _bonett_price(cases: int, difference: float, _: np.random.Generator, __: int
     tables = _tables(cases)
     lost, won, low, high = tables.T
     holds = (low <= difference) & (difference <= high)
-    found = []
+    coverages = []
     for disagreeing in np.linspace(max(difference, 0.02), 0.6, 30):
         shares = ((disagreeing - difference) / 2, (disagreeing + difference) / 2, 1 - disagreeing)
         counts = np.stack([lost, won, cases - lost - won], axis=1)
-        found.append((float(scipy.stats.multinomial.pmf(counts, cases, shares)[holds].sum()), float(disagreeing)))
-    worst, at = min(found)
+        coverages.append((float(scipy.stats.multinomial.pmf(counts, cases, shares)[holds].sum()), float(disagreeing)))
+    worst, at = min(coverages)
     return Rate("coverage", worst, at_least=COVERAGE), Rate("disagreeing", at)
 
 
@@ -62,5 +62,5 @@ def _few_clusters(
     compared = compare(a, b, clusters=keys(sizes), is_binary=is_binary)
     return (
         counted("coverage", covered(compared, 0.0), at_least=COVERAGE),
-        counted("no interval", [one.interval is None for one in compared]),
+        counted("no interval", [result.interval is None for result in compared]),
     )

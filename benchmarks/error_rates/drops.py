@@ -23,11 +23,13 @@ def settings() -> Iterator[Setting]:
 def _measure(cases: int, limit: float, rng: np.random.Generator, trials: int) -> Sequence[Rate]:
     equal, at_limit, twice = (_drops(rng, cases, drop, limit, trials) for drop in (0.0, limit, 2 * limit))
     return (
-        counted("equal runs fail", [one.fails for one in equal]),
-        averaged("printed chance", [one.drop.noise_chance or 0.0 for one in equal if one.drop is not None]),
-        counted("runs that are worse by twice the limit pass", [not one.fails for one in twice]),
-        counted("--max-drop-test: equal runs pass", [not one.fails_test for one in equal]),
-        counted("--max-drop-test: runs at the limit pass", [not one.fails_test for one in at_limit], at_most=ALPHA),
+        counted("equal runs fail", [outcome.fails for outcome in equal]),
+        averaged("printed chance", [outcome.drop.noise_chance or 0.0 for outcome in equal if outcome.drop is not None]),
+        counted("runs that are worse by twice the limit pass", [not outcome.fails for outcome in twice]),
+        counted("--max-drop-test: equal runs pass", [not outcome.fails_test for outcome in equal]),
+        counted(
+            "--max-drop-test: runs at the limit pass", [not outcome.fails_test for outcome in at_limit], at_most=ALPHA
+        ),
     )
 
 
@@ -49,10 +51,12 @@ class _Outcome:
 def _drops(rng: np.random.Generator, cases: int, drop: float, limit: float, trials: int) -> list[_Outcome]:
     """Return what the rules make of runs of 0 and 1: a baseline that is right in 80 % of the cases, and a worse run."""
     chance = rng.beta(4, 1, (trials, cases))
-    a, b = ((rng.random(chance.shape) < one).astype(float) for one in (chance, chance * (1 - drop / 0.8)))
-    found = []
-    for one in compare(a, b, is_binary=True, bounds=(0.0, 1.0)):
-        known = allowed_drop("B", one, limit)
-        fails = any(too_large(*NAMES[::-1], one, known))
-        found.append(_Outcome(known, fails, fails or any(not_excluded(*NAMES[::-1], one, known, ALPHA))))
-    return found
+    a, b = (
+        (rng.random(chance.shape) < probability).astype(float) for probability in (chance, chance * (1 - drop / 0.8))
+    )
+    outcomes = []
+    for comparison in compare(a, b, is_binary=True, bounds=(0.0, 1.0)):
+        known = allowed_drop("B", comparison, limit)
+        fails = any(too_large(*NAMES[::-1], comparison, known))
+        outcomes.append(_Outcome(known, fails, fails or any(not_excluded(*NAMES[::-1], comparison, known, ALPHA))))
+    return outcomes

@@ -73,7 +73,7 @@ def _right(cases: int, spread: float, margin: float) -> Setting:
 
 
 def _equivalent(compared: Sequence[MetricComparison]) -> Flags:
-    return np.array([one.verdict is Verdict.EQUIVALENT for one in compared])
+    return np.array([result.verdict is Verdict.EQUIVALENT for result in compared])
 
 
 def losing(units: int, share: float, loss: float, *, size: int = 1) -> Draw:
@@ -100,7 +100,7 @@ def _enumerated(cases: int, margin: float) -> Setting:
     def measure(_: np.random.Generator, __: int) -> Sequence[Rate]:
         # From the margin on, the least share of disagreeing cases that allows such a difference.
         shares = np.linspace(margin, 0.5, 31).tolist()
-        worst, at = max((equivalent_probability(cases, margin, one), one) for one in shares)
+        worst, at = max((equivalent_probability(cases, margin, share), share) for share in shares)
         limit = LIMIT if cases >= FEW else LIMIT_OF_FEW_RATES
         return Rate("wrong equivalent", worst, at_most=limit), Rate("disagreeing", at)
 

@@ -23,17 +23,17 @@ def settings() -> Iterator[Setting]:
 
 
 def _measure(runs: int, rng: np.random.Generator, trials: int) -> Sequence[Rate]:
-    false, found, found_of_all = [], [], []
+    false, hits, hits_of_all = [], [], []
     for _ in range(trials):
         equal = equal_or_worse(rng, [0.0] * runs)
         false.append(any(family_verdicts(equal)))
         worse = equal_or_worse(rng, [0.0, REGRESSION, *[0.0] * (runs - 2)])
-        found.append(family_verdicts(worse)[0] < 0)
-        found_of_all.append(family_verdicts(worse, all_pairs=True)[0] < 0)
+        hits.append(family_verdicts(worse)[0] < 0)
+        hits_of_all.append(family_verdicts(worse, all_pairs=True)[0] < 0)
     return (
         counted("any false verdict", false, at_most=ALPHA),
-        counted("regression found", found),
-        counted("regression found, --all-pairs", found_of_all),
+        counted("regression found", hits),
+        counted("regression found, --all-pairs", hits_of_all),
     )
 
 

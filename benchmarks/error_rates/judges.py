@@ -41,7 +41,9 @@ def _drift(noise: float, anchors: int, rng: np.random.Generator, trials: int) ->
 
     def alarms(later: Values) -> list[bool]:
         before, after = ([dict(zip(names, row, strict=True)) for row in scores.tolist()] for scores in (old, later))
-        return [bool(find_drift(one, two, width=_WIDTH).drifted) for one, two in zip(before, after, strict=True)]
+        return [
+            bool(find_drift(first, second, width=_WIDTH).drifted) for first, second in zip(before, after, strict=True)
+        ]
 
     return counted("false alarms", alarms(new), at_most=ALPHA), counted("drift of 10 % found", alarms(shifted))
 

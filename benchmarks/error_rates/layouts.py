@@ -61,7 +61,7 @@ def rates(sizes: Sequence[int], icc: float, rate: float = 0.7, difference: float
 
     def draw(rng: np.random.Generator, trials: int) -> tuple[Values, Values]:
         a, b = (latent(rng, trials, sizes, icc) for _ in range(2))
-        bounds = [NormalDist().inv_cdf(one) for one in (rate, rate + difference)]
+        bounds = [NormalDist().inv_cdf(mean) for mean in (rate, rate + difference)]
         return (a < bounds[0]).astype(float), (b < bounds[1]).astype(float)
 
     return draw

@@ -51,20 +51,20 @@ def _planned_scores(effect: float, rng: np.random.Generator, trials: int) -> Seq
     cases = cases_for_scores(effect, 1.0)
     assert cases is not None
     b = effect + rng.standard_normal((trials, cases))
-    found = decisions(compare(np.zeros_like(b), b, seed=int(rng.integers(1 << 30))))
-    return counted("power", found, at_least=LEAST_POWER), Rate("cases", cases)
+    significant = decisions(compare(np.zeros_like(b), b, seed=int(rng.integers(1 << 30))))
+    return counted("power", significant, at_least=LEAST_POWER), Rate("cases", cases)
 
 
 def _rate_pilots(cases: int, rng: np.random.Generator, trials: int) -> Sequence[Rate]:
     difference, disagreeing = 0.05, 0.2
     a, b = rates(cases, disagreeing, difference)(rng, trials)
-    plans = [_plan(one, other, difference) for one, other in zip(a, b, strict=True)]
+    plans = [_plan(first, second, difference) for first, second in zip(a, b, strict=True)]
     return _of_pilots(plans, lambda n: _rate_power(n, disagreeing, difference))
 
 
 def _score_pilots(cases: int, rng: np.random.Generator, trials: int) -> Sequence[Rate]:
     b = rng.standard_normal((trials, cases))
-    return _of_pilots([_plan(np.zeros(cases), one, 0.4) for one in b], lambda n: _t_power(n, 0.4))
+    return _of_pilots([_plan(np.zeros(cases), values, 0.4) for values in b], lambda n: _t_power(n, 0.4))
 
 
 def _plan(a: Values, b: Values, difference: float) -> Plan:
@@ -74,7 +74,7 @@ def _plan(a: Values, b: Values, difference: float) -> Plan:
 
 def _of_pilots(plans: Sequence[Plan], power_of: object) -> Sequence[Rate]:
     assert callable(power_of)
-    sizes = [one.sizes[0] for one in plans]
+    sizes = [plan.sizes[0] for plan in plans]
     planned = [power_of(size.cases) for size in sizes if size.cases is not None]
     upper = [power_of(size.cases_upper) for size in sizes if size.cases_upper is not None]
     return (

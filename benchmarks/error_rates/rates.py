@@ -91,5 +91,5 @@ def counted(measure: str, hits: Sequence[bool] | Flags, **bounds: float | None) 
 
 def averaged(measure: str, values: Sequence[float] | Values, **bounds: float | None) -> Rate:
     """Return the mean of what each trial came to."""
-    found = np.asarray(values, dtype=float)
-    return Rate(measure, float(found.mean()), len(found), spread=float(found.std(ddof=1)), **bounds)
+    outcomes = np.asarray(values, dtype=float)
+    return Rate(measure, float(outcomes.mean()), len(outcomes), spread=float(outcomes.std(ddof=1)), **bounds)

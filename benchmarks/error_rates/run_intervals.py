@@ -37,15 +37,19 @@ def settings() -> Iterator[Setting]:
 
 def _run(rate: float, draw: Rows, rng: np.random.Generator, trials: int) -> Sequence[Rate]:
     verdicts, clusters = draw(rng, trials)
-    found = []
+    intervals = []
     for row in verdicts.tolist():
         mean = ClusteredMean()
         for value, cluster in zip(row, clusters, strict=True):
             mean.take(value, cluster)
-        found.append(mean.interval(of_shares=True))
+        intervals.append(mean.interval(of_shares=True))
     return (
-        counted("coverage", [one is not None and one[0] <= rate <= one[1] for one in found], at_least=COVERAGE),
-        counted("no interval", [one is None for one in found]),
+        counted(
+            "coverage",
+            [interval is not None and interval[0] <= rate <= interval[1] for interval in intervals],
+            at_least=COVERAGE,
+        ),
+        counted("no interval", [interval is None for interval in intervals]),
     )
 
 

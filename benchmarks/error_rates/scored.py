@@ -55,8 +55,8 @@ def t_decides(differences: Values) -> Flags:
     error = differences.std(axis=1, ddof=1) / np.sqrt(n)
     mean = differences.mean(axis=1)
     t = np.divide(mean, error, out=np.zeros_like(mean), where=error > 1e-12)
-    found: Flags = 2 * scipy.special.stdtr(n - 1, -np.abs(t)) < ALPHA
-    return found
+    significant: Flags = 2 * scipy.special.stdtr(n - 1, -np.abs(t)) < ALPHA
+    return significant
 
 
 def likert(cases: int, difference: float = 0.0) -> Draw:

@@ -79,7 +79,8 @@ def rates(cases: int, disagreeing: float, difference: float = 0.0) -> Draw:
 def stops(plan: StoppingPlan, a: Values, b: Values) -> list[Stop | None]:
     """Return the decision of a rule on each comparison."""
     return [
-        first_stop(plan, list(zip(one.tolist(), other.tolist(), strict=True))) for one, other in zip(a, b, strict=True)
+        first_stop(plan, list(zip(first.tolist(), second.tolist(), strict=True)))
+        for first, second in zip(a, b, strict=True)
     ]
 
 
@@ -89,15 +90,15 @@ def _setting(
     def measure(rng: np.random.Generator, trials: int) -> Sequence[Rate]:
         a, b = draw(rng, trials)
         name, limit = ("power", None) if difference else ("false verdicts", ALPHA)
-        found = []
+        rates = []
         for rule in StoppingRule:
             decided = stops(StoppingPlan(rule, cases, scale=scale), a, b)
-            found.append(counted(f"{name}, {rule.value}", [stop is not None for stop in decided], at_most=limit))
-            found.append(
-                averaged(f"saved, {rule.value}", [0 if one is None else 1 - one.cases / cases for one in decided])
+            rates.append(counted(f"{name}, {rule.value}", [stop is not None for stop in decided], at_most=limit))
+            rates.append(
+                averaged(f"saved, {rule.value}", [0 if stop is None else 1 - stop.cases / cases for stop in decided])
             )
         whole = compare(a, b, is_binary=scale == _UNIT, seed=int(rng.integers(1 << 30)))
-        return *found, counted(f"{name}, all cases", decisions(whole), at_most=limit)
+        return *rates, counted(f"{name}, all cases", decisions(whole), at_most=limit)
 
     name = {"values": values, "cases": cases, "difference": difference}
     return Setting("stopping", name, measure, trials=2_000 if cases < 300 else 1_000, quick=quick)
@@ -114,21 +115,23 @@ def _after_stop(
 ) -> Sequence[Rate]:
     a, b = draw(rng, trials)
     plan = StoppingPlan(rule, cases, scale=scale)
-    shown = [_shown(plan, one, other) for one, other in zip(a, b, strict=True)]
-    stopped = [one for one in shown if one.stopping is not None and one.stopping.has_decided]
-    metrics = [one.pairs[0].metric(METRIC) for one in shown]
-    of_stopped = [one.pairs[0].metric(METRIC).difference or 0.0 for one in stopped]
-    estimates = [one.median_unbiased for one in metrics if one.median_unbiased is not None]
-    found = [
+    shown = [_shown(plan, first, second) for first, second in zip(a, b, strict=True)]
+    stopped = [
+        comparison for comparison in shown if comparison.stopping is not None and comparison.stopping.has_decided
+    ]
+    metrics = [comparison.pairs[0].metric(METRIC) for comparison in shown]
+    of_stopped = [comparison.pairs[0].metric(METRIC).difference or 0.0 for comparison in stopped]
+    estimates = [metric.median_unbiased for metric in metrics if metric.median_unbiased is not None]
+    rates = [
         counted("coverage", covered(metrics, difference), at_least=COVERAGE),
-        counted("stopped", [one in stopped for one in shown]),
+        counted("stopped", [comparison in stopped for comparison in shown]),
     ]
     if of_stopped:
-        found.append(averaged("plain difference of those that stopped", of_stopped))
+        rates.append(averaged("plain difference of those that stopped", of_stopped))
     if estimates:
-        above = [one > difference for one in estimates]
-        found.append(counted("estimate above the difference", above, at_least=0.45, at_most=0.55))
-    return found
+        above = [estimate > difference for estimate in estimates]
+        rates.append(counted("estimate above the difference", above, at_least=0.45, at_most=0.55))
+    return rates
 
 
 def _shown(plan: StoppingPlan, a: Values, b: Values) -> Comparison:
@@ -159,10 +162,10 @@ def _skewed(cases: int, rng: np.random.Generator, trials: int) -> Sequence[Rate]
 
     a, b = asymmetric(cases)(rng, trials)
     compared = compare(a, b, bounds=_UNIT, seed=int(rng.integers(1 << 30)))
-    found = [counted("sign flips", decisions(compared)), counted("paired t", t_decides(b - a))]
+    rates = [counted("sign flips", decisions(compared)), counted("paired t", t_decides(b - a))]
     for rule in StoppingRule:
         plan = StoppingPlan(rule, cases, scale=_UNIT)
         if not plan.problems():
             limit = ALPHA if rule is StoppingRule.ALWAYS_VALID else None
-            found.append(counted(rule.value, [one is not None for one in stops(plan, a, b)], at_most=limit))
-    return found
+            rates.append(counted(rule.value, [stop is not None for stop in stops(plan, a, b)], at_most=limit))
+    return rates

@@ -58,21 +58,24 @@ def with_tables(text: str, rates: Sequence[dict[str, Any]]) -> str:
     Raises:
         KeyError: The page asks for a table that there is not.
     """
-    return _TABLE.sub(lambda found: found[1] + "".join(f"{line}\n" for line in table(found[2], rates)) + found[3], text)
+    return _TABLE.sub(lambda match: match[1] + "".join(f"{line}\n" for line in table(match[2], rates)) + match[3], text)
 
 
 def table(theme: str, rates: Sequence[dict[str, Any]]) -> list[str]:
     """Return the lines of a table; none where its theme has not been measured."""
     columns = _COLUMNS[theme]
     measured = [
-        Measured(one["setting"], {rate["measure"]: rate for rate in one["rates"]})
-        for one in rates
-        if one["theme"] == theme
+        Measured(entry["setting"], {rate["measure"]: rate for rate in entry["rates"]})
+        for entry in rates
+        if entry["theme"] == theme
     ]
     if not measured:
         return []
     keys = _ROWS.get(theme)
-    rows = [list(group) for _, group in groupby(measured, lambda one: [one.name[key] for key in keys or one.name])]
+    rows = [
+        list(group)
+        for _, group in groupby(measured, lambda setting: [setting.name[key] for key in keys or setting.name])
+    ]
     cells = [list(columns), ["---"] * len(columns), *([show(row) for show in columns.values()] for row in rows)]
     return [f"| {' | '.join(line)} |".replace("| --- ", "|---").replace("---|", "---|") for line in cells]
 
@@ -103,7 +106,7 @@ def rate(measure: str) -> Show:
     return show
 
 
-def extreme(choose: Callable[..., dict[str, Any]], measure: str, wanted: str = "") -> Show:
+def extreme(choose: Callable[..., dict[str, Any]], measure: str, prefix: str = "") -> Show:
     """Return what shows the smallest or largest rate of the settings of a row.
 
     Args:
@@ -113,7 +116,7 @@ def extreme(choose: Callable[..., dict[str, Any]], measure: str, wanted: str = "
     """
 
     def show(row: Sequence[Measured]) -> str:
-        chosen = [one.rates[measure] for one in row if str(one.name.get("values", "")).startswith(wanted)]
+        chosen = [setting.rates[measure] for setting in row if str(setting.name.get("values", "")).startswith(prefix)]
         return shown(choose(chosen, key=lambda rate: rate["value"]))
 
     return show
@@ -123,9 +126,9 @@ def pooled(measure: str) -> Show:
     """Return what shows the mean of a rate over the settings of a row."""
 
     def show(row: Sequence[Measured]) -> str:
-        rates = [one.rates[measure] for one in row]
-        error = math.sqrt(sum(one["error"] ** 2 for one in rates)) / len(rates)
-        return shown({"value": sum(one["value"] for one in rates) / len(rates), "error": error, "trials": len(rates)})
+        rates = [setting.rates[measure] for setting in row]
+        error = math.sqrt(sum(rate["error"] ** 2 for rate in rates)) / len(rates)
+        return shown({"value": sum(rate["value"] for rate in rates) / len(rates), "error": error, "trials": len(rates)})
 
     return show
 
@@ -168,7 +171,7 @@ def along(key: str, measure: str = "", digits: int = 1) -> Show:
     """
 
     def show(row: Sequence[Measured]) -> str:
-        rates = [(one.name[key], one.rates[measure or next(iter(one.rates))]["value"]) for one in row]
+        rates = [(setting.name[key], setting.rates[measure or next(iter(setting.rates))]["value"]) for setting in row]
         places = [f"{100 * place:g} %" if isinstance(place, float) else f"{place:,}" for place, _ in rates]
         return ", ".join(f"{place}: {100 * rate:.{digits}f}" for place, (_, rate) in zip(places, rates, strict=True))
 
