@@ -26,7 +26,7 @@ _FIELD, _NESTED, _NESTED_ENUM = 2, 3, 4
 
 def write_contracts(folder: Path) -> list[str]:
     """Write a page for each file of the contracts into a folder, and return their names."""
-    command = [Path(sys.executable).with_name("buf"), "build", "--as-file-descriptor-set", "-o", "-"]
+    command: list[str | Path] = [Path(sys.executable).with_name("buf"), "build", "--as-file-descriptor-set", "-o", "-"]
     image = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
     files = [file for file in FileDescriptorSet.FromString(image).file if file.package.startswith("assay")]
     pages = []
