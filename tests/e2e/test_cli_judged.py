@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
-from contextlib import contextmanager
+import sqlite3
+import threading
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -65,6 +67,13 @@ def spec(cli: Cli, provider: ScriptedProvider, **judge: Any) -> None:
 def calls(cli: Cli) -> int:
     """Return how often the agent was asked."""
     return len((cli.folder / "calls.txt").read_text().splitlines())
+
+
+def stored_answers(cli: Cli) -> int:
+    """Return how many answers the database holds."""
+    with closing(sqlite3.connect(f"file:{cli.home}/assay.db?mode=ro", uri=True)) as database:
+        count: int = database.execute("SELECT count(*) FROM answers").fetchone()[0]
+    return count
 
 
 def test_a_judged_run(shared_judged: tuple[Cli, ScriptedProvider]) -> None:
@@ -287,13 +296,21 @@ def test_a_missing_price_is_found_before_the_run(judged: tuple[Cli, ScriptedProv
 def test_services_that_are_killed_in_the_midst(judged: tuple[Cli, ScriptedProvider]) -> None:
     """Orchestrator and judge are killed while verdicts are out: the run ends, and the agent was asked once for each."""
     cli, _ = judged
-    with ScriptedProvider(says(GOOD, delay_s=0.3)) as slow:
+    may_reply = threading.Event()
+
+    def late(request: ProviderRequest) -> Reply:
+        may_reply.wait(100)
+        return says(GOOD)(request)
+
+    with ScriptedProvider(late) as slow:
         spec(cli, slow)
-        running = cli.start("run", "assay.yaml", "--no-progress")
-        cli.wait_until(lambda: len(slow.requests) >= 2, running)
+        running = cli.start("run", "assay.yaml", "--no-progress", "--set", "agent.concurrency=20")
+        # An answer that is not stored yet would be asked for again.
+        cli.wait_until(lambda: slow.requests and stored_answers(cli) == 20, running)
         for process in cli.services():
             if "assay_embedder" not in " ".join(process.cmdline()):
                 process.send_signal(signal.SIGKILL)
+        may_reply.set()
         out, err = running.communicate(timeout=100)
     assert running.returncode == 0, out + err
     assert "verdicts  20:" in out
@@ -324,7 +341,7 @@ def test_a_batched_run_whose_services_are_killed(judged: tuple[Cli, ScriptedProv
     batched(cli, provider)
     provider.batches.is_held = True
     running = cli.start("run", "assay.yaml")
-    cli.wait_until(lambda: provider.batches.looked >= 2, running)
+    cli.wait_until(lambda: provider.batches.looked >= 2 and stored_answers(cli) == 20, running)
     for process in cli.services():
         process.send_signal(signal.SIGKILL)
     provider.batches.is_held = False
