@@ -27,7 +27,7 @@ from assay.comparison.compare import ComparedRun, compare_runs
 from assay.comparison.facts import facts_of
 from assay.comparison.model import ComparisonSettings, Verdict
 from assay.model.answers.agent_response import AgentStatus
-from assay.model.case_limits import MAX_REPEATS
+from assay.model.limits import MAX_REPEATS
 from assay.reports.comparison.document.compared_run import values_of
 from assay.reports.document.report import Report, report_of_file
 from assay.testing.providers import ScriptedProvider

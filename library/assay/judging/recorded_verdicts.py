@@ -29,7 +29,7 @@ from assay.metrics.quality import RUBRIC as QUALITY
 from assay.metrics.quality import read_rating
 from assay.model.answers.agent_response import clean_text
 from assay.model.case import Case, RecordedVerdict
-from assay.model.case_limits import MAX_CASE_ID_CHARS, MAX_JUDGE_CHARS, MAX_REPEATS
+from assay.model.limits import MAX_CASE_ID_CHARS, MAX_JUDGE_CHARS, MAX_REPEATS
 from assay.parsing.names import name_problem, unknown_name
 from assay.parsing.strict_json import REPLY_DECODER
 

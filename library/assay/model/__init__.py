@@ -1,1 +1,1 @@
-"""The plain objects of an evaluation: cases, what agents are asked and answer, runs, rows and summaries."""
+"""The data model of an evaluation: cases, requests to agents, their answers, runs, rows and summaries."""

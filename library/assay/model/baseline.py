@@ -1,4 +1,4 @@
-"""Baselines: names for the runs that others are compared with."""
+"""Baselines: named runs that other runs are compared with."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SPEC_BASELINE = "baseline"
-"""What stands for the baseline of a spec, which has the spec's name."""
+"""The placeholder for a spec's own baseline, which has the spec's name."""
 MAX_NAME_CHARS = 100
 MOST_BASELINES = 1_000
-"""Most baselines of a team."""
+"""Maximum number of baselines per team."""
 
 
 def named(names: Sequence[str]) -> str:
-    """Return baselines by their names, as in "baseline 'a'" and "the baselines 'a' and 'b'"."""
+    """Return a phrase for baselines, such as "baseline 'a'" or "the baselines 'a' and 'b'"."""
     *first, last = map(repr, names)
     return f"the baselines {', '.join(first)} and {last}" if first else f"baseline {last}"
 
@@ -28,7 +28,7 @@ class Baseline:
     Args:
         name: The name.
         run_id: The run.
-        set_at: When the name was given to it, ISO 8601, UTC.
+        set_at: When the name was assigned, ISO 8601, UTC.
         exists: Whether the run is still stored.
     """
 

@@ -1,4 +1,4 @@
-"""Sequences that are read by a metric's name too: the scores of a row, the metrics of a summary."""
+"""Sequences that can also be indexed by a metric's name: the scores of a row, the metrics of a summary."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T_co = TypeVar("T_co", bound=_OfMetric, covariant=True)
 
 
 class ByMetric(tuple[T_co, ...]):
-    """A tuple in the spec's order, whose entries are also found by the name of their metric.
+    """A tuple in the spec's order that also accepts metric names as keys.
 
     Example:
         >>> result.metrics["exact_match"] is result.metrics[0]  # doctest: +SKIP
@@ -30,10 +30,10 @@ class ByMetric(tuple[T_co, ...]):
     def __getitem__(self, key: slice) -> tuple[T_co, ...]: ...
 
     def __getitem__(self, key: Any) -> Any:
-        """Return the entry of a metric, or that at a position.
+        """Return the entry of a metric, or at a position.
 
         Raises:
-            KeyError: There is none of that metric; names those that there are.
+            KeyError: There is no such metric; the message names the existing ones.
         """
         if not isinstance(key, str):
             return super().__getitem__(key)
@@ -43,5 +43,5 @@ class ByMetric(tuple[T_co, ...]):
         raise KeyError(f"no metric {key!r}; there are: {', '.join(entry.metric for entry in self)}")
 
     def __contains__(self, key: object) -> bool:
-        """Return whether there is an entry, or one of the metric of that name."""
+        """Return whether an entry, or one for a metric name, is present."""
         return any(entry.metric == key for entry in self) if isinstance(key, str) else super().__contains__(key)

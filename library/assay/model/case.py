@@ -1,4 +1,4 @@
-"""What a dataset holds: cases, their turns, and the answers recorded with them."""
+"""The contents of a dataset: cases, their turns and their recorded answers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 MAX_WEIGHT = 1e6
-"""Largest weight of a case."""
+"""Maximum weight of a case."""
 
 TOOL_MATCHES = ("name", "subset", "exact", "unordered")
-"""How the arguments of an expected tool call may be compared."""
+"""The ways to compare the arguments of an expected tool call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class ExpectedTool:
 
     Args:
         name: The tool.
-        arguments: Its arguments; None where only the name counts.
+        arguments: The tool's arguments; None if only the name counts.
         match: "name", "subset" (the call may have further arguments), "exact", or "unordered" (exact, but lists in any
             order).
     """
@@ -37,15 +37,15 @@ class ExpectedTool:
 
 @dataclass(frozen=True, slots=True)
 class Assertion:
-    """One check of the answer that a case brings along.
+    """A check of the answer that comes with the case.
 
     Args:
-        type: What is checked, e.g. "contains"; the names are in `assay.metrics.assertions`.
-        value: What it is checked against; its type depends on the check.
-        threshold: Least value with which a graded check holds; None means the check's own.
-        metric: A label under which checks are summed up; empty for none.
+        type: The type of check, e.g. "contains"; the names are in `assay.metrics.assertions`.
+        value: The value it compares with; its type depends on the check.
+        threshold: Least value at which a graded check passes; None for the check's default.
+        metric: A label under which checks are aggregated; empty for none.
         weight: Its share in the case's weighted score, at least 0.
-        negate: Whether the check must not hold.
+        negate: Whether the check must fail.
     """
 
     type: str
@@ -58,13 +58,13 @@ class Assertion:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One turn of a conversation.
+    """A turn of a conversation.
 
     Args:
-        input: What the user says.
+        input: The user's text.
         history: Messages before the input, oldest first.
-        references: Reference answers, any of which is right; empty where there is none.
-        expected_sources: Titles or addresses of the sources that a good answer rests on.
+        references: Reference answers, each of them correct; empty if there are none.
+        expected_sources: Titles or addresses of the sources that a good answer uses.
         expected_tools: Tool calls that a good answer makes, in order.
     """
 
@@ -77,16 +77,16 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class RecordedVerdict:
-    """A judge's verdict on one answer to a case, recorded in one run and used in another.
+    """A judge's verdict on an answer to a case, recorded in one run and used in another.
 
     Args:
         rubric: The name of the rubric, e.g. "quality".
-        answer_sha256: Of the answer's text in UTF-8, in hexadecimal.
-        judge: Who gave it, for people.
-        verdict: The JSON object that the judge replied.
-        repeat_index: The repeat of the case that it is for, from 0; None for all of them.
-        criterion: The criterion of a check that it is on; empty for other verdicts.
-        turn_index: The turn whose answer it is on, from 0; 0 for a single question.
+        answer_sha256: SHA-256 of the answer's text in UTF-8, in hexadecimal.
+        judge: The judge's name, for display.
+        verdict: The judge's reply, a JSON object.
+        repeat_index: The repeat of the case, from 0; None for all repeats.
+        criterion: The criterion of the check it belongs to; empty for other verdicts.
+        turn_index: The turn of the answer, from 0; 0 for a single question.
     """
 
     rubric: str
@@ -100,7 +100,7 @@ class RecordedVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One case of a dataset.
+    """A case of a dataset.
 
     Args:
         case_id: Unique in the dataset, 1 to 200 characters.
@@ -111,20 +111,19 @@ class Case:
         choices: The options of a multiple-choice question, in order.
         category: The category, or empty.
         tags: Free tags.
-        expected: What metrics compare with, other than references.
-        assertions: Checks of the answer that the case brings along.
-        thresholds: Row thresholds in place of the metrics' own, by metric.
+        expected: Values that metrics compare with, besides references.
+        assertions: Checks of the answer that come with the case.
+        thresholds: Row thresholds that replace the metrics' own, by metric.
         weight: How much the case counts in weighted aggregates, from 0 to MAX_WEIGHT.
-        labels: What people said about recorded answers.
-        metadata: Fields that Assay does not read.
+        labels: Human labels of recorded answers.
+        metadata: Fields that Assay does not use.
         recorded: An answer recorded in the dataset, for the replay adapter.
-        recorded_repeats: The answers of the second and further repeats; empty where `recorded` is that of all repeats.
-        recorded_turns: Of a conversation, for each of these answers, those to the turns before it; empty where last
-            answers alone are recorded.
-        verdicts: Recorded verdicts on its answers, which a run brings along.
-        approvals: What is decided where the agent stops to wait for a person, in all turns together; empty for what the
-            run says for all cases.
-        place: Its place in the dataset, from 0, where cases are uploaded in another order; None where they are not.
+        recorded_repeats: The answers of the second and further repeats; empty if `recorded` serves all repeats.
+        recorded_turns: For a conversation, the answers to the earlier turns, for each recorded answer; empty if only
+            last answers are recorded.
+        verdicts: Recorded verdicts on its answers, which come with the run.
+        approvals: Scripted decisions for stops of the agent, shared by all turns; empty for the run's approvals.
+        place: The position in the dataset, from 0, if cases are uploaded in another order; otherwise None.
     """
 
     case_id: str
@@ -155,7 +154,7 @@ class Case:
 
     @property
     def question(self) -> str:
-        """What is asked: the input, or the variables as JSON where there is none."""
+        """The question: the input, or the variables as JSON if there is none."""
         return self.input or (json.dumps(self.variables, ensure_ascii=False) if self.variables else "")
 
     @property
@@ -165,7 +164,7 @@ class Case:
 
     @property
     def expects(self) -> dict[str, Any]:
-        """What it expects beside references, as rows of a run show it; see `expected_of_case`."""
+        """The case's expectations besides references, as rows show them; see `expected_of_case`."""
         turn = self.turns[-1]
         if not (self.expected or self.assertions or turn.expected_sources or turn.expected_tools):
             return {}
@@ -173,7 +172,7 @@ class Case:
         return expected_of_case({"turns": [_turn_to_json(turn)], "expected": self.expected, "assertions": checks})
 
     def up_to(self, turn_index: int) -> Case:
-        """Return the case as if it ended with a turn, from 0; without the recorded answers, which are to all turns."""
+        """Return the case cut off after a turn, from 0, without its recorded answers."""
         return replace(self.without_answers(), turns=self.turns[: turn_index + 1])
 
     def without_answers(self) -> Case:
@@ -181,8 +180,8 @@ class Case:
         return replace(self, recorded=None, recorded_repeats=(), recorded_turns=())
 
     def recorded_conversation(self, repeat_index: int) -> tuple[AgentResponse, ...]:
-        """Return the recorded answers of a repeat, from 0, one a turn; empty where it has none, or no earlier ones."""
-        # One recording is that of all repeats.
+        """Return a repeat's recorded answers, one per turn; empty if it has none for the earlier turns."""
+        # A single recording serves all repeats.
         index = repeat_index if self.recorded_repeats else 0
         if self.recorded is None or index >= len(self.recorded_turns):
             return ()
@@ -193,24 +192,24 @@ _CHECK_DEFAULTS = {part.name: part.default for part in fields(Assertion)}
 
 
 def expected_of_turn(turn: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a turn expects beside references, by the names of datasets.
+    """Return a turn's expectations besides references, by dataset field name.
 
     Args:
-        turn: As `case_to_json` writes it.
+        turn: The turn as JSON from `case_to_json`.
     """
     tools = [
         tool["name"] if tool.get("arguments") is None else {key: tool[key] for key in ("name", "arguments", "match")}
         for tool in turn.get("expected_tools", ())
     ]
-    found = {"expected_sources": turn.get("expected_sources"), "expected_tools": tools}
-    return {name: value for name, value in found.items() if value}
+    expected = {"expected_sources": turn.get("expected_sources"), "expected_tools": tools}
+    return {name: value for name, value in expected.items() if value}
 
 
 def expected_of_case(case: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a case expects beside references: its last turn, its checks, and what else metrics compare with.
+    """Return a case's expectations besides references: those of its last turn, its checks, and other expected values.
 
     Args:
-        case: As `case_to_json` writes it.
+        case: The case as JSON from `case_to_json`.
     """
     checks = [
         {name: value for name, value in check.items() if value != _CHECK_DEFAULTS.get(name)}
@@ -221,7 +220,7 @@ def expected_of_case(case: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def case_to_json(case: Case) -> dict[str, Any]:
-    """Return the case as a JSON object that leaves out what is empty, in the order of the fields."""
+    """Return the case as a JSON object without empty fields, in field order."""
     data: dict[str, Any] = {"case_id": case.case_id, "turns": [_turn_to_json(turn) for turn in case.turns]}
     for name, default, write in _WRITTEN:
         value = getattr(case, name)
@@ -231,8 +230,8 @@ def case_to_json(case: Case) -> dict[str, Any]:
 
 
 def case_from_json(data: dict[str, Any]) -> Case:
-    """Return the case that `case_to_json` wrote; fields of a newer version are ignored."""
-    # Most cases have three fields of twenty: what is not there is not looked for.
+    """Return the case from the JSON of `case_to_json`; fields of a newer version are ignored."""
+    # Most cases have three of twenty fields; looking up only those present is faster.
     return Case(**{name: _PARTS[name](value) if name in _PARTS else value
                    for name, value in data.items() if name in _NAMES})  # fmt: skip
 
@@ -298,14 +297,14 @@ def _as_objects(values: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 def _answers_to_json(answers: Iterable[AgentResponse]) -> list[dict[str, Any]]:
-    return [response_to_json(each) for each in answers]
+    return [response_to_json(response) for response in answers]
 
 
 _WRITERS: dict[str, Callable[[Any], Any]] = {
     "assertions": _as_objects,
     "recorded": response_to_json,
     "recorded_repeats": _answers_to_json,
-    "recorded_turns": lambda turns: [_answers_to_json(each) for each in turns],
+    "recorded_turns": lambda turns: [_answers_to_json(response) for response in turns],
     "verdicts": _as_objects,
     "approvals": approvals_to_json,
 }
@@ -314,4 +313,4 @@ _WRITTEN = [
     for part in fields(Case)
     if part.name not in {"case_id", "turns"}
 ]
-"""The optional fields of a case: name, what they are where nothing is said, and how another value is written."""
+"""The optional fields of a case: name, default, and how another value is written."""

@@ -1,4 +1,4 @@
-"""What cases share with others: the key of clusters, and the cluster of a case."""
+"""Cluster keys, and the cluster of a case: cases in one cluster are not independent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_CLUSTER_CHARS = 200
 
 
 def cluster_problem(key: str) -> str:
-    """Return what is wrong with a key of clusters, or the empty string.
+    """Return the problem of a cluster key, or the empty string.
 
     Args:
         key: "category", or "tag:NAME" for tags such as NAME:value; empty for none.
@@ -23,23 +23,23 @@ def cluster_problem(key: str) -> str:
 
 
 def missing_cluster(key: str, of: str = "") -> str:
-    """Return that no case has what a key names.
+    """Return the message for a key that no case has a value for.
 
     Args:
         key: A checked key.
-        of: Whose cases those are, such as " of the runs".
+        of: The owner of the cases, such as " of the runs".
     """
     missing = "category" if key == "category" else f"tag that begins with '{key.removeprefix('tag:')}:'"
     return f"no case{of} has a {missing}: choose another key, or leave it out"
 
 
 def cluster_of(key: str, category: str, tags: Sequence[str]) -> str:
-    """Return the cluster of a case; empty where it shares nothing.
+    """Return the cluster of a case; empty if it is in none.
 
     Args:
         key: A checked key.
         category: The case's category, or empty.
-        tags: The case's tags, of which the first that fits counts.
+        tags: The case's tags; the first that fits the key counts.
     """
     if key == "category":
         return category

@@ -1,4 +1,4 @@
-"""Which code the agent of a run was."""
+"""The identity of an agent's code."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CodeIdentity:
-    """Which code the agent of a run was, as the client that created the run saw it.
+    """The identity of an agent's code when its run was created, as the client determined it.
 
     Args:
-        commit: The git commit of the spec's folder, in full; empty where it is in no repository.
-        dirty: Whether files that git tracks differed from the commit; None where that is not known.
-        agent_sha256: Over the source files of the agent: its module or package, or the program of its command, and what
-            these import from the same folder. Empty where the agent is no code on the user's side.
+        commit: The full git commit of the spec's folder; empty outside a repository.
+        dirty: Whether tracked files differed from the commit; None if unknown.
+        agent_sha256: A hash of the agent's source files: its module or package, or the program of its command, and
+            their imports from the same folder. Empty if the agent is not code on the user's side.
     """
 
     commit: str = ""

@@ -1,4 +1,4 @@
-"""The command adapter's options, and its target: a command line that no shell reads."""
+"""The options and the target of the command adapter; no shell interprets the command line."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MODES = ("stream", "per_question")
-"""How many questions a process answers: as many as there are, or one."""
+"""How many questions a process answers: all of them, or one."""
 
 COMMAND_KEYS = ("mode", "processes")
-"""The options of the adapter."""
+"""The adapter's options."""
 
 MAX_PROCESSES = 100
 
 
 @dataclass(frozen=True, slots=True)
 class CommandOptions:
-    """How the processes of a command are used.
+    """How a command's processes are used.
 
     Args:
         mode: One of `MODES`.
-        processes: Most processes at once that answer streams of questions, 1 to 100.
+        processes: Maximum number of concurrent processes that answer streams of questions, 1 to 100.
     """
 
     mode: str = "stream"
@@ -35,7 +35,7 @@ class CommandOptions:
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], problems: list[Problem]) -> CommandOptions:
-        """Return the options of a spec; what is wrong is added to `problems`."""
+        """Return the options of a spec; append problems to `problems`."""
         problems += [
             Problem(unknown_name("option of the command adapter", name, COMMAND_KEYS), f"agent.{name}")
             for name in options
@@ -45,17 +45,17 @@ class CommandOptions:
         if mode not in MODES:
             problems.append(Problem(unknown_name("mode", mode, MODES), "agent.mode"))
         if isinstance(processes, bool) or not isinstance(processes, int) or not 1 <= processes <= MAX_PROCESSES:
-            said = f"must be a whole number from 1 to {MAX_PROCESSES}, not {processes!r}"
-            problems.append(Problem(said, "agent.processes"))
+            message = f"must be a whole number from 1 to {MAX_PROCESSES}, not {processes!r}"
+            problems.append(Problem(message, "agent.processes"))
             processes = 1
         elif mode == "per_question" and "processes" in options:
-            said = "a process answers one question: remove it; `concurrency` says how many run at once"
-            problems.append(Problem(said, "agent.processes"))
+            message = "a process answers one question: remove it; `concurrency` says how many run at once"
+            problems.append(Problem(message, "agent.processes"))
         return cls(mode if mode in MODES else "stream", processes)
 
 
 def command_line(target: object) -> object:
-    """Return a target that is a list of words as the text that `command_words` splits into them; others as they are."""
+    """Return a target given as a list of words as a text that `command_words` splits into them; others unchanged."""
     if isinstance(target, list) and target and all(isinstance(word, str) for word in target):
         return shlex.join(target)
     return target
@@ -65,7 +65,7 @@ def command_words(target: str) -> list[str]:
     """Return the program of a command line and its arguments.
 
     Raises:
-        ValueError: A quotation does not end, or there is no program.
+        ValueError: A quotation is not closed, or there is no program.
     """
     words = shlex.split(target)
     if not words or not words[0]:
@@ -74,7 +74,7 @@ def command_words(target: str) -> list[str]:
 
 
 def target_problem(target: str) -> str:
-    """Return why a target is no command line; empty where it is one."""
+    """Return why a target is not a command line; empty if it is one."""
     if "\0" in target:
         return "holds a NUL character: remove it"
     try:

@@ -1,25 +1,26 @@
-"""Which cases of a run are not independent of each other."""
+"""Dependence between the cases of a run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 COPIES = "copies"
-"""What cases share that have equal question, variables, history, references and approvals."""
+"""The shared parts of copies: question, variables, history, references and approvals are equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class DependentCases:
-    """Which cases of a run are not independent of each other; cases that share nothing are clusters of one.
+    """Dependence between the cases of a run; a case that shares nothing is a cluster of its own.
 
     Args:
-        key: What they share: "category", "tag:NAME", or "copies" for question, variables, history, references and
+        key: The shared property: "category", "tag:NAME", or "copies" for question, variables, history, references and
             approvals.
-        cases: Cases of the run.
-        clusters: Clusters that they are in.
-        effective_clusters: How many clusters of equal size are as informative: (Σ n)² / Σ n².
-        largest_share: Share of the cases that are in the largest cluster.
-        effective_cases: How many independent cases are as informative about the pass rate; None without a decided row.
+        cases: Number of cases in the run.
+        clusters: Number of clusters.
+        effective_clusters: Number of equal clusters that would be as informative: (Σ n)² / Σ n².
+        largest_share: Share of the cases that the largest cluster holds.
+        effective_cases: Number of independent cases that would say as much about the pass rate; None without decided
+            rows.
     """
 
     key: str

@@ -1,4 +1,4 @@
-"""An expected call of a tool, as people write one in a dataset or in the parameters of a metric."""
+"""Expected tool calls, as users write them in a dataset or in the parameters of a metric."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _FIELDS = ("name", "arguments", "match")
 
 
 def read_expected_tool(item: object) -> tuple[ExpectedTool | None, list[tuple[str, str]]]:
-    """Return the call that a tool's name, or a mapping with name and arguments, describes.
+    """Return the tool call that an item describes.
 
     Args:
-        item: A name; or a mapping with `name`, `arguments`, which may be JSON text, and `match`, which is "subset"
-            where there are arguments and "name" where there are none. Other tools' names are read, as in answers.
+        item: A name, or a mapping with `name`, `arguments`, which may be JSON text, and `match`, by default "subset"
+            with arguments and "name" without. Other tools' field names are accepted, as in answers.
 
     Returns:
-        The call, or None where it cannot be read; and pairs of a field, as the end of a path, and what is wrong there.
+        The call, or None if it cannot be read; and problems as pairs: the field, as the end of a path, and the message.
     """
     if isinstance(item, str) and item.strip():
         return ExpectedTool(item.strip()), []

@@ -1,4 +1,4 @@
-"""Frameworks whose agents run on the user's side as they are: what each adapter needs and which options it has."""
+"""Agent frameworks that run on the user's side: the requirements and options of their adapters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OBJECT_TARGET = re.compile(r"(?:[^\W\d]\w*(?:\.[^\W\d]\w*)*|[^:\0]+\.py):[^\W\d]
 
 
 class OptionKind(Enum):
-    """What an option of a framework's adapter is; the value says what a message demands of it."""
+    """The type of an adapter's option; the value is the requirement that a message states."""
 
     OBJECT = "MODULE:OBJECT or FILE.py:OBJECT"
     TEXT = "a text"
@@ -24,7 +24,7 @@ class OptionKind(Enum):
     FLAG = "true or false"
 
     def allows(self, value: object) -> bool:
-        """Return whether an option of this kind may have a value."""
+        """Return whether a value is allowed for an option of this type."""
         match self:
             case OptionKind.OBJECT:
                 return isinstance(value, str) and OBJECT_TARGET.fullmatch(value) is not None
@@ -38,16 +38,16 @@ class OptionKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Framework:
-    """A framework of agents.
+    """An agent framework.
 
     Args:
-        label: Its name, for people.
-        module: The module whose import shows that it is installed.
-        packages: Its packages, as pip names them, each with the least version that the adapter was tested with and the
-            first one that it does not know; the first package is always needed, others where they are installed.
-        extra: The extra of Assay that installs it.
-        accepts: What a target names, for messages.
-        options: The options of its adapter, by name.
+        label: Its display name.
+        module: The module whose import proves that it is installed.
+        packages: Its pip packages, each with the least tested version and the first untested one; the first package is
+            required, others are checked if installed.
+        extra: The Assay extra that installs it.
+        accepts: A description of valid targets, for messages.
+        options: The adapter's options, by name.
     """
 
     label: str
@@ -58,7 +58,7 @@ class Framework:
     options: Mapping[str, OptionKind] = field(default_factory=dict)
 
     def option_problems(self, options: Mapping[str, Any]) -> list[Problem]:
-        """Return what is wrong with the options of a spec."""
+        """Return the problems of a spec's options."""
         problems = [
             Problem(unknown_name(f"option of the {self.label} adapter", name, tuple(self.options)), f"agent.{name}")
             for name in options
@@ -121,4 +121,4 @@ FRAMEWORKS: Mapping[str, Framework] = {
         },
     ),
 }
-"""The frameworks, by the name of their adapter."""
+"""The frameworks, by adapter name."""

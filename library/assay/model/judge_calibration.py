@@ -1,4 +1,4 @@
-"""How far a judge agrees with people, as it is stored: runs with verdicts of the same fingerprint name it."""
+"""Stored calibrations: a judge's agreement with people; runs with verdicts of the same fingerprint report it."""
 
 from __future__ import annotations
 
@@ -6,36 +6,36 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 MOST_CALIBRATIONS = 1_000
-"""Most calibrations of a team; the oldest go first."""
+"""Maximum number of calibrations per team; the oldest are dropped."""
 MOST_FINGERPRINTS = 20
 MAX_CALIBRATION_BYTES = 4_000
-"""Largest calibration, as JSON: a list of all those of a team fits in a message."""
+"""Maximum size of a calibration as JSON: a list of all of a team's must fit in a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeCalibration:
-    """One calibration of a judge, or of a jury.
+    """A calibration of a judge or jury.
 
     Args:
-        rubric: By which rubric it judged.
-        criterion: The criterion that counted; empty for the whole.
-        fingerprints: Of judge and rubric, sorted; of a jury those of each judge.
-        judge: Who judged, for people.
-        n: Answers with both a label and a valid verdict.
-        measure: Which alpha it is: "alpha_interval" or "alpha_nominal".
-        alpha: Krippendorff's alpha of judge and people; None where it cannot be computed.
-        low: Lower end of its 95 % interval; None where there is none.
-        high: Upper end.
+        rubric: The rubric of the verdicts.
+        criterion: The criterion that counted; empty for the overall verdict.
+        fingerprints: Fingerprints of judge and rubric, sorted; for a jury, of each judge.
+        judge: The judge's name, for display.
+        n: Number of answers with both a label and a valid verdict.
+        measure: The alpha used: "alpha_interval" or "alpha_nominal".
+        alpha: Krippendorff's alpha of judge and people; None if it cannot be computed.
+        low: Lower end of its 95% interval; None if there is none.
+        high: Upper end of the interval.
         trust: "trusted", "tentative", "untrusted" or "unknown".
-        threshold: From which score an answer passed; None where nothing decided.
+        threshold: The score at which an answer passed; None if answers were not decided.
         rule: "at_least" or "more_than"; empty without a threshold.
-        sensitivity: Share of what people passed that the judge passed; None where it is not known.
-        n_passed: Answers that people passed.
-        specificity: Share of what people failed that the judge failed; None where it is not known.
-        n_failed: Answers that people failed.
+        sensitivity: Share of the answers passed by people that the judge passed; None if unknown.
+        n_passed: Number of answers that people passed.
+        specificity: Share of the answers failed by people that the judge failed; None if unknown.
+        n_failed: Number of answers that people failed.
         drawn: How the answers were drawn: "random", "human_verdict", "judge_verdict", "weighted" or "unknown".
         calibrated_at: When it was stored, ISO 8601, UTC.
-        calibration_id: The same for every calibration of this rubric, criterion and fingerprints; empty before it is
+        calibration_id: The same for every calibration of this rubric, criterion and fingerprints; empty until it is
             stored.
     """
 
@@ -60,5 +60,5 @@ class JudgeCalibration:
     calibration_id: str = ""
 
     def is_of(self, fingerprints: Collection[str]) -> bool:
-        """Return whether verdicts with these fingerprints are of this judge, or of every judge of this jury."""
+        """Return whether the fingerprints include this judge, or every judge of this jury."""
         return set(self.fingerprints) <= set(fingerprints)

@@ -1,4 +1,4 @@
-"""What judging came to: the verdicts that the rows of a run rest on, their cost, and how far judges agree."""
+"""The summary of judging: the verdicts behind a run's rows, their cost, and the agreement of judges."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JurorSummary:
-    """What one judge of a jury has said.
+    """The verdicts of a judge in a jury.
 
     Args:
         judge: The judge, e.g. "openai:gpt-4o-mini".
-        verdicts: All of them, those that are not valid among them.
-        failed: Not valid, or not to be had.
-        cost_usd: What those asked for cost; None where none of them has a price.
-        means: Mean of its scores by metric; a metric of which it has no valid verdict is left out.
+        verdicts: Number of verdicts, invalid ones included.
+        failed: Invalid or unavailable verdicts.
+        cost_usd: Cost of requested verdicts; None if none has a price.
+        means: Mean score by metric; a metric without a valid verdict is omitted.
     """
 
     judge: str
@@ -32,13 +32,13 @@ class JurorSummary:
 
 @dataclass(frozen=True, slots=True)
 class JuryAgreement:
-    """How far the judges of a jury agree about one metric.
+    """The agreement of a jury's judges on a metric.
 
     Args:
-        metric: Its name.
-        alpha: Krippendorff's alpha for intervals: 1 is perfect, 0 is chance; None where it cannot be computed.
-        count: Rows with two valid verdicts or more.
-        too_few: Rows that are errors because fewer than two verdicts were valid.
+        metric: The metric's name.
+        alpha: Krippendorff's alpha for intervals: 1 is perfect, 0 is chance; None if it cannot be computed.
+        count: Rows with at least two valid verdicts.
+        too_few: Rows that are errors because they have fewer than two valid verdicts.
     """
 
     metric: str
@@ -49,32 +49,31 @@ class JuryAgreement:
 
 @dataclass(frozen=True, slots=True)
 class JudgingSummary:
-    """The verdicts that the rows of a run rest on; what was paid for others is not among it.
+    """The verdicts behind the rows of a run; other paid verdicts do not count here.
 
     Args:
-        verdicts: All of them, those that are not valid among them.
-        asked: Asked of the judge.
-        cached: From the cache, or from an identical request in flight.
-        by_rule: Of empty answers: the lowest score by rule, without a call of the judge.
-        failed: Not valid, or not to be had.
-        input_tokens: Of all attempts.
-        output_tokens: Of all attempts, thoughts included.
-        cost_usd: What those asked for cost; None where none of them has a price.
-        saved_usd: What the cached ones had cost when they were asked for; None where none of them has a price.
-        unpriced: Verdicts asked for without a price: they are not part of cost_usd.
+        verdicts: Number of verdicts, invalid ones included.
+        asked: Verdicts requested from the judge.
+        cached: Verdicts from the cache, or from an identical request in flight.
+        by_rule: Verdicts on empty answers, which get the lowest score without a call.
+        failed: Invalid or unavailable verdicts.
+        input_tokens: Input tokens of all attempts.
+        output_tokens: Output tokens of all attempts, thoughts included.
+        cost_usd: Cost of the requested verdicts; None if none has a price.
+        saved_usd: Original cost of the cached verdicts; None if none has a price.
+        unpriced: Requested verdicts without a price, which cost_usd does not include.
         fingerprints: Of judge and rubric (model, parameters, template, schema, parser), sorted; at most 20.
-        canaries: What the judge said of answers whose worth is known, which is no part of the rest; None where the
-            run has none.
-        batched: Came through a provider's batch API, at its price.
-        jurors: What each judge of a jury has said; empty where there is no jury.
-        agreement: How far the judges of a jury agree, by metric; empty where there is no jury.
-        flags: Verdicts by the flags of their answers, sorted by name, e.g. {"punctuation_only": 2}.
-        recorded: Recorded before, and brought along by the run: no judge was asked.
-        account_usd: All that the judge's account of the run says was spent: canaries, rows that were tried again and
-            lost calls too. None where it is not known.
-        unknown_usd: What of it was set aside for calls whose outcome is unknown: the bill may have less.
-        refused_parameters: Verdicts that were asked for without a parameter because the model refuses it, by that
-            parameter, sorted by name, e.g. {"temperature": 40}.
+        canaries: The verdicts on answers of known quality, which no other field includes; None without canaries.
+        batched: Verdicts that came through a provider's batch API, at its price.
+        jurors: The verdicts of each judge of a jury; empty without a jury.
+        agreement: The agreement of a jury's judges, by metric; empty without a jury.
+        flags: Number of verdicts by flag of their answers, sorted by name, e.g. {"punctuation_only": 2}.
+        recorded: Recorded verdicts that came with the run; no judge was asked.
+        account_usd: All spending in the judge's account of the run, including canaries, retried rows and lost calls.
+            None if unknown.
+        unknown_usd: The part of account_usd reserved for calls with an unknown outcome; the bill may be lower.
+        refused_parameters: Verdicts requested without a parameter that the model refuses, by parameter, sorted by name,
+            e.g. {"temperature": 40}.
     """
 
     verdicts: int = 0
@@ -100,6 +99,6 @@ class JudgingSummary:
 
     @property
     def hit_rate(self) -> float | None:
-        """The share of the verdicts that the cache gave, among those that were not decided by rule."""
+        """The share of the verdicts that came from the cache, except those decided by rule."""
         needed = self.asked + self.cached
         return self.cached / needed if needed else None

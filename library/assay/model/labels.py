@@ -1,4 +1,4 @@
-"""Labels and notes: what users find their runs by."""
+"""Labels and notes, by which users find their runs."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_LABELS = 32
-"""Most labels of a run."""
+"""Maximum number of labels per run."""
 
 VARIANT_LABEL = "variant"
-"""The label that holds the name of a run's variant."""
+"""The label for the name of a run's variant."""
 
 MAX_NOTE_CHARS = 2000
-"""Longest note of a run."""
+"""Maximum length of a run's note."""
 
 _MAX_VALUE_CHARS = 200
 _KEY = re.compile(r"[A-Za-z0-9][\w./-]{0,63}", re.ASCII)
 
 
 def label_problems(labels: Mapping[str, str], note: str) -> list[Problem]:
-    """Return what is wrong with the labels and the note of a run."""
+    """Return the problems of a run's labels and note."""
     problems = []
     if len(labels) > MAX_LABELS:
         problems.append(Problem(f"has {len(labels)} labels: a run may have {MAX_LABELS}", "labels"))

@@ -1,4 +1,4 @@
-"""What a metric in the user's Python code is asked, what it may return, and what that came to."""
+"""Requests to metrics in the user's Python code, their results and their outcomes."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ if TYPE_CHECKING:
     from assay.model.case import Case
 
 MAX_REASONING_CHARS = 10_000
-"""Longest reason of a metric's value."""
+"""Maximum length of a metric's reason."""
 MAX_MESSAGE_CHARS = 4_000
-"""Longest message of a metric's error."""
+"""Maximum length of a metric's error message."""
 
 RAISED, TIMEOUT, MALFORMED = "function_raised", "function_timeout", "function_malformed"
-"""Why a function gave no value: stable words."""
+"""Stable codes for why a function returned no value."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricResult:
-    """What a metric in Python code may return in place of a bare number.
+    """A result that a Python metric may return instead of a plain number.
 
     Args:
-        value: A finite number; or True or False, whether the row passes; None where the metric does not apply.
-        reason: Why, for people; at most 10,000 characters are kept.
+        value: A finite number; True or False for a passing or failing row; None if the metric does not apply.
+        reason: An explanation for readers; 10,000 characters are kept.
     """
 
     value: float | None
@@ -34,15 +34,15 @@ class MetricResult:
 
 @dataclass(frozen=True, slots=True)
 class MetricRequest:
-    """One answer that functions on the user's side score.
+    """An answer to be scored by functions on the user's side.
 
     Args:
-        request_id: Unique per case, repeat and turn; no question has the same.
+        request_id: Unique per case, repeat and turn, and different from ids of questions.
         metrics: Names of the metrics in the run.
         case: The case up to the turn that is scored, without recorded answers.
-        question: The question that was answered.
+        question: The question.
         response: The answer.
-        timeout_s: How long the slowest of the functions may take, in seconds.
+        timeout_s: Timeout of the slowest function, in seconds.
     """
 
     request_id: str
@@ -55,15 +55,15 @@ class MetricRequest:
 
 @dataclass(frozen=True, slots=True)
 class MetricOutcome:
-    """What one function returned or raised; without value and error its metric does not apply to the row.
+    """The outcome of a function; with neither value nor error, its metric does not apply to the row.
 
     Args:
-        value: Finite; None where there is none.
-        is_boolean: Whether the function returned true or false, as which 1 and 0 stand.
-        reasoning: Why, in the function's words.
-        error: A stable word for why there is no value; empty where the function returned one, or none.
-        message: The error for people.
-        traceback: Of an exception, without Assay's frames.
+        value: A finite number; None if there is none.
+        is_boolean: Whether the function returned true or false, stored as 1 and 0.
+        reasoning: The function's explanation.
+        error: A stable code for the missing value; empty if the function returned a value or none.
+        message: The error message for the user.
+        traceback: The traceback of an exception, without Assay's frames.
     """
 
     value: float | None = None

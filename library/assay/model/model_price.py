@@ -1,4 +1,4 @@
-"""What a call of a model costs by its tokens."""
+"""The price of a model's calls, by tokens."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from fractions import Fraction
 
 @dataclass(frozen=True, slots=True)
 class ModelPrice:
-    """US dollars per million tokens.
+    """Prices in US dollars per million tokens.
 
     Args:
-        input: Of the request.
-        output: Of the reply, thoughts included.
-        cache_read: Factor of the input's price for what comes from the provider's cache.
-        cache_write: Factor for what is written to it.
-        batch: Factor of all of this for what is asked through the provider's batch API.
-        long: A request of more tokens than this is a long one; None for none.
-        long_input: Factor of the input's price for a long request.
-        long_output: Factor of the output's price for a long request.
+        input: Price of input tokens.
+        output: Price of output tokens, thoughts included.
+        cache_read: Factor of the input price for tokens read from the provider's cache.
+        cache_write: Factor of the input price for tokens written to it.
+        batch: Factor of the whole cost for calls through the provider's batch API.
+        long: A request of more tokens than this is long; None for no limit.
+        long_input: Factor of the input price for a long request.
+        long_output: Factor of the output price for a long request.
     """
 
     input: float
@@ -35,15 +35,15 @@ class ModelPrice:
     ) -> Fraction:
         """Return the exact cost of a call in US dollars.
 
-        (fresh·input + cache_read·input·its factor + cache_write·input·its factor + written·output) / 10⁶, times
-        `batch` where it was asked in a batch
+        (fresh·input + cache_read·input·factor + cache_write·input·factor + written·output) / 10⁶, times `batch` for a
+        batch
 
         Args:
-            read: Tokens of the request, cached ones included.
-            written: Tokens of the reply, thoughts included.
-            cache_read: Tokens of the request that came from the provider's cache.
-            cache_write: Tokens of the request that were written to it.
-            batched: Whether it was asked in a batch.
+            read: Input tokens, cached ones included.
+            written: Output tokens, thoughts included.
+            cache_read: Input tokens read from the provider's cache.
+            cache_write: Input tokens written to it.
+            batched: Whether the call was part of a batch.
         """
         fresh = max(0, read - cache_read - cache_write)
         weighted = fresh + cache_read * _exact(self.cache_read) + cache_write * _exact(self.cache_write)
@@ -52,15 +52,15 @@ class ModelPrice:
         return paid * (_exact(self.batch) if batched else 1) / 1_000_000
 
     def most_dollars(self, read: int, written: int, *, batched: bool = False) -> Fraction:
-        """Return the most that a call of so many tokens can cost: all of its request may be written to the cache."""
+        """Return the highest possible cost of a call with these tokens, as if all input were written to the cache."""
         stored = read if self.cache_write > 1 else 0
         return self.dollars(read, written, cache_write=stored, batched=batched)
 
     def is_long(self, read: int) -> bool:
-        """Return whether a request of so many tokens is a long one."""
+        """Return whether a request with this number of tokens is long."""
         return self.long is not None and read > self.long
 
 
 def _exact(number: float) -> Fraction:
-    # As it is written: 0.1 is a tenth.
+    # Converted from its decimal text: 0.1 is exactly a tenth.
     return Fraction(repr(number))

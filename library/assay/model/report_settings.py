@@ -1,4 +1,4 @@
-"""Which reports there are, and one that is wanted."""
+"""Report formats, and the settings of a requested report."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ REPORTS: Mapping[str, Mapping[str, tuple[Any, ...]]] = MappingProxyType(
         "html": {},
     }
 )
-"""Every format with its options; the first of an option's values is its default."""
+"""The options of every format; an option's first value is its default."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportSettings:
-    """One report to write.
+    """A report to write.
 
     Args:
         format: One of REPORTS.
-        options: Those that were given; all others have their defaults.
-        is_optional: Whether it is left out, with a note, where its package is missing: it was not asked for by name.
+        options: The options set by the user; all others have their defaults.
+        is_optional: Whether a missing package skips it with a note, because the user did not request it by name.
     """
 
     format: str
@@ -40,9 +40,9 @@ class ReportSettings:
 
 
 def by_default(*formats: str) -> tuple[ReportSettings, ...]:
-    """Return reports that were not asked for by name."""
+    """Return default reports, which the user did not request by name."""
     return tuple(ReportSettings(name, is_optional=True) for name in formats)
 
 
 DEFAULT_REPORTS = by_default("json", "html")
-"""What is written where neither a spec nor its preset says."""
+"""The reports written if neither the spec nor its preset names any."""

@@ -1,6 +1,6 @@
-"""What a run yields: its state, its rows and its summary, as plain objects.
+"""The results of a run: its state, rows and summary.
 
-The names are those of `protos/assay/v1/orchestrator.proto`. Absent is None, never 0.
+The names match `protos/assay/v1/orchestrator.proto`. A missing value is None, never 0.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ __all__ = [
 ]
 
 Interval = tuple[float, float]
-"""Low and high end."""
+"""The lower and upper end."""
 
 
 class RunState(StrEnum):
-    """Where a run stands."""
+    """The state of a run."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -82,7 +82,7 @@ FINISHED_STATES = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.CANCE
 
 
 class PauseCause(StrEnum):
-    """What paused a run."""
+    """The cause of a pause."""
 
     OWNER = "owner"
     INTERRUPTED = "interrupted"
@@ -93,7 +93,7 @@ class PauseCause(StrEnum):
 
 
 class AttemptOutcome(StrEnum):
-    """What became of an attempt at a row."""
+    """The outcome of an attempt at a row."""
 
     CURRENT = "current"
     RETRIED = "retried"
@@ -109,7 +109,7 @@ class ScoreStatus(StrEnum):
 
 
 class GateOutcome(StrEnum):
-    """Whether a gate holds."""
+    """Whether a gate passes."""
 
     PASS = "pass"  # noqa: S105 - an outcome, not a password
     FAIL = "fail"
@@ -118,17 +118,17 @@ class GateOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One metric's result on one row.
+    """A metric's result on a row.
 
     Args:
         status: Whether there is a value.
         value: Finite; set exactly when status is SCORED.
         passed: Whether the row passes by this metric; None where the metric does not decide.
-        reason: A stable word such as "no_reference", or empty.
-        detail: What produced the score and what else it found.
+        reason: A stable code such as "no_reference", or empty.
+        detail: The origin of the score and the metric's further results.
 
     Raises:
-        ValueError: The value is not finite, or does not fit the status.
+        ValueError: The value is not finite or does not fit the status.
     """
 
     metric: str
@@ -146,14 +146,14 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class TurnResult:
-    """One turn of a conversation.
+    """A turn of a conversation.
 
     Args:
         input: The user's text.
         references: The turn's references.
-        response: The answer; None where the turn was not asked, because the agent failed at one before.
-        left_out: Whether texts are missing here because the row would not fit in a message; the database holds them.
-        expected: What the turn expects beside references, by the names of datasets; empty where it expects nothing.
+        response: The answer; None if the turn was not asked because the agent failed earlier.
+        left_out: Whether texts are omitted because the row exceeds a message; the database has them.
+        expected: The turn's expectations besides references, by dataset field name; empty if there are none.
     """
 
     input: str
@@ -168,32 +168,32 @@ class CaseResult:
     """The row of one repeat of one case.
 
     Args:
-        case_index: Its position in the dataset, from 0.
-        repeat_index: Which repeat, from 0.
+        case_index: The case's position in the dataset, from 0.
+        repeat_index: The repeat, from 0.
         category: The case's category, or empty.
         tags: The case's tags.
         weight: The case's weight.
-        status: How the agent fared.
-        passed: The row's verdict; None when no metric decided.
-        scores: One per metric, in the spec's order; of a row that a client has read also by name, `scores["rouge"]`.
-        latency_ms: Wall time of the agent, where measured.
-        reason: Why the row or its agent failed, for people.
+        status: The status of the agent's answer.
+        passed: The row's verdict; None if no metric decided.
+        scores: One per metric, in the spec's order; in a client also by name, `scores["rouge"]`.
+        latency_ms: Wall time of the agent, if measured.
+        reason: Why the row or its agent failed, for the reader.
         sequence: The event's number within the run.
-        response: The answer; None where it was not asked for.
-        input: The user's text, or the case's variables as JSON where it has none; empty where it was not asked for.
-        references: The references; empty where they were not asked for.
-        answer_vector: The answer's embedding, where a metric over rows needs it: little-endian float32 as it is
-            stored, or the numbers that a user's own function returned; never leaves the orchestrator.
-        turns: Every turn of a conversation; empty for a single question, and where answers were not asked for. The
-            scores of the turns are in `detail["turns"]` of the row's scores.
-        started_at: When the agent was first asked, ISO 8601 in UTC; of a row whose answer was stored before a resume,
-            when its scoring began.
-        duration_ms: Wall time of the whole row from then until its scores were known: attempts, the waits between
-            them, and scoring.
-        place: The case's place in the client's dataset, where cases were uploaded in another order; None where they
-            were not, or where answers were not asked for.
-        expected: What the case expects beside references, by the names of datasets (expected_sources, expected_tools,
-            assertions, and what else metrics compare with); empty where answers were not asked for.
+        response: The answer; None if it was not requested.
+        input: The user's text, or the case's variables as JSON if it has none; empty if not requested.
+        references: The references; empty if not requested.
+        answer_vector: The answer's embedding, for metrics over rows: little-endian float32 as stored, or the numbers of
+            a user's function. It never leaves the orchestrator.
+        turns: Every turn of a conversation; empty for a single question, and if answers were not requested. The scores
+            of the turns are in `detail["turns"]` of the row's scores.
+        started_at: When the agent was first asked, ISO 8601 in UTC; for an answer stored before a resume, when its
+            scoring began.
+        duration_ms: Wall time from started_at until the scores were known, including attempts, the waits between them,
+            and scoring.
+        place: The case's position in the client's dataset if cases were uploaded in another order; None otherwise, and
+            if answers were not requested.
+        expected: The case's expectations besides references, by dataset field name (expected_sources, expected_tools,
+            assertions and other values that metrics compare with); empty if answers were not requested.
     """
 
     case_id: str
@@ -221,14 +221,14 @@ class CaseResult:
 
 @dataclass(frozen=True, slots=True)
 class RowAttempt:
-    """One attempt at one row.
+    """An attempt at a row.
 
     Args:
-        repeat_index: Which repeat of the case, from 0.
-        attempt_index: Which attempt, from 0.
-        outcome: What became of it.
-        at: When that was decided, ISO 8601 in UTC: stored, set aside, or, where it was interrupted, begun.
-        result: Its result with its answer; None where it was interrupted.
+        repeat_index: The repeat of the case, from 0.
+        attempt_index: The attempt, from 0.
+        outcome: The attempt's outcome.
+        at: When it was stored or set aside, or, if interrupted, when it began; ISO 8601 in UTC.
+        result: The result with its answer; None if it was interrupted.
     """
 
     repeat_index: int
@@ -240,30 +240,30 @@ class RowAttempt:
 
 @dataclass(frozen=True, slots=True)
 class MetricSummary:
-    """One metric over the whole run; counts are rows.
+    """The summary of a metric over a run; counts are rows.
 
     Args:
-        value: Its aggregate; None when no row was scored.
+        value: Its aggregate; None if no row was scored.
         n_scored: Rows with a value.
-        n_skipped: Rows that do not have what the metric needs.
-        n_error: Rows on which it could not be computed.
-        n_own_error: Those of n_error that failed on Assay's side.
-        n_unanswered: Agent errors without a value: with any, `value` is over the answers alone.
-        passed: Rows that passed by this metric.
-        failed: Rows that failed by this metric.
-        threshold: What the value must reach at least to pass, where there is one.
+        n_skipped: Rows that lack what the metric needs.
+        n_error: Rows on which the metric failed.
+        n_own_error: The rows in n_error that failed on Assay's side.
+        n_unanswered: Agent errors without a value; if there are any, `value` covers only the answers.
+        passed: Rows that passed this metric.
+        failed: Rows that failed this metric.
+        threshold: The bound for passing, if there is one.
         meets_threshold: None without a value or a threshold.
-        target: What the value should reach, where there is one.
+        target: The target value, if there is one.
         meets_target: None without a value or a target.
         rule: How value and threshold compare: "at_least", "more_than" or "at_most".
         detail: Further aggregates.
         version: Version of the metric's definition.
-        is_optional: Whether the verdict leaves it out where it could not be computed.
+        is_optional: Whether the verdict ignores it if it cannot be computed.
         decides_rows: Whether it gives rows a verdict.
-        missing_reason: Why most of the rows without a value have none: a stable word such as "no_reference", or empty.
-        interval: The 95 % interval of the value; None where it has none, as a percentile.
-        n_effective: How many independent rows are as informative, of a value that is a rate; None of any other.
-        pass_rate_interval: That of the share of rows that passed by this metric; None where it decided none.
+        missing_reason: The commonest reason for missing values: a stable code such as "no_reference", or empty.
+        interval: The 95% interval of the value; None if it has none, for example a percentile.
+        n_effective: Number of independent rows that would be as informative, for a rate; otherwise None.
+        pass_rate_interval: The 95% interval of the share of rows that passed this metric; None if it decided none.
     """
 
     metric: str
@@ -292,7 +292,7 @@ class MetricSummary:
 
 @dataclass(frozen=True, slots=True)
 class LatencySummary:
-    """Latency in seconds over every answer with a measured duration; `timeouts` are in none of the figures."""
+    """Latency in seconds over every answer with a measured duration; no figure includes `timeouts`."""
 
     count: int = 0
     mean_s: float | None = None
@@ -304,16 +304,16 @@ class LatencySummary:
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """The outcome of one gate.
+    """The result of a gate.
 
     Args:
-        expression: The gate as written.
-        outcome: Whether it holds.
-        actual: The value it was compared with; None where it is incomplete.
+        expression: The gate's expression.
+        outcome: Whether it passes.
+        actual: The compared value; None if it is incomplete.
         reason: Why it is incomplete; empty otherwise.
         meets_target: Whether the value reaches the gate's target; None without value or target.
-        note: What to know about the value, e.g. "mean over 19 of 20 rows"; empty where there is nothing.
-        interval: The 95 % interval of the value; None where it has none.
+        note: A remark on the value, e.g. "mean over 19 of 20 rows", or empty.
+        interval: The 95% interval of the value; None if it has none.
     """
 
     expression: str
@@ -327,16 +327,16 @@ class GateResult:
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
-    """The rows of one category or with one tag.
+    """A summary of the rows with one category or tag.
 
     Args:
         name: The category or tag.
-        total: Rows.
+        total: Number of rows.
         passed: Rows that passed.
         failed: Rows that failed.
-        pass_rate: Passed rows by decided rows; None when none was decided.
-        metrics: Aggregates by metric; None where no row was scored.
-        pass_rate_interval: The 95 % interval of the pass rate; None where no row was decided.
+        pass_rate: Passed rows divided by decided rows; None if none was decided.
+        metrics: Aggregates by metric; None if no row was scored.
+        pass_rate_interval: The 95% interval of the pass rate; None if no row was decided.
     """
 
     name: str
@@ -350,37 +350,37 @@ class GroupSummary:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """A pure fold over a run's stored rows.
+    """The summary of a run, computed from its stored rows alone.
 
     Args:
-        overall_status: "PASS", "FAIL", "INCOMPLETE", "NO_CRITERIA" or "NO_DATA": the verdict, which follows from the
-            rest (`assay.gates.run_verdict`).
+        overall_status: The verdict: "PASS", "FAIL", "INCOMPLETE", "NO_CRITERIA" or "NO_DATA". It follows from the other
+            fields (`assay.gates.run_verdict`).
         failed_criteria: Metrics that miss their threshold.
         skipped_criteria: Metrics that could not be computed.
-        pass_rate: Passed rows by decided rows; None when none was decided.
+        pass_rate: Passed rows divided by decided rows; None if none was decided.
         passed: Rows that passed.
         decided: Rows that passed or failed.
         metrics: One per metric, in the spec's order.
-        latency: In seconds.
+        latency: Latency in seconds.
         gates: One per gate, in the spec's order.
-        categories: One per category, by name; empty where no case has one.
+        categories: One per category, by name; empty if no case has one.
         tags: One per tag, by name; a row counts under each of its tags.
-        repeats: What several runs of each case show; empty with one run a case.
-        weighted: Aggregates with every row counted by its case's weight; empty where all weights are 1.
-        partial: Whether rows are still missing, so that everything here may change.
-        row_count: Rows that it is over.
-        judging: What judging came to; None where no row has a verdict.
+        repeats: Figures over several runs of each case; empty without repeats.
+        weighted: Aggregates with every row weighted by its case; empty if all weights are 1.
+        partial: Whether rows are still missing, so that all figures may change.
+        row_count: Number of rows summarised.
+        judging: The summary of judging; None if no row has a verdict.
         agent_errors: Rows whose agent failed or waits for a person.
-        max_agent_errors: The bound on them, a share of the rows.
-        max_metric_errors: The bound on the rows on which a metric fails, a share of those that it should have scored.
-        left_out: Bad records of the dataset that are no cases of the run.
-        stopped_early: Why and when the run stopped early; None where it asked all cases without a decision.
+        max_agent_errors: The bound on them, as a share of the rows.
+        max_metric_errors: The bound on a metric's failures, as a share of the rows it should have scored.
+        left_out: Invalid records of the dataset, which the run omits.
+        stopped_early: Why and when the run stopped early; None if it did not.
         asked_again: Rows whose agent failed and was asked again later (`--retry-errors`).
-        scored_again: Rows that were scored again later because a metric had failed; their agents were not asked again.
-        pass_rate_interval: The 95 % interval of the pass rate; None where no row was decided.
-        dependent: Which cases are not independent of each other; None where all are.
-        interrupted: Rows whose agent waits for a person; they are among the agent errors.
-        unused_approvals: Tools that approvals name and at which no row stopped; empty while rows are missing.
+        scored_again: Rows scored again later because a metric had failed, without asking their agents again.
+        pass_rate_interval: The 95% interval of the pass rate; None if no row was decided.
+        dependent: The dependence between cases; None if all are independent.
+        interrupted: Rows whose agent waits for a person; agent_errors includes them.
+        unused_approvals: Tools in approvals at which no row stopped; empty while rows are missing.
     """
 
     overall_status: str
@@ -424,13 +424,13 @@ class DatasetRef:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """What goes, or has gone, with a run.
+    """The data that deleting a run removes.
 
     Args:
         row_count: Rows with a result.
-        size_bytes: About how much room they took, the dataset included where it goes too.
-        dataset_removed: Whether no other run uses the dataset, so that it goes too.
-        baselines: The names of the baselines that name the run, sorted.
+        size_bytes: Approximate size, including the dataset if it is removed too.
+        dataset_removed: Whether the dataset is removed too, because no other run uses it.
+        baselines: The names of the baselines that point to the run, sorted.
     """
 
     row_count: int
@@ -441,9 +441,9 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class RunCounts:
-    """Rows of a run, where a row is one repeat of one case; `answered` only of a paused run.
+    """Numbers of rows of a run, a row being one repeat of a case; `answered` is set only for a paused run.
 
-    Agent errors are among the failed rows, and the interrupted ones among the agent errors.
+    Failed rows include agent errors, and agent errors include interrupted rows.
     """
 
     total: int = 0
@@ -457,10 +457,10 @@ class RunCounts:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One evaluation of one agent over one dataset; times are ISO 8601 texts in UTC.
+    """An evaluation of an agent over a dataset; times are ISO 8601 texts in UTC.
 
-    A running run whose `pause_cause` is OWNER is about to pause: its questions in flight end first. `calibrations` are
-    those of the judges that its verdicts are of.
+    A running run whose `pause_cause` is OWNER is about to pause, once its questions in flight end. `calibrations` are
+        those of the judges of its verdicts.
     """
 
     run_id: str
@@ -485,22 +485,22 @@ class Run:
 
     @property
     def awaits_verdicts_alone(self) -> bool:
-        """Whether it is paused with answers that only a judge has to see: no agent and no metric of a client is needed.
+        """Whether it is paused with answers that lack only verdicts, so that it needs no agent and no client metric.
 
-        A run that its judge's preflight check paused has no answer yet.
+        A run paused by its judge's preflight check has no answers yet.
         """
         is_judged_next = self.pause_cause is PauseCause.JUDGE and not self.settings.functions
         return is_judged_next and self.counts.finished + self.counts.answered > 0
 
     @property
     def waits_for_storage(self) -> bool:
-        """Whether it is shown as paused while its rows cannot be stored: it resumes by itself."""
+        """Whether it appears paused because its rows cannot be stored; it resumes by itself."""
         return self.state is RunState.PAUSED and self.pause_cause is PauseCause.STORAGE
 
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """The run came into a state."""
+    """A change of a run's state."""
 
     sequence: int
     state: RunState

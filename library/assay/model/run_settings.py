@@ -1,4 +1,4 @@
-"""What a run does: the part of a spec that travels to the orchestrator."""
+"""The settings of a run: the part of a spec that is sent to the orchestrator."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from assay.model.stopping import StoppingSettings
 
 MAX_ERRORS = 0.05
-"""Largest share of the rows that may fail where a spec says nothing."""
+"""Default of the largest share of rows that may fail."""
 
 CANARY_LIMIT = 0.1
-"""Largest rate of wrong verdicts on canaries with which a run is still believed, where a spec says nothing."""
+"""Default of the judge's largest error rate on canaries."""
 
 TURN_SCORES = ("mean", "worst", "last")
-"""What the value of a conversation may be: the mean over its turns, that of the worst, or of the last alone."""
+"""How a conversation's value follows from its turns: their mean, the worst, or the last."""
 
 FUNCTION_METRIC = "python"
-"""The kind of metric that is a function on the user's side."""
+"""The kind of metrics that are functions on the user's side."""
 
 _HOSTED_ADAPTERS = frozenset({"python", "command", *FRAMEWORKS})
 _PROMPT_ADAPTERS = frozenset({"openai", "anthropic"})
@@ -38,7 +38,7 @@ _URL = re.compile(r"https?://", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """How a run reaches its agent; times in seconds."""
+    """How a run calls its agent; times are in seconds."""
 
     adapter: str
     target: str = ""
@@ -49,31 +49,31 @@ class AgentSettings:
 
     @property
     def is_hosted(self) -> bool:
-        """Whether the agent is code on the user's side: a client answers the questions of such a run.
+        """Whether the agent is code on the user's side, so that a client answers the run's questions.
 
-        An ADK agent is one where its target names an object, and none where it is the URL of a server.
+        An ADK agent is hosted if its target names an object, and not if the target is a server's URL.
         """
         return self.adapter in _HOSTED_ADAPTERS and not self.is_called_by_url
 
     @property
     def fills_prompt(self) -> bool:
-        """Whether the agent is a model of a provider, asked with a prompt that is filled from the case."""
+        """Whether the agent is a provider's model, asked with a prompt that is filled from the case."""
         return self.adapter in _PROMPT_ADAPTERS
 
     @property
     def is_called_by_url(self) -> bool:
-        """Whether the target is a URL, which the orchestrator calls over HTTP."""
+        """Whether the orchestrator calls the target, a URL, over HTTP."""
         return self.adapter in _URL_ADAPTERS or (self.adapter == "adk" and _URL.match(self.target) is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class MetricSettings:
-    """One metric that a run computes.
+    """A metric that a run computes.
 
     Args:
-        name: Its name in this run.
-        metric: The kind of metric; empty where the name says it.
-        is_optional: Whether the run may end without it: where it cannot be computed, the verdict leaves it out.
+        name: Its name in the run.
+        metric: The kind of metric; empty if the name is the kind.
+        is_optional: Whether the verdict ignores it if it cannot be computed.
     """
 
     name: str
@@ -88,38 +88,38 @@ class MetricSettings:
 
     @property
     def is_function(self) -> bool:
-        """Whether it is a function on the user's side: a client computes it."""
+        """Whether it is a function on the user's side, which a client computes."""
         return self.kind == FUNCTION_METRIC
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeSettings:
-    """Who judges the answers of a run, how, and for how much.
+    """The judge of a run's answers, its parameters and its budget.
 
     Args:
         provider: "openai", "anthropic" or "replay".
-        model: The model's id; of "replay" the judge as recorded, empty where only one was.
-        base_url: Where the service is; empty for the provider's own.
-        key_variable: Environment variable of the judge service that holds the key, or secret://TEAM/NAME; empty for the
+        model: The model's id; for "replay" the recorded judge, empty if there is only one.
+        base_url: The service's URL; empty for the provider's own.
+        key_variable: The judge service's environment variable with the key, or secret://TEAM/NAME. Empty for the
             provider's usual variable at its own service, and for no key at any other.
         rubric: The rubric of `judge_score`; empty for "answer".
-        rubric_yaml: That rubric's text, where it is the user's own.
+        rubric_yaml: The text of a user's own rubric.
         temperature: Sampling temperature, 0 to 2; None for the judge service's default.
-        max_tokens: Most tokens of a verdict.
-        timeout_s: How long one verdict may take.
-        spend_cap_usd: Most that the run may spend on judging; None for no cap.
-        concurrency: Most verdicts in flight.
-        canary_rate: Share of the cases for which the judge is also asked about an answer whose worth is known.
-        canary_limit: Largest rate of wrong verdicts on canaries, for each side of at least 20.
-        accepts_canaries: Whether failed canaries leave the run's verdict as it is.
-        batch: Whether verdicts are asked for through the provider's batch API.
-        recorded_file: The file whose recorded verdicts came with the cases, for people; empty where a judge is asked.
-            The provider is "replay" then, and the model says who gave the verdicts.
-        sample_offset: Added to the number of the repeat where verdicts are asked for: with another number the same
-            answers get verdicts of their own.
-        others: Further judges, who with this one are a jury. Of each only who it is and how it is asked counts:
-            provider, model, base_url, key_variable, temperature, max_tokens, prices; all else is what it is here.
-        prices: What the model costs; None for what the judge service's own table says.
+        max_tokens: Maximum tokens of a verdict.
+        timeout_s: Timeout of a verdict, in seconds.
+        spend_cap_usd: Maximum spending on judging; None for no cap.
+        concurrency: Maximum number of verdicts in flight.
+        canary_rate: Share of the cases for which the judge also grades an answer of known quality.
+        canary_limit: Maximum rate of wrong verdicts on canaries, for each side of at least 20.
+        accepts_canaries: Whether failed canaries do not affect the run's verdict.
+        batch: Whether verdicts are requested through the provider's batch API.
+        recorded_file: The file of recorded verdicts that came with the cases, for display; empty if a judge is asked.
+            With it, the provider is "replay", and the model names the judge of the verdicts.
+        sample_offset: Added to the number of the repeat in requests for verdicts: another offset gets new verdicts on
+            the same answers.
+        others: Further judges that form a jury with this one. Only their provider, model, base_url, key_variable,
+            temperature, max_tokens and prices count; everything else is set here.
+        prices: The model's prices; None for the judge service's own table.
     """
 
     provider: str
@@ -144,42 +144,42 @@ class JudgeSettings:
 
     @property
     def judges(self) -> tuple[JudgeSettings, ...]:
-        """Each judge as if there were no other; they have what is said for all of them in common."""
-        one = dataclasses.replace(self, others=())
+        """Each judge as settings of its own, with the common settings of the jury."""
+        single = dataclasses.replace(self, others=())
         asked = ("provider", "model", "base_url", "key_variable", "temperature", "max_tokens", "prices")
-        return one, *(
-            dataclasses.replace(one, **{name: getattr(other, name) for name in asked}) for other in self.others
+        return single, *(
+            dataclasses.replace(single, **{name: getattr(other, name) for name in asked}) for other in self.others
         )
 
     @property
     def identity(self) -> str:
-        """The judge in one word, e.g. "openai:gpt-4o-mini"; of a jury, the first."""
+        """The judge's short name, e.g. "openai:gpt-4o-mini"; for a jury, the first judge's."""
         where = f"@{self.base_url}" if self.base_url else ""
         return f"{self.provider}:{self.model}{where}" if self.model else self.provider
 
 
 @dataclass(frozen=True, slots=True)
 class SpendCap:
-    """A cap on what a run may spend on judging, in US dollars; None for no cap."""
+    """A cap on a run's spending on judging, in US dollars; None for no cap."""
 
     usd: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetReading:
-    """What a file of cases, or cases in memory, were recognised as when a run began.
+    """How a file of cases, or cases in memory, were read at the start of a run.
 
     Args:
-        file: The file's name, without its folder; "records" for cases in memory.
+        file: The file's name without its folder; "records" for cases in memory.
         format: Shape and container, e.g. "prompt-benchmark/json".
-        sha256: Of the file's bytes; empty for cases in memory.
-        mapping: Canonical field to the file's own name for it.
-        skipped_count: Records that are no cases because the file says so.
-        left_out_count: Records that were wrong and were left out.
-        warnings: What was odd.
-        checks: Checks that the cases bring along, by type.
+        sha256: Hash of the file's bytes; empty for cases in memory.
+        mapping: The file's own field names, by canonical field.
+        skipped_count: Records that the file itself marks as no cases.
+        left_out_count: Invalid records, which were left out.
+        warnings: Warnings of the reader.
+        checks: Number of checks in the cases, by type.
         copy_count: Cases that repeat an earlier one: equal question, variables, history, references and approvals.
-        first_copy: The first of them and what it repeats, e.g. "record 2 repeats record 1"; empty without one.
+        first_copy: The first such copy, e.g. "record 2 repeats record 1"; empty without one.
         approvals_count: Cases with approvals of their own.
     """
 
@@ -198,18 +198,18 @@ class DatasetReading:
 
 @dataclass(frozen=True, slots=True)
 class CaseSelection:
-    """Which cases of a dataset a run is over: those that meet every condition that is given.
+    """The cases of a dataset that a run covers; a case must meet every condition.
 
     Args:
-        cases: Ids of cases, or patterns of ids with `*`, `?` and `[...]`; one of them must fit.
+        cases: Ids of cases, or patterns of ids with `*`, `?` and `[...]`; a case must match one.
         tags: A case must have one of them.
-        categories: A case must be of one of them.
-        failed_of: A run: the case must have a row in it that failed or has an error. Its id, a unique beginning of the
-            id, or "latest"; the id where it is stored.
-        limit: Only the first so many of these cases; None for all.
-        matched_count: Cases that meet the conditions, before the limit; None until the dataset is read, and where the
-            file breaks off after the limit.
-        total_count: Cases of the whole dataset, not checked after a limit without conditions; None as before.
+        categories: A case must be in one of them.
+        failed_of: A run in which the case must have a row that failed or has an error: its id, a unique beginning of
+            the id, or "latest"; the id once it is stored.
+        limit: Maximum number of these cases, from the first; None for all.
+        matched_count: Cases that meet the conditions, before the limit; None until the dataset is read, and if the file
+            ends in an error after the limit.
+        total_count: Cases in the whole dataset, unchecked after a limit without conditions; None as for matched_count.
     """
 
     cases: Sequence[str] = ()
@@ -222,39 +222,39 @@ class CaseSelection:
 
     @property
     def has_conditions(self) -> bool:
-        """Whether anything but the limit is given."""
+        """Whether there is any condition besides the limit."""
         return bool(self.cases or self.tags or self.categories or self.failed_of)
 
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """What a run does: the part of a spec that travels to the orchestrator.
+    """The settings of a run: the part of a spec that is sent to the orchestrator.
 
     Args:
-        name: For people.
-        agent: How the agent is reached.
-        metrics: In report order.
-        gates: What decides the exit code.
-        repeats: How often each case is run.
-        preset: The preset that the spec was built on, or empty.
-        dataset: How the client read the cases; None where it did not say.
-        judge: The judge of answers; None without one: metrics that need a verdict are then skipped.
-        team: Whose run it is, at most 64 characters: teams share the workers by their weights.
-        weight: How much the run has beside other runs of its team, 0.01 to 100.
-        max_agent_errors: Largest share of the rows whose agent may fail; with more the run is incomplete.
-        max_metric_errors: Largest share of the rows that a metric should have scored on which it may fail.
-        turns: What a metric's value of a conversation is, one of TURN_SCORES.
-        labels: What the run is found by, as keys and values; see `assay.model.labels` for their bounds.
-        note: A remark for people; may be empty.
-        selection: Which cases of the dataset the run is over; None for all of them.
-        group_id: The group of variants to which the run belongs, at most 64 characters; empty for none.
-        stopping: By which rule it stops early with the other run of its group; None where it asks all cases.
-        spec_name: The spec's own name, where the run has another one; empty where it is that of the run.
-        source_run_id: The run whose stored answers are scored; empty where an agent is asked.
-        code: Which code the agent is; None where the client did not say.
-        cluster: What cases share with others, "category" or "tag:NAME": intervals then count clusters. Empty for
-            nothing but copies, which always count once.
-        approvals: What is decided where the agent stops to wait for a person; a case with its own has those alone.
+        name: The display name.
+        agent: How the agent is called.
+        metrics: The metrics, in report order.
+        gates: The expressions that decide the exit status.
+        repeats: Number of repeats of each case.
+        preset: The spec's preset, or empty.
+        dataset: How the client read the cases; None if it did not report it.
+        judge: The judge of answers; without one, metrics that need a verdict are skipped.
+        team: The run's team, at most 64 characters; teams share the workers by weight.
+        weight: The run's weight among its team's runs, 0.01 to 100.
+        max_agent_errors: Maximum share of rows whose agent may fail; beyond it the run is incomplete.
+        max_metric_errors: Maximum share of the rows a metric should score on which it may fail.
+        turns: How a metric values a conversation, one of TURN_SCORES.
+        labels: Keys and values to find the run by; `assay.model.labels` has their bounds.
+        note: A remark for readers; may be empty.
+        selection: The selected cases of the dataset; None for all.
+        group_id: The run's group of variants, at most 64 characters; empty for none.
+        stopping: The rule to stop early together with the other run of its group; None to ask all cases.
+        spec_name: The spec's name if it differs from the run's; otherwise empty.
+        source_run_id: The run whose stored answers are scored; empty if an agent is asked.
+        code: The identity of the agent's code; None if the client did not report it.
+        cluster: The key of clusters of cases, "category" or "tag:NAME", which intervals then count. Empty for copies
+            alone, which always count as one.
+        approvals: Scripted decisions for stops of the agent; a case's own approvals replace them.
     """
 
     name: str
@@ -283,7 +283,7 @@ class RunSettings:
 
     @property
     def baseline_name(self) -> str:
-        """The name of its spec's baseline."""
+        """The name of the spec's baseline."""
         return (self.spec_name or self.name)[:MAX_NAME_CHARS].strip()
 
     @property
@@ -293,10 +293,10 @@ class RunSettings:
 
     @property
     def needs_host(self) -> bool:
-        """Whether agent or metrics are code on the user's side, so that the run needs a client."""
+        """Whether the agent or a metric is code on the user's side, so that the run needs a client."""
         return self.agent.is_hosted or bool(self.functions)
 
     @property
     def function_targets(self) -> dict[str, str]:
-        """Where the functions are, by metric: the client that computes them must have the same."""
+        """The targets of the functions, by metric; the client that computes them must have the same."""
         return {metric.name: str(metric.parameters.get("function", "")) for metric in self.functions}

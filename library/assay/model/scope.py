@@ -1,4 +1,4 @@
-"""Scopes: the team whose names a call finds and stores."""
+"""Scopes: the team under whose name a call reads and stores."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What one call may name. A name outside its scope is treated like one that does not exist.
+    """The names that a call may use. A name outside its scope is treated as not existing.
 
     Args:
-        team: Names are found and stored under it.
-        call: The call, for the audit; None where it is not recorded, and for work in the background.
+        team: The team that names belong to.
+        call: The call, for the audit; None for unrecorded calls and background work.
     """
 
     team: str

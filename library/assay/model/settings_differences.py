@@ -1,4 +1,4 @@
-"""Where the settings of two runs differ, by the names that a spec has for them."""
+"""The differences between the settings of two runs, by their names in a spec."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ _SPEC_NAMES |= {
 _MISSING = object()
 
 
-def differing_settings(one: RunSettings, other: RunSettings) -> list[str]:
+def differing_settings(settings: RunSettings, other: RunSettings) -> list[str]:
     """Return the names of the settings that differ, such as "gates", "agent.timeout" and "metrics.rouge".
 
-    The team, the group and the agent's code are not compared: they are of the run, and no part of a spec. Of the
-    dataset, its content and how it was read count; "selection" stands for what selects cases.
+    The team, the group and the agent's code are not compared because they are not part of a spec. Of the dataset, its
+    content and how it was read count; "selection" covers everything that selects cases.
     """
-    ours, theirs = dict(_named(one)), dict(_named(other))
+    ours, theirs = dict(_named(settings)), dict(_named(other))
     names = dict.fromkeys([*ours, *theirs])
     return [name for name in names if ours.get(name, _MISSING) != theirs.get(name, _MISSING)]
 
 
 def _named(settings: RunSettings) -> Iterator[tuple[str, Any]]:
-    """Yield each setting with its value as JSON has it."""
+    """Yield every setting with its JSON value."""
     yield from ((name, _json(getattr(settings, name))) for name in _PLAIN)
     yield "labels", _json(dict(settings.labels))
     yield "approvals", _json(approvals_to_json(settings.approvals))
@@ -61,8 +61,8 @@ def _named(settings: RunSettings) -> Iterator[tuple[str, Any]]:
         read = settings.dataset
         yield "dataset", _json([read.file, read.format, read.sha256, dict(read.mapping)])
     chosen = settings.selection
-    found = {name: value for name in _SELECTED_BY if (value := getattr(chosen, name, None))}
-    yield "selection", _json(found)
+    selected = {name: value for name in _SELECTED_BY if (value := getattr(chosen, name, None))}
+    yield "selection", _json(selected)
 
 
 def _of_agent(agent: AgentSettings) -> Iterator[tuple[str, Any]]:
@@ -72,5 +72,5 @@ def _of_agent(agent: AgentSettings) -> Iterator[tuple[str, Any]]:
 
 
 def _json(value: Any) -> Any:
-    """Return a value as JSON has it: lists and tuples are alike, and so are keys."""
+    """Return a value after a round trip through JSON, which makes lists and tuples alike."""
     return json.loads(json.dumps(value, default=str))

@@ -1,4 +1,4 @@
-"""Stopping two runs early, as their settings and summaries have it; `assay.comparison.stopping` decides."""
+"""Settings and results of stopping two runs early; `assay.comparison.stopping` decides when."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class StoppingSettings:
-    """What two runs of a group need to decide from their rows when they ask no further case; both have the same.
+    """The rule by which two runs of a group decide from their rows to ask no further cases; both have the same.
 
     Args:
         rule: A value of `assay.comparison.stopping.StoppingRule`.
         metric: The metric that decides, or "pass_rate".
         variants: The labels "variant" of the two runs, the baseline first.
         cases: Cases of the dataset.
-        seed: Of the order in which they are asked.
-        alpha: Level over all looks.
-        low: The least value of the metric; None where it has no bounds.
-        high: The greatest value of the metric; None likewise.
+        seed: Seed of the order of asking.
+        alpha: Significance level over all looks.
+        low: The metric's least value; None if it has no bounds.
+        high: The metric's greatest value; None if it has no bounds.
         higher_is_better: Whether more of the metric is better.
     """
 
@@ -33,32 +33,32 @@ class StoppingSettings:
 
     @property
     def scale(self) -> tuple[float, float] | None:
-        """The bounds of the metric; None where it has none."""
+        """The bounds of the metric; None if it has none."""
         return None if self.low is None or self.high is None else (self.low, self.high)
 
 
 @dataclass(frozen=True, slots=True)
 class StoppedEarly:
-    """When a rule decided between two runs, so that neither asked further cases, and what that saved one of them.
+    """The early decision between two runs, after which neither asked further cases, and what it saved a run.
 
     Args:
-        rule: By which rule.
+        rule: The rule that decided.
         metric: The metric that decided.
-        winner: The label "variant" of the run that is better.
-        cases: After how many cases of the order of asking.
-        n_pairs: How many of these have a value in both runs.
-        look: Which of the five looks, from 1; None for the always-valid rule.
-        z: Its statistic; None likewise.
-        bound: What |z| reached; None likewise.
+        winner: The label "variant" of the better run.
+        cases: Number of cases, in the order of asking, at the decision.
+        n_pairs: Cases among them with a value in both runs.
+        look: The number of the look, from 1 to 5; None for the always-valid rule.
+        z: The look's statistic; None for the always-valid rule.
+        bound: The bound that |z| reached; None for the always-valid rule.
         p: The always-valid p-value; None for five looks.
-        standard_error: Of the mean difference at the look; None for the always-valid rule.
-        looks: The pairs with a value in both runs at each look that was made; empty likewise.
-        asked: Cases of which the run asked at least one repeat.
-        planned: Cases of the dataset.
-        saved_calls: Calls of the agent that were not made, by estimate, as all that follows.
-        saved_tokens: Tokens of agent and judge; None where they were not counted.
-        saved_usd: What they would have cost; None without prices.
-        saved_s: Wall time; None where it is not known.
+        standard_error: Standard error of the mean difference at the look; None for the always-valid rule.
+        looks: Number of pairs with a value in both runs at each look; empty for the always-valid rule.
+        asked: Cases with at least one repeat asked by the run.
+        planned: Cases in the dataset.
+        saved_calls: Estimated number of agent calls saved; the following figures are estimates too.
+        saved_tokens: Tokens of agent and judge; None if they were not counted.
+        saved_usd: Their cost; None without prices.
+        saved_s: Wall time; None if unknown.
     """
 
     rule: str

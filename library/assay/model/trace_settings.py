@@ -1,4 +1,4 @@
-"""The option `traces` of an agent: where the spans that it emits are read from."""
+"""The option `traces` of an agent: the source of its spans."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from assay.model.run_settings import AgentSettings
 
 TRACES_KEY = "traces"
-"""The option, as a spec has it."""
+"""The option's name in a spec."""
 
 OTLP = "otlp"
 _KEYS = ("file", "wait")
@@ -23,10 +23,10 @@ _MAX_WAIT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class TraceSettings:
-    """Where the spans of an agent are read from.
+    """The source of an agent's spans.
 
     Args:
-        file: The file that they are appended to, relative to the spec; empty where a receiver on loopback takes them.
+        file: The file that they are appended to, relative to the spec; empty for a receiver on loopback.
         wait_s: How long an answer waits for its spans, in seconds, 0 to 60.
     """
 
@@ -35,12 +35,12 @@ class TraceSettings:
 
     @classmethod
     def from_option(cls, value: object, problems: list[Problem]) -> TraceSettings:
-        """Return the settings of a spec; what is wrong is added to `problems`."""
+        """Return the settings of a spec; append problems to `problems`."""
         if value == OTLP:
             return cls()
         if not isinstance(value, dict):
-            said = f"must be otlp, or a mapping such as {{file: spans.jsonl, wait: 2s}}, not {value!r}"
-            problems.append(Problem(said, "agent.traces"))
+            message = f"must be otlp, or a mapping such as {{file: spans.jsonl, wait: 2s}}, not {value!r}"
+            problems.append(Problem(message, "agent.traces"))
             return cls()
         fields = Fields(value, lambda name, message: problems.append(Problem(message, f"agent.traces.{name}")))
         fields.unknown(_KEYS, "field of agent.traces")
@@ -51,7 +51,7 @@ class TraceSettings:
 
 
 def without_traces(agent: AgentSettings) -> tuple[AgentSettings, Any]:
-    """Return the settings of an agent without the option `traces`, and the option; None where there is none."""
+    """Return an agent's settings without the option `traces`, and the option's value or None."""
     value = agent.options.get(TRACES_KEY)
     options = {name: item for name, item in agent.options.items() if name != TRACES_KEY}
     return dataclasses.replace(agent, options=options), value

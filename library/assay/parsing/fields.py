@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from assay.parsing.durations import read_duration_s
 from assay.parsing.names import unknown_name
+from assay.parsing.quantities import read_duration_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -16,18 +16,17 @@ from assay.metrics import complete_parameters, count_problem, known_kind
 from assay.metrics.formula import with_own_numbers
 from assay.metrics.python import names_function, own_name
 from assay.metrics.rows.order import check_metrics
-from assay.model.case_limits import MAX_REPEATS
 from assay.model.cluster_key import cluster_problem
 from assay.model.command_options import COMMAND_KEYS, CommandOptions, command_line
 from assay.model.labels import label_problems
+from assay.model.limits import MAX_REPEATS, MAX_RUN_WEIGHT, MAX_TEAM_CHARS, MIN_RUN_WEIGHT
 from assay.model.report_settings import ReportSettings
 from assay.model.run import AgentSettings, JudgeSettings, MetricSettings, RunSettings
-from assay.model.run_limits import MAX_RUN_WEIGHT, MAX_TEAM_CHARS, MIN_RUN_WEIGHT
 from assay.model.run_settings import FUNCTION_METRIC, MAX_ERRORS, TURN_SCORES
 from assay.model.trace_settings import TRACES_KEY
 from assay.parsing.fields import Fields
 from assay.parsing.names import metric_name_problem, name_problem, unknown_name, writable
-from assay.parsing.percentages import read_share
+from assay.parsing.quantities import read_share
 from assay.parsing.yaml_nodes import Lines, parse_yaml
 from assay.specs.agents import ADAPTERS, IN_PROCESS_KEYS, check_agent
 from assay.specs.approvals import check_approvals, read_spec_approvals

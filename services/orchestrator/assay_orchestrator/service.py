@@ -24,7 +24,7 @@ from assay.errors import (
 )
 from assay.identity.audit import record_export
 from assay.model.baseline import MAX_NAME_CHARS
-from assay.model.case_limits import MAX_BYTES_PER_CHAR, MAX_CASE_BYTES
+from assay.model.limits import MAX_BYTES_PER_CHAR, MAX_CASE_BYTES
 from assay.model.run import DatasetRef
 from assay.parsing.names import name_problem
 from assay.process.failpoints import failpoint

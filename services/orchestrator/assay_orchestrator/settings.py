@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from assay.errors import Problem
 from assay.http.addresses import read_service_address
 from assay.http.egress import Egress, IPNetwork, own_networks, read_networks, read_proxy
-from assay.model.run_limits import MAX_RUN_WEIGHT, MIN_RUN_WEIGHT
+from assay.model.limits import MAX_RUN_WEIGHT, MIN_RUN_WEIGHT
 from assay.process.logs import redacted
 from assay.process.secret_stores import folder_problem, read_secret_variables
 from assay.process.settings import ServiceSettings, listed, number, path, setting

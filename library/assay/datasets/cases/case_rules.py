@@ -12,7 +12,7 @@ from assay.model.answers.agent_response import MalformedAnswerError, response_fr
 from assay.model.answers.approvals import approvals_to_json, read_approvals
 from assay.model.answers.response_limits import AnswerTooLargeError, check_bounds
 from assay.model.case import MAX_WEIGHT, TOOL_MATCHES, case_to_json
-from assay.model.case_limits import MAX_CASE_BYTES, MAX_CASE_ID_CHARS, MAX_JUDGE_CHARS, MAX_REPEATS
+from assay.model.limits import MAX_CASE_BYTES, MAX_CASE_ID_CHARS, MAX_JUDGE_CHARS, MAX_REPEATS
 from assay.parsing.names import name_problem
 
 if TYPE_CHECKING:

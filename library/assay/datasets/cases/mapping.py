@@ -15,7 +15,7 @@ from assay.datasets.values.cells import may_list, value_in_cell
 from assay.datasets.values.field_values import Fields, Findings
 from assay.datasets.values.separated_names import split_choices
 from assay.model.case import Case, Turn
-from assay.model.case_limits import MAX_BYTES_PER_CHAR, MAX_CASE_BYTES, MAX_CASE_ID_CHARS
+from assay.model.limits import MAX_BYTES_PER_CHAR, MAX_CASE_BYTES, MAX_CASE_ID_CHARS
 from assay.parsing.names import name_problem
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""What agents are asked and what they answer, as plain objects, and the names under which others write it."""
+"""Requests to agents and their answers, and the field names that other tools use for them."""

@@ -1,4 +1,4 @@
-"""What events of Google ADK mean, in process and as its server writes them: one agent has one score by both ways."""
+"""Events of Google ADK, read alike in process and from its server, so that an agent scores the same both ways."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ if TYPE_CHECKING:
 
 _CONFIRMATION, _CREDENTIAL, _INPUT = "adk_request_confirmation", "adk_request_credential", "adk_request_input"
 REQUESTS = frozenset({_CONFIRMATION, _CREDENTIAL, _INPUT})
-"""Calls by which ADK asks a person something."""
+"""The calls with which ADK asks a person something."""
 TYPED_OUTPUT_CALL = "set_model_response"
-"""The call by which a model that has tools hands over its structured output; its agent's text is the JSON of that."""
+"""The call with which a model that has tools returns structured output; the agent's text is its JSON."""
 OWN_CALLS = REQUESTS | {TYPED_OUTPUT_CALL, "finish_task"}
-"""Those, and the tools by which a model hands over its structured output and the result of a task: none is a tool of
-the user's."""
+"""ADK's own calls: the requests above, structured output and the result of a task. None is a user's tool."""
 
 _WITHHELD = frozenset({"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY"})
 _SUMS = ("input_tokens", "output_tokens", "total_tokens")
@@ -33,13 +32,13 @@ _RETRYABLE_CODES = frozenset({"ABORTED", "DEADLINE_EXCEEDED", "INTERNAL", "RESOU
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A call of ADK's or of a long-running tool that waits for its response from outside.
+    """A call of ADK or of a long-running tool that waits for a response from outside.
 
     Args:
-        id: Its id, which the response repeats.
-        name: Its name.
-        arguments: Its arguments.
-        agent: Its agent, and the branch of its event.
+        id: The call's id, which the response repeats.
+        name: The call's name.
+        arguments: The call's arguments.
+        agent: The agent, and the branch of its event.
     """
 
     id: str
@@ -49,7 +48,7 @@ class Stop:
 
     @property
     def interrupt(self) -> Interrupt:
-        """What a person is asked."""
+        """The question for a person."""
         if self.name == _CONFIRMATION:
             call, asked = _mapping(self.arguments, "originalFunctionCall"), _mapping(self.arguments, "toolConfirmation")
             message = _text(asked.get("hint"))
@@ -81,33 +80,33 @@ class Stop:
         return _text(call.get("id")) or self.id
 
     def asks_what(self, other: Stop) -> bool:
-        """Return whether an agent asks again what it asked before."""
+        """Return whether the same agent repeats an earlier question."""
         mine, before = self.interrupt, other.interrupt
         return self.agent[0] == other.agent[0] and (mine.kind, mine.tool, mine.arguments_json, mine.message) == (
             before.kind, before.tool, before.arguments_json, before.message
         )  # fmt: skip
 
     def edits(self, decision: Decision) -> dict[str, Any] | None:
-        """Return the arguments with which the waiting call must run in place of its own; None where they are its own.
+        """Return the arguments that replace those of the waiting call; None if it keeps its own.
 
-        ADK itself has no edited arguments. Where the tool asked with a payload that has all edited fields, they are the
-        payload's, which the response carries.
+        ADK has no edited arguments. If the tool asked with a payload that has all the edited fields, the response
+        carries them in its payload instead.
         """
         if decision.kind is not DecisionKind.EDIT or self._edits_payload(decision):
             return None
         return dict(decision.arguments or {})
 
     def response(self, decision: Decision) -> dict[str, Any]:
-        """Return the response with which the invocation is resumed."""
+        """Return the response that resumes the invocation."""
         if self.name == _CONFIRMATION or self.is_of_workflow:
-            said: dict[str, Any] = {"confirmed": decision.kind is not DecisionKind.DENY}
+            response: dict[str, Any] = {"confirmed": decision.kind is not DecisionKind.DENY}
             if decision.reason:
-                said["hint"] = decision.reason
+                response["hint"] = decision.reason
             if self._edits_payload(decision):
-                said["payload"] = {**self._payload, **(decision.arguments or {})}
+                response["payload"] = {**self._payload, **(decision.arguments or {})}
             elif self._payload:
-                said["payload"] = self._payload
-            return said
+                response["payload"] = self._payload
+            return response
         answer = decision.answer
         return answer if isinstance(answer, dict) and self.name != _INPUT else {"result": answer}
 
@@ -123,36 +122,36 @@ class Stop:
 def next_message(
     decided: Sequence[tuple[Stop, Decision]], renewed: Sequence[Stop]
 ) -> tuple[list[tuple[Stop, Decision]], list[tuple[Stop, Decision]]]:
-    """Return the stops that the next message answers, each with its decision, and those that are left for further ones.
+    """Split stops into those that the next message answers, with their decisions, and those left for later messages.
 
-    ADK resumes the one agent that a message is for: agents that wait beside each other need a message each. It may run
-    the others anew meanwhile, and they ask the same again: then that is answered.
+    ADK resumes only the agent that a message addresses, so agents waiting in parallel need a message each. It may
+        restart the others meanwhile; when they repeat a question, the repeated question is answered.
 
     Args:
-        decided: The stops that are left, with their decisions.
-        renewed: What the agents stopped at since the first message.
+        decided: The remaining stops, with their decisions.
+        renewed: The agents' stops since the first message.
     """
     current: list[tuple[Stop, Decision]] = []
     open_stops = list(renewed)
     for stop, decision in decided:
-        again = next((one for one in open_stops if one.asks_what(stop)), None)
-        if again is not None:
-            open_stops.remove(again)
-        current.append((again or stop, decision))
+        repeated = next((pair for pair in open_stops if pair.asks_what(stop)), None)
+        if repeated is not None:
+            open_stops.remove(repeated)
+        current.append((repeated or stop, decision))
     agent = current[0][0].agent
-    return [one for one in current if one[0].agent == agent], [one for one in current if one[0].agent != agent]
+    return [pair for pair in current if pair[0].agent == agent], [pair for pair in current if pair[0].agent != agent]
 
 
 def is_failure(response: Mapping[str, Any] | None) -> bool:
-    """Return whether a tool's response says that the call failed: by the key of ADK's, or by that of MCP."""
+    """Return whether a tool's response reports a failed call, by the key of ADK or of MCP."""
     keys = ("isError", "is_error")
     return response is not None and (bool(response.get("error")) or any(response.get(key) is True for key in keys))
 
 
 def returned_value(responses: Sequence[Any]) -> Any:
-    """Return what tools, or a task, returned whose results are the answer; None where they returned nothing.
+    """Return the results of tools, or of a task, that are the agent's answer; None if there are none.
 
-    ADK puts what is no mapping under the key `result`. Several results are lines of one text.
+    ADK puts a value that is not a mapping under the key `result`. Several results become lines of one text.
     """
     values = [
         response["result"] if isinstance(response, dict) and set(response) == {"result"} else response
@@ -165,8 +164,8 @@ def returned_value(responses: Sequence[Any]) -> Any:
 
 
 def _interrupt(call_id: str, kind: InterruptKind, tool: str, arguments: Mapping[str, Any], message: str) -> Interrupt:
-    said = json_text(dict(arguments), "arguments") if kind is not InterruptKind.INPUT else ""
-    return Interrupt(clean_text(call_id), kind, tool, said, message[:4000])
+    arguments_json = json_text(dict(arguments), "arguments") if kind is not InterruptKind.INPUT else ""
+    return Interrupt(clean_text(call_id), kind, tool, arguments_json, message[:4000])
 
 
 def _mapping(holder: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -179,32 +178,32 @@ def _text(value: object) -> str:
 
 
 def error_code(code: str, finish_reason: str) -> str:
-    """Return the code of an event that is no answer; empty where it may be one.
+    """Return the error code of an event that is not an answer; empty if it may be one.
 
     Args:
         code: The event's own code.
-        finish_reason: Why the model stopped: where a filter cut it off, ADK has the beginning of a text and no code.
+        finish_reason: Why the model stopped. When a filter cuts the model off, ADK has the start of a text and no code.
     """
     return code or (finish_reason if finish_reason in _WITHHELD else "")
 
 
 def is_retryable(code: str) -> bool:
-    """Return whether another attempt may help after an error code of a model, which may be a status of HTTP."""
+    """Return whether a retry may help after a model's error code, which may be an HTTP status."""
     if code.isascii() and code.isdigit():
         return is_retryable_status(int(code))
     return code in _RETRYABLE_CODES
 
 
 def usage_of(calls: Sequence[Mapping[str, Any]]) -> Usage | None:
-    """Return the sums over calls of models; a count that one call lacks is not known.
+    """Return the token sums over model calls; a count that any call lacks is unknown.
 
-    Prompts of tools are input, and thoughts are output.
+    Tool prompts count as input, thoughts as output.
 
     Args:
-        calls: The `usageMetadata` of each; empty where it has none.
+        calls: The `usageMetadata` of every call; empty for a call without it.
 
     Raises:
-        MalformedAnswerError: A count is no whole number.
+        MalformedAnswerError: A count is not an integer.
     """
     if not calls:
         return None
@@ -217,7 +216,7 @@ def usage_of(calls: Sequence[Mapping[str, Any]]) -> Usage | None:
 
 
 def sources_of(grounding: Mapping[str, Any], citations: Mapping[str, Any]) -> Iterator[Source]:
-    """Yield what an answer is grounded on, then what it cites.
+    """Yield the grounding sources of an answer, then its citations.
 
     Args:
         grounding: The `groundingMetadata` of an event.
@@ -225,8 +224,8 @@ def sources_of(grounding: Mapping[str, Any], citations: Mapping[str, Any]) -> It
     """
     for chunk in _mappings(grounding.get("groundingChunks")):
         for kind in ("retrievedContext", "web", "maps", "image"):
-            if found := _mapping(chunk, kind):
-                yield _source(found)
+            if part := _mapping(chunk, kind):
+                yield _source(part)
     for citation in _mappings(citations.get("citations")):
         yield _source({name: citation.get(name) for name in ("title", "uri")})
 
@@ -238,11 +237,17 @@ def _counts(call: Mapping[str, Any]) -> dict[str, int]:
             raise MalformedAnswerError("a count of usageMetadata is no whole number")
         return value
 
-    prompts = [found for name in ("promptTokenCount", "toolUsePromptTokenCount") if (found := count(name)) is not None]
-    given, total, thoughts = sum(prompts) if prompts else None, count("totalTokenCount"), count("thoughtsTokenCount")
+    prompts = [
+        tokens for name in ("promptTokenCount", "toolUsePromptTokenCount") if (tokens := count(name)) is not None
+    ]
+    input_tokens, total, thoughts = (
+        sum(prompts) if prompts else None,
+        count("totalTokenCount"),
+        count("thoughtsTokenCount"),
+    )
     counts = {
-        "input_tokens": given,
-        "output_tokens": _output_tokens(given, count("candidatesTokenCount"), thoughts, total),
+        "input_tokens": input_tokens,
+        "output_tokens": _output_tokens(input_tokens, count("candidatesTokenCount"), thoughts, total),
         "total_tokens": total,
         "cache_read_tokens": count("cachedContentTokenCount"),
         "reasoning_tokens": thoughts,
@@ -250,9 +255,9 @@ def _counts(call: Mapping[str, Any]) -> dict[str, int]:
     return {name: value for name, value in counts.items() if value is not None}
 
 
-def _source(found: Mapping[str, Any]) -> Source:
+def _source(data: Mapping[str, Any]) -> Source:
     def text(*names: str) -> str:
-        return clean_text(next((str(found[name]) for name in names if found.get(name)), ""))
+        return clean_text(next((str(data[name]) for name in names if data.get(name)), ""))
 
     return Source(
         id=text("documentName", "placeId"),
@@ -269,12 +274,12 @@ def _mappings(value: object) -> list[dict[str, Any]]:
 def _output_tokens(
     input_count: int | None, candidates: int | None, thoughts: int | None, total: int | None
 ) -> int | None:
-    """Return the tokens that a call of a model made, thoughts included; None where nothing is known of them.
+    """Return the output tokens of a model call, thoughts included; None if they are unknown.
 
-    Gemini counts thoughts beside the candidates, LiteLLM and OpenAI's models among them: the total shows which.
+    Gemini counts thoughts separately from the candidates, LiteLLM and OpenAI's models within them: the total tells.
 
     Args:
-        input_count: Tokens of the prompt and of tools' prompts.
+        input_count: Tokens of the prompt and of tool prompts.
         candidates: Tokens of the answer.
         thoughts: Tokens of thoughts.
         total: All tokens of the call.

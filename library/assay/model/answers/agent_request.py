@@ -1,4 +1,4 @@
-"""What an agent is asked, as plain objects; the names are those of `protos/assay/v1/agent.proto`."""
+"""Requests to agents; the names match `protos/assay/v1/agent.proto`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a conversation; `role` is system, user, assistant or tool."""
+    """A message of a conversation; `role` is system, user, assistant or tool."""
 
     role: str
     content: str
@@ -21,28 +21,28 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class AgentRequest:
-    """One question to an agent: one attempt at one turn of one repeat of one case.
+    """A question to an agent: one attempt at one turn of one repeat of one case.
 
     `str(request)` is its `input`.
 
     Args:
         request_id: Unique per case, turn, repeat and attempt.
-        run_id: The run that asks.
-        case_id: The case that is asked.
-        input: This turn's text from the user.
-        repeat_index: Which repeat of the case, from 0.
-        turn_index: Which turn, from 0.
+        run_id: The run.
+        case_id: The case.
+        input: The user's text in this turn.
+        repeat_index: The repeat of the case, from 0.
+        turn_index: The turn, from 0.
         session_id: The same for all turns of one case and repeat.
         idempotency_key: The same for every attempt at this turn.
         history: Earlier messages, oldest first.
         variables: Template variables.
         parameters: Call parameters such as filters.
         metadata: Free labels of the case.
-        timeout_s: How long the agent may take, in seconds.
-        turn_count: How many turns the conversation has, 1 for a single question; 0 where the caller does not say.
-        traceparent: The parent of the agent's spans, in the form of W3C Trace Context, where the agent's `traces` are
-            read, by a client that makes a trace of its own, or where the orchestrator records spans; otherwise empty.
-        approvals: What is decided where the agent stops to wait for a person, in the order in which items are tried.
+        timeout_s: The agent's timeout, in seconds.
+        turn_count: Number of turns in the conversation, 1 for a single question; 0 if the client does not know it.
+        traceparent: The parent of the agent's spans, in W3C Trace Context form. Set if the run reads the agent's
+            `traces`, if the client traces its own calls, or if the orchestrator records spans; otherwise empty.
+        approvals: Scripted decisions for when the agent stops for a person, tried in order.
     """
 
     request_id: str
@@ -62,7 +62,7 @@ class AgentRequest:
     traceparent: str = ""
     approvals: tuple[Approval, ...] = ()
 
-    # A request has mappings in it, so it is no key: the error of a lookup must name the request, not a dict in it.
+    # A request holds mappings, so it cannot be hashed. The TypeError must name the request, not a dict inside it.
     __hash__ = None  # type: ignore[assignment]  # as documented for classes that cannot be hashed
 
     def __str__(self) -> str:

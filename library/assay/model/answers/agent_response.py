@@ -1,7 +1,7 @@
-"""What an agent is asked and what it answers, as plain objects and as JSON.
+"""Answers of agents, as objects and as JSON.
 
-The names are those of `protos/assay/v1/agent.proto`. Absent is None, never 0. The JSON shape is the one
-that a Python agent may return, an HTTP agent is mapped to, a dataset may record, and the store keeps.
+The names match `protos/assay/v1/agent.proto`. A missing value is None, never 0. Python agents return this JSON shape,
+replies of HTTP agents are mapped to it, datasets may record it, and the store keeps it.
 """
 
 from __future__ import annotations
@@ -65,26 +65,26 @@ __all__ = [
 
 
 class AgentStatus(StrEnum):
-    """The agent's own word about its answer."""
+    """The status that the agent reports for its answer."""
 
     SUCCESS = "success"
     OUT_OF_SCOPE = "out_of_scope"
     ERROR = "error"
     INTERRUPTED = "interrupted"
-    """The agent waits for a person; an agent error by every rule."""
+    """The agent waits for a person; every rule counts this as an agent error."""
 
     @property
     def is_failed(self) -> bool:
-        """Whether the agent gave no answer: it failed, or it waits for a person."""
+        """Whether there is no answer: the agent failed or waits for a person."""
         return self in (AgentStatus.ERROR, AgentStatus.INTERRUPTED)
 
 
 FAILED_STATUSES = tuple(status.value for status in AgentStatus if status.is_failed)
-"""The statuses of agent errors, as stores and reports have them."""
+"""The statuses that stores and reports count as agent errors."""
 
 
 class AgentErrorKind(StrEnum):
-    """What kind of failure an agent's error is."""
+    """The kind of an agent's failure."""
 
     RAISED = "raised"
     TIMEOUT = "timeout"
@@ -102,13 +102,13 @@ class AgentError:
 
     Args:
         kind: The kind of failure.
-        message: A sentence or two for people.
-        type: The exception's type or the provider's error code, where there is one.
-        http_status: The HTTP status, where there is one.
-        retryable: Whether asking again may help.
+        message: A sentence or two for the user.
+        type: The exception's type or the provider's error code, if there is one.
+        http_status: The HTTP status, if there is one.
+        retryable: Whether a retry may help.
         retry_after_s: The agent server's retry-after, in seconds; not on the wire.
-        traceback: Where a Python agent raised, as Python prints it, without Assay's frames; of a command the last
-            lines of its stderr; otherwise empty.
+        traceback: A Python agent's traceback without Assay's frames, or the last lines of a command's stderr; otherwise
+            empty.
     """
 
     kind: AgentErrorKind
@@ -122,7 +122,7 @@ class AgentError:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One failed try at getting an answer."""
+    """A failed attempt at getting an answer."""
 
     latency_ms: float
     error: AgentError
@@ -130,7 +130,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call of a tool; arguments and result are JSON text."""
+    """A tool call; arguments and result are JSON text."""
 
     name: str
     id: str = ""
@@ -142,7 +142,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One document, record, event or citation."""
+    """A document, record, event or citation."""
 
     id: str = ""
     title: str = ""
@@ -154,7 +154,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens and cost; buckets are inclusive."""
+    """Tokens and cost; all counts are inclusive."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -171,27 +171,28 @@ class AgentResponse:
     """An agent's answer.
 
     Args:
-        status: The agent's own word.
+        status: The status that the agent reports.
         text: The final answer; for an SQL agent its insights.
-        error: Set exactly when status is ERROR.
-        output: Structured output: any JSON value, None where there is none.
-        sql: The SQL that was run.
+        error: Set if and only if status is ERROR.
+        output: Structured output: any JSON value; None if there is none.
+        sql: The SQL that the agent ran.
         data_rows: Rows that the SQL returned.
-        tool_calls: In the order they were made; None where the agent does not report them.
-        sources: In rank order, best first.
-        retrieved: Items retrieved; None where the agent does not retrieve.
-        usage: Tokens and cost, where known.
-        latency_ms: Wall time of the successful attempt, measured by the caller.
+        tool_calls: Tool calls in order; None if the agent does not report them.
+        sources: Sources by rank, best first.
+        retrieved: Retrieved items; None if the agent does not retrieve.
+        usage: Tokens and cost, if known.
+        latency_ms: Wall time of the successful attempt, measured by the client.
         reported_latency_ms: The agent's own measurement.
-        finish_reason: Why a model stopped.
+        finish_reason: Why the model stopped.
         model: The model that answered.
-        attempts: Earlier attempts that failed, oldest first.
-        metadata: Anything else the agent wants to keep.
-        time_to_first_token_ms: From the question to the first piece of the text, where the answer came in pieces.
-        cold: Whether this was the first call: of the agent's process, or of the run by the orchestrator's process.
-        thoughts: What a model thought before its answer; not scored.
-        interrupts: What the agent stopped at to wait for a person, in order; those without a decision come last. With
-            one of those the status is INTERRUPTED, unless the agent failed.
+        attempts: Earlier failed attempts, oldest first.
+        metadata: Other data that the agent returns.
+        time_to_first_token_ms: Time from the question to the first part of a streamed text.
+        cold: Whether this was the first call of the agent's process, or the orchestrator process's first call in the
+            run.
+        thoughts: The model's thoughts before its answer; not scored.
+        interrupts: The agent's stops for a person, in order, those without a decision last. If any lacks a decision,
+            the status is INTERRUPTED, unless the agent failed.
     """
 
     status: AgentStatus = AgentStatus.SUCCESS
@@ -217,12 +218,12 @@ class AgentResponse:
 
     @property
     def is_failed(self) -> bool:
-        """Whether there is no answer: the agent failed, or it waits for a person."""
+        """Whether there is no answer: the agent failed or waits for a person."""
         return self.status.is_failed
 
 
 def error_response(kind: AgentErrorKind, message: str, **details: Any) -> AgentResponse:
-    """Return the answer of an agent that failed; `details` are further fields of AgentError."""
+    """Return the response of a failed agent; `details` are further fields of AgentError."""
     return AgentResponse(status=AgentStatus.ERROR, error=AgentError(kind=kind, message=message[:4000], **details))
 
 
@@ -232,27 +233,27 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "retrieved": (*RETRIEVED_KEYS, *PASSAGE_KEYS),
     "usage": USAGE_KEYS,
 }
-"""The parts of an answer that other tools give other names, and these."""
+"""The parts of an answer that other tools name differently, and their names."""
 _OWN_PARTS = {"tool_calls", "sources", *RETRIEVED_KEYS, "usage"}
 _STRUCTURED = ("output", "sql", "data_rows", "tool_calls", "sources", "retrieved")
-"""Fields that make an answer even without a text."""
+"""Fields that make a mapping an answer even without a text."""
 _KNOWN = {"status", "text", "error", "output", "sql", "data_rows", "latency_ms", "reported_latency_ms",
           "finish_reason", "model", "attempts", "metadata", "time_to_first_token_ms", "cold", "interrupts",
           *_OWN_PARTS}  # fmt: skip
 
 
 def response_from_json(data: object) -> AgentResponse:
-    """Return the answer that `data` describes.
+    """Return the response that `data` describes.
 
     Args:
-        data: A string (the answer's text) or a mapping with the names of `AgentResponse`. Its text may stand under
-            any of `TEXT_KEYS`; tool calls, sources, retrieved documents and usage may have the names in
-            `response_names` and `usage_names`. A source may be a string (its title), and so may an `error` (its
-            message). Unknown names go to `metadata`, and so does a usage that is not read.
+        data: A string (the answer's text) or a mapping with the names of `AgentResponse`. Any of `TEXT_KEYS` may hold
+            its text; tool calls, sources, retrieved documents and usage may have the names in `response_names` and
+            `usage_names`. A source may be a string (its title), and so may an `error` (its message). Unknown names, and
+            a usage that cannot be read, go to `metadata`.
 
     Raises:
-        MalformedAnswerError: `data` has another shape, or no text, or a part that holds something has no known name;
-            the message names the field, or those there are.
+        MalformedAnswerError: `data` has another shape or no text, or a non-empty part has no known name; the message
+            names the field, or the fields present.
     """
     if isinstance(data, str):
         return AgentResponse(text=as_text(data, "text"))
@@ -270,11 +271,11 @@ def response_from_json(data: object) -> AgentResponse:
     unknown = {key: value for key, value in data.items() if key not in known}
     text = as_text(data[text_key], text_key) if text_key is not None else ""
     if status is AgentStatus.INTERRUPTED and not is_waiting(interrupts):
-        interrupts = (*interrupts, Interrupt(message=text[:4000]))  # what it says is what it asks
+        interrupts = (*interrupts, Interrupt(message=text[:4000]))  # the agent's message is its question to a person
     usage = _usage(data.get(keys["usage"]), keys["usage"])
     metadata = {**as_mapping(data.get("metadata"), "metadata"), **{str(key): value for key, value in unknown.items()}}
     if (unread := _unread_usage(data.get(keys["usage"]), usage)) is not None:
-        metadata.setdefault("usage", unread)  # a metric says which names it has
+        metadata.setdefault("usage", unread)  # a metric reports the names that it has
     response = AgentResponse(
         status=status,
         text=text,
@@ -304,7 +305,7 @@ def response_from_json(data: object) -> AgentResponse:
 
 
 def response_to_json(response: AgentResponse) -> dict[str, Any]:
-    """Return the answer as a JSON object that leaves out what is absent."""
+    """Return the response as a JSON object without empty fields."""
     data: dict[str, Any] = {"status": response.status.value, "text": response.text}
     if response.error is not None:
         data["error"] = _error_to_json(response.error)
@@ -333,11 +334,11 @@ def response_to_json(response: AgentResponse) -> dict[str, Any]:
 
 
 def _part_key(data: dict[Any, Any], part: str) -> str:
-    """Return the field that has a part of an answer; a name that is not Assay's own counts where it can be that."""
+    """Return the field that holds a part of an answer; another tool's name counts if its value fits the part."""
     held = [
         key for key in _PARTS[part] if data.get(key) is not None and (key in _OWN_PARTS or _can_be(part, data[key]))
     ]
-    # An empty list stands back where another field has what it leaves out.
+    # An empty list yields to another field that holds the items it lacks.
     return next((key for key in held if data[key] not in ([], (), {})), held[0] if held else part)
 
 
@@ -361,7 +362,7 @@ def _fields(item: ToolCall | Source | Usage) -> dict[str, Any]:
 
 
 def _without_absent(data: dict[str, Any]) -> dict[str, Any]:
-    # 0 is a number that was given, although it equals False.
+    # An explicit 0 counts as data, although 0 == False.
     return {
         key: value
         for key, value in data.items()
@@ -490,7 +491,7 @@ def _source(value: object, where: str) -> Source:
 
 
 def _usage(value: object, where: str) -> Usage | None:
-    """Return a usage; None where nothing in it has a known name."""
+    """Return a usage; None if it has no known name."""
     if value is None:
         return None
     data = as_mapping(value, where)
@@ -501,9 +502,9 @@ def _usage(value: object, where: str) -> Usage | None:
     return Usage(**counts, cost_usd=as_amount(cost, f"{where}.cost_usd"))
 
 
-def _unread_usage(given: object, usage: Usage | None) -> object:
-    """Return what was given as usage where its counts may stand under names that are not known; else None."""
+def _unread_usage(raw: object, usage: Usage | None) -> object:
+    """Return the raw usage if it may hold counts under unknown names; else None."""
     is_counted = usage is not None and (
         usage.cost_usd is not None or (usage.input_tokens is not None and usage.output_tokens is not None)
     )
-    return given if isinstance(given, dict) and not is_counted and unread_names(given) else None
+    return raw if isinstance(raw, dict) and not is_counted and unread_names(raw) else None

@@ -1,4 +1,4 @@
-"""Thoughts in the text of an answer: kept beside it, and no part of what is scored."""
+"""Separating a model's thoughts from the text of its answer, so that they are stored but not scored."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def with_thoughts_apart(response: AgentResponse) -> AgentResponse:
-    """Return an answer whose text has no thoughts at its beginning; they are in `thoughts`.
+    """Return the response with thoughts at the beginning of its text moved to `thoughts`.
 
-    An answer of thoughts alone is an error of type `empty`, unless it has calls of tools or structured parts.
+    A response of nothing but thoughts is an error of type `empty`, unless it has tool calls or structured parts.
     """
     thoughts, text = split_thoughts(response.text)
     if text == response.text:

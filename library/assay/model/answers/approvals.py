@@ -1,4 +1,4 @@
-"""Scripted approvals: what a case, or a spec for all cases, decides where an agent stops to wait for a person."""
+"""Scripted approvals: decisions of a case, or of a spec for all cases, for agents that stop to wait for a person."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from assay.model.answers.response_fields import MalformedAnswerError, clean_text
 from assay.parsing.names import kind_of, name_problem, unknown_name
 
 MAX_APPROVALS = 100
-"""Most items of one list of approvals."""
+"""Maximum number of items in a list of approvals."""
 MAX_APPROVALS_CHARS = 200_000
-"""Most characters of one list as JSON: it travels with every question."""
+"""Maximum characters of a list as JSON; every request carries it."""
 MAX_TIMES = 10_000
-"""Most times that one item may be used where it has a number."""
+"""Maximum `times` of an item."""
 
 _MAX_TOOL_CHARS = 200
 _MAX_REASON_CHARS = 4000
@@ -28,21 +28,21 @@ _KEYS = ("tool", *(kind.value for kind in DecisionKind), "times")
 _FITTING = (
     {"approval": {DecisionKind.APPROVE, DecisionKind.DENY, DecisionKind.EDIT},
      "call": {DecisionKind.ANSWER}, "input": {DecisionKind.ANSWER}},
-    # Asked "May I?" in free text, a person says yes or no. An item with an answer is meant for it more than these.
+    # "May I?" in free text gets yes or no. An item with an answer fits such a question best.
     {"input": {DecisionKind.APPROVE, DecisionKind.DENY}},
 )  # fmt: skip
-"""The decisions that fit each kind of interrupt, the best first."""
+"""The decisions that fit each kind of interrupt, best first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a person would say to one interrupt.
+    """A person's scripted decision on an interrupt.
 
     Args:
-        kind: What is decided.
+        kind: The kind of decision.
         reason: Why a call is denied; empty for other kinds.
-        arguments: The arguments that an edited call has in place of its own; None for other kinds.
-        value: What answers a call or a question: any JSON value; None for other kinds.
+        arguments: The arguments that replace those of an edited call; None for other kinds.
+        value: The answer to a call or question, any JSON value; None for other kinds.
     """
 
     kind: DecisionKind
@@ -52,18 +52,18 @@ class Decision:
 
     @property
     def answer(self) -> Any:
-        """What answers a question of kind `input`: the value; true for an approval, false for a denial."""
+        """The answer to a question of kind `input`: the value; true for an approval, false for a denial."""
         return self.value if self.kind is DecisionKind.ANSWER else self.kind is DecisionKind.APPROVE
 
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """One item of a list of approvals.
+    """An item of a list of approvals.
 
     Args:
-        decision: What is decided.
-        tool: The tool whose interrupts it is for; empty for every interrupt.
-        times: How often it may be used in one case and repeat, all turns together; None for as often as needed.
+        decision: The decision.
+        tool: The tool whose interrupts it applies to; empty for every interrupt.
+        times: How often it may be used in one case and repeat, over all turns; None for no limit.
     """
 
     decision: Decision
@@ -73,12 +73,12 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class UnusedApproval:
-    """A tool that approvals name and at which no row stopped that they are for.
+    """A tool named in approvals at which no row stopped.
 
     Args:
-        tool: Its name.
-        cases: How many cases name it in approvals of their own; 0 where those of the spec do.
-        first_case: The id of the first of these cases.
+        tool: The tool's name.
+        cases: Number of cases whose own approvals name it; 0 if the spec's approvals do.
+        first_case: The id of the first such case.
     """
 
     tool: str
@@ -87,9 +87,9 @@ class UnusedApproval:
 
 
 class ScriptedApprovals:
-    """Decides the interrupts of one turn, and remembers them.
+    """Decides the interrupts of a turn and records the decisions.
 
-    An interrupt takes the first item that fits its tool and its kind and is not used up.
+    An interrupt takes the first unused item that fits its tool and kind.
 
     Args:
         approvals: The items, in the order in which they are tried.
@@ -103,26 +103,26 @@ class ScriptedApprovals:
 
     @property
     def interrupts(self) -> tuple[Interrupt, ...]:
-        """All interrupts until now: first the decided ones with their decision, then those that still wait."""
+        """All interrupts so far: first the decided ones, then those still waiting."""
         return (*self._decided, *self._waiting)
 
     @property
     def decided(self) -> tuple[Interrupt, ...]:
-        """Those with a decision."""
+        """The interrupts with a decision."""
         return tuple(self._decided)
 
     @property
     def waiting(self) -> tuple[Interrupt, ...]:
-        """Those without a decision."""
+        """The interrupts without a decision."""
         return tuple(self._waiting)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether an interrupt has no decision."""
+        """Whether any interrupt waits for a decision."""
         return bool(self._waiting)
 
     def decide(self, interrupt: Interrupt) -> Decision | None:
-        """Return the decision on the next interrupt; None where no item fits."""
+        """Return the decision on the next interrupt; None if no item fits."""
         for fitting in _FITTING:
             for index, approval in enumerate(self._approvals):
                 if (
@@ -137,7 +137,7 @@ class ScriptedApprovals:
         return None
 
     def remaining(self) -> tuple[Approval, ...]:
-        """Return the items that are not used up, with the times that they may still be used."""
+        """Return the items that may still be used, with their remaining times."""
         return tuple(
             approval if approval.times is None else dataclasses.replace(approval, times=approval.times - uses)
             for approval, uses in zip(self._approvals, self._uses, strict=True)
@@ -146,11 +146,11 @@ class ScriptedApprovals:
 
 
 def remaining_approvals(approvals: Sequence[Approval], interrupts: Sequence[Interrupt]) -> tuple[Approval, ...]:
-    """Return what a list of approvals leaves for the next turn.
+    """Return the approvals that remain for the next turn.
 
     Args:
-        approvals: The list with which the conversation began.
-        interrupts: Those of its earlier turns, in order.
+        approvals: The approvals at the start of the conversation.
+        interrupts: The interrupts of its earlier turns, in order.
     """
     script = ScriptedApprovals(approvals)
     for interrupt in interrupts:
@@ -160,14 +160,14 @@ def remaining_approvals(approvals: Sequence[Approval], interrupts: Sequence[Inte
 
 
 def read_approvals(items: object, *, times: int | None) -> tuple[tuple[Approval, ...], list[tuple[str, str]]]:
-    """Return the approvals that a list describes.
+    """Return the approvals in a user's list.
 
     Args:
-        items: As people write it: a list of mappings with `tool`, one of `DecisionKind`, and `times`.
-        times: How often an item without `times` may be used; None for as often as needed.
+        items: A list of mappings with `tool`, one of `DecisionKind`, and `times`.
+        times: How often an item without `times` may be used; None for no limit.
 
     Returns:
-        The approvals that can be read; and all problems, as pairs of a field, as the end of a path, and what is wrong.
+        The approvals that can be read, and all problems as pairs: the field, as the end of a path, and the problem.
     """
     if not isinstance(items, list | tuple):
         return (), [("", f"must be a list of decisions, not {kind_of(items)}")]
@@ -187,15 +187,15 @@ def read_approvals(items: object, *, times: int | None) -> tuple[tuple[Approval,
 
 
 def approvals_to_json(approvals: Sequence[Approval]) -> list[dict[str, Any]]:
-    """Return approvals as `read_approvals` reads them, whatever its default of `times`."""
+    """Return approvals as JSON that `read_approvals` reads the same whatever its default of `times`."""
     return [_item_to_json(approval) for approval in approvals]
 
 
 def approvals_from_json(items: Sequence[Mapping[str, Any]]) -> tuple[Approval, ...]:
-    """Return the approvals that `approvals_to_json` wrote.
+    """Return approvals from the JSON of `approvals_to_json`.
 
     Raises:
-        MalformedAnswerError: It did not write them.
+        MalformedAnswerError: The JSON is not of that form.
     """
     approvals, problems = read_approvals(items, times=None)
     if problems:
@@ -205,22 +205,24 @@ def approvals_from_json(items: Sequence[Mapping[str, Any]]) -> tuple[Approval, .
 
 
 def unstopped_tools(approvals: Sequence[Approval], interrupts: Sequence[Interrupt]) -> tuple[str, ...]:
-    """Return the tools that approvals name and no interrupt has: misspelled, or never called."""
+    """Return tools that approvals name but no interrupt does: they are misspelled or were never called."""
     stopped = {interrupt.tool for interrupt in interrupts}
-    return tuple(dict.fromkeys(one.tool for one in approvals if one.tool and one.tool not in stopped))
+    return tuple(
+        dict.fromkeys(approval.tool for approval in approvals if approval.tool and approval.tool not in stopped)
+    )
 
 
 def _item_to_json(approval: Approval) -> dict[str, Any]:
     decision = approval.decision
-    said: Any = True
+    content: Any = True
     if decision.kind is DecisionKind.DENY:
-        said = decision.reason
+        content = decision.reason
     elif decision.kind is DecisionKind.EDIT:
-        said = decision.arguments
+        content = decision.arguments
     elif decision.kind is DecisionKind.ANSWER:
-        said = decision.value
+        content = decision.value
     data: dict[str, Any] = {"tool": approval.tool} if approval.tool else {}
-    return data | {decision.kind.value: said, "times": _UNLIMITED if approval.times is None else approval.times}
+    return data | {decision.kind.value: content, "times": _UNLIMITED if approval.times is None else approval.times}
 
 
 def _read_item(item: object, times: int | None) -> tuple[Approval | None, list[tuple[str, str]]]:
@@ -255,22 +257,22 @@ def _tool_problem(tool: object) -> str:
     return name_problem(tool.strip(), _MAX_TOOL_CHARS)
 
 
-def _read_decision(kind: DecisionKind, said: object) -> tuple[Decision | None, str]:
+def _read_decision(kind: DecisionKind, content: object) -> tuple[Decision | None, str]:
     match kind:
         case DecisionKind.APPROVE:
-            if said is not True:
-                return None, f"must be true, not {shown(said)}; to refuse a call write deny: REASON"
+            if content is not True:
+                return None, f"must be true, not {shown(content)}; to refuse a call write deny: REASON"
             return Decision(kind), ""
         case DecisionKind.DENY:
-            if not isinstance(said, str) or not said.strip():
-                return None, f"must be the reason, a text, not {shown(said)}"
-            if len(said) > _MAX_REASON_CHARS:
-                return None, f"has {len(said):,} characters, more than {_MAX_REASON_CHARS:,}"
-            return Decision(kind, reason=clean_text(said)), ""
-    if kind is DecisionKind.EDIT and not isinstance(said, Mapping):
-        return None, f"must be a mapping of the call's arguments, not {shown(said)}"
+            if not isinstance(content, str) or not content.strip():
+                return None, f"must be the reason, a text, not {shown(content)}"
+            if len(content) > _MAX_REASON_CHARS:
+                return None, f"has {len(content):,} characters, more than {_MAX_REASON_CHARS:,}"
+            return Decision(kind, reason=clean_text(content)), ""
+    if kind is DecisionKind.EDIT and not isinstance(content, Mapping):
+        return None, f"must be a mapping of the call's arguments, not {shown(content)}"
     try:
-        value = json_value(said, kind.value)
+        value = json_value(content, kind.value)
     except MalformedAnswerError as problem:
         return None, str(problem)
     return (Decision(kind, arguments=value) if kind is DecisionKind.EDIT else Decision(kind, value=value)), ""

@@ -1,4 +1,4 @@
-"""The final value of an agent as its answer, in process and over the wire."""
+"""Turning an agent's final value into its answer, in process and over the wire."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _READ = ("text", "output", "status", "error", "sql", "data_rows", "sources", "re
 
 
 def with_value(value: Any, trace: AgentResponse) -> AgentResponse:
-    """Return the answer of an agent's final value.
+    """Return the answer for an agent's final value.
 
-    A text is the text of the answer. Anything else is its structured output; of a mapping the text is taken from the
-    fields that have it in every answer, and so are `status`, `sql`, `data_rows`, `sources` and `retrieved`. A value
-    without a text is written out as JSON.
+    A text becomes the answer's text. Any other value becomes structured output; from a mapping the text, `status`,
+    `sql`, `data_rows`, `sources` and `retrieved` are taken as from any answer. A value without a text is written as
+    JSON.
 
     Args:
         value: A JSON value.
@@ -32,15 +32,15 @@ def with_value(value: Any, trace: AgentResponse) -> AgentResponse:
     if not isinstance(value, dict):
         return dataclasses.replace(trace, text=json.dumps(value, ensure_ascii=False), output=value)
     key = find_text_key(value)
-    said = value[key] if key is not None else None
-    text = str(said) if isinstance(said, str | bool | int | float) else json.dumps(value, ensure_ascii=False)
+    content = value[key] if key is not None else None
+    text = str(content) if isinstance(content, str | bool | int | float) else json.dumps(value, ensure_ascii=False)
     read = response_from_json({"text": text, "output": value, **_answer_fields(value)})
-    found = {name: getattr(read, name) for name in _READ if getattr(read, name) not in (None, "", ())}
-    return dataclasses.replace(trace, **found)
+    fields = {name: getattr(read, name) for name in _READ if getattr(read, name) not in (None, "", ())}
+    return dataclasses.replace(trace, **fields)
 
 
 def _answer_fields(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a typed output that an answer has too, where they can be read: their type is the user's."""
+    """Return fields of a typed output that an answer also has, if readable; the output's type is the user's own."""
     fields: dict[str, Any] = {}
     for name in _FIELDS:
         if data.get(name) is not None:

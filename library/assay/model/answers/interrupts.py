@@ -1,4 +1,4 @@
-"""What an agent stopped at to wait for a person, as plain objects and as JSON."""
+"""Interrupts, at which an agent waits for a person, as objects and as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ARGUMENTS_CHARS = 300
 
 
 class InterruptKind(StrEnum):
-    """What an agent waits for."""
+    """The kind of an interrupt."""
 
     APPROVAL = "approval"
     CALL = "call"
@@ -23,7 +23,7 @@ class InterruptKind(StrEnum):
 
 
 class DecisionKind(StrEnum):
-    """What is decided where an agent waits; also the key of an item of `approvals` that decides so."""
+    """The kind of a decision, which is also the key of an item of `approvals`."""
 
     APPROVE = "approve"
     DENY = "deny"
@@ -33,15 +33,15 @@ class DecisionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Interrupt:
-    """One stop of an agent.
+    """A stop of an agent that waits for a person.
 
     Args:
-        id: The interrupt's or the tool call's id, where there is one.
+        id: The id of the interrupt or of the tool call, if there is one.
         kind: `approval` of a tool call, the result of a `call` that runs outside the agent, or any other `input`.
-        tool: The tool that waits; empty where the agent waits for no tool.
+        tool: The waiting tool; empty if the agent waits for no tool.
         arguments_json: The tool's arguments as JSON text, or empty.
-        message: What a person is asked, where the agent says so.
-        decision: The `DecisionKind` where `approvals` has one for it; empty where it still waits.
+        message: The agent's question to the person, if there is one.
+        decision: The `DecisionKind` of the matching approval; empty while it waits.
     """
 
     id: str = ""
@@ -53,24 +53,24 @@ class Interrupt:
 
 
 def is_waiting(interrupts: Sequence[Interrupt]) -> bool:
-    """Return whether one of some interrupts has no decision."""
+    """Return whether any interrupt has no decision."""
     return any(not interrupt.decision for interrupt in interrupts)
 
 
 def interrupted_note(count: int) -> str:
-    """Return what stands behind a count of agent errors: how many of them wait for a person; empty where none does."""
+    """Return the note after a count of agent errors: how many wait for a person; empty if none do."""
     return f" ({count:,} interrupted)" if count else ""
 
 
 def interrupt_text(interrupt: Interrupt) -> str:
-    """Return one interrupt with its decision, e.g. 'approve: approval of delete({"id": 5})'."""
+    """Return an interrupt with its decision, e.g. 'approve: approval of delete({"id": 5})'."""
     return f"{interrupt.decision or 'waits for'}: {_wait_text(interrupt)}"
 
 
 def waiting_text(interrupts: Sequence[Interrupt]) -> str:
-    """Return what an agent waits for, as a clause: 'waits for approval of delete({"id": 5})'; empty where it does not.
+    """Return why an agent waits as a clause: 'waits for approval of delete({"id": 5})'; empty if it does not wait.
 
-    It has at most 4,000 characters.
+    The clause has at most 4,000 characters.
     """
     waits = list(dict.fromkeys(_wait_text(interrupt) for interrupt in interrupts if not interrupt.decision))
     return _clipped(f"waits for {'; '.join(waits)}", _MESSAGE_CHARS) if waits else ""
@@ -79,12 +79,12 @@ def waiting_text(interrupts: Sequence[Interrupt]) -> str:
 def _wait_text(interrupt: Interrupt) -> str:
     call = f"{interrupt.tool}({_clipped(interrupt.arguments_json, _ARGUMENTS_CHARS)})" if interrupt.tool else ""
     if interrupt.kind is InterruptKind.APPROVAL:
-        what = f"approval of {call}" if call else "approval"
+        reason = f"approval of {call}" if call else "approval"
     elif interrupt.kind is InterruptKind.CALL:
-        what = f"the result of {call}" if call else "the result of a call"
+        reason = f"the result of {call}" if call else "the result of a call"
     else:
-        what = f"input for {call}" if call else "input"
-    return f"{what}: {interrupt.message}" if interrupt.message else what
+        reason = f"input for {call}" if call else "input"
+    return f"{reason}: {interrupt.message}" if interrupt.message else reason
 
 
 def _clipped(text: str, size: int) -> str:
@@ -92,16 +92,16 @@ def _clipped(text: str, size: int) -> str:
 
 
 def read_interrupts(value: object, where: str) -> tuple[Interrupt, ...]:
-    """Return the interrupts that a list describes; a text in it is what a person is asked.
+    """Return the interrupts in a list; a string in it is the question to a person.
 
     Raises:
-        MalformedAnswerError: It has another shape; the message names the field.
+        MalformedAnswerError: The list has another shape; the message names the field.
     """
     return tuple(_interrupt(item, f"{where}[{index}]") for index, item in enumerate(as_items(value, where)))
 
 
 def interrupt_to_json(interrupt: Interrupt) -> dict[str, Any]:
-    """Return an interrupt as a JSON object that leaves out what is absent."""
+    """Return an interrupt as a JSON object without empty fields."""
     fields = {name: getattr(interrupt, name) for name in interrupt.__slots__}
     return {"kind": interrupt.kind.value} | {name: value for name, value in fields.items() if value and name != "kind"}
 
@@ -122,7 +122,7 @@ def _interrupt(value: object, where: str) -> Interrupt:
 
 
 def _message(data: dict[str, Any], where: str) -> str:
-    """Return what a person is asked; LangGraph has it as `value`, which may be any JSON value."""
+    """Return the question to a person; LangGraph puts it in `value`, which may be any JSON value."""
     if data.get("message") is not None or not isinstance(data.get("value"), dict | list):
         name = "value" if data.get("message") is None else "message"
         return as_text(data.get(name), f"{where}.{name}")

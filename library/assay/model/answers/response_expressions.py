@@ -1,8 +1,8 @@
-"""JMESPath expressions that find the fields of an answer in a reply or an object: `agent.response`, `agent.map`.
+"""JMESPath expressions of `agent.response` and `agent.map`, which locate the fields of an answer in a reply.
 
-The work is bounded from the syntax, before anything is searched. Each part of an expression gets two factors: how many
-times larger than its input its result may be, and how often each value of the input may be visited. `[@, @]` doubles;
-twenty of them in a row are a million.
+Their cost is bounded from the syntax before they run. Each part of an expression has two factors: how much larger than
+    its input its result may be, and how often it may visit each value of the input. `[@, @]` doubles; twenty of them in
+    a row make a million.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 RESPONSE_FIELDS = ("text", "status", "error", "output", "sql", "data_rows", "tool_calls", "sources", "retrieved",
                    "events", "usage", "finish_reason", "model", "reported_latency_ms", "time_to_first_token_ms",
                    "metadata", "interrupts")  # fmt: skip
-"""The fields of an answer that expressions may find."""
+"""The answer fields that an expression may locate."""
 
 DELTA = "delta"
-"""The expression that is about one event of a stream: the text that it adds."""
+"""The expression for a stream's events: the text that an event adds."""
 
 _SHOWN_EXPRESSION_CHARS = 200
 _CONTENT_FIELDS = ("text", "output", "sql", "tool_calls", "retrieved", "events")
@@ -37,18 +37,18 @@ _CONTENT_FIELDS = ("text", "output", "sql", "tool_calls", "retrieved", "events")
 _MAX_CHARS = 1_000
 _MAX_DEPTH = 50
 _FUNCTION_VISITS = 20
-"""Sorting and joining visit a value some times, and its characters."""
+"""Sorting and joining visit each value several times, and its characters too."""
 
 Growth = tuple[int, int]
 """How many times larger the result may be, and how often a value is visited."""
 
 
 def expression_problems(expressions: Mapping[str, str], where: str) -> list[Problem]:
-    """Return what is wrong with expressions by answer field.
+    """Return the problems of expressions, by answer field.
 
     Args:
-        expressions: What a spec gives.
-        where: The field of the spec that has them.
+        expressions: The expressions in a spec.
+        where: The spec field that holds them.
     """
     problems = []
     for name, expression in expressions.items():
@@ -62,90 +62,90 @@ def expression_problems(expressions: Mapping[str, str], where: str) -> list[Prob
 
 
 class ResponseExpressions:
-    """Finds the fields of answers.
+    """Locates the fields of answers.
 
     Args:
-        expressions: Valid expressions by answer field; `error` makes an answer a failure.
-        where: The field of the spec that has them, for messages.
-        what: What they are applied to, for messages, e.g. "the reply".
-        described: Returns what a message adds about the data that an expression does not fit.
+        expressions: Valid expressions by answer field; a result of `error` makes the answer a failure.
+        where: The spec field that holds them, for messages.
+        what: The name of the searched data in messages, e.g. "the reply".
+        described: Returns a description of the data, which the message about a mismatch adds.
     """
 
     def __init__(
-        self, expressions: Mapping[str, str], where: str, what: str, described: Callable[[Any], str] = lambda _: ""
+        self, expressions: Mapping[str, str], where: str, subject: str, described: Callable[[Any], str] = lambda _: ""
     ) -> None:
         self._texts = expressions
         self._where = where
-        self._what = what
+        self._subject = subject
         self._described = described
         self._expressions = {name: jmespath.compile(text) for name, text in expressions.items()}
 
     def find(self, data: Any) -> dict[str, Any]:
-        """Return what each expression but `delta` finds; what is an error need not have what an answer has.
+        """Return the result of each expression except `delta`; an error reply need not have the fields of an answer.
 
         Raises:
-            UnmappedReplyError: One does not fit; the message names it.
+            UnmappedReplyError: An expression does not fit; the message names it.
         """
         error = self.find_field("error", data) if "error" in self._expressions else None
         is_answer = error is None or error is False or error == ""
-        found = {}
+        values = {}
         for name in self._expressions:
             if name == DELTA:
                 continue
             try:
-                found[name] = self.find_field(name, data)
+                values[name] = self.find_field(name, data)
             except UnmappedReplyError:
                 if is_answer:
                     raise
-        return found
+        return values
 
     def find_field(self, name: str, data: Any) -> Any:
-        """Return what one expression finds.
+        """Return the result of one expression.
 
         Raises:
             UnmappedReplyError: It does not fit; the message names it.
         """
         try:
             return self._expressions[name].search(data)
-        # The library lets some errors of its functions through as they are.
+        # The library lets some exceptions of its functions through unchanged.
         except (JMESPathError, ArithmeticError, AttributeError, RecursionError, TypeError, ValueError) as problem:
-            said = f"{self.shown(name)} does not fit {self._what}: {problem}{self._described(data)}"
-            raise UnmappedReplyError(said) from None
+            message = f"{self.shown(name)} does not fit {self._subject}: {problem}{self._described(data)}"
+            raise UnmappedReplyError(message) from None
 
-    def answer(self, found: Mapping[str, Any], beginning: Callable[[], str]) -> AgentResponse:
-        """Return the answer whose fields were found.
+    def answer(self, values: Mapping[str, Any], beginning: Callable[[], str]) -> AgentResponse:
+        """Return the answer that the located fields make up.
 
         Args:
-            found: By field.
-            beginning: Returns the beginning of what was searched, for the message where nothing is found.
+            values: The located values, by field.
+            beginning: Returns the beginning of the searched data, for the message about a missing answer.
 
         Raises:
-            UnmappedReplyError: A field has another type, or nothing is found.
-            AnswerTooLargeError: What was found is too large.
+            UnmappedReplyError: A field has the wrong type, or the data has no answer.
+            AnswerTooLargeError: The located values are too large.
         """
-        # The text is where the expression says, or nowhere.
-        absent: dict[str, Any] = {} if found.get("text") is not None else {"text": ""}
-        if found.get("tool_calls", ()) is None:
-            absent["tool_calls"] = []  # what was searched for calls reports that there were none
+        # With an expression for the text, no other field is tried for it.
+        absent: dict[str, Any] = {} if values.get("text") is not None else {"text": ""}
+        if values.get("tool_calls", ()) is None:
+            absent["tool_calls"] = []  # searched for calls without a match: the agent reports that there were none
         try:
-            check_bounds(found)
-            response = response_from_json({**found, **absent})
+            check_bounds(values)
+            response = response_from_json({**values, **absent})
         except MalformedAnswerError as problem:
-            raise UnmappedReplyError(f"{self._what} does not fit {self._where}: {problem}") from None
-        if response.status is AgentStatus.SUCCESS and all(found.get(name) is None for name in _CONTENT_FIELDS):
+            raise UnmappedReplyError(f"{self._subject} does not fit {self._where}: {problem}") from None
+        if response.status is AgentStatus.SUCCESS and all(values.get(name) is None for name in _CONTENT_FIELDS):
             name = "text" if "text" in self._texts else DELTA
             raise UnmappedReplyError(f"{self.shown(name)} finds nothing in {beginning()}")
         return response
 
     def shown(self, name: str) -> str:
-        """Return the field and the expression, for messages."""
+        """Return the field and its expression, for messages."""
         text = self._texts.get(name, "")
         clipped = f"{text[:_SHOWN_EXPRESSION_CHARS]}{'…' * (len(text) > _SHOWN_EXPRESSION_CHARS)}"
         return f"{self._where}.{name} ({clipped})"
 
 
 def expression_problem(expression: str) -> str:
-    """Return why an expression cannot be used, in a sentence that begins with it, or the empty string."""
+    """Return why an expression cannot be used, as a sentence that begins with it; empty if it can."""
     shown = repr(expression if len(expression) <= 80 else f"{expression[:79]}…")
     if len(expression) > _MAX_CHARS:
         return f"{shown} has {len(expression):,} characters, more than {_MAX_CHARS:,}"
@@ -159,7 +159,7 @@ def expression_problem(expression: str) -> str:
 
 
 def growth_of(expression: str) -> Growth:
-    """Return the growth of an expression that is valid.
+    """Return the growth of a valid expression.
 
     Raises:
         RecursionError: It is nested too deep.
@@ -171,7 +171,7 @@ def _depth(node: Any) -> int:
     depth, level = 0, [node]
     while level:
         depth += 1
-        level = [child for one in level for child in one["children"] if isinstance(child, dict)]
+        level = [child for node in level for child in node["children"] if isinstance(child, dict)]
     return depth
 
 
@@ -202,7 +202,7 @@ def _growth(node: Any) -> Growth:
 
 
 def _after(steps: Iterable[Growth]) -> Growth:
-    """Return the growth of steps of which each takes the result of the one before."""
+    """Return the growth of steps that each take the previous step's result."""
     size, visits = 1, 0
     for grows, visited in steps:
         visits += size * visited

@@ -1,4 +1,4 @@
-"""The fields of an answer that is read: each has its type, or the message says which one has not and why."""
+"""Typed reading of an answer's fields; a mismatch is an error that names the field and the expected type."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _EXCERPT_BYTES = 4096
 
 
 class MalformedAnswerError(ValueError):
-    """The answer has not the shape of an answer; the message says which field and what was expected."""
+    """The data does not have the shape of an answer; the message names the field and what was expected."""
 
 
 class UnmappedReplyError(MalformedAnswerError):
-    """A reply came whole, and `agent.response` finds no answer in it: that, or the agent, is to be corrected."""
+    """`agent.response` locates no answer in a complete reply: correct the expression, or the agent."""
 
 
 def as_text(value: object, where: str) -> str:
-    """Return a text, empty where it is absent; numbers and truth values are written out."""
+    """Return a text; empty if missing. Numbers and truth values are written out."""
     if value is None:
         return ""
     if isinstance(value, bool | int | float):
@@ -37,19 +37,19 @@ def as_text(value: object, where: str) -> str:
 
 
 def as_number(value: object, where: str) -> float | None:
-    """Return a finite number, None where it is absent."""
+    """Return a finite number; None if missing."""
     if value is None:
         return None
     try:
         if not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value):
             return float(value)
     except OverflowError:
-        pass  # a whole number beyond every float
+        pass  # an integer beyond the range of floats
     raise MalformedAnswerError(f"{where} must be a finite number, not {shown(value)}")
 
 
 def as_amount(value: object, where: str) -> float | None:
-    """Return a finite number of at least 0, such as a time or a cost; None where it is absent."""
+    """Return a finite number of at least 0, such as a time or a cost; None if missing."""
     number = as_number(value, where)
     if number is not None and number < 0:
         raise MalformedAnswerError(f"{where} must be at least 0, not {shown(value)}")
@@ -57,7 +57,7 @@ def as_amount(value: object, where: str) -> float | None:
 
 
 def as_count(value: object, where: str, *, below: int = 2**63) -> int | None:
-    """Return a whole number from 0 and below `below`, None where it is absent."""
+    """Return an integer from 0 and below `below`; None if missing."""
     if value is None:
         return None
     if isinstance(value, float) and value.is_integer():
@@ -68,7 +68,7 @@ def as_count(value: object, where: str, *, below: int = 2**63) -> int | None:
 
 
 def as_items(value: object, where: str) -> list[Any]:
-    """Return a list, empty where it is absent."""
+    """Return a list; empty if missing."""
     if value is None:
         return []
     if not isinstance(value, list | tuple):
@@ -79,7 +79,7 @@ def as_items(value: object, where: str) -> list[Any]:
 
 
 def as_mapping(value: object, where: str) -> dict[str, Any]:
-    """Return a mapping, empty where it is absent."""
+    """Return a mapping; empty if missing."""
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -88,7 +88,7 @@ def as_mapping(value: object, where: str) -> dict[str, Any]:
 
 
 def json_value(value: Any, where: str) -> Any:
-    """Return `value` as it comes back from JSON, so that it can be stored and sent whatever it was."""
+    """Return `value` after a round trip through JSON, so that it can be stored and sent."""
     if value is None:
         return None
     plain = json.loads(json_text(value, where))
@@ -101,7 +101,7 @@ def json_value(value: Any, where: str) -> Any:
 
 
 def json_text(value: object, where: str) -> str:
-    """Return `value` as JSON text, or raise MalformedAnswerError naming `where`."""
+    """Return `value` as JSON text; raise MalformedAnswerError naming `where` if that is impossible."""
     try:
         return clean_text(json.dumps(value, ensure_ascii=False, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as problem:
@@ -109,7 +109,7 @@ def json_text(value: object, where: str) -> str:
 
 
 def clean_text(text: str) -> str:
-    """Return the text with NUL and lone surrogates, which no store or wire takes, replaced by U+FFFD."""
+    """Return the text with NUL and lone surrogates, which stores and protobuf refuse, replaced by U+FFFD."""
     if "\0" in text:
         text = text.replace("\0", "\ufffd")
     try:
@@ -120,13 +120,13 @@ def clean_text(text: str) -> str:
 
 
 def shown(value: object) -> str:
-    """Return the value as a message shows it: 60 characters at the most."""
+    """Return the value for a message, in at most 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def excerpt(body: bytes) -> str:
-    """Return the beginning of a body as text in one line, to be shown in a message."""
+    """Return the beginning of a body as one line of text, for a message."""
     text = " ".join(clean_text(body[:_EXCERPT_BYTES].decode("utf-8", "replace")).split())
     return text[:_EXCERPT_CHARS] + ("…" if len(text) > _EXCERPT_CHARS else "") or "(empty)"
 

@@ -1,7 +1,7 @@
-"""The names under which frameworks and providers write calls of tools and sources: one table for all readers.
+"""The names that frameworks and providers use for tool calls and sources, in one table for all readers.
 
-Answers of agents, recorded answers, traces and datasets are read by it. The names of token counts are in
-`assay.model.answers.usage_names`. What is found is unchecked: each reader has its own errors.
+Answers of agents, recorded answers, traces and datasets are read with it. `assay.model.answers.usage_names` has the
+names of token counts. Values are returned unchecked: each reader raises its own errors.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ TOOL_CALL_KEYS = (
     "tool_calls", "toolCalls", "tools_called", "toolsCalled", "tools_used", "toolsUsed", "function_calls",
     "functionCalls", "tool_uses", "toolUses", "tool_invocations", "toolInvocations",
 )  # fmt: skip
-"""The fields of an answer that may hold its calls of tools."""
+"""The answer fields that may hold tool calls."""
 
 RETRIEVED_KEYS = ("retrieved", "events", "retrieved_items")
-"""The fields of an answer that hold what was retrieved; a text in them is a title."""
+"""The answer fields that hold retrieved items; a string in them is a title."""
 
 PASSAGE_KEYS = (
     "retrieved_contexts", "retrieval_context", "retrieved_documents", "retrieved_passages", "source_documents",
     "source_nodes", "contexts", "passages",
 )  # fmt: skip
-"""Further such fields; a text in them is a passage."""
+"""Further fields of retrieved items; a string in them is a passage."""
 
 SOURCE_KEYS = ("sources", "citations", "search_results", "searchResults")
-"""The fields of an answer that may hold its sources."""
+"""The answer fields that may hold sources."""
 
 _CALL_HOLDERS = (
     "function", "functionCall", "function_call", "toolUse", "tool_use", "toolCall", "tool_call", "tool", "custom",
@@ -48,14 +48,14 @@ _RESULTS = (
     "observation",
 )  # fmt: skip
 CALL_FIELDS = frozenset({*_CALL_HOLDERS, *TOOL_NAMES, *ARGUMENTS, *_CALL_IDS, "type"})
-"""What a call that is asked for may have; further fields are its result and what a tool adds."""
+"""The fields of a requested call; further fields are its result and additions of a tool."""
 
 _NO_ARGUMENTS = frozenset({
     *CALL_FIELDS, *_RESULTS, "result_json", "error", "metadata", "meta", "extra", "extra_content", "caller", "origin",
     "usage", "cache_control", "annotations", "provider_metadata", "providerMetadata", "provider_options",
     "providerOptions", "provider_details", "provider_specific_fields", "additional_properties", "events", "logs",
 })  # fmt: skip
-"""Fields of a call that may hold an object which is not its arguments."""
+"""Fields of a call that may hold an object other than its arguments."""
 
 _IDS = ("id", "document_id", "documentId", "doc_id", "docId", "source_id", "sourceId", "chunk_id", "chunkId",
         "node_id", "nodeId", "passage_id", "record_id", "file_id", "fileId", "id_", "_id")  # fmt: skip
@@ -67,7 +67,7 @@ _ADDRESSES = ("uri", "url", "URI", "URL", "Url", "link", "href", "permalink", "s
               "document_url", "doc_url", "page_url", "website", "web_url", "file_path", "filePath", "filepath",
               "path")  # fmt: skip
 _PLACES = ("source", "file", "reference", "ref", "citation", "document", "doc")
-"""Names of a field that holds a name or a path; a longer text in one of them is the document itself."""
+"""Fields that hold a name or a path; a longer text in them is the document itself."""
 _CONTENTS = ("content", "text", "page_content", "pageContent", "passage", "snippet", "chunk", "chunk_text", "excerpt",
              "cited_text", "quote", "body")  # fmt: skip
 _SCORES = ("score", "_score", "@search.score", "relevance_score", "relevanceScore", "similarity", "similarity_score")
@@ -84,16 +84,16 @@ _MOST_LITERAL_CHARS, _MOST_BRACES = 10_000, 50
 
 @dataclass(frozen=True, slots=True)
 class CallParts:
-    """What a call of a tool says of itself, unchecked.
+    """The parts of a tool call, unchecked.
 
     Args:
-        name: The tool's name; None where there is none.
-        arguments: Them, read where they are JSON text; None where there are none.
-        arguments_key: The field that has them; empty where there are none.
+        name: The tool's name; None if there is none.
+        arguments: The arguments, parsed if they are JSON text; None if there are none.
+        arguments_key: The field of the arguments; empty if there are none.
         id: The call's id.
-        result: The tool's result; None where there is none.
+        result: The tool's result; None if there is none.
         is_error: Whether the call failed.
-        unread: Fields that may be its arguments under a name that is not known.
+        unread: Fields that may be its arguments under an unknown name.
     """
 
     name: object
@@ -107,7 +107,7 @@ class CallParts:
 
 @dataclass(frozen=True, slots=True)
 class SourceParts:
-    """What a source says of itself: texts, and the fields that they come from."""
+    """The texts that describe a source, and the fields they come from."""
 
     id: str
     title: str
@@ -118,12 +118,12 @@ class SourceParts:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing names the source or says what it is."""
+        """Whether the source has neither a name nor a text."""
         return not (self.id or self.title or self.uri or self.content)
 
 
 def call_parts(call: Mapping[Any, Any]) -> CallParts:
-    """Return the parts of a call of a tool, as any of the frameworks writes it."""
+    """Return the parts of a tool call, in any framework's form."""
     inner: Mapping[Any, Any] = next((call[key] for key in _CALL_HOLDERS if isinstance(call.get(key), Mapping)), {})
     layers = (inner, call)
     _, name = _found(layers, TOOL_NAMES, lambda value: not isinstance(value, Mapping))
@@ -136,7 +136,7 @@ def call_parts(call: Mapping[Any, Any]) -> CallParts:
         arguments_key=key,
         id=_found((call, inner), _CALL_IDS)[1],
         result=error if result is None and isinstance(error, str | Mapping) else result,
-        is_error=any(one.get(flag) is True for one in layers for flag in ("is_error", "isError"))
+        is_error=any(layer.get(flag) is True for layer in layers for flag in ("is_error", "isError"))
         or call.get("status") == "error"
         or (bool(error) and isinstance(error, bool | str | Mapping)),
         unread=() if key else tuple(_possible_arguments(layers)),
@@ -144,19 +144,19 @@ def call_parts(call: Mapping[Any, Any]) -> CallParts:
 
 
 def source_parts(source: Mapping[Any, Any]) -> SourceParts:
-    """Return the parts of a source; fields of its own come before those of its document or metadata."""
+    """Return the parts of a source; its own fields take precedence over those of its document or metadata."""
     layers = list(_source_layers(source))
     used: set[str] = set()
 
     def value(names: Iterable[str], accepts: Callable[[Any], bool]) -> Any:
-        key, found = _found(layers, names, accepts)
-        if key and found is source.get(key):
+        key, content = _found(layers, names, accepts)
+        if key and content is source.get(key):
             used.add(key)
-        return found
+        return content
 
     def text(names: Iterable[str], accepts: Callable[[str], bool] = bool) -> str:
-        found = value(names, lambda value: _is_name(value) and accepts(str(value)))
-        return "" if found is None else str(found)
+        content = value(names, lambda value: _is_name(value) and accepts(str(value)))
+        return "" if content is None else str(content)
 
     score = value(_SCORES, _is_score)
     return SourceParts(
@@ -170,7 +170,7 @@ def source_parts(source: Mapping[Any, Any]) -> SourceParts:
 
 
 def fields_of(data: Mapping[Any, Any]) -> str:
-    """Return the names of the fields of a mapping that hold something, for messages."""
+    """Return the names of a mapping's non-empty fields, for messages."""
     names = [repr(str(key))[:60] for key, value in data.items() if value is not None and value != ""]
     return ", ".join(names[:_MOST_NAMED]) + ("" if len(names) <= _MOST_NAMED else ", …") or "none"
 
@@ -179,14 +179,14 @@ def _source_layers(source: Mapping[Any, Any]) -> Iterable[Mapping[Any, Any]]:
     level = [source]
     for _ in range(3):
         yield from level
-        level = [one[key] for one in level for key in _SOURCE_HOLDERS if isinstance(one.get(key), Mapping)]
-    yield from (one["content"] for one in (source,) if isinstance(one.get("content"), Mapping))  # Bedrock: {text}
+        level = [layer[key] for layer in level for key in _SOURCE_HOLDERS if isinstance(layer.get(key), Mapping)]
+    yield from (layer["content"] for layer in (source,) if isinstance(layer.get("content"), Mapping))  # Bedrock: {text}
 
 
 def _found(
     layers: Iterable[Mapping[Any, Any]], names: Iterable[str], accepts: Callable[[Any], bool] = lambda _: True
 ) -> tuple[str, Any]:
-    """Return the first of the fields that holds something, and what it holds; ("", None) where none does."""
+    """Return the first non-empty field with its value; ("", None) if there is none."""
     names = tuple(names)
     for layer in layers:
         for name in names:
@@ -197,14 +197,14 @@ def _found(
 
 
 def _found_arguments(layers: Iterable[Mapping[Any, Any]]) -> tuple[str, Any]:
-    """Return the field that holds the arguments of a call, and them; empty ones only where no other field has any."""
+    """Return the field of a call's arguments, and them; empty arguments only if no other field has any."""
     first = ("", None)
     for layer in layers:
         for name in ARGUMENTS:
-            given = layer.get(name)
-            if given is None or given == "":
+            raw = layer.get(name)
+            if raw is None or raw == "":
                 continue
-            value = _value_of(given)
+            value = _value_of(raw)
             if value not in (None, {}, []):
                 return name, value
             first = first if first[0] else (name, value)
@@ -212,7 +212,7 @@ def _found_arguments(layers: Iterable[Mapping[Any, Any]]) -> tuple[str, Any]:
 
 
 def _value_of(arguments: Any) -> Any:
-    """Return arguments that are JSON text as the value that they are, blank ones as None, another text as it is."""
+    """Return arguments: JSON text is parsed, blank text is None, other text is unchanged."""
     if isinstance(arguments, str):
         if not arguments.strip():
             return None
@@ -229,7 +229,7 @@ def _value_of(arguments: Any) -> Any:
 
 
 def _python_object(text: str) -> Any:
-    """Return the object that a text is as `str` writes it, or the text."""
+    """Return the object that `str` turned into this text, or the text."""
     if not text.lstrip().startswith("{") or len(text) > _MOST_LITERAL_CHARS or text.count("{") > _MOST_BRACES:
         return text
     try:

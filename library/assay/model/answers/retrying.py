@@ -1,4 +1,4 @@
-"""Which failures may pass when the same question is asked again: one answer for agents of every kind and for judges."""
+"""Which failures a retry may cure: the same rules for agents of every kind and for judges."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FINAL_EXCEPTIONS = frozenset(
         "openai.LengthFinishReasonError",
         "pydantic_ai.exceptions.ModelContextWindowExceededError",
         "pydantic_ai.exceptions.ModelQuotaExceededError",
-        "pydantic_ai.exceptions.UnexpectedModelBehavior",  # after pydantic-ai's own retries; refusals are of this kind
+        "pydantic_ai.exceptions.UnexpectedModelBehavior",  # after pydantic-ai's own retries; refusals are of this type
         "pydantic_ai.exceptions.UsageLimitExceeded",
         # Guardrails.
         "agents.exceptions.InputGuardrailTripwireTriggered",
@@ -30,7 +30,7 @@ _FINAL_EXCEPTIONS = frozenset(
         # Refusals.
         "agents.exceptions.ModelRefusalError",
         "openai.ContentFilterFinishReasonError",
-        # Mistakes in the code of an agent.
+        # Mistakes in the agent's code.
         "agents.exceptions.UserError",
         "langgraph.errors.EmptyInputError",
         "langgraph.errors.InvalidUpdateError",
@@ -41,23 +41,23 @@ _FINAL_EXCEPTIONS = frozenset(
 """Exceptions that frameworks and providers' packages raise again for the same question, by module and name."""
 _DETERMINISTIC = (TypeError, LookupError, AttributeError, NameError, ImportError, SyntaxError, NotImplementedError,
                   AssertionError, ArithmeticError, RecursionError)  # fmt: skip
-"""Errors of the agent's code: the same question raises them again."""
+"""Errors of the agent's code, which the same question raises again."""
 
 
 def is_retryable_status(status: int) -> bool:
-    """Whether another attempt may help after a status of HTTP."""
+    """Whether a retry may help after an HTTP status."""
     return status in _RETRYABLE_STATUSES or status >= 500
 
 
 def is_hopeless_code(code: object) -> bool:
-    """Whether a provider's code says that no attempt helps before a bill is paid."""
+    """Whether a provider's code means that no retry helps until a bill is paid."""
     return isinstance(code, str) and code in _HOPELESS_CODES
 
 
 def http_status_of(problem: BaseException) -> int | None:
-    """Return the status of HTTP, 400 to 599, with which a service refused; None for other exceptions.
+    """Return the HTTP status, 400 to 599, with which a service refused; None for other exceptions.
 
-    Packages of providers and of HTTP keep it as `status_code`, `code` or `status`, or at their `response`.
+    Packages of providers and HTTP clients store it as `status_code`, `code` or `status`, or on their `response`.
     """
     response = getattr(problem, "response", None)
     for holder, name in ((problem, "status_code"), (problem, "code"), (problem, "status"), (response, "status_code")):
@@ -68,29 +68,29 @@ def http_status_of(problem: BaseException) -> int | None:
 
 
 def may_pass(problem: BaseException) -> bool:
-    """Whether the same question may be answered when it is asked again, by what its agent raised.
+    """Return whether a retry may succeed after this exception of the agent.
 
-    Limits, guardrails, refusals, errors of the agent's code and statuses such as 400, 401, 403, 404 and 422 come back,
-    at full price. Where an agent raises an error of its own in place of such an exception, `raise … from` shows it.
+    Limits, guardrails, refusals, errors in the agent's code and statuses such as 400, 401, 403, 404 and 422 come back,
+    at full price. If an agent replaces such an exception by its own, `raise … from` preserves the cause.
     """
     if not isinstance(problem, Exception) or isinstance(problem, _DETERMINISTIC):
         return False
     if isinstance(problem, ExceptionGroup):
         return any(map(may_pass, problem.exceptions))
-    for one in _chain(problem):
-        names = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(one).__mro__}
-        if names & _FINAL_EXCEPTIONS or is_hopeless_code(getattr(one, "code", None)):
+    for link in _chain(problem):
+        names = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(link).__mro__}
+        if names & _FINAL_EXCEPTIONS or is_hopeless_code(getattr(link, "code", None)):
             return False
-        if (status := http_status_of(one)) is not None:
+        if (status := http_status_of(link)) is not None:
             return is_retryable_status(status)
     return True
 
 
 def _chain(problem: BaseException) -> Iterator[BaseException]:
-    """Yield an exception and what caused it, each once."""
+    """Yield an exception and its causes without repeats."""
     seen: list[BaseException] = []
-    one: BaseException | None = problem
-    while one is not None and all(one is not other for other in seen):
-        seen.append(one)
-        yield one
-        one = one.__cause__
+    link: BaseException | None = problem
+    while link is not None and all(link is not earlier for earlier in seen):
+        seen.append(link)
+        yield link
+        link = link.__cause__

@@ -1,7 +1,7 @@
-"""The names under which providers and frameworks write token counts: one table for answers, datasets and clients.
+"""The names that providers and frameworks use for token counts: one table for answers, datasets and clients.
 
-Assay's counts are inclusive: cached tokens are part of the input, thoughts are part of the output. Anthropic and
-Bedrock count cached tokens beside the input; Gemini, xAI and some gateways count thoughts beside the output. Both are
+Assay's counts are inclusive: input includes cached tokens, output includes thoughts. Anthropic and Bedrock count cached
+tokens separately from the input; Gemini, xAI and some gateways count thoughts separately from the output. Both are
 added here.
 """
 
@@ -14,16 +14,16 @@ from assay.model.answers.response_limits import MAX_TOKENS
 
 OWN_COUNTS = ("input_tokens", "output_tokens", "total_tokens", "cache_read_tokens", "cache_write_tokens",
               "reasoning_tokens", "requests")  # fmt: skip
-"""The counts of an answer's usage, as Assay names them."""
+"""The counts of a usage, by Assay's names."""
 
 USAGE_KEYS = ("usage", "usage_metadata", "usageMetadata", "token_usage", "tokenUsage")
-"""The fields of an answer that may hold its usage."""
+"""The answer fields that may hold its usage."""
 
 COST_KEYS = ("cost_usd", "costUSD", "total_cost_usd")
-"""The fields of a usage that may hold a cost in US dollars; a name without a currency is none."""
+"""The usage fields that may hold a cost in US dollars; a name without a currency does not count."""
 
 _INSIDE = ("prompt_tokens", "promptTokens")
-"""Names of an input that has cached tokens in it, whatever name these have (LiteLLM gives them Anthropic's)."""
+"""Names of inputs that include cached tokens, whatever these are called (LiteLLM uses Anthropic's names)."""
 
 _PATHS: Mapping[str, tuple[str, ...]] = {
     "input_tokens": (
@@ -67,7 +67,7 @@ _PATHS: Mapping[str, tuple[str, ...]] = {
         "details.reasoning_tokens",
     ),
     "requests": ("requests", "successful_requests", "request_count"),
-    # What is counted beside the input and the output.
+    # Counted separately from the input and the output.
     "cache_read_beside": (
         "cache_read_input_tokens", "input_cached_tokens",
         "cacheReadInputTokens", "cacheReadInputTokenCount", "cache_read_input_token_count",
@@ -86,47 +86,47 @@ _KNOWN = frozenset(
 ).union(COST_KEYS)
 
 Count = Callable[[object, str], int | None]
-"""Returns the number of tokens that a value is, given where it stands; None where it is none."""
+"""Parses a token count, with its location for messages; returns None if the value is not one."""
 
 
 def read_counts(usage: Mapping[Any, Any], count: Count) -> dict[str, int]:
-    """Return the token counts of a usage by the names of `OWN_COUNTS`, inclusive; empty where it has no known name.
+    """Return a usage's token counts by the names of `OWN_COUNTS`, inclusive; empty if it has no known name.
 
-    Assay's own names are taken as they are written. Where every field is a usage itself, as
-    of one model each, the counts are their sums.
+    Assay's own names are taken literally. If every field is itself a usage, for example per model, the counts are
+    summed.
 
     Args:
-        usage: What a provider, a framework or an agent reports.
-        count: Reads a number, or refuses it.
+        usage: The usage that a provider, framework or agent reports.
+        count: Parses a number or refuses it.
     """
     names: dict[str, str] = {}
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for field, paths in _PATHS.items():
         for path in paths:
             value = _count_at(usage, path, count)
-            # A service may write 0 under one name and the count under another.
-            if value is not None and (field not in found or value > found[field] == 0):
-                names[field], found[field] = path, value
-    if not found:
+            # A service may report 0 under one name and the count under another.
+            if value is not None and (field not in counts or value > counts[field] == 0):
+                names[field], counts[field] = path, value
+    if not counts:
         return _sums(usage, count)
-    if all(names[field] == field for field in found):
-        return found
-    return _inclusive(found, cached_inside=names.get("input_tokens") in _INSIDE)
+    if all(names[field] == field for field in counts):
+        return counts
+    return _inclusive(counts, cached_inside=names.get("input_tokens") in _INSIDE)
 
 
-def output_with_thoughts(output: int, given: int | None, total: int | None, thoughts: int | None) -> int:
-    """Return the output tokens with the thoughts that a service counts beside them (xAI, gateways to Gemini).
+def output_with_thoughts(output: int, input_count: int | None, total: int | None, thoughts: int | None) -> int:
+    """Return the output tokens plus thoughts that a service counts separately (xAI, gateways to Gemini).
 
-    They are paid for as output, so the output is at least what the total has beyond the input, or, where there is no
-    total and the thoughts are more than the output, the sum of both.
+    Thoughts are billed as output. So the output is at least the total less the input; without a total, it is the sum of
+    both if the thoughts exceed the output.
     """
-    if given and total is not None:
-        return max(output, total - given)
+    if input_count and total is not None:
+        return max(output, total - input_count)
     return output + (thoughts or 0) if total is None and output < (thoughts or 0) <= MAX_TOKENS else output
 
 
 def unread_names(usage: Mapping[Any, Any]) -> list[str]:
-    """Return the fields of a usage that hold something and are not known."""
+    """Return the non-empty fields of a usage with unknown names."""
     return [str(name) for name, value in usage.items() if value is not None and name not in _KNOWN]
 
 
@@ -146,55 +146,55 @@ def _count_at(usage: Mapping[Any, Any], path: str, count: Count) -> int | None:
 
 
 def _sums(usage: Mapping[Any, Any], count: Count) -> dict[str, int]:
-    """Return the sums over usages that the fields of a mapping are; empty where one is none.
+    """Return the sums of a mapping whose fields are usages; empty if any field is not one.
 
-    Where one field is their total, it is the sum: Codex writes the total beside the last usage.
+    If one field is the total of the others, it is the sum: Codex writes the total beside the last usage.
     """
     totals = [part for name, part in usage.items() if "total" in str(name).lower()]
-    given = totals if len(totals) == 1 else usage.values()
-    parts = [read_counts(part, count) if isinstance(part, Mapping) else {} for part in given]
+    usages = totals if len(totals) == 1 else usage.values()
+    parts = [read_counts(part, count) if isinstance(part, Mapping) else {} for part in usages]
     if not parts or not all(parts):
         return {}
     shared = [field for field in OWN_COUNTS if all(field in part for part in parts)]
     return {field: sum(part[field] for part in parts) for field in shared}
 
 
-def _inclusive(found: dict[str, int], *, cached_inside: bool) -> dict[str, int]:
-    tools, thoughts = found.pop("tools_beside", 0), found.pop("thoughts_beside", None)
-    if "input_tokens" in found:
-        found["input_tokens"] += tools
+def _inclusive(counts: dict[str, int], *, cached_inside: bool) -> dict[str, int]:
+    tools, thoughts = counts.pop("tools_beside", 0), counts.pop("thoughts_beside", None)
+    if "input_tokens" in counts:
+        counts["input_tokens"] += tools
     if thoughts is not None:
-        written = found.get("output_tokens", 0)
-        # Gateways that take over Gemini's names may have thoughts in the output already, which their total shows.
-        is_inside = thoughts <= written and found.get("total_tokens") == found.get("input_tokens", 0) + written
-        found["output_tokens"] = written if is_inside else written + thoughts
-        found.setdefault("reasoning_tokens", thoughts)
-    _add_cached(found, cached_inside=cached_inside)
-    if "output_tokens" in found:
-        counts = (found.get(name) for name in ("input_tokens", "total_tokens", "reasoning_tokens"))
-        found["output_tokens"] = output_with_thoughts(found["output_tokens"], *counts)
-    return found
+        written = counts.get("output_tokens", 0)
+        # Gateways that adopt Gemini's names may already include thoughts in the output; their total shows it.
+        is_inside = thoughts <= written and counts.get("total_tokens") == counts.get("input_tokens", 0) + written
+        counts["output_tokens"] = written if is_inside else written + thoughts
+        counts.setdefault("reasoning_tokens", thoughts)
+    _add_cached(counts, cached_inside=cached_inside)
+    if "output_tokens" in counts:
+        others = (counts.get(name) for name in ("input_tokens", "total_tokens", "reasoning_tokens"))
+        counts["output_tokens"] = output_with_thoughts(counts["output_tokens"], *others)
+    return counts
 
 
-def _add_cached(found: dict[str, int], *, cached_inside: bool) -> None:
+def _add_cached(counts: dict[str, int], *, cached_inside: bool) -> None:
     beside = {
-        field: found.pop(name)
+        field: counts.pop(name)
         for field, name in (("cache_read_tokens", "cache_read_beside"), ("cache_write_tokens", "cache_write_beside"))
-        if name in found
+        if name in counts
     }
     for field, value in beside.items():
-        found[field] = max(value, found.get(field, 0))
-    cached = found.get("cache_read_tokens", 0) + found.get("cache_write_tokens", 0)
-    given, written, total = (found.get(name) for name in ("input_tokens", "output_tokens", "total_tokens"))
-    if given is None or not cached:
+        counts[field] = max(value, counts.get(field, 0))
+    cached = counts.get("cache_read_tokens", 0) + counts.get("cache_write_tokens", 0)
+    read, written, total = (counts.get(name) for name in ("input_tokens", "output_tokens", "total_tokens"))
+    if read is None or not cached:
         return
-    # The total tells it where there is one.
+    # The total decides, if there is one.
     is_beside = bool(beside) and not cached_inside
-    if written is not None and total == given + written + cached:
+    if written is not None and total == read + written + cached:
         is_beside = True
-    elif written is not None and total == given + written and cached <= given:
+    elif written is not None and total == read + written and cached <= read:
         is_beside = False
     if is_beside:
-        found["input_tokens"] = given + cached
+        counts["input_tokens"] = read + cached
         if total is not None and written is not None:
-            found["total_tokens"] = max(total, given + cached + written)
+            counts["total_tokens"] = max(total, read + cached + written)

@@ -14,7 +14,7 @@ from assay.metrics.core.score import EmbeddingEvidence, JudgeEvidence, Metric, k
 from assay.model.answers.agent_response import AgentErrorKind, AgentRequest, AgentResponse, error_response
 from assay.model.answers.approvals import remaining_approvals
 from assay.model.answers.response_limits import MAX_ANSWER_BYTES
-from assay.model.case_limits import MAX_BYTES_PER_CHAR
+from assay.model.limits import MAX_BYTES_PER_CHAR
 from assay.model.run import CaseResult
 from assay.process.failpoints import failpoint
 from assay.specs.judging import NO_JUDGE

@@ -11,10 +11,9 @@ from assay.errors import InvalidInputError, Problem, SpecError, WrongStateError
 from assay.gates.gates import parse_gate
 from assay.metrics import METRICS, complete_parameters, count_problem
 from assay.metrics.rows.order import check_metrics
-from assay.model.case_limits import MAX_REPEATS
 from assay.model.cluster_key import cluster_problem
 from assay.model.labels import VARIANT_LABEL, label_problems
-from assay.model.run_limits import MAX_GROUP_CHARS, MAX_RUN_WEIGHT, MAX_TEAM_CHARS, MIN_RUN_WEIGHT
+from assay.model.limits import MAX_GROUP_CHARS, MAX_REPEATS, MAX_RUN_WEIGHT, MAX_TEAM_CHARS, MIN_RUN_WEIGHT
 from assay.model.run_settings import TURN_SCORES
 from assay.parsing.names import metric_name_problem, name_problem
 from assay.specs.agents import check_agent

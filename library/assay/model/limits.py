@@ -1,0 +1,27 @@
+"""Limits of cases and runs."""
+
+from __future__ import annotations
+
+MAX_CASE_BYTES = 1024 * 1024
+"""Maximum size of a case as JSON without its recorded answers: with an answer, its row must fit in a message."""
+
+MAX_CASE_ID_CHARS = 200
+"""Maximum length of a case's id."""
+
+MAX_JUDGE_CHARS = 300
+"""Maximum length of the judge's name in a recorded verdict, and of its rubric's name."""
+
+MAX_REPEATS = 100
+"""Maximum number of repeats of each case in a run."""
+
+MAX_BYTES_PER_CHAR = 6
+"""Maximum bytes of a character as JSON: \\u0001."""
+
+MAX_TEAM_CHARS = 64
+"""Maximum length of a team's name."""
+
+MAX_GROUP_CHARS = 64
+"""Maximum length of the id of a group of runs."""
+
+MIN_RUN_WEIGHT = 0.01
+MAX_RUN_WEIGHT = 100
