@@ -344,7 +344,7 @@ async def test_a_minute_that_is_used_up_is_said_without_a_count_of_calls(tmp_pat
             await requests.admit("search")
             seconds[0] += 1.5
         said = (await refusal(requests.admit("search"))).message
-        assert "its quota requests-per-minute: the 40 of this minute are given out to the processes" in said
+        assert "its quota requests-per-minute: the 40 of this minute are assigned to the processes" in said
 
 
 async def test_a_lowered_quota_holds_from_its_own_pace(tmp_path: Path) -> None:

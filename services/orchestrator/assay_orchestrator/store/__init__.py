@@ -1,6 +1,6 @@
-"""The store: every query of the tables that Assay makes.
+"""The store: every query of Assay's tables.
 
-`database` opens it, `schema` describes it, `migrations` bring older ones up to date; `datasets`, `runs`
-and `results` hold every query under a name. A query takes a connection; `Database.read` and
-`Database.write` run it off the event loop, a write in one transaction.
+`database` opens it, `schema` describes the tables, and `migrations` create and update them. The folders hold the
+queries by subject. A query takes a connection; `Database.read` and `Database.write` run it off the event loop, a write
+in one transaction.
 """

@@ -1,6 +1,6 @@
-"""What keeps audit entries as they were written: triggers that refuse every change of them but retention's own.
+"""Triggers that protect audit entries: they refuse every change except removal by retention.
 
-An entry may be removed when it is older than its team's `keep_audit_days`, and is not the team's newest.
+An entry may be removed if it is older than its team's `keep_audit_days` and is not the team's newest.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _STATEMENTS = {
 
 
 def create_triggers(connection: sa.Connection) -> None:
-    """Make the triggers of new tables."""
+    """Create the triggers of new tables."""
     for statement in _STATEMENTS[connection.dialect.name]:
         connection.exec_driver_sql(
             statement.replace("%", "%%") if connection.dialect.name == "postgresql" else statement

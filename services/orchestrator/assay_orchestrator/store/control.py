@@ -1,9 +1,9 @@
 """The control operations of a run: cancel, pause, resume, conclude, reopen.
 
 Each is one transaction that locks the run's row, looks its transition up in the table of `lifecycle`, and stores it
-with what belongs to it. A run that has succeeded without errors that can be retried stays as it is. Reopening is for
-shards that are done and lack rows: they wait again. Deleting is `deletions.begin_deletion`. What a client requests
-takes its scope; concluding, reopening and pausing for a quota are work in the background.
+with everything that belongs to it. A run that has succeeded without retryable errors stays as it is. Reopening applies
+to shards that are done but lack rows: they wait again. Deleting is `deletions.begin_deletion`. Client requests carry a
+scope; concluding, reopening and pausing for a quota are background work.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """How a run is to be resumed.
+    """How to resume a run.
 
     Args:
-        retry_errors: Whether rows with errors are to be retried.
-        spend_cap: Another cap on what it may spend on judging; None to keep its cap.
+        retry_errors: Whether to retry rows with errors.
+        spend_cap: A new cap on the judging spend; None keeps the current one.
         max_attempts: Rows with this many attempts keep their result.
-        lost: Shards of it that no job belongs to any more.
+        lost: Shards of the run that no longer have a job.
     """
 
     retry_errors: bool = False
@@ -55,16 +55,16 @@ class Resumption:
 
 
 def cancel(connection: sa.Connection, scope: Scope, run_id: str, *, reason: str = "") -> bool:
-    """End a run; return False where there is no such run.
+    """End a run; return False if there is no such run.
 
     Args:
-        connection: In whose transaction.
-        scope: What the caller reaches.
+        connection: The transaction.
+        scope: The scope of the caller.
         run_id: The run.
-        reason: Why, for its watchers; empty where its owner does.
+        reason: The reason shown to its watchers; empty if its owner cancels it.
 
     Raises:
-        WrongStateError: The run has ended in another way.
+        WrongStateError: The run has ended in another state.
     """
     run = runs.lock_run(connection, scope, run_id)
     if run is None:
@@ -78,16 +78,16 @@ def cancel(connection: sa.Connection, scope: Scope, run_id: str, *, reason: str 
 def pause(
     connection: sa.Connection, scope: Scope, run_id: str, *, reason: str = runs.PAUSED_BY_OWNER
 ) -> RunState | None:
-    """Pause a run: at once where no shard of it is queued or taken, else with the last of them.
+    """Pause a run: at once if it has no queued or taken shard, otherwise with the last of them.
 
     Args:
         connection: The transaction.
-        scope: Whose run it is.
+        scope: The scope of the run.
         run_id: The run.
         reason: PAUSED_BY_OWNER or PAUSED_TEAM_DISABLED.
 
     Returns:
-        Its state now; None where there is no such run.
+        The run's new state; None if there is no such run.
 
     Raises:
         WrongStateError: The run has ended.
@@ -112,35 +112,35 @@ def _pause(connection: sa.Connection, run: RunRecord, reason: str) -> RunState:
 
 
 def pause_for_quota(connection: sa.Connection, run_id: str, reason: str) -> RunState | None:
-    """Pause a run whose team has reached a quota, as `pause` does; return its state, None where it is not to pause."""
+    """Pause a run whose team has reached a quota, as `pause`; return its state, or None if it must not pause."""
     if runs.apply_command(connection, run_id, Command.PAUSE_QUOTA, reason=reason) is None:
         return None
     shards.release_queued(connection, run_id)
     return RunState.PAUSED if shards.finish_pause(connection, run_id) else RunState.RUNNING
 
 
-def resume(connection: sa.Connection, scope: Scope, run_id: str, wanted: Resumption) -> bool | None:
-    """Bring a run into RUNNING; what it does next is the caller's to enqueue, in the same transaction.
+def resume(connection: sa.Connection, scope: Scope, run_id: str, resumption: Resumption) -> bool | None:
+    """Bring a run into RUNNING; the caller enqueues its next jobs in the same transaction.
 
     Returns:
-        Whether it is running now; False where it has ended and has no errors to retry, None where there is no
-        such run.
+        Whether it is running; False if it has ended and has no errors to retry, None if there is no such run.
 
     Raises:
-        WrongStateError: The run has ended, or is running while its errors or its cap are to change.
+        WrongStateError: The run has ended, or it is running and the call retries errors or changes the cap.
     """
-    if runs.get_run(connection, scope, run_id) is None:  # before locks, which would show that there is such a run
+    # Checked before the locks, which would reveal that the run exists.
+    if runs.get_run(connection, scope, run_id) is None:
         return None
     shards.lock_sharing(connection, run_id)
     run = runs.lock_run(connection, scope, run_id)
     if run is None:
         return None
-    for one in wanted.lost:
-        shards.release_orphan(connection, one)
+    for shard in resumption.lost:
+        shards.release_orphan(connection, shard)
     if run.state in ACTIVE_STATES:
-        _require_no_change(connection, run, wanted)
+        _require_no_change(connection, run, resumption)
         runs.apply_command(connection, run_id, Command.RESUME)
-    elif not _restart(connection, run, wanted):
+    elif not _restart(connection, run, resumption):
         return False
     unjudged.release_shards(connection, run_id)
     audit.record(connection, scope.call, team=scope.team, resource=run_id)
@@ -153,9 +153,11 @@ def conclude(
     """End a run as SUCCEEDED, unless it has moved since its summary was folded.
 
     Args:
-        connection: In whose transaction.
+        connection: The transaction.
+        run_id: The run.
         sequence: Its last event when the summary was folded.
-        reason: Why it has ended, for people; empty where all rows are there.
+        summary: Its summary.
+        reason: Why it has ended, as a sentence; empty if all rows are stored.
 
     Returns:
         Whether the run has ended now.
@@ -167,15 +169,15 @@ def conclude(
 
 
 def reopen_incomplete(connection: sa.Connection, run_id: str) -> bool:
-    """Let the shards of an active run that are done and lack rows wait again, and count its rows anew.
+    """Return the done shards of an active run that lack rows to waiting, and recount the run's rows.
 
-    What it does next is the caller's to enqueue, in the same transaction.
+    The caller enqueues its next jobs in the same transaction.
 
     Returns:
-        Whether there are such shards; False also where there is no such run or it is not active.
+        Whether there are such shards; False also if there is no such run or it is not active.
 
     Raises:
-        WrongStateError: Rows are missing that belong to no shard.
+        WrongStateError: The missing rows belong to no shard.
     """
     shards.lock_sharing(connection, run_id)
     run = _locked(connection, run_id)
@@ -190,27 +192,29 @@ def reopen_incomplete(connection: sa.Connection, run_id: str) -> bool:
     return False
 
 
-def _restart(connection: sa.Connection, run: RunRecord, wanted: Resumption) -> bool:
-    """Bring a run that is paused or has ended into RUNNING; return False where there is no reason to."""
-    command = Command.RETRY if wanted.retry_errors else Command.CHANGE_CAP if wanted.spend_cap else Command.RESUME
+def _restart(connection: sa.Connection, run: RunRecord, resumption: Resumption) -> bool:
+    """Bring a run that is paused or has ended into RUNNING; return False if there is no reason to."""
+    command = (
+        Command.RETRY if resumption.retry_errors else Command.CHANGE_CAP if resumption.spend_cap else Command.RESUME
+    )
     require_transition(run.run_id, run.phase, command)
-    has_errors = wanted.retry_errors and attempts.has_errors(connection, run.run_id, wanted.max_attempts)
+    has_errors = resumption.retry_errors and attempts.has_errors(connection, run.run_id, resumption.max_attempts)
     if run.state is RunState.SUCCEEDED and not has_errors:
         return False
     if has_errors:
         attempts.request_retry(connection, run.run_id)
-    if wanted.spend_cap is not None:
-        unjudged.change_spend_cap(connection, run.run_id, wanted.spend_cap.usd)
+    if resumption.spend_cap is not None:
+        unjudged.change_spend_cap(connection, run.run_id, resumption.spend_cap.usd)
     fairness.reset_tags(connection, run.run_id)
     runs.apply_command(connection, run.run_id, command)
     return True
 
 
-def _require_no_change(connection: sa.Connection, run: RunRecord, wanted: Resumption) -> None:
-    """Raise where an active run is to change; a repeated request changes nothing."""
-    if wanted.retry_errors and not attempts.is_retry_requested(connection, run.run_id):
+def _require_no_change(connection: sa.Connection, run: RunRecord, resumption: Resumption) -> None:
+    """Raise if an active run would change; a repeated request changes nothing."""
+    if resumption.retry_errors and not attempts.is_retry_requested(connection, run.run_id):
         raise refusal(run.run_id, run.phase, Command.RETRY)
-    if wanted.spend_cap is not None and wanted.spend_cap.usd != run.spec["judge"].get("spend_cap_usd"):
+    if resumption.spend_cap is not None and resumption.spend_cap.usd != run.spec["judge"].get("spend_cap_usd"):
         raise refusal(run.run_id, run.phase, Command.CHANGE_CAP)
 
 

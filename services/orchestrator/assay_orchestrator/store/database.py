@@ -1,4 +1,4 @@
-"""The orchestrator's database: a SQLite file, or PostgreSQL where the settings name one."""
+"""The orchestrator's database: a SQLite file, or PostgreSQL if the settings name one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def open_database(settings: Settings) -> Database:
-    """Open the database that the settings name, and bring its tables up to date, or wait until they are.
+    """Open the database that the settings name, and update its tables or wait until they are current.
 
     Raises:
         StorageError: It cannot be opened, another orchestrator has the file, or a newer version wrote it.

@@ -1,4 +1,4 @@
-"""What a run has stored, as its watchers and readers see it."""
+"""A run's stored events and rows, as its watchers and readers see them."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _CUT_CHARS = 200
 def read_events(
     connection: sa.Connection, scope: Scope, run_id: str, after: int, count: int, *, with_answers: bool
 ) -> list[StateChange | CaseResult]:
-    """Return up to `count` events after a sequence number, in order, none of the current ones left out.
+    """Return up to `count` current events after a sequence number, in order and without gaps.
 
     Raises:
-        NotFoundError: The scope reaches no such run, or it was deleted.
+        NotFoundError: The scope cannot reach the run, or it was deleted.
     """
     runs.require_run(connection, scope, run_id)
     rows: Sequence[CaseResult] = results.read_sequence(connection, run_id, after, count)
@@ -56,33 +56,33 @@ def read_page(
     *,
     with_answers: bool = True,
 ) -> tuple[list[pb.CaseResult], Position | None]:
-    """Return the messages of up to `count` rows of a query, and the position of the last where more follow.
+    """Return the messages of up to `count` rows of a query, and the position of the last if more follow.
 
-    A page also ends early, so that it fits in one message.
+    A page may end early to fit in one message.
 
     Args:
         connection: The store.
-        scope: What the reader reaches.
+        scope: The scope of the reader.
         run_id: The run.
         query: Which rows, in which order.
         after: The position of the row before the first; None for the beginning.
-        count: Most rows.
-        with_answers: Whether the rows have answers, inputs and references.
+        count: Maximum number of rows.
+        with_answers: Whether the rows include answers, inputs and references.
 
     Raises:
-        NotFoundError: The scope reaches no such run, or it was deleted; its rows may be there still.
+        NotFoundError: The scope cannot reach the run, or it was deleted; its rows may still exist.
     """
-    found = found_rows.find_rows(connection, scope, run_id, query, after, count + 1)
-    rows = [row for row, _ in found[:count]]
+    positioned = found_rows.find_rows(connection, scope, run_id, query, after, count + 1)
+    rows = [row for row, _ in positioned[:count]]
     page = first_page(map(result_to_wire, _complete(connection, run_id, rows) if with_answers else rows))
-    return page, found[len(page) - 1][1] if len(found) > len(page) else None
+    return page, positioned[len(page) - 1][1] if len(positioned) > len(page) else None
 
 
 def read_results(connection: sa.Connection, scope: Scope, run_id: str, case_index: int) -> list[CaseResult]:
     """Return the results of a case with their answers, by repeat.
 
     Raises:
-        NotFoundError: The scope reaches no such run, or it was deleted.
+        NotFoundError: The scope cannot reach the run, or it was deleted.
     """
     runs.require_run(connection, scope, run_id)
     return _complete(connection, run_id, [row for row, _ in results.read_case(connection, run_id, case_index)])
@@ -92,20 +92,20 @@ def find_case(connection: sa.Connection, scope: Scope, run_id: str, case_id: str
     """Return the position of a case in a run's dataset.
 
     Raises:
-        NotFoundError: The scope reaches no such run, or the run's dataset has no such case.
+        NotFoundError: The scope cannot reach the run, or the run's dataset lacks the case.
     """
     runs.require_run(connection, scope, run_id)
     case_index = datasets.find_case(connection, run_id, case_id)
     if case_index is None:
-        raise NotFoundError(f"run {run_id} is over no case {case_id!r}", reason="CASE_NOT_FOUND")
+        raise NotFoundError(f"run {run_id} has no case {case_id!r}", reason="CASE_NOT_FOUND")
     return case_index
 
 
 def read_attempts(connection: sa.Connection, scope: Scope, run_id: str, case_id: str) -> list[RowAttempt]:
-    """Return every attempt at the rows of a case, by repeat, oldest first, the current one last.
+    """Return every attempt at the rows of a case, by repeat, oldest first, the current attempt last.
 
     Raises:
-        NotFoundError: The scope reaches no such run, or the run's dataset has no such case.
+        NotFoundError: The scope cannot reach the run, or the run's dataset lacks the case.
     """
     return attempts.read_attempts(connection, run_id, find_case(connection, scope, run_id, case_id))
 
@@ -123,12 +123,12 @@ def _complete(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]
 
 
 def _completed(row: CaseResult, questions: Questions, answers: Sequence[AgentResponse]) -> CaseResult:
-    asked = questions.turns[-1]
+    last_turn = questions.turns[-1]
     row = dataclasses.replace(
         row,
         response=answers[-1] if answers else None,
-        input=asked.input,
-        references=asked.references,
+        input=last_turn.input,
+        references=last_turn.references,
         place=questions.place,
         expected=questions.expected,
     )
@@ -136,14 +136,14 @@ def _completed(row: CaseResult, questions: Questions, answers: Sequence[AgentRes
 
 
 def _turns(row: CaseResult, questions: Sequence[AskedTurn], answers: Sequence[AgentResponse]) -> list[TurnResult]:
-    """Return the turns of a conversation, those that no longer fit in a message with the row without their texts."""
+    """Return the turns of a conversation; turns that no longer fit in the row's message lose their texts."""
     room = MAX_PAGE_BYTES - result_to_wire(row).ByteSize()
     turns = []
-    for asked, answer in itertools.zip_longest(questions, answers[: len(questions)]):
-        turn = TurnResult(asked.input, asked.references, answer, expected=asked.expected)
+    for question, answer in itertools.zip_longest(questions, answers[: len(questions)]):
+        turn = TurnResult(question.input, question.references, answer, expected=question.expected)
         size = turn_to_wire(turn).ByteSize()
         if size > room:
-            turn = TurnResult(asked.input[:_CUT_CHARS], left_out=True)
+            turn = TurnResult(question.input[:_CUT_CHARS], left_out=True)
             size = turn_to_wire(turn).ByteSize()
         room -= size
         turns.append(turn)

@@ -1,7 +1,7 @@
-"""`python -m assay_orchestrator.store.migrate`: bring the tables up to date as a step of its own, or check them.
+"""`python -m assay_orchestrator.store.migrate`: update the tables in a separate step, or check them.
 
-For installations whose orchestrators have `--migrations wait`: one process applies the migrations, with the right to
-change tables, and all others begin once it has.
+For installations whose orchestrators run with `--migrations wait`: one process, which may change tables, applies the
+migrations, and the others start once it is done.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     """Apply missing migrations; with --check, change nothing.
 
     Returns:
-        0 where the tables are up to date now, 1 where --check finds that they are not, 2 for wrong settings, 3 where
-        the database cannot be used.
+        0 if the tables are up to date, 1 if --check finds missing migrations, 2 for wrong settings, 3 if the database
+        cannot be used.
     """
     checks = CHECK in arguments
     try:
-        settings = _settings([each for each in arguments if each != CHECK], environment, checks=checks)
+        settings = _settings([argument for argument in arguments if argument != CHECK], environment, checks=checks)
         open_database(settings).close()
     except InvalidInputError as error:
         for problem in error.problems:
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def _settings(arguments: Sequence[str], environment: Mapping[str, str], *, checks: bool) -> Settings:
-    """Return the settings of a process that serves nothing and decides for itself whether it applies migrations."""
+    """Return the settings of a process that serves nothing and decides itself whether to apply migrations."""
     settings = Settings.read(["--listen", "127.0.0.1:0", "--migrations", "apply", *arguments], environment)
     if not checks:
         return settings

@@ -1,4 +1,4 @@
-"""Page tokens: opaque to callers, authenticated, and bound to the query whose pages they continue and to its scope."""
+"""Page tokens: opaque to callers, authenticated, and bound to their query and its scope."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 _KEY_NAME = "page_tokens"
 _SIGNATURE_BYTES = 16
-_MAX_TOKEN_CHARS = 4_000  # a position may hold a case's id, of 200 characters
+_MAX_TOKEN_CHARS = 4_000  # a position may contain a case id of 200 characters
 
 
 class PageTokens:
-    """Makes and reads tokens.
+    """Creates and reads page tokens.
 
-    The key is kept in the database, so that every process at it takes the tokens of every other.
+    The key is stored in the database, so that every process accepts the tokens of all others.
 
     Args:
         database: The store.
@@ -39,8 +39,8 @@ class PageTokens:
         """Return the token of the page that follows a position.
 
         Args:
-            scope: What the caller reaches: the same pages for another team are another query.
-            query: The method and every field that decides what its pages hold.
+            scope: The scope of the caller: the same pages for another team are another query.
+            query: The method and every field that affects the content of its pages.
             position: Where the next page begins.
         """
         payload = json.dumps(position, separators=(",", ":")).encode()
@@ -49,10 +49,10 @@ class PageTokens:
     async def read(
         self, scope: Scope, query: Sequence[str | bool], token: str, kinds: Sequence[type]
     ) -> tuple[str | int, ...] | None:
-        """Return the position that a token holds, or None for the first page.
+        """Return the position in a token, or None for the first page.
 
         Raises:
-            ResumeExpiredError: The token was not made here, or is of another query or scope.
+            ResumeExpiredError: The token was not issued here, or belongs to another query or scope.
         """
         if not token:
             return None
@@ -75,11 +75,11 @@ def _encoded(raw: bytes) -> str:
 
 
 def _decoded(token: str) -> bytes:
-    """Return the bytes of a token; of one that is none, nothing, which has no signature."""
+    """Return the bytes of a token; empty, and so without a signature, if it is not valid base64."""
     if len(token) > _MAX_TOKEN_CHARS or not token.isascii():
         return b""
     try:
         raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
     except binascii.Error:
         return b""
-    return raw if _encoded(raw) == token else b""  # the last character has bits to spare
+    return raw if _encoded(raw) == token else b""  # the last character has spare bits

@@ -1,4 +1,4 @@
-"""The orchestrators that work with a PostgreSQL database: each shows by an advisory lock that it lives."""
+"""The live orchestrators of a PostgreSQL database: each proves by an advisory lock that it lives."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 ALIVE_CLASS = "hashtext('assay worker ' || current_schema())"
-"""The first half of the lock's key, an SQL expression; the second half is the worker's id. Versions share it."""
+"""The first half of the lock's key, an SQL expression shared by all versions; the second half is the worker's id."""
 
 _RUNNING = f"""
 SELECT DISTINCT session.application_name
@@ -22,5 +22,5 @@ ORDER BY session.application_name
 
 
 def running_processes(connection: sa.Connection) -> list[str]:
-    """Return the names of the sessions whose orchestrators work with the tables of the present schema."""
+    """Return the session names of the orchestrators that use the tables of the current schema."""
     return [str(name) for (name,) in connection.exec_driver_sql(_RUNNING)]

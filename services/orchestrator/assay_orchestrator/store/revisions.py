@@ -1,4 +1,4 @@
-"""Which revision of the tables is the newest, and what makes it."""
+"""The newest revision of the tables, and the migrations that lead to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables. A change here comes with a numbered migration; a test compares the two."""
+"""The tables. A change here needs a numbered migration; a test compares the two."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ datasets = sa.Table(
     sa.PrimaryKeyConstraint("team", "dataset_id"),
 )
 
-# Uploads that are no dataset yet.
+# Uploads that are not yet datasets.
 uploads = sa.Table(
     "uploads",
     metadata,
@@ -175,8 +175,8 @@ results = sa.Table(
     sqlite_with_rowid=False,
 )
 
-# The values in `results.values_json`, metric by metric: sorting by one reads nothing else. A null there is a value that
-# is missing because of an error.
+# The values in `results.values_json`, metric by metric: sorting by a metric reads nothing else. A null is a value
+# that an error left missing.
 score_values = sa.Table(
     "score_values",
     metadata,
@@ -243,7 +243,7 @@ teams = sa.Table(
     sa.Column("erased_at", sa.String(32)),
 )
 
-# What was deleted of a deleted team, by table or part of another service.
+# The number of deleted entries of a deleted team, by table or part of another service.
 erasures = sa.Table(
     "erasures",
     metadata,
@@ -254,7 +254,7 @@ erasures = sa.Table(
     sqlite_with_rowid=False,
 )
 
-# Of a token itself only its SHA-256.
+# Only the SHA-256 of a token is stored.
 tokens = sa.Table(
     "tokens",
     metadata,
@@ -282,7 +282,7 @@ targets = sa.Table(
     sa.Column("created_at", sa.String(32), nullable=False),
 )
 
-# Only added to: `audit_triggers` refuses the rest. Each team's entries are numbered from 1 without gaps.
+# Append-only: `audit_triggers` refuses everything else. Each team's entries are numbered from 1 without gaps.
 audit_entries = sa.Table(
     "audit_entries",
     metadata,
@@ -313,7 +313,7 @@ quotas = sa.Table(
     sa.PrimaryKeyConstraint("team", "quota"),
 )
 
-# What runs have spent and stored on each day of UTC. Spending outlives its run: deleting a run gives no money back.
+# What runs have spent and stored per UTC day. Spending outlives its run: deleting a run returns no money.
 spending = sa.Table(
     "spending",
     metadata,
@@ -326,7 +326,7 @@ spending = sa.Table(
     sa.PrimaryKeyConstraint("team", "day", "run_id"),
 )
 
-# What processes have taken of a team's money and tokens for a run, and what of that is stored in `spending`.
+# The money and tokens that processes have taken from a team for a run, and the part already stored in `spending`.
 allotments = sa.Table(
     "allotments",
     metadata,
@@ -341,7 +341,7 @@ allotments = sa.Table(
     sa.PrimaryKeyConstraint("run_id", "holder"),
 )
 
-# What the processes of an installation have taken of this minute's requests.
+# The requests that an installation's processes have taken from the current minute's limit.
 requests = sa.Table(
     "requests",
     metadata,
@@ -350,7 +350,7 @@ requests = sa.Table(
     sa.Column("taken", sa.BigInteger, nullable=False),
 )
 
-# Only PostgreSQL needs it; `changes` says what for.
+# For PostgreSQL only; `changes` explains its use.
 write_marks = sa.Table(
     "write_marks",
     metadata,
@@ -360,7 +360,7 @@ write_marks = sa.Table(
 
 
 def at_positions(column: sa.Column[int], indexes: Sequence[int]) -> sa.ColumnElement[bool]:
-    """Return the condition that a position is one of some, ascending; a dense page becomes a range."""
+    """Return the condition that a column has one of some ascending positions; a dense page becomes a range."""
     span = indexes[-1] - indexes[0] + 1
     if span <= 2 * len(indexes):
         return sa.and_(column >= indexes[0], column <= indexes[-1])
@@ -368,12 +368,12 @@ def at_positions(column: sa.Column[int], indexes: Sequence[int]) -> sa.ColumnEle
 
 
 def create_all(connection: sa.Connection) -> None:
-    """Make the tables of a new database."""
+    """Create the tables of a new database."""
     if connection.dialect.name == "postgresql":
-        # Said here, not where the tables are: naming an option of PostgreSQL imports its dialect, which a file needs
-        # not. PostgreSQL sorts by latency from its index alone; SQLite's rows are in the order of their key, and short
-        # to read.
-        (by_sequence,) = (each for each in results.constraints if each.name == "uq_results_sequence")
+        # Set here rather than in the table: naming a PostgreSQL option imports its dialect, which a file does not
+        # need. PostgreSQL sorts by latency from this index alone; SQLite stores rows in key order, and they are
+        # short to read.
+        (by_sequence,) = (constraint for constraint in results.constraints if constraint.name == "uq_results_sequence")
         by_sequence.dialect_options["postgresql"]["include"] = ["case_index", "repeat_index", "latency_ms"]
         score_values.primary_key.dialect_options["postgresql"]["include"] = ["value"]
     metadata.create_all(connection)

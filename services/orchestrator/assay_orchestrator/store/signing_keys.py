@@ -1,4 +1,4 @@
-"""Keys with which an installation signs what it gives to clients; made with its tables, the same for all processes."""
+"""Keys that sign what an installation issues to clients; created with its tables and shared by all processes."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Queries that delete: runs, expired data and everything of a team."""
+"""Queries that delete: runs, expired data and all data of a team."""

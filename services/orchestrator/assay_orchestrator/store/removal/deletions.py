@@ -1,4 +1,4 @@
-"""Queries that delete runs: the run at once, its rows in batches, so that no other write waits long."""
+"""Queries that delete runs: the run at once, its rows in batches, so that other writes do not wait long."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class PendingDeletion:
     """A deleted run whose rows are still to be removed.
 
     Args:
-        upload_id: The dataset's, whose cases go too; None where another run uses the dataset.
+        run_id: The run.
+        upload_id: The upload whose cases are removed too; None if another run uses the dataset.
     """
 
     run_id: str
@@ -37,13 +38,13 @@ class PendingDeletion:
 def begin_deletion(
     connection: sa.Connection, scope: Scope, run_id: str, *, with_baselines: bool = True
 ) -> PendingDeletion | None:
-    """Remove a run, and its dataset where no other run uses it, and note that their rows are to follow.
+    """Remove a run, and its dataset if no other run uses it, and record that their rows must follow.
 
     Returns:
-        What is to follow; None where there is no such run at rest.
+        The pending deletion; None if there is no such run at rest.
 
     Raises:
-        WrongStateError: A baseline names the run, and it is to be kept then.
+        WrongStateError: A baseline names the run, and `with_baselines` is False.
     """
     if not with_baselines:
         baselines.require_unnamed(connection, scope, run_id)
@@ -81,7 +82,7 @@ def _remove_unused(connection: sa.Connection, team: str, dataset_id: str) -> str
                 .returning(table.c.upload_id)
             ).scalar_one_or_none()
     except sa.exc.IntegrityError:
-        return None  # a run over it was created in the same moment
+        return None  # a run of the dataset was created at the same moment
     return upload_id
 
 
@@ -97,10 +98,10 @@ def list_pending(connection: sa.Connection) -> list[PendingDeletion]:
 
 
 def remove_some(connection: sa.Connection, pending: PendingDeletion, limit: int) -> int:
-    """Remove up to `limit` rows of a deleted run; once none is left, the note of it too.
+    """Remove up to `limit` rows of a deleted run; after the last, remove the record of the deletion too.
 
     Returns:
-        How many rows have gone; 0 when the deletion is complete.
+        The number of removed rows; 0 when the deletion is complete.
     """
     owned = [(table, table.c.run_id, pending.run_id) for table in _OWNED]
     if pending.upload_id is not None:
@@ -114,8 +115,8 @@ def remove_some(connection: sa.Connection, pending: PendingDeletion, limit: int)
 
 
 def _remove_first(connection: sa.Connection, table: sa.Table, owned: sa.ColumnElement[bool], limit: int) -> int:
-    """Remove the first rows by key, found through the index however many there are."""
-    keys = list(table.primary_key.columns)[1:]  # after the column that says whose it is
+    """Remove the first rows by key, read through the index however many there are."""
+    keys = list(table.primary_key.columns)[1:]  # after the column that names the owner
     last: Any = connection.execute(
         sa.select(*keys).where(owned).order_by(*keys).limit(1).offset(limit - 1)
     ).one_or_none()
@@ -126,7 +127,7 @@ def _remove_first(connection: sa.Connection, table: sa.Table, owned: sa.ColumnEl
 
 
 def estimate_deletion(connection: sa.Connection, scope: Scope, run: RunRecord) -> Deletion:
-    """Return what would go with a run; its size is that of its first rows times their number."""
+    """Return what deleting a run would remove; its size is extrapolated from its first rows."""
     others = sa.select(sa.func.count()).select_from(schema.runs).where(_uses(run.team, run.dataset_id))
     is_last = connection.execute(others).scalar_one() == 1
     row_bytes = sum(

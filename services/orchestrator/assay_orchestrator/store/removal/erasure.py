@@ -1,7 +1,7 @@
-"""Queries that delete all that a team has stored, table by table, and count again.
+"""Queries that delete all data of a team, table by table, and count what remains.
 
-Which tables have something of a team is read from the schema: those with a column `team`, and those whose rows belong
-to a run or an upload. A test fails for a table with none of these that is not listed here as one without data of teams.
+The schema tells which tables contain team data: those with a column `team`, and those whose rows belong to a run or an
+upload. A test fails for any other table that is not listed here as free of team data.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from assay.model.scope import Scope
 
 KEPT = frozenset({"teams", "audit_entries", "erasures"})
-"""What stays of a deleted team: its name, so that no other team gets it, its audit, and how much was deleted."""
+"""What remains of a deleted team: its name, which no other team may get, its audit, and how much was deleted."""
 _OF_NO_TEAM = frozenset({"fair_clock", "signing_keys", "write_marks"})
 
 _teams, _erasures = schema.teams, schema.erasures
@@ -31,12 +31,12 @@ _teams, _erasures = schema.teams, schema.erasures
 
 @dataclass(frozen=True, slots=True)
 class StoreCount:
-    """What of a team a store had, and has.
+    """How much data of a team a store deleted and still has.
 
     Args:
         store: A table, or a part of another service.
-        deleted: How many entries were deleted.
-        remaining: How many there were when they were counted again; None where that has not been done yet.
+        deleted: The number of deleted entries.
+        remaining: The number of entries at the last count; None before the first.
     """
 
     store: str
@@ -45,12 +45,12 @@ class StoreCount:
 
 
 def parts_of_runs() -> list[sa.Table]:
-    """Return the tables whose rows belong to a team by their run or upload, which are deleted first."""
+    """Return the tables whose rows belong to a team through their run or upload; they are deleted first."""
     return [table for table in reversed(schema.metadata.sorted_tables) if "team" not in table.c and _is_owned(table)]
 
 
 def tables_of_teams() -> list[sa.Table]:
-    """Return the tables with a column `team` that do not stay, those that refer to others first."""
+    """Return the tables with a column `team` that are erased, referring tables first."""
     return [table for table in reversed(schema.metadata.sorted_tables) if "team" in table.c and table.name not in KEPT]
 
 
@@ -60,15 +60,15 @@ def _is_owned(table: sa.Table) -> bool:
     if "run_id" in table.c or "upload_id" in table.c:
         return True
     raise AssertionError(
-        f"whose rows {table.name} has cannot be seen: give it a column `team` or `run_id`, or list it in `erasure`"
+        f"the rows of {table.name} have no known owner: give it a column `team` or `run_id`, or list it in `erasure`"
     )
 
 
 def begin_erasure(connection: sa.Connection, team: str) -> tuple[TeamRecord, bool]:
-    """Mark a team as deleted: from now on nothing is stored for it. A team that is deleted already stays so.
+    """Mark a team as deleted: nothing is stored for it any more. A deleted team stays deleted.
 
     Returns:
-        The team, and whether it was not deleted before.
+        The team, and whether this call deleted it.
 
     Raises:
         NotFoundError: There is no such team.
@@ -77,22 +77,22 @@ def begin_erasure(connection: sa.Connection, team: str) -> tuple[TeamRecord, boo
     moment = now()
     new = (_teams.c.team == team) & _teams.c.deleted_at.is_(None)
     marked = connection.execute(sa.update(_teams).where(new).values(disabled_at=moment, deleted_at=moment)).rowcount
-    found = connection.execute(sa.select(_teams).where(_teams.c.team == team)).mappings().one_or_none()
-    if found is None:
+    team_row = connection.execute(sa.select(_teams).where(_teams.c.team == team)).mappings().one_or_none()
+    if team_row is None:
         raise NotFoundError(
-            f"there is no team {team!r}: `assay admin teams list` shows those there are", reason="TEAM_NOT_FOUND"
+            f"there is no team {team!r}: `assay admin teams list` lists the teams", reason="TEAM_NOT_FOUND"
         )
-    return TeamRecord(**found), bool(marked)
+    return TeamRecord(**team_row), bool(marked)
 
 
 def list_unfinished(connection: sa.Connection) -> list[TeamRecord]:
-    """Return the deleted teams of which something may be left, the first deleted first."""
+    """Return the deleted teams that may still have data, in the order of their deletion."""
     query = sa.select(_teams).where(_teams.c.deleted_at.is_not(None), _teams.c.erased_at.is_(None))
     return [TeamRecord(**row) for row in connection.execute(query.order_by(_teams.c.deleted_at)).mappings()]
 
 
 def list_run_ids(connection: sa.Connection, scope: Scope, *, unfinished: bool = False) -> list[str]:
-    """Return the runs of a scope; with `unfinished`, those that have not ended."""
+    """Return the runs of a scope; with `unfinished`, only those that have not ended."""
     table = schema.runs
     query = sa.select(table.c.run_id).where(table.c.team == scope.team)
     if unfinished:
@@ -111,7 +111,7 @@ def erase_some(connection: sa.Connection, scope: Scope, table: sa.Table, limit: 
 
 
 def erase_tables_of_teams(connection: sa.Connection, scope: Scope) -> bool:
-    """Delete what has the team's name itself, once nothing of its runs is left; return whether that is so."""
+    """Delete the data stored under a team's own name, once no data of its runs remains; return whether that is so."""
     for table in parts_of_runs():
         remaining = _count(connection, scope, table)
         note_remaining(connection, scope.team, table.name, remaining)
@@ -125,8 +125,8 @@ def erase_tables_of_teams(connection: sa.Connection, scope: Scope) -> bool:
 
 
 def finish_erasure(connection: sa.Connection, scope: Scope) -> bool:
-    """Note that nothing is left of a team, if that is so; return whether it is."""
-    remaining = [each.remaining for each in list_counts(connection, scope.team)]
+    """Record that no data of a team remains, if that is so; return whether it is."""
+    remaining = [count.remaining for count in list_counts(connection, scope.team)]
     local = sum(_count(connection, scope, table) for table in (*parts_of_runs(), *tables_of_teams()))
     if local or any(remaining) or None in remaining:
         return False
@@ -135,28 +135,28 @@ def finish_erasure(connection: sa.Connection, scope: Scope) -> bool:
 
 
 def list_counts(connection: sa.Connection, team: str) -> list[StoreCount]:
-    """Return what was deleted of a team, by store."""
+    """Return how much of a team was deleted, by store."""
     query = sa.select(_erasures).where(_erasures.c.team == team).order_by(_erasures.c.store)
     return [StoreCount(row.store, row.deleted_count, row.remaining_count) for row in connection.execute(query)]
 
 
 def add_deleted(connection: sa.Connection, team: str, store: str, count: int) -> None:
-    """Add to what was deleted of a team in a store."""
-    known = (_erasures.c.team == team) & (_erasures.c.store == store)
-    added = sa.update(_erasures).where(known).values(deleted_count=_erasures.c.deleted_count + count)
+    """Add to the number of entries deleted from a store."""
+    is_stored = (_erasures.c.team == team) & (_erasures.c.store == store)
+    added = sa.update(_erasures).where(is_stored).values(deleted_count=_erasures.c.deleted_count + count)
     if not connection.execute(added).rowcount:
         connection.execute(sa.insert(_erasures).values(team=team, store=store, deleted_count=count))
 
 
 def note_remaining(connection: sa.Connection, team: str, store: str, count: int | None) -> None:
-    """Note how much of a team a store has, counted now; None where it does not answer."""
+    """Record how much data of a team a store currently has; None if the store does not answer."""
     add_deleted(connection, team, store, 0)
-    known = (_erasures.c.team == team) & (_erasures.c.store == store)
-    connection.execute(sa.update(_erasures).where(known).values(remaining_count=count))
+    is_stored = (_erasures.c.team == team) & (_erasures.c.store == store)
+    connection.execute(sa.update(_erasures).where(is_stored).values(remaining_count=count))
 
 
 def note_answered(connection: sa.Connection, team: str, service: str) -> None:
-    """Forget that a service did not answer: it has."""
+    """Remove the record that a service did not answer: it has answered now."""
     connection.execute(_erasures.delete().where(_erasures.c.team == team, _erasures.c.store == service))
 
 
@@ -170,6 +170,6 @@ def _is_of(table: sa.Table, scope: Scope) -> sa.ColumnElement[bool]:
     if "team" in table.c:
         return table.c.team == scope.team
     name = "run_id" if "run_id" in table.c else "upload_id"
-    owners: Sequence[sa.Table] = [each for each in tables_of_teams() if name in each.c]
-    owned = (sa.select(each.c[name]).where(each.c.team == scope.team, each.c[name].is_not(None)) for each in owners)
+    owners: Sequence[sa.Table] = [owner for owner in tables_of_teams() if name in owner.c]
+    owned = (sa.select(owner.c[name]).where(owner.c.team == scope.team, owner.c[name].is_not(None)) for owner in owners)
     return table.c[name].in_(sa.union(*owned))

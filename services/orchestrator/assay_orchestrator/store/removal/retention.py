@@ -1,4 +1,4 @@
-"""Queries about what teams do not keep for ever."""
+"""Queries about the retention of teams."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
     from assay.model.scope import Scope
 
-_MOST_RUNS = 1_000  # of one look; the next one continues
+_MOST_RUNS = 1_000  # per pass; the next pass continues
 
 _teams = schema.teams
 
 
 def set_retention(connection: sa.Connection, team: str, days: Mapping[str, int | None]) -> TeamRecord:
-    """Set after how many days runs or audit entries of a team are deleted; None for never. Return the team.
+    """Set after how many days a team's runs or audit entries are deleted, None for never. Return the team.
 
     Args:
-        connection: In whose transaction.
+        connection: The transaction.
         team: The team.
-        days: By "keep_runs_days" and "keep_audit_days"; what is missing stays as it is.
+        days: By "keep_runs_days" and "keep_audit_days"; an absent key keeps its value.
 
     Raises:
         NotFoundError: There is no such team.
@@ -35,22 +35,22 @@ def set_retention(connection: sa.Connection, team: str, days: Mapping[str, int |
     own = (_teams.c.team == team) & _teams.c.deleted_at.is_(None)
     if days:
         connection.execute(sa.update(_teams).where(own).values(**days))
-    found = connection.execute(sa.select(_teams).where(own)).mappings().one_or_none()
-    if found is None:
+    team_row = connection.execute(sa.select(_teams).where(own)).mappings().one_or_none()
+    if team_row is None:
         raise NotFoundError(
-            f"there is no team {team!r}: `assay admin teams list` shows those there are", reason="TEAM_NOT_FOUND"
+            f"there is no team {team!r}: `assay admin teams list` lists the teams", reason="TEAM_NOT_FOUND"
         )
-    return TeamRecord(**found)
+    return TeamRecord(**team_row)
 
 
 def list_teams(connection: sa.Connection) -> list[TeamRecord]:
-    """Return the teams with a retention; deleted ones, too: their audit stays."""
+    """Return the teams with a retention, including deleted ones, whose audit is kept."""
     has_one = _teams.c.keep_runs_days.is_not(None) | _teams.c.keep_audit_days.is_not(None)
     return [TeamRecord(**row) for row in connection.execute(sa.select(_teams).where(has_one)).mappings()]
 
 
 def list_old_runs(connection: sa.Connection, scope: Scope, before: str) -> list[str]:
-    """Return runs of a scope that ended before a moment, the oldest first; those that are baselines are left out."""
+    """Return runs of a scope that ended before a time, oldest first, without baselines."""
     runs, baselines = schema.runs, schema.baselines
     is_baseline = sa.exists().where(baselines.c.team == scope.team, baselines.c.run_id == runs.c.run_id)
     query = sa.select(runs.c.run_id).where(

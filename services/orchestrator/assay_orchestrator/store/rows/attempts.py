@@ -1,6 +1,6 @@
-"""Queries about attempts at rows: archived results of rows that were retried, and attempts that a kill interrupted.
+"""Queries about attempts at rows: archived results of retried rows, and attempts that a kill interrupted.
 
-The current result of a row is in `results`; earlier attempts are its history here.
+The current result of a row is in `results`; its earlier attempts are here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.shards.shards import Shard
 
 AttemptKey = tuple[int, int, int]
-"""Position of the case in the dataset, which repeat of it, and which attempt."""
+"""Position of the case in the dataset, repeat, and attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class RowAttempts:
     """Earlier attempts at a row.
 
     Args:
-        retried: Results that were archived.
+        retried: Archived results.
         interrupted: Attempts that a kill interrupted.
     """
 
@@ -46,30 +46,30 @@ class RowAttempts:
 
 
 def count_attempts(connection: sa.Connection, run_id: str, first_index: int, count: int) -> dict[RowKey, RowAttempts]:
-    """Return earlier attempts at the rows of `count` cases from `first_index` on; rows without any are left out."""
+    """Return earlier attempts at the rows of `count` cases from `first_index` on; rows without any are omitted."""
     table = schema.row_history
     rows = connection.execute(
         sa.select(table.c.case_index, table.c.repeat_index, table.c.outcome, sa.func.count())
         .where(table.c.run_id == run_id, table.c.case_index >= first_index, table.c.case_index < first_index + count)
         .group_by(table.c.case_index, table.c.repeat_index, table.c.outcome)
     ).all()
-    found: dict[RowKey, RowAttempts] = {}
+    attempts: dict[RowKey, RowAttempts] = {}
     for case_index, repeat_index, outcome, number in rows:
         key = (case_index, repeat_index)
-        found[key] = dataclasses.replace(found.get(key, RowAttempts()), **{outcome: number})
-    return found
+        attempts[key] = dataclasses.replace(attempts.get(key, RowAttempts()), **{outcome: number})
+    return attempts
 
 
 def count_repeated(connection: sa.Connection, run_id: str) -> tuple[int, int]:
-    """Return how many rows of a run were asked again after errors, and how many were only scored again."""
+    """Return how many rows of a run were asked again after errors, and how many were only rescored."""
     table = schema.row_history.c
     if connection.dialect.name == "postgresql":
         status = sa.func.json_extract_path_text(sa.cast(table.result_json, sa.JSON), "status")
     else:
         status = sa.func.json_extract(table.result_json, "$.status")
-    asked = sa.func.max(sa.case((status.in_(FAILED_STATUSES), 1), else_=0)).label("asked")
+    was_asked = sa.func.max(sa.case((status.in_(FAILED_STATUSES), 1), else_=0)).label("asked")
     rows = (
-        sa.select(asked)
+        sa.select(was_asked)
         .where(table.run_id == run_id, table.outcome == AttemptOutcome.RETRIED.value)
         .group_by(table.case_index, table.repeat_index)
         .subquery()
@@ -79,7 +79,7 @@ def count_repeated(connection: sa.Connection, run_id: str) -> tuple[int, int]:
 
 
 def journal_attempts(connection: sa.Connection, run_id: str, keys: Sequence[AttemptKey]) -> None:
-    """Journal attempts that begin; those still in the journal after a kill were interrupted."""
+    """Journal attempts as they begin; after a kill, the attempts still in the journal were interrupted."""
     if keys:
         moment = now()
         connection.execute(
@@ -92,7 +92,7 @@ def journal_attempts(connection: sa.Connection, run_id: str, keys: Sequence[Atte
 
 
 def clear_journal(connection: sa.Connection, run_id: str, keys: Iterable[AttemptKey]) -> None:
-    """Remove attempts from the journal that have a result, or were cancelled."""
+    """Remove attempts from the journal that have a result or were cancelled."""
     table = schema.row_history
     for case_index, repeat_index, attempt_index in keys:
         connection.execute(
@@ -119,7 +119,7 @@ _PAGE_ROWS = 200
 
 
 def request_retry(connection: sa.Connection, run_id: str) -> None:
-    """Mark the shards of a run with failed rows: each archives its own when it is started next.
+    """Mark the shards of a run with failed rows: each archives its own rows when it next starts.
 
     Archiving the rows of a whole run at once would lock the run for too long.
     """
@@ -135,19 +135,20 @@ def request_retry(connection: sa.Connection, run_id: str) -> None:
 
 
 def is_retry_requested(connection: sa.Connection, run_id: str) -> bool:
-    """Return whether a shard of a run is to archive failed rows when it is started next."""
+    """Return whether a shard of a run must archive failed rows when it next starts."""
     table = schema.shards
     requested = sa.exists().where(table.c.run_id == run_id, table.c.retry_errors)
     return bool(connection.execute(sa.select(requested)).scalar_one())
 
 
 def archive_failed_rows(connection: sa.Connection, shard: Shard, max_attempts: int) -> None:
-    """Archive the results in a shard whose agent failed or of which a metric could not be computed.
+    """Archive the results in a shard whose agent failed or that lack a metric's value because of an error.
 
-    Where the agent failed, the answers are archived too, so that the row is asked again; other answers stay.
+    If the agent failed, its answers are archived too, so that the row is asked again; other answers stay.
 
     Args:
-        connection: In the transaction that starts the shard, and has locked its run.
+        connection: The transaction that starts the shard and has locked its run.
+        shard: The shard.
         max_attempts: Rows with this many attempts keep their result.
     """
     run_id, end = shard.run_id, shard.first_case + shard.case_count
@@ -186,20 +187,20 @@ def _archive_rows(connection: sa.Connection, run_id: str, rows: Sequence[CaseRes
 
 
 def read_attempts(connection: sa.Connection, run_id: str, case_index: int) -> list[RowAttempt]:
-    """Return every attempt at the rows of a case, by repeat, oldest first, the current one last."""
+    """Return every attempt at the rows of a case, by repeat, oldest first, the current attempt last."""
     table = schema.row_history
     rows = connection.execute(
         sa.select(table)
         .where(table.c.run_id == run_id, table.c.case_index == case_index)
         .order_by(table.c.repeat_index, table.c.attempt_index)
     ).all()
-    found = [_attempt(row) for row in rows]
+    attempts = [_attempt(row) for row in rows]
     answers = results.read_answers(connection, run_id, [case_index])
     for row, at in results.read_case(connection, run_id, case_index):
-        before = sum(attempt.repeat_index == row.repeat_index for attempt in found)
+        before = sum(attempt.repeat_index == row.repeat_index for attempt in attempts)
         result = dataclasses.replace(row, response=_last(answers.get(_key(row), ())))
-        found.append(RowAttempt(row.repeat_index, before, AttemptOutcome.CURRENT, at, result))
-    return sorted(found, key=lambda attempt: (attempt.repeat_index, attempt.attempt_index))
+        attempts.append(RowAttempt(row.repeat_index, before, AttemptOutcome.CURRENT, at, result))
+    return sorted(attempts, key=lambda attempt: (attempt.repeat_index, attempt.attempt_index))
 
 
 def _retryable(

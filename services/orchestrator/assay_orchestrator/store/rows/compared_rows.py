@@ -1,4 +1,4 @@
-"""The rows of a run as a comparison needs them: scores and keys, read page by page, without answers."""
+"""The rows of a run for comparisons: scores and keys, read page by page, without answers."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class ScoredRow:
 
     Args:
         case_index: Position of its case.
-        repeat: Which repeat, from 0.
-        case_id: Its case.
-        category: The case's.
-        tags: The case's.
-        status: The agent's own word.
+        repeat: Its repeat, from 0.
+        case_id: The id of its case.
+        category: The category of its case.
+        tags: The tags of its case.
+        status: The status that the agent reported.
         passed: Its verdict.
         latency_ms: Wall time of the agent.
-        values: Its scores, by metric; None for one missing because of an error; those of skipped metrics are absent.
-        usage: What the answer used, as it is stored; empty where that is not asked for.
+        values: Its scores by metric; None for a value missing because of an error. Skipped metrics are absent.
+        usage: The usage of its answer, as stored; empty unless requested.
     """
 
     case_index: int
@@ -58,7 +58,7 @@ def read_scored(connection: sa.Connection, scope: Scope, run_id: str, *, with_us
     """Yield the rows of a run in dataset order, page by page.
 
     Raises:
-        NotFoundError: The scope reaches no such run, or it was deleted.
+        NotFoundError: The scope cannot reach the run, or it was deleted.
     """
     runs.require_run(connection, scope, run_id)
     table = _ROWS.c
@@ -68,47 +68,47 @@ def read_scored(connection: sa.Connection, scope: Scope, run_id: str, *, with_us
     query = sa.select(*columns).where(table.run_id == run_id).order_by(table.case_index, table.repeat_index)
     after = (-1, -1)
     while True:
-        bound = sa.tuple_(*(sa.literal(each, sa.BigInteger) for each in after))
-        found = connection.execute(query.where(key > bound).limit(_PAGE)).all()
-        if not found:
+        bound = sa.tuple_(*(sa.literal(index, sa.BigInteger) for index in after))
+        page = connection.execute(query.where(key > bound).limit(_PAGE)).all()
+        if not page:
             return
-        usage = _usage(connection, run_id, found[0][0], found[-1][0]) if with_usage else {}
+        usage = _usage(connection, run_id, page[0][0], page[-1][0]) if with_usage else {}
         yield [
             ScoredRow(
                 case_index, repeat, case_id, category, json.loads(tags) if tags != "[]" else (),
                 AgentStatus(status), passed, latency_ms, json.loads(values),
                 usage.get((case_index, repeat), {}),
             )
-            for case_index, repeat, case_id, category, tags, status, passed, latency_ms, values in found
+            for case_index, repeat, case_id, category, tags, status, passed, latency_ms, values in page
         ]  # fmt: skip
-        after = (found[-1][0], found[-1][1])
+        after = (page[-1][0], page[-1][1])
 
 
 def _usage(connection: sa.Connection, run_id: str, first: int, last: int) -> dict[tuple[int, int], Mapping[str, Any]]:
-    """Return what the last answer of each row used, by row."""
+    """Return the usage of each row's last answer, by row."""
     table = schema.answers.c
     if connection.dialect.name == "postgresql":
         field: sa.ColumnElement[Any] = sa.cast(sa.cast(table.response_json, sa.JSON)["usage"], sa.Text)
     else:
         field = sa.func.json_extract(table.response_json, "$.usage", type_=sa.Text)
-    # JSON is parsed only where its text has the field.
+    # JSON is parsed only if its text contains the field.
     usage = sa.case((table.response_json.like('%"usage"%'), field), else_=None)
-    found = connection.execute(
+    answer_rows = connection.execute(
         sa.select(table.case_index, table.repeat_index, usage)
         .where(table.run_id == run_id, table.case_index.between(first, last))
         .order_by(table.case_index, table.repeat_index, table.turn_index)
     )
-    return {(case_index, repeat): (json.loads(text) or {}) if text else {} for case_index, repeat, text in found}
+    return {(case_index, repeat): (json.loads(text) or {}) if text else {} for case_index, repeat, text in answer_rows}
 
 
-def find_keys(connection: sa.Connection, scope: Scope, run_id: str, wanted: RowFilter) -> set[tuple[int, int]]:
-    """Return case index and repeat of the rows of a run that meet a filter.
+def find_keys(connection: sa.Connection, scope: Scope, run_id: str, row_filter: RowFilter) -> set[tuple[int, int]]:
+    """Return case index and repeat of the rows of a run that match a filter.
 
     Raises:
-        NotFoundError: The scope reaches no such run, or it was deleted.
+        NotFoundError: The scope cannot reach the run, or it was deleted.
     """
     runs.require_run(connection, scope, run_id)
-    conditions = RowConditions(connection, run_id).met_by(wanted)
+    conditions = RowConditions(connection, run_id).met_by(row_filter)
     rows = connection.execute(sa.select(_ROWS.c.case_index, _ROWS.c.repeat_index).where(*conditions))
     return {(row[0], row[1]) for row in rows}
 
@@ -116,21 +116,24 @@ def find_keys(connection: sa.Connection, scope: Scope, run_id: str, wanted: RowF
 def read_last_turns(
     connection: sa.Connection, scope: Scope, run_id: str, indexes: Sequence[int]
 ) -> dict[int, tuple[str, tuple[str, ...]]]:
-    """Return question and references of the last turn of a run's cases at some positions, ascending.
+    """Return question and references of the last turn of a run's cases at some ascending positions.
 
     Raises:
-        NotFoundError: The scope reaches no such run, or it was deleted.
+        NotFoundError: The scope cannot reach the run, or it was deleted.
     """
     runs.require_run(connection, scope, run_id)
-    found = datasets.read_questions(connection, run_id, indexes)
-    return {at: (one.turns[-1].input, one.turns[-1].references) for at, one in found.items()}
+    questions = datasets.read_questions(connection, run_id, indexes)
+    return {
+        at: (case_questions.turns[-1].input, case_questions.turns[-1].references)
+        for at, case_questions in questions.items()
+    }
 
 
 def read_first_answers(connection: sa.Connection, scope: Scope, run_id: str, indexes: Sequence[int]) -> dict[int, str]:
-    """Return the last answer of the first repeat of a run's cases at some positions, ascending; without those of none.
+    """Return the last answer of the first repeat of a run's cases at some ascending positions, if there is any.
 
     Raises:
-        NotFoundError: The scope reaches no such run, or it was deleted.
+        NotFoundError: The scope cannot reach the run, or it was deleted.
     """
     runs.require_run(connection, scope, run_id)
     first: dict[int, str] = {}

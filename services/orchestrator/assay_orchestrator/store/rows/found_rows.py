@@ -1,4 +1,4 @@
-"""Rows of a run that meet a filter, in an order: pages, counts, and the neighbours of a case."""
+"""Filtered and sorted rows of a run: pages, counts, and the neighbours of a case."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from assay.model.scope import Scope
 
 MAX_FACET_NAMES = 100
-"""Most categories and most tags that are counted apart."""
+"""Maximum number of categories and of tags that are counted separately."""
 
 _ROWS = schema.results
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a row stands in an order: what it is sorted by, then its place in the dataset."""
+    """The position of a row in an order: its sort value, then its place in the dataset."""
 
     value: float | str | None
     key: tuple[int, ...]
@@ -39,11 +39,11 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class RowQuery:
-    """Which rows of a run are wanted, and in which order.
+    """A query for rows of a run.
 
     Args:
-        wanted: The filter that they meet.
-        order: What they are sorted by.
+        wanted: The filter.
+        order: The sort order.
         failed_only: Only rows that failed or have no verdict because of an error.
         case_index: Only the rows of the case at this position; None for all.
     """
@@ -55,12 +55,12 @@ class RowQuery:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the rows are found by their key alone, without reading others."""
+        """Whether the key alone selects the rows, so that no other rows are read."""
         return self.wanted == EVERY_ROW and self.order == DATASET_ORDER
 
     @property
     def is_by_metric_alone(self) -> bool:
-        """Whether all rows of the run are wanted, by a metric: they are found by its values, without reading others."""
+        """Whether the query returns all rows of the run, sorted by a metric: its values alone select them."""
         is_of_all_rows = self.wanted == EVERY_ROW and not self.failed_only and self.case_index is None
         return is_of_all_rows and self.order.key is RowKey.METRIC
 
@@ -68,22 +68,22 @@ class RowQuery:
 def find_rows(
     connection: sa.Connection, scope: Scope, run_id: str, query: RowQuery, after: Position | None, count: int
 ) -> list[tuple[CaseResult, Position]]:
-    """Return up to `count` rows after a position, with their own positions; without answers.
+    """Return up to `count` rows after a position, with their own positions and without answers.
 
     Raises:
-        NotFoundError: The scope reaches no such run, or it was deleted.
+        NotFoundError: The scope cannot reach the run, or it was deleted.
     """
     runs.require_run(connection, scope, run_id)
     if query.is_plain:
         return _plain(connection, run_id, query, after, count)
     conditions = RowConditions(connection, run_id)
-    found: Sequence[Any]
+    keys: Sequence[Any]
     if query.is_by_metric_alone:
-        found = _by_metric(connection, conditions, query.order, after, count)
+        keys = _by_metric(connection, conditions, query.order, after, count)
     else:
         value, met = conditions.sort_value(query.order), _met(conditions, query)
-        found = connection.execute(_sorted(_ROWS, value, met, query.order, after).limit(count)).all()
-    positions = {(row[0], row[1]): row[2] for row in found}
+        keys = connection.execute(_sorted(_ROWS, value, met, query.order, after).limit(count)).all()
+    positions = {(row[0], row[1]): row[2] for row in keys}
     rows = results.read_rows(connection, run_id, list(positions))
     return [(rows[key], Position(value, key)) for key, value in positions.items()]
 
@@ -91,21 +91,21 @@ def find_rows(
 def _by_metric(
     connection: sa.Connection, conditions: RowConditions, order: RowOrder, after: Position | None, count: int
 ) -> Sequence[Any]:
-    """Return case, repeat and value of rows of the run, of those without a value last."""
+    """Return case, repeat and value of rows of the run; rows without a value come last."""
     values, every_row = schema.score_values.c, conditions.met_by(EVERY_ROW)
     has_value = [values.run_id == conditions.run_id, values.metric == order.metric]
-    found: list[Any] = []
+    keys: list[Any] = []
     if after is None or after.value is not None:
-        found += connection.execute(_sorted(schema.score_values, values.value, has_value, order, after).limit(count))
+        keys += connection.execute(_sorted(schema.score_values, values.value, has_value, order, after).limit(count))
         after = None
-    # Most often every row has a value: to count both takes less time than to look for rows without.
-    if len(found) < count and _count(connection, every_row) > _count(connection, has_value):
+    # Usually every row has a value: counting both takes less time than searching for rows without.
+    if len(keys) < count and _count(connection, every_row) > _count(connection, has_value):
         key, is_missing = (_ROWS.c.case_index, _ROWS.c.repeat_index), conditions.sort_value(order).is_(None)
         missing = sa.select(*key, sa.null()).where(*every_row, is_missing).order_by(*key)
         if after is not None:
             missing = missing.where(_is_later(key, after))
-        found += connection.execute(missing.limit(count - len(found)))
-    return found
+        keys += connection.execute(missing.limit(count - len(keys)))
+    return keys
 
 
 def _sorted(
@@ -115,19 +115,19 @@ def _sorted(
     order: RowOrder,
     after: Position | None,
 ) -> sa.Select[Any]:
-    """Return the query for case, repeat and value of entries that meet conditions, in an order."""
+    """Return the sorted query for case, repeat and value of entries that meet the conditions."""
     key = table.c.case_index, table.c.repeat_index
-    found: sa.Select[Any] = sa.select(*key, value.label("sorted_by")).where(*met)
+    query: sa.Select[Any] = sa.select(*key, value.label("sorted_by")).where(*met)
     if after is not None:
-        found = found.where(_follows(value, key, after, descending=order.descending))
-    return found.order_by(*_ordered(value, key, descending=order.descending))
+        query = query.where(_follows(value, key, after, descending=order.descending))
+    return query.order_by(*_ordered(value, key, descending=order.descending))
 
 
 def count_rows(connection: sa.Connection, scope: Scope, run_id: str, query: RowQuery) -> int:
     """Count the rows of a query.
 
     Raises:
-        NotFoundError: The scope reaches no such run, or it was deleted.
+        NotFoundError: The scope cannot reach the run, or it was deleted.
     """
     runs.require_run(connection, scope, run_id)
     return _count(connection, _met(RowConditions(connection, run_id), query))
@@ -141,7 +141,7 @@ def count_facets(connection: sa.Connection, scope: Scope, run_id: str, query: Ro
     """Count the rows of a query by outcome, category, tag and repeat.
 
     Raises:
-        NotFoundError: The scope reaches no such run, or it was deleted.
+        NotFoundError: The scope cannot reach the run, or it was deleted.
     """
     runs.require_run(connection, scope, run_id)
     groups = (OUTCOME.label("outcome"), _ROWS.c.category, _ROWS.c.tags_json, _ROWS.c.repeat_index)
@@ -167,13 +167,13 @@ def count_facets(connection: sa.Connection, scope: Scope, run_id: str, query: Ro
 def find_neighbours(
     connection: sa.Connection, scope: Scope, run_id: str, query: RowQuery, case_index: int
 ) -> tuple[str, str]:
-    """Return the ids of the cases before and after a case; empty where there is none.
+    """Return the ids of the cases before and after a case; empty at an end.
 
-    A case stands where the first of its rows stands that meet the filter. The case itself stands where its own first
-    row does, also one that does not meet the filter; without rows it comes last, in dataset order where it belongs.
+    A case is placed at its first row that matches the filter. The case itself is placed at its own first row, even if
+    that does not match; without rows it comes last, in dataset order at its own place.
 
     Raises:
-        NotFoundError: The scope reaches no such run, or it was deleted.
+        NotFoundError: The scope cannot reach the run, or it was deleted.
     """
     runs.require_run(connection, scope, run_id)
     conditions = RowConditions(connection, run_id)
@@ -202,7 +202,7 @@ def _neighbour(
     value = columns[0] if order.key is RowKey.DATASET else cases.c.sorted_by
     after = _follows(value, columns, position, descending=order.descending)
     placed = _ordered(value, columns, descending=order.descending, is_reversed=not is_next)
-    # What does not follow precedes: the case itself is not among them.
+    # Rows that do not follow precede: the case itself is not among them.
     query = sa.select(cases.c.case_id).where(after if is_next else ~after).order_by(*placed).limit(1)
     return connection.execute(query).scalar_one_or_none() or ""
 
@@ -215,10 +215,10 @@ def _plain(
     if query.case_index is not None:
         case_index, repeat_index = max((case_index, repeat_index), (query.case_index, -1))
         before_case = query.case_index + 1
-    found = results.read_in_order(
+    rows = results.read_in_order(
         connection, run_id, (case_index, repeat_index), count, failed_only=query.failed_only, before_case=before_case
     )
-    return [(row, Position(row.case_index, (row.case_index, row.repeat_index))) for row in found]
+    return [(row, Position(row.case_index, (row.case_index, row.repeat_index))) for row in rows]
 
 
 def _met(conditions: RowConditions, query: RowQuery) -> list[sa.ColumnElement[bool]]:
@@ -232,7 +232,7 @@ def _met(conditions: RowConditions, query: RowQuery) -> list[sa.ColumnElement[bo
 def _follows(
     value: sa.ColumnElement[Any], columns: Sequence[sa.ColumnElement[int]], after: Position, *, descending: bool
 ) -> sa.ColumnElement[bool]:
-    """Return whether a row follows a position; never NULL, so that it can be negated."""
+    """Return whether a row follows a position; never NULL, so that the condition can be negated."""
     later = _is_later(columns, after)
     if value is columns[0] and not descending:  # the order of the primary key
         return later
@@ -257,7 +257,7 @@ def _ordered(
     def placed(term: sa.ColumnElement[Any], down: bool) -> sa.UnaryExpression[Any]:
         return term.desc() if down is not is_reversed else term.asc()
 
-    if value is columns[0]:  # the position in the dataset, by which the primary key is ordered
+    if value is columns[0]:  # the position in the dataset, which orders the primary key
         return [placed(value, descending), *(placed(column, down=False) for column in columns[1:])]
     first = placed(value, descending)
     in_place = first.nulls_first() if is_reversed else first.nulls_last()

@@ -34,12 +34,12 @@ _PLAIN_FIELDS = {"status", "text", "latency_ms"}
 _STATUSES = {status.value: status for status in AgentStatus}
 
 RowKey = tuple[int, int]
-"""Position of the case in the dataset, and which repeat of it."""
+"""Position of the case in the dataset, and repeat."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerRecord:
-    """An agent's answer to one turn of one repeat of one case."""
+    """An agent's answer to one turn of a row."""
 
     case_index: int
     repeat_index: int
@@ -49,12 +49,12 @@ class AnswerRecord:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What is known of rows that were stored.
+    """What storing rows returned.
 
     Args:
         first_sequence: Sequence number of the first result; 0 without results.
-        slots: How many questions of each of their shards may be in flight by now.
-        size_bytes: What the answers and results take.
+        slots: How many questions of each shard may be in flight by now.
+        size_bytes: The size of the answers and results.
     """
 
     first_sequence: int
@@ -69,16 +69,17 @@ def put_rows(
     new_results: Sequence[CaseResult],
     epochs: Mapping[int, int],
 ) -> Stored:
-    """Store answers and results; results get the run's next sequence numbers, in the order given.
+    """Store answers and results; results get the run's next sequence numbers, in the order of the argument.
 
     Args:
-        connection: In whose transaction.
+        connection: The transaction.
+        run_id: The run.
         new_answers: Answers that are not stored yet.
         new_results: Results that are not stored yet.
-        epochs: By what right: the epoch of every shard that the rows are of.
+        epochs: The epoch of every shard that has some of the rows; it proves the right to store them.
 
     Returns:
-        The first of these numbers, what is found on the way, and how much was stored.
+        The first sequence number, the shards' slots, and the stored size.
 
     Raises:
         FencedError: Another worker has one of the shards; nothing is stored.
@@ -110,12 +111,14 @@ def _size_bytes(rows: Sequence[Mapping[str, Any]], *columns: str) -> int:
 def without_stored(
     connection: sa.Connection, run_id: str, new_answers: Sequence[AnswerRecord], new_results: Sequence[CaseResult]
 ) -> tuple[Sequence[AnswerRecord], Sequence[CaseResult]]:
-    """Return those of some answers and results that are not stored yet: a commit may have succeeded unnoticed."""
+    """Return the answers and results that are not stored yet: a commit may have succeeded unnoticed."""
     answered = _stored_keys(
         connection, schema.answers, run_id, ("case_index", "repeat_index", "turn_index"), new_answers
     )
     finished = _stored_keys(connection, schema.results, run_id, ("case_index", "repeat_index"), new_results)
-    answers = [each for each in new_answers if (each.case_index, each.repeat_index, each.turn_index) not in answered]
+    answers = [
+        answer for answer in new_answers if (answer.case_index, answer.repeat_index, answer.turn_index) not in answered
+    ]
     return answers, [row for row in new_results if (row.case_index, row.repeat_index) not in finished]
 
 
@@ -134,7 +137,7 @@ def _stored_keys(
 
 
 def remove_rows(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]) -> None:
-    """Take results back, so that their rows are unfinished again; failed answers of agents go with them."""
+    """Remove results, so that their rows are unfinished again; failed agent answers are removed with them."""
     table = schema.results
     _remove_values(connection, run_id, rows)
     removed = connection.execute(
@@ -148,7 +151,7 @@ def remove_rows(connection: sa.Connection, run_id: str, rows: Sequence[CaseResul
 
 def _are(table: sa.Table, run_id: str, rows: Sequence[CaseResult]) -> tuple[sa.ColumnElement[bool], ...]:
     keys = [(row.case_index, row.repeat_index) for row in rows]
-    # By position too: SQLite finds no pairs by the primary key.
+    # By position too: SQLite cannot look up pairs in the primary key.
     positions = schema.at_positions(table.c.case_index, sorted({case_index for case_index, _ in keys}))
     return table.c.run_id == run_id, positions, sa.tuple_(table.c.case_index, table.c.repeat_index).in_(keys)
 
@@ -160,36 +163,36 @@ def _remove_values(connection: sa.Connection, run_id: str, rows: Sequence[CaseRe
         for row in rows
         for score in row.scores
     ]
-    if keys:  # one by one, by the primary key
+    if keys:  # row by row, by the primary key
         columns = table.metric, table.case_index, table.repeat_index
-        found = [column == sa.bindparam(name) for column, name in zip(columns, keys[0], strict=True)]
-        connection.execute(schema.score_values.delete().where(table.run_id == run_id, *found), keys)
+        by_key = [column == sa.bindparam(name) for column, name in zip(columns, keys[0], strict=True)]
+        connection.execute(schema.score_values.delete().where(table.run_id == run_id, *by_key), keys)
 
 
 def _store_values(connection: sa.Connection, run_id: str, first_sequence: int) -> None:
-    """Store the values of new results metric by metric; in SQL, which takes less time than another list of rows."""
+    """Store the values of new results metric by metric; SQL takes less time than another list of rows."""
     table = schema.results.c
     if connection.dialect.name == "postgresql":
         function = sa.func.json_each_text(sa.cast(table.values_json, sa.JSON))
     else:
         function = sa.func.json_each(table.values_json)
-    each = function.table_valued("key", "value", joins_implicitly=True)
-    value = sa.cast(each.c.value, sa.Float)
-    scored = sa.select(table.run_id, each.c.key, table.case_index, table.repeat_index, value)
-    new = scored.where(table.run_id == run_id, table.sequence >= first_sequence, each.c.value.is_not(None))
+    entry = function.table_valued("key", "value", joins_implicitly=True)
+    value = sa.cast(entry.c.value, sa.Float)
+    scored = sa.select(table.run_id, entry.c.key, table.case_index, table.repeat_index, value)
+    new = scored.where(table.run_id == run_id, table.sequence >= first_sequence, entry.c.value.is_not(None))
     names = [column.name for column in schema.score_values.c]
     connection.execute(schema.score_values.insert().from_select(names, new))
 
 
 def remove_orphaned_values(connection: sa.Connection, run_id: str) -> None:
-    """Remove the values of results that are missing, as after damage, before these are stored again."""
+    """Remove the values of missing results, as after damage, before the results are stored again."""
     table, rows = schema.score_values, schema.results.c
     own = rows.run_id == run_id, rows.case_index == table.c.case_index, rows.repeat_index == table.c.repeat_index
     connection.execute(table.delete().where(table.c.run_id == run_id, ~sa.exists().where(*own)))
 
 
 def recounted(connection: sa.Connection, record: RunRecord) -> RunRecord:
-    """Return a run with the counts of its stored rows in place of counts that damage has made impossible."""
+    """Return a run with the counts of its stored rows if damage has made its own counts impossible."""
     parts = (record.passed_count, record.failed_count, record.agent_error_count, record.interrupted_count)
     largest = max(record.passed_count + record.failed_count, record.agent_error_count, record.interrupted_count)
     if min(parts) >= 0 and largest <= record.finished_count <= record.total_count:
@@ -198,7 +201,7 @@ def recounted(connection: sa.Connection, record: RunRecord) -> RunRecord:
 
 
 def store_recount(connection: sa.Connection, run_id: str) -> None:
-    """Store the counts of a run's stored rows in place of those it has."""
+    """Replace the counts of a run by those of its stored rows."""
     table = schema.runs
     connection.execute(table.update().where(table.c.run_id == run_id).values(**_counts(connection, run_id)))
 
@@ -206,7 +209,7 @@ def store_recount(connection: sa.Connection, run_id: str) -> None:
 def _counts(connection: sa.Connection, run_id: str) -> dict[str, Any]:
     """Count the stored rows of a run, by the names of the counts."""
     table = schema.results
-    found = (
+    counts = (
         connection.execute(
             sa.select(
                 sa.func.count().label("finished_count"),
@@ -219,7 +222,7 @@ def _counts(connection: sa.Connection, run_id: str) -> dict[str, Any]:
         .mappings()
         .one()
     )
-    return dict(found)
+    return dict(counts)
 
 
 def finished_keys(connection: sa.Connection, run_id: str, first_index: int, count: int) -> set[RowKey]:
@@ -252,14 +255,14 @@ def _answers(
         .where(table.c.run_id == run_id, where)
         .order_by(table.c.case_index, table.c.repeat_index, table.c.turn_index)
     ).all()
-    found: dict[RowKey, list[AgentResponse]] = {}
+    answers_by_row: dict[RowKey, list[AgentResponse]] = {}
     for case_index, repeat_index, rest, text in rows:
-        found.setdefault((case_index, repeat_index), []).append(_answer({**json.loads(rest), "text": text}))
-    return found
+        answers_by_row.setdefault((case_index, repeat_index), []).append(_answer({**json.loads(rest), "text": text}))
+    return answers_by_row
 
 
 def _answer(data: dict[str, Any]) -> AgentResponse:
-    """Return a stored answer; most are a text and its time, and were checked when they came in."""
+    """Return a stored answer; most are a text and a duration, and were checked on arrival."""
     if data.keys() <= _PLAIN_FIELDS and data["status"] not in FAILED_STATUSES:
         return AgentResponse(status=_STATUSES[data["status"]], text=data["text"], latency_ms=data.get("latency_ms"))
     return response_from_json(data)
@@ -273,9 +276,9 @@ def count_finished(connection: sa.Connection, run_id: str) -> int:
 
 
 def with_answered(connection: sa.Connection, record: RunRecord) -> RunRecord:
-    """Return a run with the number of its rows that have a stored answer, which is counted only while it is paused.
+    """Return a run with the number of its answered rows, which is counted only while the run is paused.
 
-    A pause may come between an answer and its scores, so that more rows have an answer than a result.
+    A pause may come between an answer and its scores, so more rows may have an answer than a result.
     """
     if record.state is not RunState.PAUSED:
         return record
@@ -321,10 +324,11 @@ def read_in_order(
 
     Args:
         connection: The store.
+        run_id: The run.
         after: The row before the first; (-1, -1) for the beginning.
-        count: Most results.
+        count: Maximum number of results.
         failed_only: Only rows that failed or have no verdict because of an error.
-        suspects_only: Only rows that may have an error of the agent or of a metric, and all that have one.
+        suspects_only: Only rows that may have an agent or metric error; includes every row that has one.
         before_case: Only cases before this position; None for all.
     """
     table = schema.results
@@ -347,18 +351,18 @@ def read_in_order(
 
 
 def read_rows(connection: sa.Connection, run_id: str, keys: Sequence[RowKey]) -> dict[RowKey, CaseResult]:
-    """Return the results with some keys, by key."""
+    """Return the results with the given keys, by key."""
     if not keys:
         return {}
     table = schema.results
     cases, repeats = sorted({case for case, _ in keys}), {repeat for _, repeat in keys}
-    # By cases and repeats: SQLite finds no pairs by the primary key.
+    # By cases and repeats: SQLite cannot look up pairs in the primary key.
     query = sa.select(table).where(
         table.c.run_id == run_id, schema.at_positions(table.c.case_index, cases), table.c.repeat_index.in_(repeats)
     )
-    wanted = set(keys)
-    found = ((row.case_index, row.repeat_index, row) for row in connection.execute(query))
-    return {(case, repeat): _record(row) for case, repeat, row in found if (case, repeat) in wanted}
+    requested = set(keys)
+    results_by_key = ((row.case_index, row.repeat_index, row) for row in connection.execute(query))
+    return {(case, repeat): _record(row) for case, repeat, row in results_by_key if (case, repeat) in requested}
 
 
 def has_failed() -> sa.ColumnElement[bool]:
@@ -368,7 +372,7 @@ def has_failed() -> sa.ColumnElement[bool]:
 
 
 def may_have_error() -> sa.ColumnElement[bool]:
-    """Return the condition that a result may have an error of the agent or of a metric; it holds for all that do."""
+    """Return the condition that a result may have an agent or metric error; true for every result that has one."""
     table = schema.results
     failed_score = table.c.scores_json.like('%"status":"error"%')
     return sa.or_(table.c.status.in_(FAILED_STATUSES), failed_score)
@@ -383,7 +387,7 @@ def read_all(connection: sa.Connection, run_id: str, page_size: int = 1000) -> I
 
 
 def _position(key: RowKey) -> sa.Tuple:
-    # Typed by hand: PostgreSQL would take small numbers for 32-bit ones.
+    # Typed by hand: PostgreSQL would take small numbers for 32-bit integers.
     return sa.tuple_(*(sa.literal(index, sa.BigInteger) for index in key))
 
 
@@ -431,7 +435,7 @@ def _values(run_id: str, sequence: int, moment: str, row: CaseResult) -> dict[st
 
 
 def _count(connection: sa.Connection, run_id: str, rows: Sequence[tuple[str, bool | None]], sign: int = 1) -> None:
-    """Count rows that were stored or removed, by status and verdict."""
+    """Adjust the counts for rows that were stored or removed, by status and verdict."""
     table = schema.runs
     removed = {"removed_count": table.c.removed_count + len(rows)} if sign < 0 else {}
     connection.execute(

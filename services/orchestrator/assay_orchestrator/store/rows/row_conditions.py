@@ -1,4 +1,4 @@
-"""Filters and orders of rows as SQL, for both databases; `assay.filters.matching` says what they mean."""
+"""Row filters and orders as SQL, for both databases; `assay.filters.matching` defines their meaning."""
 
 from __future__ import annotations
 
@@ -34,44 +34,44 @@ OUTCOME = sa.case(
 
 
 class RowConditions:
-    """Makes SQL for one database.
+    """Builds SQL for one database.
 
     Args:
-        connection: To the database.
-        run_id: The run whose rows are meant.
+        connection: A connection to the database.
+        run_id: The run whose rows are filtered.
     """
 
     def __init__(self, connection: sa.Connection, run_id: str) -> None:
         self._is_postgres = connection.dialect.name == "postgresql"
         self.run_id = run_id
 
-    def met_by(self, wanted: RowFilter) -> list[Condition]:
-        """Return the conditions that rows of the run meet a filter."""
+    def met_by(self, row_filter: RowFilter) -> list[Condition]:
+        """Return the conditions that select the run's rows matching a filter."""
         rows = _ROWS.c
         lists: list[tuple[sa.ColumnElement[Any], Sequence[Any]]] = [
-            (OUTCOME, [outcome.value for outcome in wanted.outcomes]),
-            (rows.status, [status.value for status in wanted.statuses]),
-            (rows.category, wanted.categories),
-            (rows.case_id, wanted.case_ids),
-            (rows.repeat_index, wanted.repeats),
+            (OUTCOME, [outcome.value for outcome in row_filter.outcomes]),
+            (rows.status, [status.value for status in row_filter.statuses]),
+            (rows.category, row_filter.categories),
+            (rows.case_id, row_filter.case_ids),
+            (rows.repeat_index, row_filter.repeats),
         ]
         return [
             rows.run_id == self.run_id,
             *(column.in_(values) for column, values in lists if values),
-            *([self._has_tag(wanted.tags)] if wanted.tags else ()),
-            *(_compared(rows.latency_ms, each) for each in wanted.latencies),
-            *(self._has_value(each) for each in wanted.metrics),
-            *(self._has_text(each) for each in wanted.texts),
+            *([self._has_tag(row_filter.tags)] if row_filter.tags else ()),
+            *(_compared(rows.latency_ms, condition) for condition in row_filter.latencies),
+            *(self._has_value(condition) for condition in row_filter.metrics),
+            *(self._has_text(condition) for condition in row_filter.texts),
         ]
 
     def sort_value(self, order: RowOrder) -> sa.ColumnElement[Any]:
-        """Return what rows are sorted by."""
+        """Return the sort value of rows."""
         match order.key:
             case RowKey.METRIC:
                 return self._value(order.metric)
             case RowKey.LATENCY:
                 return _ROWS.c.latency_ms
-            case RowKey.CASE:  # by code points, as SQLite does by itself
+            case RowKey.CASE:  # by code points, as SQLite does by default
                 return sa.collate(_ROWS.c.case_id, "C") if self._is_postgres else _ROWS.c.case_id
             case RowKey.DATASET:
                 return _ROWS.c.case_index
@@ -79,26 +79,26 @@ class RowConditions:
     def _has_tag(self, tags: Sequence[str]) -> Condition:
         cleaned = list(map(clean_text, tags))
         if self._is_postgres:
-            # Imported here: a file needs no part of PostgreSQL, and its dialect is a tenth of what SQLAlchemy imports.
+            # Imported here: a file needs no part of PostgreSQL, and its dialect is a tenth of SQLAlchemy's import time.
             from sqlalchemy.dialects.postgresql import JSONB, array
 
-            found: Condition = sa.cast(_ROWS.c.tags_json, JSONB).has_any(array(cleaned, type_=sa.Text))
-            return found
-        each = sa.func.json_each(_ROWS.c.tags_json).table_valued("value")
-        return sa.exists(sa.select(sa.literal(1)).select_from(each).where(each.c.value.in_(cleaned)))
+            has_any: Condition = sa.cast(_ROWS.c.tags_json, JSONB).has_any(array(cleaned, type_=sa.Text))
+            return has_any
+        tag = sa.func.json_each(_ROWS.c.tags_json).table_valued("value")
+        return sa.exists(sa.select(sa.literal(1)).select_from(tag).where(tag.c.value.in_(cleaned)))
 
     def _value(self, metric: str) -> sa.ColumnElement[float]:
-        """Return the value of a metric; NULL where it has none."""
+        """Return the value of a metric; NULL if it has none."""
         if self._is_postgres:
             return sa.cast(sa.cast(_ROWS.c.values_json, sa.JSON)[metric].as_string(), sa.Float)
         return sa.func.json_extract(_ROWS.c.values_json, f"$.{metric}", type_=sa.Float)
 
-    def _has_value(self, wanted: MetricCondition) -> Condition:
-        value = self._value(wanted.metric)
-        if wanted.value is None:
-            return value.is_(None) if wanted.comparison is Comparison.EQUAL else value.is_not(None)
-        bound = wanted.value
-        match wanted.comparison:
+    def _has_value(self, condition: MetricCondition) -> Condition:
+        value = self._value(condition.metric)
+        if condition.value is None:
+            return value.is_(None) if condition.comparison is Comparison.EQUAL else value.is_not(None)
+        bound = condition.value
+        match condition.comparison:
             case Comparison.LESS:
                 return value < bound - TOLERANCE
             case Comparison.LESS_OR_EQUAL:
@@ -112,10 +112,10 @@ class RowConditions:
             case Comparison.NOT_EQUAL:
                 return ~value.between(bound - TOLERANCE, bound + TOLERANCE)
 
-    def _has_text(self, wanted: TextCondition) -> Condition:
-        text = clean_text(wanted.text)
+    def _has_text(self, condition: TextCondition) -> Condition:
+        text = clean_text(condition.text)
         rows = sa.tuple_(_ROWS.c.case_index, _ROWS.c.repeat_index)
-        match wanted.field:
+        match condition.field:
             case TextField.QUESTION:
                 return _ROWS.c.case_index.in_(self._asked(text))
             case TextField.ANSWER if self._is_postgres:
@@ -124,59 +124,59 @@ class RowConditions:
                 return self._own_answer_holds(text)
             case TextField.ANY:
                 own = _ROWS.alias()
-                found = sa.select(own.c.case_index, own.c.repeat_index)
-                asked = found.where(own.c.run_id == self.run_id, own.c.case_index.in_(self._asked(text)))
-                # One list, not two conditions joined by OR, for which PostgreSQL might compare every pair.
-                return rows.in_(sa.union_all(self._answered(text), asked))
+                answered_rows = sa.select(own.c.case_index, own.c.repeat_index)
+                by_question = answered_rows.where(own.c.run_id == self.run_id, own.c.case_index.in_(self._asked(text)))
+                # One list rather than two conditions joined by OR, for which PostgreSQL might compare every pair.
+                return rows.in_(sa.union_all(self._answered(text), by_question))
 
     def _own_answer_holds(self, text: str) -> Condition:
-        """Return whether an answer of the row holds a text, row by row.
+        """Return whether an answer of the row contains a text, row by row.
 
-        SQLite would first write a list of all rows whose answer holds a text, also for a page that ends after a few.
+        A list would make SQLite first collect all matching rows, even for a page that ends after a few.
         """
         answers = schema.answers.c
         own = sa.and_(answers.case_index == _ROWS.c.case_index, answers.repeat_index == _ROWS.c.repeat_index)
         return self._answered(text).where(own).correlate(_ROWS).exists()
 
     def _answered(self, text: str) -> sa.Select[Any]:
-        """Return the rows whose answer, to any turn, holds a text."""
+        """Return the rows with an answer, in any turn, that contains a text."""
         answers = schema.answers.c
         return sa.select(answers.case_index, answers.repeat_index).where(
             answers.run_id == self.run_id, self._holds(answers.answer_text, text)
         )
 
     def _asked(self, text: str) -> sa.Select[Any]:
-        """Return the cases whose question, of any turn, holds a text."""
+        """Return the cases with a question, in any turn, that contains a text."""
         cases = schema.dataset_cases.c
-        asked = sa.select(cases.case_index).where(
+        cases_asking = sa.select(cases.case_index).where(
             cases.upload_id == datasets.upload_of_run(self.run_id), self._holds(cases.question_text, text)
         )
-        return asked.where(self._is_within_a_turn(text)) if datasets.BETWEEN_TURNS in text else asked
+        return cases_asking.where(self._is_within_a_turn(text)) if datasets.BETWEEN_TURNS in text else cases_asking
 
     def _is_within_a_turn(self, text: str) -> Condition:
-        """Return whether a question that holds what separates turns holds it within one of them."""
+        """Return whether the text occurs within a single turn of a question that contains the separator of turns."""
         cases = schema.dataset_cases.c
         if self._is_postgres:
             turns = sa.func.json_array_elements(sa.cast(cases.case_json, sa.JSON)["turns"])
         else:
             turns = sa.func.json_each(cases.case_json, "$.turns")
         turn = turns.table_valued("value")
-        asked = sa.func.nullif(self._json_text(turn.c.value, "input"), "")
-        variables = self._json_text(cases.case_json, "variables")  # as JSON text, where there is no input
-        held = self._holds(sa.func.coalesce(asked, variables), text)
-        return sa.exists(sa.select(sa.literal(1)).select_from(turn).where(held).correlate(schema.dataset_cases))
+        question = sa.func.nullif(self._json_text(turn.c.value, "input"), "")
+        variables = self._json_text(cases.case_json, "variables")  # as JSON text if there is no input
+        contains = self._holds(sa.func.coalesce(question, variables), text)
+        return sa.exists(sa.select(sa.literal(1)).select_from(turn).where(contains).correlate(schema.dataset_cases))
 
     def _json_text(self, document: sa.ColumnElement[Any], name: str) -> sa.ColumnElement[str]:
-        """Return a field of a JSON object: a string's text, or the JSON text of an object."""
+        """Return a field of a JSON object: a string's text, or an object's JSON text."""
         if self._is_postgres:
             field: sa.ColumnElement[str] = sa.cast(document, sa.JSON)[name].as_string()
             return field
         return sa.func.json_extract(document, f"$.{name}", type_=sa.Text)
 
     def _holds(self, column: sa.ColumnElement[Any], text: str) -> Condition:
-        """Return whether a text is found, its upper and lower case alike."""
+        """Return whether a column contains a text, ignoring case."""
         if all(char.isascii() or len(case_variants(char)) == 1 for char in text):
-            if not self._is_postgres:  # LIKE of SQLite takes ASCII letters of either case
+            if not self._is_postgres:  # LIKE of SQLite ignores the case of ASCII letters
                 return column.like(sa.literal(_like(text), CleanText), escape=_ESCAPE)
             lower = sa.literal("".join(char.lower() if char.isascii() else char for char in text), CleanText)
             # With the collation "C", only ASCII letters become lower case.
@@ -185,8 +185,8 @@ class RowConditions:
         return column.op(operator, is_comparison=True)(sa.literal(pattern, CleanText))
 
 
-def _compared(column: sa.ColumnElement[float], wanted: LatencyCondition) -> Condition:
-    bound = sa.literal(wanted.latency_ms, sa.Float)
+def _compared(column: sa.ColumnElement[float], condition: LatencyCondition) -> Condition:
+    bound = sa.literal(condition.latency_ms, sa.Float)
     compare = {
         Comparison.LESS: column.__lt__,
         Comparison.LESS_OR_EQUAL: column.__le__,
@@ -195,11 +195,11 @@ def _compared(column: sa.ColumnElement[float], wanted: LatencyCondition) -> Cond
         Comparison.EQUAL: column.__eq__,
         Comparison.NOT_EQUAL: column.__ne__,
     }
-    return compare[wanted.comparison](bound)
+    return compare[condition.comparison](bound)
 
 
 def _regex(text: str) -> str:
-    """Return a regular expression of PostgreSQL; every sign stands for itself."""
+    """Return a PostgreSQL regular expression that matches the text literally."""
     return "".join(
         f"[{forms}]" if len(forms := case_variants(char)) > 1 else f"\\{char}" if char.isascii() else char
         for char in text
@@ -207,10 +207,10 @@ def _regex(text: str) -> str:
 
 
 def _glob(text: str) -> str:
-    """Return a pattern of SQLite's GLOB; every sign stands for itself."""
+    """Return a pattern of SQLite's GLOB that matches the text literally."""
     return f"*{''.join(char if char == '^' else f'[{case_variants(char)}]' for char in text)}*"
 
 
 def _like(text: str) -> str:
-    """Return a pattern of SQLite's LIKE; every sign stands for itself."""
+    """Return a pattern of SQLite's LIKE that matches the text literally."""
     return f"%{text.translate({ord(sign): f'{_ESCAPE}{sign}' for sign in ('%', '_', _ESCAPE)})}%"

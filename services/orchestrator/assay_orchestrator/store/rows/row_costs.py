@@ -1,4 +1,4 @@
-"""Queries about what the rows of a run took: answers, tokens, money, time."""
+"""Queries about the usage of a run's rows: answers, tokens, money, time."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
-    """What a run has stored.
+    """How much a run has stored.
 
     Args:
         cases: Cases with a row.
         rows: Rows.
-        answers: Answers of the agent, more than one a row in conversations.
-        last_stored_at: When the last row was stored, ISO 8601; empty where there is none.
+        answers: Agent answers; conversations have more than one per row.
+        last_stored_at: When the last row was stored, ISO 8601; empty without rows.
     """
 
     cases: int
@@ -32,19 +32,19 @@ class RowCounts:
 
 
 def read_counts(connection: sa.Connection, run_id: str) -> RowCounts:
-    """Count what a run has stored."""
+    """Count a run's stored cases, rows and answers."""
     rows, answers = schema.results.c, schema.answers.c
     cases, count, last = connection.execute(
         sa.select(sa.func.count(sa.distinct(rows.case_index)), sa.func.count(), sa.func.max(rows.created_at)).where(
             rows.run_id == run_id
         )
     ).one()
-    asked = connection.execute(sa.select(sa.func.count()).where(answers.run_id == run_id)).scalar_one()
-    return RowCounts(cases, count, asked, last or "")
+    answer_count = connection.execute(sa.select(sa.func.count()).where(answers.run_id == run_id)).scalar_one()
+    return RowCounts(cases, count, answer_count, last or "")
 
 
 def read_usage(connection: sa.Connection, run_id: str) -> Iterator[Mapping[str, Any]]:
-    """Yield what the answers of a run used, as far as they say it."""
+    """Yield the usage that the answers of a run report."""
     table = schema.answers.c
     query = sa.select(table.response_json).where(table.run_id == run_id, table.response_json.like('%"usage"%'))
     for text in connection.execute(query).yield_per(1000).scalars():

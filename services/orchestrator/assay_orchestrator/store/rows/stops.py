@@ -1,9 +1,9 @@
-"""Two runs of a group that stop early: looks at their rows as these are stored, and the stop, stored once on both.
+"""Early stopping of the two runs of a group: checks rows as they are stored, and stores the stop once on both runs.
 
-A look is part of the transaction that stores rows, which holds the locks of both runs: of two processes that finish
-rows at once, the second sees the rows and the stop of the first. It reads the rows behind those that this process has
-seen, and decides as `first_stop` does on all rows; so a look for each batch of rows decides as one for each row would.
-After the stop a row is asked only where it has begun: where an answer to it is stored, or its errors are retried.
+A check is part of the transaction that stores rows, which holds the locks of both runs: of two processes that finish
+rows at once, the second sees the rows and the stop of the first. It reads the rows after those that this process has
+already seen, and decides as `first_stop` does on all rows, so a check per batch decides like a check per row. After the
+stop a row is asked only if it has begun: an answer to it is stored, or its errors are retried.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.runs.runs import RunRecord
     from assay_orchestrator.store.shards.shards import Shard
 
-_FIRST_PAGE, _LARGEST_PAGE = 16, 1024  # cases of each run
+_FIRST_PAGE, _LARGEST_PAGE = 16, 1024  # cases per run
 _LARGEST_VALUE = 1e100
-"""Values beyond it count for nothing, as in a comparison."""
+"""Values beyond the bounds by more than this are ignored, as in a comparison."""
 
 _Values = list[float | None]
 
 
 def require_group(connection: sa.Connection, run: RunRecord, settings: RunSettings) -> None:
-    """Raise unless a new run fits the runs of its group: all or none of them stop early, and only two do.
+    """Raise unless a new run fits the runs of its group: all or none of them stop early, and at most two do.
 
     Raises:
-        SpecError: It does not; holds every problem.
+        SpecError: The run does not fit; contains every problem.
     """
     if not run.group_id:
         return
@@ -61,9 +61,13 @@ def require_group(connection: sa.Connection, run: RunRecord, settings: RunSettin
         if spec.get("stopping") != own:
             problems.append(Problem(f"differs from that of run {run_id} of the group: use a new group_id", "stopping"))
         elif own is not None and dataset_id != run.dataset_id:
-            problems.append(Problem(f"is not that of run {run_id} of the group: upload one for both", "dataset_id"))
+            problems.append(
+                Problem(
+                    f"differs from the dataset of run {run_id} of the group: upload one dataset for both", "dataset_id"
+                )
+            )
         elif own is not None and spec["labels"].get(VARIANT_LABEL) == settings.labels.get(VARIANT_LABEL):
-            problems.append(Problem(f"is that of run {run_id}: give each run its own", f"labels.{VARIANT_LABEL}"))
+            problems.append(Problem(f"is also used by run {run_id}: give each run its own", f"labels.{VARIANT_LABEL}"))
     if problems:
         raise SpecError(problems)
 
@@ -80,18 +84,18 @@ class _LockedRun:
 
 
 class StopLook:
-    """Looks at the rows of a run and of the other run of its group, for one process.
+    """Checks the rows of a run and of the other run of its group, for one process.
 
-    It keeps what it has seen. Where that may be other than what is stored, because a transaction was undone or rows
-    were taken back, it reads all rows again.
+    It remembers the rows it has seen. If the store may differ from that, because a transaction was rolled back or rows
+    were removed, it reads all rows again.
 
     Args:
         run_id: The run.
-        settings: Its settings, which have a group and stop early.
+        settings: Its settings, with a group and early stopping.
     """
 
     def __init__(self, run_id: str, settings: RunSettings) -> None:
-        assert settings.stopping is not None, "only runs that may stop early are looked at"
+        assert settings.stopping is not None, "only runs that may stop early are checked"
         self._run_id = run_id
         self._group_id = settings.group_id
         self._repeats = settings.repeats
@@ -103,17 +107,17 @@ class StopLook:
         self._version: tuple[int, ...] = ()
         self._is_committed = True
         self.is_stopped = False
-        """Whether the runs had stopped at the last look, or did so."""
+        """Whether the runs had stopped by the end of the last check."""
         self.is_new = False
-        """Whether the last look stored the stop."""
+        """Whether the last check stored the stop."""
 
     @property
     def run_ids(self) -> list[str]:
-        """The runs of the group that there were at the last look."""
+        """The runs of the group at the last check."""
         return [run.run_id for run in self._locked]
 
     def lock(self, connection: sa.Connection) -> None:
-        """Lock the runs of the group until the commit; before any other lock on one of them."""
+        """Lock the runs of the group until the commit; must precede any other lock on them."""
         table, own = schema.runs, schema.runs.alias()
         team = sa.select(own.c.team).where(own.c.run_id == self._run_id).scalar_subquery()
         query = (
@@ -127,7 +131,7 @@ class StopLook:
         self.is_new = False
 
     def look(self, connection: sa.Connection) -> None:
-        """Look at what is stored by now, and store a stop that it allows; after `lock`, in the same transaction."""
+        """Check the rows stored by now, and store a stop that they allow; after `lock`, in the same transaction."""
         if self.is_stopped or len(self._locked) != 2:
             return
         version = tuple(run.removed_count for run in self._locked)
@@ -142,7 +146,7 @@ class StopLook:
         failpoint("early_stop.before_commit")
 
     def committed(self) -> None:
-        """Keep what the last look has seen: its transaction is committed."""
+        """Remember the rows that the last check saw: its transaction is committed."""
         self._is_committed = True
 
     def _fresh(self) -> Stopping:
@@ -156,8 +160,8 @@ class StopLook:
         a, b = self._by_side(connection)
         size = _FIRST_PAGE
         while self._seen < self._settings.cases:
-            found = self._finished(connection, a, size)
-            pairs = list(zip(found, self._finished(connection, b, len(found)) if found else (), strict=False))
+            unseen = self._finished(connection, a, size)
+            pairs = list(zip(unseen, self._finished(connection, b, len(unseen)) if unseen else (), strict=False))
             stop = self._state.take(pairs)
             self._seen += len(pairs)
             if stop is not None or len(pairs) < size:
@@ -166,7 +170,7 @@ class StopLook:
         return None
 
     def _by_side(self, connection: sa.Connection) -> list[str]:
-        """Return the baseline and the other run."""
+        """Return the runs, the baseline first."""
         table = schema.runs
         if not self._sides.keys() >= set(self.run_ids):
             query = sa.select(table.c.run_id, table.c.spec_json).where(table.c.run_id.in_(self.run_ids))
@@ -175,7 +179,7 @@ class StopLook:
         return sorted(self.run_ids, key=lambda run_id: self._settings.variants.index(self._sides[run_id]))
 
     def _finished(self, connection: sa.Connection, run_id: str, count: int) -> _Values:
-        """Return the values of up to `count` unseen cases of a run, up to the first that is not finished."""
+        """Return the values of up to `count` unseen cases of a run, stopping at the first unfinished case."""
         table, first = schema.results.c, self._seen
         rows = connection.execute(
             sa.select(table.case_index, table.passed, table.values_json)
@@ -185,18 +189,18 @@ class StopLook:
         by_case: dict[int, list[float | None]] = {}
         for case_index, passed, values_json in rows:
             by_case.setdefault(case_index, []).append(self._value(passed, values_json))
-        found: _Values = []
-        while len(repeats := by_case.get(first + len(found), ())) == self._repeats:
-            known = [value for value in repeats if value is not None]
-            mean = sum(known) / len(known) if known else math.nan
-            found.append(None if math.isnan(mean) else mean)
-        return found
+        case_values: _Values = []
+        while len(repeats := by_case.get(first + len(case_values), ())) == self._repeats:
+            usable = [value for value in repeats if value is not None]
+            mean = sum(usable) / len(usable) if usable else math.nan
+            case_values.append(None if math.isnan(mean) else mean)
+        return case_values
 
     def _value(self, passed: bool | None, values_json: str) -> float | None:
-        """Return what a row counts for; rounding beyond the metric's bounds is none.
+        """Return the value of a row; a rounding error beyond the metric's bounds is clipped.
 
-        NaN where an error left no value, which takes the whole case out of the comparison; None where the metric skips
-        the row.
+        NaN if an error left no value, which excludes the whole case from the comparison; None if the metric skips the
+        row.
         """
         metric, scale = self._settings.metric, self._settings.scale
         from assay.comparison.model import PASS_RATE
@@ -237,7 +241,7 @@ def _store(connection: sa.Connection, stop: Stop, run_ids: Sequence[str]) -> Non
 
 
 def _begun() -> Sequence[tuple[sa.Table, Sequence[sa.ColumnElement[bool]]]]:
-    """Return the tables that show that a row has begun, with what else must hold there."""
+    """Return the tables whose entries show that a row has begun, with further conditions on those entries."""
     history = schema.row_history
     return (
         (schema.answers, ()),
@@ -247,14 +251,14 @@ def _begun() -> Sequence[tuple[sa.Table, Sequence[sa.ColumnElement[bool]]]]:
 
 
 def _count_rows(connection: sa.Connection, run_id: str) -> None:
-    """Store how many rows the shards of a run have as what the run will have."""
+    """Set the expected rows of a run to those of its shards."""
     owners, table = schema.runs, schema.shards
     total = sa.select(sa.func.coalesce(sa.func.sum(table.c.row_count), 0)).where(table.c.run_id == run_id)
     connection.execute(owners.update().where(owners.c.run_id == run_id).values(total_count=total.scalar_subquery()))
 
 
 def drop_unasked(connection: sa.Connection, shard: Shard) -> None:
-    """Take the rows of a shard that have not begun out of its run, where that has stopped early.
+    """Remove the rows of a shard that have not begun from its run, if the run has stopped early.
 
     Nothing of the shard may be in flight.
     """
@@ -263,7 +267,7 @@ def drop_unasked(connection: sa.Connection, shard: Shard) -> None:
         return
     begun: set[tuple[int, int]] = set()
     for rows, conditions in _begun():
-        found = connection.execute(
+        keys = connection.execute(
             sa.select(rows.c.case_index, rows.c.repeat_index).where(
                 rows.c.run_id == shard.run_id,
                 rows.c.case_index >= shard.first_case,
@@ -271,7 +275,7 @@ def drop_unasked(connection: sa.Connection, shard: Shard) -> None:
                 *conditions,
             )
         )
-        begun |= {(row.case_index, row.repeat_index) for row in found}
+        begun |= {(row.case_index, row.repeat_index) for row in keys}
     table = schema.shards
     connection.execute(
         table.update()
@@ -289,7 +293,7 @@ def is_stopped(connection: sa.Connection, run_id: str) -> bool:
 
 
 def read_stop(connection: sa.Connection, run_id: str) -> Stop | None:
-    """Return when a run stopped early; None where it has not."""
+    """Return when a run stopped early; None if it has not."""
     table = schema.runs
     text = connection.execute(sa.select(table.c.stop_json).where(table.c.run_id == run_id)).scalar_one_or_none()
     if text is None:

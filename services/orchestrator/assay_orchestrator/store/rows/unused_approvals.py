@@ -1,4 +1,4 @@
-"""The tools that approvals of a run name and at which its rows did not stop."""
+"""Tools that a run's approvals name and that no row stopped at."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def find_unused_approvals(connection: sa.Connection, run: Run) -> tuple[UnusedApproval, ...]:
-    """Return the tools that approvals name and at which no row stopped that these approvals are for.
+    """Return the tools that approvals name and that no row covered by them stopped at.
 
     Args:
         connection: The store.
@@ -33,7 +33,7 @@ def find_unused_approvals(connection: sa.Connection, run: Run) -> tuple[UnusedAp
     if not own and not run.settings.approvals:
         return ()
     stops = _stops(connection, run.run_id)
-    common = [stop for index, found in stops.items() if index not in own for stop in found]
+    common = [stop for index, interrupts in stops.items() if index not in own for stop in interrupts]
     unused = [UnusedApproval(tool) for tool in unstopped_tools(run.settings.approvals, common)]
     cases: dict[str, list[str]] = defaultdict(list)
     for index, (case_id, approvals) in own.items():
@@ -45,25 +45,25 @@ def find_unused_approvals(connection: sa.Connection, run: Run) -> tuple[UnusedAp
 def _approvals_of_cases(connection: sa.Connection, run_id: str) -> dict[int, tuple[str, Sequence[Approval]]]:
     """Return the cases with approvals of their own, with their ids."""
     cases = schema.dataset_cases.c
-    found = connection.execute(
+    case_rows = connection.execute(
         sa.select(cases.case_index, cases.case_id, cases.case_json)
         .where(cases.upload_id == upload_of_run(run_id), cases.case_json.like('%"approvals"%'))
         .order_by(cases.case_index)
     )
-    own = ((index, case_id, stored_case(case_id, text).case.approvals) for index, case_id, text in found)
+    own = ((index, case_id, stored_case(case_id, text).case.approvals) for index, case_id, text in case_rows)
     return {index: (case_id, approvals) for index, case_id, approvals in own if approvals}
 
 
 def _stops(connection: sa.Connection, run_id: str) -> dict[int, list[Interrupt]]:
-    """Return what the rows of each case stopped at."""
+    """Return the interrupts of each case's rows."""
     answers = schema.answers.c
-    found = connection.execute(
+    answer_rows = connection.execute(
         sa.select(answers.case_index, answers.response_json).where(
             answers.run_id == run_id, answers.response_json.like('%"interrupts"%')
         )
     )
     stops: dict[int, list[Interrupt]] = defaultdict(list)
-    for index, text in found:
-        kept = {name: value for name, value in json.loads(text).items() if name in ("status", "interrupts")}
-        stops[index] += response_from_json({**kept, "text": ""}).interrupts
+    for index, text in answer_rows:
+        fields = {name: value for name, value in json.loads(text).items() if name in ("status", "interrupts")}
+        stops[index] += response_from_json({**fields, "text": ""}).interrupts
     return stops

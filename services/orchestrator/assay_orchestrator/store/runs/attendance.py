@@ -1,4 +1,4 @@
-"""Queries about which runs have clients that host their agents and metrics, over all processes."""
+"""Queries about runs with attached hosts of their agents and metrics, across all processes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 def attend(connection: sa.Connection, scope: Scope, run_id: str) -> bool:
-    """Note that a client hosts the agent of a run.
+    """Record that a client hosts the agent of a run.
 
     Returns:
-        Whether the run is paused because none did, so that it is to be resumed.
+        Whether the run is paused for lack of a host, so that it must be resumed.
     """
     run = runs.lock_run(connection, scope, run_id)
     if run is not None and run.pause_cause is PauseCause.UNATTENDED:
@@ -36,15 +36,15 @@ def attend(connection: sa.Connection, scope: Scope, run_id: str) -> bool:
 
 
 def note_attended(connection: sa.Connection, run_ids: Collection[str]) -> None:
-    """Note that clients host the agents of some runs now."""
+    """Record that clients currently host the agents of some runs."""
     table = schema.runs
     connection.execute(table.update().where(table.c.run_id.in_(run_ids), is_active()).values(attended_at=now()))
 
 
 def pause_unattended(connection: sa.Connection, limit_s: float) -> list[str]:
-    """Pause the runs whose agents no client has hosted for so long; return which.
+    """Pause the runs whose agents no client has hosted for this long; return them.
 
-    Those that await verdicts that are ordered need no client, and those that have just stored results have one.
+    Runs that await ordered verdicts need no client, and a run that has just stored results has one.
     """
     moment = (datetime.now(UTC) - timedelta(seconds=limit_s)).isoformat(timespec="milliseconds")
     before = moment.replace("+00:00", "Z")

@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from assay.model.scope import Scope
 
 BETWEEN_TURNS = "\x1e"
-"""Separates the questions of a case in the column that is searched for them."""
+"""Separates the questions of a case in the column that text filters search."""
 _LONGEST_UPLOAD = timedelta(days=1)
 _PAGE_CASES = 1_000
 _UNREADABLE = (AssayError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What converting a stored case may raise, one that a version with other rules accepted, say."""
+"""What converting a stored case may raise, for example if a version with other rules accepted it."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredCase:
-    """A case as it is stored.
+    """A stored case.
 
     Args:
-        case: The case; without content where it cannot be read.
-        problem: Why it cannot be read; empty where it can.
+        case: The case; without content if it cannot be read.
+        problem: Why it cannot be read; empty if it can.
     """
 
     case: Case
@@ -49,17 +49,17 @@ class StoredCase:
 
 
 def case_text(case: Case) -> str:
-    """Return the case as the JSON text that is stored and hashed."""
+    """Return the JSON text of a case, which is stored and hashed."""
     return json_text(case_to_json(case))
 
 
 def begin_upload(connection: sa.Connection, team: str, upload_id: str) -> None:
-    """Note whose upload it is, before its first cases are stored."""
+    """Record the team of an upload before its first cases are stored."""
     connection.execute(schema.uploads.insert().values(upload_id=upload_id, team=team))
 
 
 def add_cases(connection: sa.Connection, upload_id: str, first_index: int, rows: Sequence[tuple[str, str]]) -> None:
-    """Store (case id, case text) pairs of an upload that is not finished yet.
+    """Store (case id, case text) pairs of an unfinished upload.
 
     Raises:
         DatasetError: A case id is used twice.
@@ -75,12 +75,12 @@ def add_cases(connection: sa.Connection, upload_id: str, first_index: int, rows:
         for offset, (case_id, text) in enumerate(rows)
     ]
     try:
-        # A savepoint: PostgreSQL ends a transaction in which a statement failed.
+        # A savepoint: PostgreSQL aborts a transaction in which a statement failed.
         with connection.begin_nested():
             insert_rows(connection, schema.dataset_cases, values)
     except sa.exc.IntegrityError:
         twice = _used_twice(connection, upload_id, [clean_text(case_id) for case_id, _ in rows])
-        raise DatasetError(f"case ids must be unique; given twice: {', '.join(twice[:10])}") from None
+        raise DatasetError(f"case ids must be unique; used twice: {', '.join(twice[:10])}") from None
 
 
 def _used_twice(connection: sa.Connection, upload_id: str, case_ids: Sequence[str]) -> list[str]:
@@ -93,14 +93,14 @@ def _used_twice(connection: sa.Connection, upload_id: str, case_ids: Sequence[st
 
 
 def finish_upload(connection: sa.Connection, scope: Scope, upload_id: str, record: DatasetRef) -> DatasetRef:
-    """Make a complete upload a dataset of the scope's team; an equal one that the team has is kept in its place."""
+    """Turn a complete upload into a dataset of the scope's team; an equal dataset of the team is kept instead."""
     stored = get_dataset(connection, scope.team, record.dataset_id)
     if stored is None:
         try:
             with connection.begin_nested():
                 connection.execute(_insert(scope.team, upload_id, record, size_of_upload(connection, upload_id)))
         except sa.exc.IntegrityError:
-            stored = get_dataset(connection, scope.team, record.dataset_id)  # finished in the same moment
+            stored = get_dataset(connection, scope.team, record.dataset_id)  # finished at the same moment
             if stored is None:
                 raise
         else:
@@ -124,7 +124,7 @@ def _insert(team: str, upload_id: str, record: DatasetRef, stored_bytes: int) ->
 
 
 def size_of_upload(connection: sa.Connection, upload_id: str) -> int:
-    """Return the bytes of an upload's cases; in SQLite their characters."""
+    """Return the size of an upload's cases in bytes; in SQLite, in characters."""
     cases = schema.dataset_cases.c
     length = sa.func.octet_length if connection.dialect.name == "postgresql" else sa.func.length
     size = sa.select(sa.func.coalesce(sa.func.sum(length(cases.case_json)), 0)).where(cases.upload_id == upload_id)
@@ -132,12 +132,12 @@ def size_of_upload(connection: sa.Connection, upload_id: str) -> int:
 
 
 def new_upload_id() -> str:
-    """Return a unique id that says when the upload began, as `discard_unfinished` reads it."""
+    """Return a unique id that contains the time of the upload's start, which `discard_unfinished_uploads` reads."""
     return f"upload-{_compact(datetime.now(UTC))}-{uuid.uuid4().hex}"
 
 
 def discard_upload(connection: sa.Connection, upload_id: str) -> None:
-    """Remove the cases of an upload that broke off; those of one that became a dataset stay."""
+    """Remove the cases of an interrupted upload; cases of a finished dataset stay."""
     cases = schema.dataset_cases
     connection.execute(cases.delete().where(cases.c.upload_id == upload_id, _unfinished()))
     _remove_unfinished(connection, upload_id)
@@ -148,9 +148,9 @@ def _remove_unfinished(connection: sa.Connection, upload_id: str) -> None:
 
 
 def discard_unfinished_uploads(connection: sa.Connection) -> None:
-    """Remove the cases of uploads that broke off, as a killed process leaves them.
+    """Remove the cases of interrupted uploads, such as a killed process leaves.
 
-    Another process may be storing an upload in a shared database: there, only uploads of a day ago are removed.
+    In a shared database another process may be storing an upload, so only uploads older than a day are removed there.
     """
     condition = _unfinished()
     if connection.dialect.name == "postgresql":
@@ -202,7 +202,7 @@ def read_cases(connection: sa.Connection, run_id: str, first_index: int, count: 
 
 
 def find_copies(connection: sa.Connection, run_id: str) -> dict[int, int]:
-    """Return the groups of copies among a run's cases: of each case that has copies, the number of its group.
+    """Return the groups of copies among a run's cases: the group number of each case that has copies.
 
     Copies have equal question, variables, history, references and approvals: see `identity.content_of`.
     """
@@ -217,7 +217,7 @@ def find_copies(connection: sa.Connection, run_id: str) -> dict[int, int]:
 
 
 def has_cluster(connection: sa.Connection, scope: Scope, dataset_id: str, key: str) -> bool:
-    """Return whether a case of a dataset has what a cluster key names."""
+    """Return whether any case of a dataset has a value for a cluster key."""
     cases = schema.dataset_cases
     texts = connection.execute(
         sa.select(cases.c.case_json).where(cases.c.upload_id == _upload_of(scope.team, dataset_id))
@@ -226,7 +226,7 @@ def has_cluster(connection: sa.Connection, scope: Scope, dataset_id: str, key: s
 
 
 def stored_case(case_id: str, text: str) -> StoredCase:
-    """Return the case that a stored text holds."""
+    """Return the case in a stored text."""
     try:
         case = case_from_json(json.loads(text))
         return StoredCase(case) if case.turns else StoredCase(_empty(case_id), "it has no turn")
@@ -239,7 +239,7 @@ def _empty(case_id: str) -> Case:
 
 
 def upload_of_run(run_id: str) -> sa.ScalarSelect[str]:
-    """Return the query for the upload that holds the cases of a run."""
+    """Return the query for the upload with the cases of a run."""
     runs, datasets = schema.runs, schema.datasets
     return (
         sa.select(datasets.c.upload_id)
@@ -259,7 +259,7 @@ def find_case(connection: sa.Connection, run_id: str, case_id: str) -> int | Non
 
 
 def read_case(connection: sa.Connection, run_id: str, case_index: int) -> StoredCase:
-    """Return the case at a position of a run's dataset, which has it."""
+    """Return the case at a position of a run's dataset; the position must exist."""
     cases = schema.dataset_cases
     query = sa.select(cases.c.case_id, cases.c.case_json)
     row = connection.execute(
@@ -270,13 +270,12 @@ def read_case(connection: sa.Connection, run_id: str, case_index: int) -> Stored
 
 @dataclass(frozen=True, slots=True)
 class AskedTurn:
-    """What one turn of a case asks and expects.
+    """The question and expectations of one turn of a case.
 
     Args:
-        input: What the user says. In place of an input that is empty stand the case's variables: a prompt is filled
-            from them.
+        input: The user's message. If empty, the case's variables replace it: they fill a prompt.
         references: Its references.
-        expected: What else it expects, by the names of datasets.
+        expected: Its other expectations, by their names in datasets.
     """
 
     input: str
@@ -286,12 +285,12 @@ class AskedTurn:
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """What a case asks and expects.
+    """The questions and expectations of a case.
 
     Args:
         turns: Each turn.
-        expected: What the case expects as a whole: of its last turn, and what is of no turn.
-        place: The case's place in the client's dataset, where it was uploaded in another order; None where it was not.
+        expected: The expectations of the whole case: of its last turn, or of no turn.
+        place: The case's place in the client's dataset if it was uploaded in another order; otherwise None.
     """
 
     turns: Sequence[AskedTurn]
@@ -300,7 +299,7 @@ class Questions:
 
 
 def read_questions(connection: sa.Connection, run_id: str, indexes: Sequence[int]) -> dict[int, Questions]:
-    """Return what a run's cases at some positions ask and expect, by position."""
+    """Return the questions and expectations of a run's cases at some positions, by position."""
     cases = schema.dataset_cases
     rows = connection.execute(
         sa.select(cases.c.case_index, cases.c.case_json).where(
@@ -311,11 +310,11 @@ def read_questions(connection: sa.Connection, run_id: str, indexes: Sequence[int
 
 
 def _questions(text: str) -> Questions:
-    unreadable = Questions([AskedTurn("")])  # its row says what is wrong
+    unreadable = Questions([AskedTurn("")])  # its row reports the problem
     try:
         case = json.loads(text)
         variables = case.get("variables")
-        instead = json_text(variables) if variables else ""  # as filters search for it
+        instead = json_text(variables) if variables else ""  # in the form that filters search
         turns = [
             AskedTurn(turn.get("input") or instead, tuple(turn.get("references", ())), expected_of_turn(turn))
             for turn in case["turns"]

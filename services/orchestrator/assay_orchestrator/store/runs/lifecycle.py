@@ -1,12 +1,12 @@
-"""The life of a run: its states, the commands that change them, and one table that says which command does what.
+"""The lifecycle of a run: its states, the commands that change them, and one table of the effect of each command.
 
-The store applies the table in the transaction that locks the run (`runs.apply_command`), so that of two commands at two
+The store applies the table in the transaction that locks the run (`runs.apply_command`), so of two commands at two
 processes the second sees the state that the first left. `docs/runs.md` shows the table as a diagram.
 
 Two states are internal to the store. A run that is PAUSING has questions in flight after its owner paused it: it is
-stored and shown as RUNNING with cause `owner`, or with cause `quota` where its team has reached one. A run that is
+stored and shown as RUNNING with cause `owner`, or with cause `quota` if its team has reached a quota. A run that is
 WAITING_FOR_STORAGE is stored as RUNNING with cause `storage`, since its workers hold its answers, and shown as PAUSED.
-A cancelled run is CANCELLED at once: what is in flight of it is dropped.
+A cancelled run is CANCELLED at once: its questions in flight are dropped.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Phase(Enum):
 
 
 class Command(Enum):
-    """What changes the state of a run. Requests of clients may be refused; other commands are ignored where stale."""
+    """A change of a run's state. Client requests may be refused; other commands are ignored if stale."""
 
     PAUSE = "pause"
     RESUME = "resume"
@@ -68,7 +68,7 @@ class Effect(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """Where a command leads from a phase, what is stored of that, and the pause cause that it brings."""
+    """The phase that a command leads to, what is stored of the transition, and its pause cause."""
 
     phase: Phase
     effect: Effect = Effect.EVENT
@@ -83,7 +83,7 @@ _ACTIVE_PHASES = (Phase.PENDING, Phase.RUNNING, Phase.PAUSING, Phase.WAITING_FOR
 _ENDED_PHASES = (Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED)
 
 RUNNABLE_PHASES = (Phase.PENDING, Phase.RUNNING)
-"""Phases in which workers take shards of a run."""
+"""Phases in which workers take a run's shards."""
 
 PHASES_AT_REST = (Phase.PAUSED, *_ENDED_PHASES)
 """Phases in which a run can be deleted."""
@@ -135,7 +135,7 @@ _TABLE: dict[Command, dict[Phase, Transition]] = {
 TRANSITIONS: dict[tuple[Phase, Command], Transition] = {
     (phase, command): transition for command, row in _TABLE.items() for phase, transition in row.items()
 }
-"""Every legal transition. A pair that is missing is refused for a request, and ignored for another command."""
+"""Every legal transition. Missing pairs are refused for requests and ignored for other commands."""
 
 
 def phase_of(state: RunState, cause: PauseCause | None) -> Phase:
@@ -160,7 +160,7 @@ def require_transition(run_id: str, phase: Phase, command: Command) -> Transitio
 
 
 def refusal(run_id: str, phase: Phase, command: Command) -> WrongStateError:
-    """Return the error of a request that is refused in a phase."""
+    """Return the error of a refused request."""
     if phase is Phase.CANCELLED and command is Command.RETRY:
         return WrongStateError(
             f"run {run_id} is cancelled and cannot be resumed: start a new one", reason="RUN_FINISHED"
@@ -181,12 +181,12 @@ def refusal(run_id: str, phase: Phase, command: Command) -> WrongStateError:
 
 
 def client_view(run: Run, storage_problem: str) -> Run:
-    """Return a run as clients see it: PAUSED where its rows cannot be stored, here or in the process that has them.
+    """Return a run as clients see it: PAUSED if its rows cannot be stored, here or in the process that has them.
 
     Args:
-        run: The run as it is stored.
-        storage_problem: Why its rows cannot be stored in this process; empty where they can. Where not even the pause
-            can be stored, this process alone shows it.
+        run: The stored run.
+        storage_problem: Why its rows cannot be stored in this process; empty if they can. If the pause cannot be stored
+            either, only this process shows it.
     """
     if is_shown_waiting(run.state, run.pause_cause, storage_problem):
         return dataclasses.replace(

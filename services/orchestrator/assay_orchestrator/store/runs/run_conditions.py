@@ -1,4 +1,4 @@
-"""SQL conditions on runs: whether a scope reaches them, and their state, as `lifecycle` distinguishes the states."""
+"""SQL conditions on runs: whether a scope reaches them, and their state as in `lifecycle`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def is_reached(scope: Scope) -> sa.ColumnElement[bool]:
-    """Whether a run belongs to a team whose names a scope reaches."""
+    """Whether a run belongs to a team that a scope reaches."""
     return schema.runs.c.team == scope.team
 
 
@@ -25,7 +25,7 @@ def is_active() -> sa.ColumnElement[bool]:
 
 
 def is_runnable() -> sa.ColumnElement[bool]:
-    """Whether workers take shards of a run: it is active, not pausing, and does not wait for storage."""
+    """Whether workers take a run's shards: it is active, not pausing, and not waiting for storage."""
     return is_active() & (schema.runs.c.pause_cause == "")
 
 

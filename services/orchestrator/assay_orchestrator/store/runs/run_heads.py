@@ -1,4 +1,4 @@
-"""What runs are found and sorted by, without what else is stored of them: all runs of a scope are read for a list."""
+"""The searchable and sortable fields of runs: lists read them for every run of a scope, and the rest for a page."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunHead:
-    """A stored run in short; times are ISO 8601 texts.
+    """The short form of a stored run; times are ISO 8601 texts.
 
     Args:
-        name: The spec's name; empty where the spec cannot be read.
+        name: The spec's name; empty if the spec cannot be read.
         labels: The spec's labels, likewise.
         fair_share: The name in its spec's `team`.
-        group_id: The group of variants to which it belongs; empty for none.
+        group_id: Its group of variants; empty for none.
         dataset: The name of its dataset.
-        pass_rate: Passed rows by decided rows so far; None where none is decided.
+        pass_rate: Passed rows as a share of decided rows so far; None if none is decided.
     """
 
     run_id: str

@@ -32,11 +32,11 @@ class RunRecord:
     """A stored run; times are ISO 8601 texts.
 
     Args:
-        team: The team that it belongs to, with its dataset and its request id.
-        answered_count: Rows that have a stored answer; `results.with_answered` counts them while the run is paused.
+        team: The team that owns it, with its dataset and its request id.
+        answered_count: Rows with a stored answer; `results.with_answered` counts them while the run is paused.
         fair_share: The name in its spec's `team`, under which it shares the workers.
-        group_id: The group of its team with whose runs it advances alike; empty for none.
-        traceparent: The span of the call that made it; empty where none was recorded.
+        group_id: The group of runs that advance together; empty for none.
+        traceparent: The span of the call that created it; empty if none was recorded.
     """
 
     run_id: str
@@ -71,7 +71,7 @@ class RunRecord:
 
     @property
     def finished(self) -> bool:
-        """Whether the run has succeeded, failed or was cancelled."""
+        """Whether the run has succeeded, failed or been cancelled."""
         return self.state in FINISHED_STATES
 
     @property
@@ -81,20 +81,20 @@ class RunRecord:
 
 
 def create_run(connection: sa.Connection, run: RunRecord) -> tuple[RunRecord, bool]:
-    """Store a new run, unless its request id already made one of its team.
+    """Store a new run, unless its request id has already created a run of its team.
 
     Returns:
         The stored run, and whether it is new.
 
     Raises:
-        NotFoundError: The dataset was deleted in this moment.
+        NotFoundError: The dataset was deleted at the same moment.
     """
     own = Scope(run.team)
     existing = get_by_request(connection, own, run.request_id)
     if existing is not None:
         return existing, False
     try:
-        # A savepoint: PostgreSQL ends a transaction in which a statement failed.
+        # A savepoint: PostgreSQL aborts a transaction in which a statement failed.
         with connection.begin_nested():
             connection.execute(_insert(run))
     except sa.exc.IntegrityError:
@@ -133,20 +133,20 @@ def _insert(run: RunRecord) -> sa.Insert:
 
 
 def get_run(connection: sa.Connection, scope: Scope, run_id: str) -> RunRecord | None:
-    """Return the run with an id that a client gave, or None where the scope reaches no such run."""
+    """Return the run with an id supplied by a client, or None if the scope cannot reach it."""
     query = sa.select(schema.runs).where(schema.runs.c.run_id == run_id, is_reached(scope))
     row = connection.execute(query).one_or_none()
     return _record(row) if row is not None else None
 
 
 def load_run(connection: sa.Connection, run_id: str) -> RunRecord | None:
-    """Return a run for work in the background, which is for all teams; None where it was deleted."""
+    """Return a run of any team for background work; None if it was deleted."""
     row = connection.execute(sa.select(schema.runs).where(schema.runs.c.run_id == run_id)).one_or_none()
     return _record(row) if row is not None else None
 
 
 def lock_run(connection: sa.Connection, scope: Scope, run_id: str) -> RunRecord | None:
-    """Lock a run that a client named until the commit, and return it; None where the scope reaches no such run."""
+    """Lock a run named by a client until the commit, and return it; None if the scope cannot reach it."""
     query = sa.select(schema.runs).where(schema.runs.c.run_id == run_id, is_reached(scope))
     row = connection.execute(query.with_for_update()).one_or_none()
     return _record(row) if row is not None else None
@@ -156,11 +156,11 @@ def require_run(connection: sa.Connection, scope: Scope, run_id: str) -> None:
     """Raise unless a scope reaches a run.
 
     Raises:
-        NotFoundError: It does not, or the run was deleted; its rows may be there still.
+        NotFoundError: It does not, or the run was deleted; its rows may still exist.
     """
     table = schema.runs
-    found = sa.select(table.c.run_id).where(table.c.run_id == run_id, is_reached(scope))
-    if connection.execute(found).one_or_none() is None:
+    query = sa.select(table.c.run_id).where(table.c.run_id == run_id, is_reached(scope))
+    if connection.execute(query).one_or_none() is None:
         raise NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND")
 
 
@@ -175,7 +175,7 @@ def get_by_request(connection: sa.Connection, scope: Scope, request_id: str) -> 
 def list_newest(
     connection: sa.Connection, scope: Scope, count: int, before: tuple[str, str] | None, run_id_prefix: str = ""
 ) -> list[RunRecord]:
-    """Return up to `count` runs whose id begins so, newest first, older than the (created_at, run_id) `before`."""
+    """Return up to `count` runs with this id prefix, newest first, older than the (created_at, run_id) `before`."""
     table = schema.runs
     newest_first = (table.c.created_at.desc(), table.c.run_id.desc())
     query = sa.select(table).where(is_reached(scope)).order_by(*newest_first).limit(count)
@@ -188,11 +188,11 @@ def list_newest(
 
 
 def read_runs(connection: sa.Connection, scope: Scope, run_ids: Sequence[str]) -> list[RunRecord]:
-    """Return some runs in the order of their ids; those that the scope does not reach are left out."""
+    """Return some runs in the order of their ids; runs outside the scope are omitted."""
     table = schema.runs
     rows = connection.execute(sa.select(table).where(table.c.run_id.in_(run_ids), is_reached(scope)))
-    found = {row.run_id: _record(row) for row in rows}
-    return [found[run_id] for run_id in run_ids if run_id in found]
+    records = {row.run_id: _record(row) for row in rows}
+    return [records[run_id] for run_id in run_ids if run_id in records]
 
 
 def _moment(created_at: str, run_id: str) -> sa.Tuple:
@@ -200,14 +200,14 @@ def _moment(created_at: str, run_id: str) -> sa.Tuple:
 
 
 def list_unfinished(connection: sa.Connection) -> list[RunRecord]:
-    """Return the runs that were pending or running, oldest first."""
+    """Return the pending and running runs, oldest first."""
     table = schema.runs
     query = sa.select(table).where(is_active()).order_by(table.c.created_at)
     return [_record(row) for row in connection.execute(query).all()]
 
 
 def list_active_ids(connection: sa.Connection, scope: Scope) -> list[str]:
-    """Return the ids of the runs that a scope reaches and that are pending or running."""
+    """Return the ids of the pending and running runs of a scope."""
     table = schema.runs
     query = sa.select(table.c.run_id).where(is_active(), is_reached(scope))
     return list(connection.execute(query).scalars())
@@ -222,7 +222,7 @@ def change_state(
     cause: PauseCause | None = None,
     summary: dict[str, Any] | None = None,
 ) -> None:
-    """Bring a run into a state and store the event of it under the next sequence number."""
+    """Bring a run into a state and store the event under the next sequence number."""
     moment = now()
     values: dict[str, Any] = {
         "state": state.value,
@@ -231,8 +231,8 @@ def change_state(
     }
     if state is RunState.RUNNING:
         values["started_at"] = sa.func.coalesce(schema.runs.c.started_at, moment)
-        values["attended_at"] = moment  # its host has time to come
-        values |= {"ended_at": None, "summary_json": None}  # of a run that had ended
+        values["attended_at"] = moment  # gives its host time to attach
+        values |= {"ended_at": None, "summary_json": None}  # of a run that has ended
     if state in FINISHED_STATES:
         values["ended_at"] = moment
     if summary is not None:
@@ -260,10 +260,10 @@ def apply_command(
     reason: str = "",
     summary: dict[str, Any] | None = None,
 ) -> Transition | None:
-    """Lock a run and make the transition of a command, as the table in `lifecycle` has it.
+    """Lock a run and make the transition of a command, as the table in `lifecycle` defines it.
 
     Returns:
-        The transition; None where there is no such run, or none from its phase.
+        The transition; None if there is no such run, or no transition from its phase.
     """
     phase = lock_phase(connection, run_id)
     transition = None if phase is None else TRANSITIONS.get((phase, command))
@@ -278,13 +278,13 @@ def _store_transition(
     table, cause = schema.runs, transition.cause
     if transition.effect is Effect.CAUSE:
         assert cause is not None, "only a cause is stored"
-        # It is not known by then; that of a client's pause is always the same.
+        # The reason is not known yet; the reason of a client's pause is always the same.
         why = {"state_reason": reason} if cause is PauseCause.QUOTA or reason == PAUSED_TEAM_DISABLED else {}
         connection.execute(table.update().where(table.c.run_id == run_id).values(pause_cause=cause.value, **why))
     elif transition.effect is not Effect.EVENT:
         return
     elif transition.phase is Phase.WAITING_FOR_STORAGE:
-        # Its workers hold its answers: inside it stays active, so that a pause and a cancel take their usual way.
+        # Its workers hold its answers, so it stays active internally, and a pause or a cancel works as usual.
         values = {"pause_cause": PauseCause.STORAGE.value, "state_reason": reason}
         _store_event(connection, run_id, RunState.PAUSED, reason, now(), values)
     else:
@@ -292,7 +292,7 @@ def _store_transition(
 
 
 def drain(connection: sa.Connection, run_id: str) -> str:
-    """Pause a run that is pausing and of which no worker has a shard; return why, empty where it is not pausing."""
+    """Pause a run that is pausing and has no taken shard; return the reason, empty if it is not pausing."""
     run = load_run(connection, run_id)
     is_quota = run is not None and run.pause_cause is PauseCause.QUOTA
     is_stored = run is not None and (is_quota or run.state_reason == PAUSED_TEAM_DISABLED)
@@ -306,16 +306,16 @@ def _phase(row: Any) -> Phase:
 
 
 def lock_phase(connection: sa.Connection, run_id: str) -> Phase | None:
-    """Lock a run until the commit; return its phase, or None without such a run.
+    """Lock a run until the commit; return its phase, or None if there is no such run.
 
-    Always taken before locks of the run's shards: the other order would deadlock.
+    Always called before locking the run's shards: the opposite order would deadlock.
     """
     row = connection.execute(_phase_of(run_id).with_for_update()).one_or_none()  # SQLite has one writer at a time
     return _phase(row) if row is not None else None
 
 
 def read_phase(connection: sa.Connection, run_id: str) -> Phase | None:
-    """Return a run's phase, or None without such a run."""
+    """Return a run's phase, or None if there is no such run."""
     row = connection.execute(_phase_of(run_id)).one_or_none()
     return _phase(row) if row is not None else None
 
@@ -325,23 +325,23 @@ def _phase_of(run_id: str) -> sa.Select[Any]:
 
 
 def list_storage_pauses(connection: sa.Connection) -> list[str]:
-    """Return the runs that are paused because rows could not be stored, and of which no worker has a shard."""
+    """Return the runs that are paused because rows could not be stored and that have no taken shard."""
     table, shards = schema.runs, schema.shards
-    taken = sa.exists().where(shards.c.run_id == table.c.run_id, shards.c.state == "taken")
-    query = sa.select(table.c.run_id).where(waits_for_storage(), ~taken)
+    has_taken = sa.exists().where(shards.c.run_id == table.c.run_id, shards.c.state == "taken")
+    query = sa.select(table.c.run_id).where(waits_for_storage(), ~has_taken)
     return list(connection.execute(query).scalars())
 
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """The state of a run, in short."""
+    """The short form of a run's state."""
 
     phase: Phase
     last_sequence: int
 
 
 def read_statuses(connection: sa.Connection, run_ids: Sequence[str]) -> dict[str, RunStatus]:
-    """Return the statuses of some runs; those that were deleted are left out."""
+    """Return the statuses of some runs; deleted runs are omitted."""
     table = schema.runs
     rows = connection.execute(
         sa.select(table.c.run_id, table.c.state, table.c.last_sequence, table.c.pause_cause).where(
@@ -352,15 +352,15 @@ def read_statuses(connection: sa.Connection, run_ids: Sequence[str]) -> dict[str
 
 
 def list_idle(connection: sa.Connection) -> list[str]:
-    """Return the active runs of which no shard is queued or taken."""
+    """Return the active runs without a queued or taken shard."""
     table, shards = schema.runs, schema.shards
-    held = sa.exists().where(shards.c.run_id == table.c.run_id, shards.c.state.in_(("queued", "taken")))
-    return list(connection.execute(sa.select(table.c.run_id).where(is_active(), ~held)).scalars())
+    has_work = sa.exists().where(shards.c.run_id == table.c.run_id, shards.c.state.in_(("queued", "taken")))
+    return list(connection.execute(sa.select(table.c.run_id).where(is_active(), ~has_work)).scalars())
 
 
 def lock_creation(connection: sa.Connection) -> None:
-    """Keep other processes from creating runs until the commit, so that these can be counted."""
-    if connection.dialect.name == "postgresql":  # SQLite writes one transaction at a time
+    """Prevent other processes from creating runs until the commit, so that runs can be counted."""
+    if connection.dialect.name == "postgresql":  # SQLite runs one write transaction at a time
         connection.execute(
             sa.select(sa.func.pg_advisory_xact_lock(_CREATION_LOCK, sa.func.hashtext(sa.func.current_schema())))
         )
@@ -408,7 +408,7 @@ def count_pauses(connection: sa.Connection, run_id: str) -> int:
 
 
 def read_origin(connection: sa.Connection, run_id: str) -> tuple[str, str]:
-    """Return whose run it is and the span of the call that made it; both empty where there is no run."""
+    """Return a run's team and the span of the call that created it; both empty if there is no run."""
     table = schema.runs
     row = connection.execute(sa.select(table.c.team, table.c.traceparent).where(table.c.run_id == run_id)).one_or_none()
     return ("", "") if row is None else (row.team, row.traceparent)

@@ -1,4 +1,4 @@
-"""What a run does and what it came to, as the JSON that the store keeps."""
+"""Settings and summaries of runs as the JSON that the store keeps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def settings_to_json(settings: RunSettings) -> dict[str, Any]:
 
 
 def settings_from_json(data: dict[str, Any]) -> RunSettings:
-    """Return the settings that `settings_to_json` wrote."""
+    """Return the settings in JSON written by `settings_to_json`."""
     return SETTINGS.from_json(data)
 
 
@@ -28,5 +28,5 @@ def summary_to_json(summary: RunSummary) -> dict[str, Any]:
 
 
 def summary_from_json(data: dict[str, Any]) -> RunSummary:
-    """Return the summary that `summary_to_json` wrote."""
+    """Return the summary in JSON written by `summary_to_json`."""
     return SUMMARY.from_json(data)

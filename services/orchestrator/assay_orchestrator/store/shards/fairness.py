@@ -1,15 +1,15 @@
-"""Which shards are queued next: how teams, runs and limited agents share the workers, and groups advance alike.
+"""The next shards to queue: how teams, runs and limited agents share the workers, and how groups advance together.
 
 Fairness is self-clocked fair queueing (S. J. Golestani, "A self-clocked fair queueing scheme for broadband
-applications", 1994): a queued shard has a finish tag, its rows by its run's weight after the greater of the virtual
-time and its run's last tag, and the lowest is served first. The virtual time is the tag of the shard that was started
-last. A run's weight is its team's, divided among the team's active runs. As each of these counts only from its
-own start, a shard has the team's next tag instead where that is lower: many runs at once are served one by one.
+applications", 1994). A queued shard has a finish tag: the greater of the virtual time and its run's last tag, plus its
+rows divided by its run's weight. The lowest tag is served first. The virtual time is the tag of the last started
+shard. A run's weight is its team's, divided among the team's active runs. Since each run counts only from its own
+start, a shard gets the team's next tag instead if that is lower: many runs started at once are served one by one.
 
-Runs of a group advance alike: a shard is queued only where its run is then less than a window of shards ahead of the
-slowest run of its group that workers take shards of. Rows that await a verdict alone keep no run back.
+Runs of a group advance together: a shard is queued only if its run is then less than a window of shards ahead of the
+slowest run of its group that workers take shards of. Rows that only await a verdict do not hold a run back.
 
-Team means here what the spec of a run calls so, which is stored as its `fair_share`: no right depends on it.
+"Team" here is the name in a run's spec, stored as its `fair_share`: no right depends on it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class FairShares:
 
     Args:
         team_weights: Weight by team; 1 for others.
-        agent_limits: Most questions in flight at an agent, over all runs, by the agent's key; none for others.
+        agent_limits: Maximum questions in flight at an agent, across all runs, by the agent's key; others have none.
     """
 
     team_weights: Mapping[str, float]
@@ -48,7 +48,7 @@ class FairShares:
 
 
 def next_jobs(connection: sa.Connection, run_id: str, shares: FairShares) -> list[ShardJob]:
-    """Return the jobs that follow for a run, and for those that are linked with it."""
+    """Return the next jobs of a run, and of the runs linked with it."""
     shards.lock_sharing(connection, run_id)
     linked = least_served(connection, shards.linked_runs(connection, run_id))
     jobs = [job for other in linked for job in top_up(connection, other, shares)]
@@ -60,10 +60,10 @@ def next_jobs(connection: sa.Connection, run_id: str, shares: FairShares) -> lis
 
 
 def top_up(connection: sa.Connection, run_id: str, shares: FairShares) -> list[ShardJob]:
-    """Queue waiting shards of a run, up to what its window and its concurrency let in; return their jobs.
+    """Queue waiting shards of a run, as many as its window and its concurrency allow; return their jobs.
 
-    The questions that a run may have in flight are divided among its queued shards: however many workers there
-    are, there are never more. The caller holds the lock of the linked runs, as `next_jobs` does.
+    A run's questions in flight are divided among its queued shards, so the number of workers cannot exceed them. The
+    caller holds the locks of the linked runs, as `next_jobs` does.
     """
     run = _runnable(connection, run_id)
     if run is None:
@@ -93,45 +93,45 @@ def top_up(connection: sa.Connection, run_id: str, shares: FairShares) -> list[S
 
 
 def spread_slots(connection: sa.Connection, run_id: str, shares: FairShares) -> None:
-    """Divide questions that a run may have in flight, and no shard of it may ask, among its queued shards.
+    """Divide a run's unused questions in flight among its queued shards.
 
-    No shard is waiting then that could have them. The worker of a queued shard sees it when it next stores rows.
+    No waiting shard could use them then. The worker of a queued shard sees its new share when it next stores rows.
     """
     run = _runnable(connection, run_id)
     if run is None:
         return
     table = schema.shards
-    held = connection.execute(
+    queued = connection.execute(
         sa.select(table.c.shard_index, table.c.slots)
         .where(table.c.run_id == run_id, table.c.state.in_(shards.IN_WORK))
         .order_by(table.c.slots, table.c.shard_index)
     ).all()
-    free = min(run.concurrency - sum(shard.slots for shard in held), _room(connection, run, shares))
-    for position, shard in enumerate(held[: max(0, free)]):
-        more = free // len(held) + (position < free % len(held))
+    free = min(run.concurrency - sum(shard.slots for shard in queued), _room(connection, run, shares))
+    for position, shard in enumerate(queued[: max(0, free)]):
+        more = free // len(queued) + (position < free % len(queued))
         _change(connection, run_id, shard.shard_index, slots=shard.slots + more)
 
 
 def reset_tags(connection: sa.Connection, run_id: str) -> None:
-    """Reset the tags of a run that resumes: it is served as one that begins now."""
+    """Reset the tags of a resumed run: it is served like a new one."""
     connection.execute(schema.runs.update().where(schema.runs.c.run_id == run_id).values(finish_tag=0.0, team_tag=0.0))
 
 
 def least_served(connection: sa.Connection, run_ids: Collection[str]) -> list[str]:
-    """Return those of some runs that are stored, the least served first."""
+    """Return the stored runs among some, the least served first."""
     table = schema.runs
     query = sa.select(table.c.run_id).where(table.c.run_id.in_(run_ids)).order_by(table.c.finish_tag, table.c.run_id)
     return list(connection.execute(query).scalars())
 
 
 def _runnable(connection: sa.Connection, run_id: str) -> Any:
-    """Return the row of a run of which workers take shards, else None."""
+    """Return the row of a run if workers take its shards, else None."""
     query = sa.select(schema.runs).where(schema.runs.c.run_id == run_id, is_runnable())
     return connection.execute(query).one_or_none()
 
 
 def _queued(connection: sa.Connection, run_id: str) -> tuple[int, int]:
-    """Return how many shards of a run are queued, and the questions they may have in flight."""
+    """Return the number of a run's queued shards, and of their questions in flight."""
     table = schema.shards
     row = connection.execute(
         sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(table.c.slots), 0)).where(
@@ -142,7 +142,7 @@ def _queued(connection: sa.Connection, run_id: str) -> tuple[int, int]:
 
 
 def _room(connection: sa.Connection, run: Any, shares: FairShares) -> int:
-    """Return how many questions the limits of a run's agent and team allow beside those that may be in flight now."""
+    """Return how many more questions the limits of a run's agent and team allow."""
     limit = quotas.read_quotas(connection, run.team).get(Quota.CONCURRENT_QUESTIONS)
     agent_room = _agent_room(connection, run.agent_key, shares)
     if limit is None:
@@ -151,7 +151,7 @@ def _room(connection: sa.Connection, run: Any, shares: FairShares) -> int:
 
 
 def _agent_room(connection: sa.Connection, key: str, shares: FairShares) -> int:
-    """Return how many questions an agent may have beside those that all its runs may have in flight now."""
+    """Return how many more questions an agent's limit allows, across all its runs."""
     limit = shares.agent_limits.get(key)
     if limit is None:
         return 2**31
@@ -165,7 +165,7 @@ def _agent_room(connection: sa.Connection, key: str, shares: FairShares) -> int:
 
 
 def _waiting(connection: sa.Connection, run: Any, window: int, count: int) -> Sequence[Any]:
-    """Return up to `count` waiting shards of a run that may be queued now."""
+    """Return up to `count` waiting shards of a run that may be queued."""
     table = schema.shards
     query = (
         sa.select(table.c.shard_index, table.c.row_count, table.c.ticket)
@@ -179,7 +179,7 @@ def _waiting(connection: sa.Connection, run: Any, window: int, count: int) -> Se
 
 
 def _slowest(connection: sa.Connection, run: Any) -> int:
-    """Return the first shard that a runnable run of a run's group, itself included, has not worked through yet."""
+    """Return the first unfinished shard of the slowest runnable run in a run's group, itself included."""
     table, owners = schema.shards, schema.runs
     query = (
         sa.select(sa.func.coalesce(sa.func.min(table.c.shard_index), 0))
@@ -195,7 +195,7 @@ def _slowest(connection: sa.Connection, run: Any) -> int:
 
 
 def _weights(connection: sa.Connection, run: Any, shares: FairShares) -> tuple[float, float, float]:
-    """Return the weight of a run's team, that of the run itself, and the team's last tag."""
+    """Return the weight of a run's team, the weight of the run, and the team's last tag."""
     table = schema.runs
     total, tag = connection.execute(
         sa.select(sa.func.sum(table.c.weight), sa.func.max(table.c.team_tag)).where(

@@ -1,4 +1,4 @@
-"""How much is queued and running, in all: four short queries over what has not ended."""
+"""How much is queued and running overall: four short queries over unfinished work."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RunFigures:
         team: The team.
         state: Their state.
         cause: The cause of their pause; empty for none.
-        count: How many they are.
+        count: The number of runs.
         unfinished_rows: Their rows without a result.
     """
 
@@ -39,13 +39,13 @@ class RunFigures:
 
 @dataclass(frozen=True, slots=True)
 class QueueFigures:
-    """What has not ended.
+    """The figures of unfinished work.
 
     Args:
         runs: By team, state and cause of a pause.
-        shards: Those of runs that are to be worked on, by state.
-        oldest_pending_at: When the oldest run was created that no worker has begun, ISO 8601; empty for none.
-        processes: Orchestrators that live.
+        shards: The unfinished shards of active runs, by state.
+        oldest_pending_at: When the oldest run that no worker has started was created, ISO 8601; empty for none.
+        processes: Live orchestrators.
     """
 
     runs: Sequence[RunFigures]
@@ -55,7 +55,7 @@ class QueueFigures:
 
 
 def read_queue_figures(connection: sa.Connection) -> QueueFigures:
-    """Return what has not ended."""
+    """Return the figures of unfinished work."""
     runs, shards = schema.runs.c, schema.shards.c
     labels = (runs.team, runs.state, runs.pause_cause)
     unfinished = sa.func.sum(runs.total_count - runs.finished_count)

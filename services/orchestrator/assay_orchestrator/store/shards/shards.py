@@ -1,7 +1,7 @@
 """Queries about shards: the parts of a run that workers take.
 
-A shard waits, is queued (a job says that a worker should take it), is taken by one, or is done. What is done is known
-by its results alone; a job is only a hint.
+A shard waits, is queued (a job asks a worker to take it), is taken by a worker, or is done. Its results alone show what
+is done; a job is only a hint.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SUMMARY = -1
-"""The index of the job that ends a run: every shard is done, the summary is to be folded."""
+"""The index of the job that ends a run: every shard is done, and the summary must be folded."""
 
 SHARD_ROWS = 1000
 GROUP_SHARD_ROWS = 50
-"""Most rows of a shard of a run that advances with others: such runs may differ by some shards."""
+"""Maximum rows of a shard in a run that advances with others: such runs may differ by some shards."""
 STOPPING_SHARD_ROWS = 10
-"""Most rows of a shard of a run that may stop early, unless more questions are in flight: rows ahead are not saved."""
+"""Maximum rows of a shard in a run that may stop early, unless more are in flight: rows ahead are not saved."""
 IN_WORK = ("queued", "taken")
 """States of shards that have a job, or should have one: queued or taken."""
 
 
 class FencedError(AssayError):
-    """Another worker has the shard: this process must store nothing more of it."""
+    """Another worker has the shard: this process must not store any more of its rows."""
 
     reason = "FENCED"
 
@@ -52,10 +52,11 @@ class ShardJob:
     """A hint that a shard needs work.
 
     Args:
-        shard_index: Which part of it, or SUMMARY.
+        run_id: The run.
+        shard_index: The shard's index, or SUMMARY.
         priority: The highest is served first.
-        hosted: Whether only a process to which the run's clients are attached can do it.
-        ticket: Number of times the shard was queued when the job was made; a job with an earlier ticket is stale.
+        hosted: Whether only a process with an attached client of the run can do it.
+        ticket: How many times the shard had been queued when the job was created; an older ticket is stale.
     """
 
     run_id: str
@@ -70,14 +71,15 @@ class Shard:
     """A shard that a worker has started.
 
     Args:
-        shard_index: Which part of it.
+        run_id: The run.
+        shard_index: Its index.
         first_case: Position of its first case in the dataset.
-        case_count: Its cases.
-        epoch: The worker's right to store its rows: it ends when the shard is started again.
-        slots: How many questions of it may be in flight at once.
-        journaled: Whether a worker that had it was lost: attempts at its rows are then journaled, so that a row which
-            kills its worker is known after some kills.
-        retry_errors: Whether its rows with errors are to be archived first.
+        case_count: The number of its cases.
+        epoch: The worker's right to store its rows; it ends when the shard is started again.
+        slots: How many of its questions may be in flight at once.
+        journaled: Whether an earlier worker of it was lost: attempts at its rows are then journaled, to identify a row
+            that kills its worker.
+        retry_errors: Whether its rows with errors must be archived first.
     """
 
     run_id: str
@@ -92,7 +94,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class ActiveShard:
-    """A shard that is queued or taken, with its epoch when it was read."""
+    """A queued or taken shard, with its epoch when it was read."""
 
     job: ShardJob
     epoch: int
@@ -103,7 +105,7 @@ def create_shards(
 ) -> None:
     """Divide a run into waiting shards of equal size and at most `rows` rows.
 
-    Starting and ending a shard takes some statements, whose cost smaller shards would show.
+    Starting and ending a shard takes several statements, so smaller shards would cost noticeably more.
     """
     most = max(1, rows // repeats)
     size = -(-case_count // max(1, -(-case_count // most)))
@@ -126,12 +128,13 @@ def start_shard(connection: sa.Connection, run_id: str, shard_index: int, ticket
     """Take a queued shard under a new epoch: a worker with an earlier epoch can no longer store its rows.
 
     Args:
-        connection: In whose transaction.
-        shard_index: Which part of it.
-        ticket: That of the job. A repeated job takes the shard again; a stale one must not take it from its worker.
+        connection: The transaction.
+        run_id: The run.
+        shard_index: The shard's index.
+        ticket: The job's ticket. A repeated job takes the shard again; a stale job must not take it from its worker.
 
     Returns:
-        The shard, or None where there is nothing to do: it is done, or its run is not running.
+        The shard, or None if there is nothing to do: it is done, or its run is not running.
     """
     phase = runs.lock_phase(connection, run_id)
     if phase is None:
@@ -163,38 +166,39 @@ def start_shard(connection: sa.Connection, run_id: str, shard_index: int, ticket
 def require_epochs(
     connection: sa.Connection, run_id: str, epochs: Mapping[int, int], *, keep: bool = True
 ) -> dict[int, int]:
-    """Raise unless these are the epochs of these shards.
+    """Raise unless these shards still have these epochs.
 
     Args:
-        connection: In whose transaction.
+        connection: The transaction.
+        run_id: The run.
         epochs: By shard.
-        keep: Whether to lock the shards until the commit, so that rows of them can be stored.
+        keep: Whether to lock the shards until the commit, so that their rows can be stored.
 
     Returns:
-        The slots of each shard: how many of its questions may be in flight now.
+        The slots of each shard: how many of its questions may be in flight.
 
     Raises:
-        FencedError: Another worker has started a shard again.
+        FencedError: Another worker has restarted a shard.
         RunStoppedError: The run was deleted.
     """
     table = schema.shards
     query = sa.select(table.c.shard_index, table.c.epoch, table.c.slots).where(
         table.c.run_id == run_id, table.c.shard_index.in_(list(epochs))
     )
-    found = connection.execute(query.with_for_update(read=True) if keep else query).all()
-    stored = {row.shard_index: row.epoch for row in found}
+    current = connection.execute(query.with_for_update(read=True) if keep else query).all()
+    stored = {row.shard_index: row.epoch for row in current}
     if epochs and not stored:
         raise RunStoppedError(f"run {run_id} was deleted")
     if stored != dict(epochs):
         raise FencedError(f"another worker has the shards that this one had: run={run_id}")
-    return {row.shard_index: row.slots for row in found}
+    return {row.shard_index: row.slots for row in current}
 
 
 def require_active(connection: sa.Connection, run_id: str, *, keep: bool = True) -> None:
     """Raise unless a run is active.
 
     Args:
-        connection: In whose transaction.
+        connection: The transaction.
         run_id: The run.
         keep: Whether to lock the run until the commit.
 
@@ -209,17 +213,17 @@ def require_active(connection: sa.Connection, run_id: str, *, keep: bool = True)
 def linked_runs(connection: sa.Connection, run_id: str) -> set[str]:
     """Return a run and the active runs whose next shards depend on it.
 
-    Those share a limited agent with it, belong to its group, or are of a team whose questions are limited, or do so
-    with another linked run: any of them finds the same runs, so that all lock them in one order.
+    They share a limited agent with it, belong to its group, or share a team with limited questions, directly or through
+    another linked run. Every one of them yields the same set, so all lock the runs in the same order.
     """
     table = schema.runs
-    known, found = set[str](), {run_id}
+    visited, linked = set[str](), {run_id}
     is_limited = quotas.is_limited(connection, Quota.CONCURRENT_QUESTIONS)
-    while found != known:
-        known = found
+    while linked != visited:
+        visited = linked
         linking = sa.or_(table.c.agent_key != "", table.c.group_id != "", is_limited)
         rows = connection.execute(
-            sa.select(table.c.agent_key, table.c.team, table.c.group_id).where(table.c.run_id.in_(known), linking)
+            sa.select(table.c.agent_key, table.c.team, table.c.group_id).where(table.c.run_id.in_(visited), linking)
         ).all()
         if not rows:
             break
@@ -231,12 +235,12 @@ def linked_runs(connection: sa.Connection, run_id: str) -> set[str]:
             sa.tuple_(table.c.team, table.c.group_id).in_(groups),
             is_limited & table.c.team.in_(teams),
         )
-        found = known | set(connection.execute(sa.select(table.c.run_id).where(is_linked, is_active())).scalars())
-    return found
+        linked = visited | set(connection.execute(sa.select(table.c.run_id).where(is_linked, is_active())).scalars())
+    return linked
 
 
 def lock_sharing(connection: sa.Connection, run_id: str) -> None:
-    """Lock a run and the active runs that are linked with it, in the order of their ids."""
+    """Lock a run and the active runs linked with it, in the order of their ids."""
     if connection.dialect.name == "sqlite":
         return
     table = schema.runs
@@ -247,7 +251,7 @@ def lock_sharing(connection: sa.Connection, run_id: str) -> None:
 
 
 def release_shard(connection: sa.Connection, run_id: str, shard_index: int, epoch: int | None = None) -> None:
-    """Return a queued or taken shard to waiting; with an epoch, only if it is still the shard's."""
+    """Return a queued or taken shard to waiting; with an epoch, only if the shard still has it."""
     table = schema.shards
     where: list[sa.ColumnElement[bool]] = [
         table.c.run_id == run_id,
@@ -276,12 +280,12 @@ def release_queued(connection: sa.Connection, run_id: str) -> None:
 
 
 def finish_pause(connection: sa.Connection, run_id: str) -> str:
-    """Pause a run that is pausing, once no shard of it is queued or taken; return why, empty where that was not now."""
+    """Pause a run that is pausing, once it has no queued or taken shard; return the reason, empty if not paused."""
     if runs.lock_phase(connection, run_id) is not Phase.PAUSING:
         return ""
     table = schema.shards
-    held = sa.exists().where(table.c.run_id == run_id, table.c.state.in_(IN_WORK))
-    if connection.execute(sa.select(held)).scalar_one() or all_done(connection, run_id):
+    has_work = sa.exists().where(table.c.run_id == run_id, table.c.state.in_(IN_WORK))
+    if connection.execute(sa.select(has_work)).scalar_one() or all_done(connection, run_id):
         return ""
     return runs.drain(connection, run_id)
 
@@ -289,10 +293,10 @@ def finish_pause(connection: sa.Connection, run_id: str) -> str:
 def complete_shard(connection: sa.Connection, shard: Shard) -> bool:
     """Mark a shard done if every row of it has a result; return whether that is so.
 
-    A shard whose failed rows are to be retried since it was started is not.
+    A shard whose failed rows were marked for retry since its start is not done.
 
     Raises:
-        FencedError: Another worker has started it again.
+        FencedError: Another worker has restarted it.
     """
     lock_sharing(connection, shard.run_id)
     require_epochs(connection, shard.run_id, {shard.shard_index: shard.epoch})
@@ -311,7 +315,7 @@ def complete_shard(connection: sa.Connection, shard: Shard) -> bool:
 
 
 def reopen_incomplete(connection: sa.Connection, run_id: str) -> int:
-    """Return the shards of a run that are done and lack rows to waiting; return how many those are."""
+    """Return a run's done shards that lack rows to waiting; return their number."""
     table = schema.shards
     reopened = connection.execute(
         table.update()
@@ -358,7 +362,7 @@ def list_active(connection: sa.Connection, run_id: str | None = None) -> list[Ac
         .join(owners, owners.c.run_id == table.c.run_id)
         .where(table.c.state.in_(IN_WORK))
     )
-    # A run that is not active may have one too: its start was to be stored, and the store failed.
+    # A run that is not active may have such a shard too: the store failed before recording its start.
     query = query.where(is_active() if run_id is None else table.c.run_id == run_id)
     return [
         ActiveShard(
@@ -368,22 +372,22 @@ def list_active(connection: sa.Connection, run_id: str | None = None) -> list[Ac
     ]
 
 
-def release_orphan(connection: sa.Connection, held: ActiveShard) -> None:
+def release_orphan(connection: sa.Connection, orphan: ActiveShard) -> None:
     """Return an orphaned shard to waiting, unless a worker has taken it since it was read."""
     table = schema.shards
     connection.execute(
         table.update()
         .where(
-            table.c.run_id == held.job.run_id,
-            table.c.shard_index == held.job.shard_index,
+            table.c.run_id == orphan.job.run_id,
+            table.c.shard_index == orphan.job.shard_index,
             table.c.state.in_(IN_WORK),
-            table.c.epoch == held.epoch,
-            table.c.ticket == held.job.ticket,
+            table.c.epoch == orphan.epoch,
+            table.c.ticket == orphan.job.ticket,
         )
         .values(state="waiting", slots=0, careful=_was_lost(table))
     )
 
 
 def _was_lost(table: sa.Table) -> sa.ColumnElement[bool]:
-    """Return whether a shard's worker was lost: it was taken and not released."""
+    """Return whether a shard's worker was lost: the shard was taken and not released."""
     return sa.or_(table.c.careful, table.c.state == "taken")

@@ -1,8 +1,8 @@
 """Queries about shards that are answered but await verdicts.
 
-A shard whose verdicts cannot be obtained now is `unjudged`: no worker takes it until its run is resumed, or a verdict
-of the run comes after all. Meanwhile the run's other shards are answered, and once they all are, the run pauses. A
-shard whose verdicts are ordered is `ordered`: it is polled once all others of its run are answered and ordered too.
+A shard whose verdicts are unavailable is `unjudged`: no worker takes it until its run is resumed, or another verdict of
+the run arrives. Meanwhile the run's other shards are answered, and once they all are, the run pauses. A shard with
+ordered verdicts is `ordered`: it is polled once all other shards of its run are answered and ordered too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ORDERED = "ordered"
 
 
 def mark_unjudged(connection: sa.Connection, shard: Shard, trouble: str) -> None:
-    """Release a taken shard whose verdicts cannot be obtained now; its run shows why."""
+    """Release a taken shard whose verdicts are unavailable; its run shows the reason."""
     _leave(connection, shard, _UNJUDGED)
     owners = schema.runs
     connection.execute(owners.update().where(owners.c.run_id == shard.run_id).values(state_reason=trouble))
@@ -67,23 +67,23 @@ def release_unjudged(connection: sa.Connection, run_id: str) -> None:
 
 
 def await_batch(connection: sa.Connection, run_id: str) -> bool:
-    """Show that a run awaits a batch, where nothing else of it is left to do.
+    """Show that a run awaits a batch if nothing else of it is left to do.
 
     Returns:
-        Whether that is so: its verdicts are to be polled again later.
+        Whether that is so: its verdicts must be polled again later.
     """
     run = _running(connection, run_id)
     states = _states(connection, run_id)
     if run is None or _ORDERED not in states or states - {_ORDERED, _UNJUDGED, "done"}:
         return False
     reason = f"every answer is stored, {_rows_wait(run)} verdicts of a batch"
-    if _UNJUDGED not in states and run.state_reason != reason:  # else it says what else it waits for
+    if _UNJUDGED not in states and run.state_reason != reason:  # otherwise it shows what else it awaits
         runs.apply_command(connection, run_id, Command.AWAIT_BATCH, reason=reason)
     return True
 
 
 def requeue_ordered(connection: sa.Connection, run_id: str) -> bool:
-    """Let shards with ordered verdicts wait for a worker again; return whether their run is active."""
+    """Return shards with ordered verdicts to waiting; return whether their run is active."""
     if _running(connection, run_id) is None:
         return False
     release_shards(connection, run_id, states=(_ORDERED,))
@@ -103,10 +103,10 @@ def list_awaiting(connection: sa.Connection) -> list[str]:
 
 
 def pause_if_stuck(connection: sa.Connection, run_id: str) -> str:
-    """Pause a run of which only unjudged shards are left.
+    """Pause a run that has only unjudged shards left.
 
     Returns:
-        Why it is paused now, for people; empty where it is not.
+        Why it is paused, as a sentence; empty if it is not.
     """
     run = _running(connection, run_id)
     states = _states(connection, run_id)
@@ -119,7 +119,7 @@ def pause_if_stuck(connection: sa.Connection, run_id: str) -> str:
 
 
 def _running(connection: sa.Connection, run_id: str) -> RunRecord | None:
-    """Lock a run; return it where it is running and not pausing."""
+    """Lock a run; return it if it is running and not pausing."""
     if runs.lock_phase(connection, run_id) not in RUNNABLE_PHASES:
         return None
     return runs.load_run(connection, run_id)
@@ -131,7 +131,7 @@ def _states(connection: sa.Connection, run_id: str) -> set[str]:
 
 
 def _has_answers(connection: sa.Connection, run_id: str) -> bool:
-    """Return whether a run has an answer or a result: where the preflight check refuses the judge, no case is asked."""
+    """Return whether a run has an answer or a result: if the preflight check refuses the judge, no case is asked."""
     tables = (schema.answers, schema.results)
     query = sa.select(sa.or_(*(sa.exists().where(table.c.run_id == run_id) for table in tables)))
     return bool(connection.execute(query).scalar_one())
@@ -143,7 +143,7 @@ def _rows_wait(run: RunRecord) -> str:
 
 
 def change_spend_cap(connection: sa.Connection, run_id: str, usd: float | None) -> None:
-    """Give the judge of a run another spend cap; None for no cap."""
+    """Set the spend cap of a run's judge; None removes it."""
     runs.lock_phase(connection, run_id)
     run = runs.load_run(connection, run_id)
     if run is not None and run.spec.get("judge") is not None:

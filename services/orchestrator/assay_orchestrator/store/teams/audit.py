@@ -1,7 +1,7 @@
-"""The audit: entries are added, listed, and removed when a team's retention is over; nothing else.
+"""The audit: entries are added, listed, and removed after the team's retention; nothing else.
 
-Each team's entries are a chain: the digest of one covers that of the one before it, so that a removed, changed or
-added entry shows (`assay admin audit verify`).
+Each team's entries form a chain: the digest of an entry covers that of its predecessor, so that a removed, changed or
+inserted entry shows (`assay admin audit verify`).
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 _CHAIN_LOCK = 0x41554454
 _table = schema.audit_entries
-_CONTENT = tuple(each.name for each in fields(AuditEntry))
+_CONTENT = tuple(field.name for field in fields(AuditEntry))
 
 
 @dataclass(frozen=True, slots=True)
 class AuditQuery:
-    """Which entries a page holds; an empty text is no condition.
+    """The conditions of a page of entries; an empty text is no condition.
 
     Args:
-        team: Of this team.
-        actor: Of this token.
-        action: Of this action.
-        since: Of this moment or later, as the store has times.
-        until: Of an earlier moment.
+        team: The team.
+        actor: The token of the caller.
+        action: The action.
+        since: The earliest time, in the store's format.
+        until: The time before which entries end.
     """
 
     team: str = ""
@@ -50,7 +50,7 @@ class AuditQuery:
 
 @dataclass(frozen=True, slots=True)
 class AuditPosition:
-    """Where a page of entries ends."""
+    """The position where a page of entries ends."""
 
     at: str
     team: str
@@ -60,14 +60,14 @@ class AuditPosition:
 def record(
     connection: sa.Connection, call: AuditedCall | None, *, team: str = "", resource: str = "", action: str = ""
 ) -> None:
-    """Add the entry of a call in the transaction of its change, as the last that this locks.
+    """Add the entry of a call in the transaction of its change; must be the last lock of the transaction.
 
     Args:
-        connection: In whose transaction.
-        call: The call; None where nothing is recorded.
-        team: Whose things it changes; empty for the team that it names, else the caller's own.
-        resource: What it changes; empty for what its request names.
-        action: What is done; empty for the action of its method.
+        connection: The transaction.
+        call: The call; None if nothing is recorded.
+        team: The owner of the changed resource; empty for the team that the call names, else the caller's own.
+        resource: The changed resource; empty for the one that the request names.
+        action: The action; empty for the action of the method.
     """
     if call is not None:
         append(connection, call.entry(team=team, resource=resource, action=action))
@@ -82,17 +82,17 @@ def recorded(
     """Return a change that also adds the entry of its call.
 
     Args:
-        change: What is done in one transaction.
+        change: Makes the change in one transaction.
         call: As in `record`.
-        changed: Returns from what the change returned the team and the name of what was changed; empty ones are as
-            the request has them.
+        changed: Returns the team and the name of the changed resource from the change's result; empty values are taken
+            from the request.
     """
 
     def both(connection: sa.Connection) -> T:
-        made = change(connection)
-        team, resource = changed(made)
+        result = change(connection)
+        team, resource = changed(result)
         record(connection, call, team=team, resource=resource)
-        return made
+        return result
 
     return both
 
@@ -101,14 +101,14 @@ def append(connection: sa.Connection, entry: AuditEntry, *, at: str = "") -> Sto
     """Add an entry to the chain of its team.
 
     Args:
-        connection: In whose transaction; until its commit no other adds to the chain.
-        entry: What happened.
-        at: When; empty for now.
+        connection: The transaction; until its commit no other adds to the chain.
+        entry: The entry.
+        at: Its time; empty for now.
     """
-    if connection.dialect.name == "postgresql":  # SQLite writes one transaction at a time
+    if connection.dialect.name == "postgresql":  # SQLite runs one write transaction at a time
         key = sa.func.hashtext(sa.func.current_schema() + sa.literal(f" {entry.team}"))
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CHAIN_LOCK, key)))
-    # As it will be read, for the digest covers that.
+    # In the form that is read back, since the digest covers that.
     cleaned = {name: clean_text(value) for name in _CONTENT if isinstance(value := getattr(entry, name), str)}
     entry = replace(entry, **cleaned)  # type: ignore[arg-type]  # texts alone
     newest = sa.select(_table.c.sequence, _table.c.digest).where(_table.c.team == entry.team)
@@ -126,27 +126,27 @@ def list_entries(
 ) -> Sequence[StoredEntry]:
     """Return up to `count` entries, the newest first, after a position."""
     columns = (_table.c.at, _table.c.team, _table.c.sequence)
-    wanted = sa.select(_table).order_by(*(column.desc() for column in columns)).limit(count)
+    entries = sa.select(_table).order_by(*(column.desc() for column in columns)).limit(count)
     for name in ("team", "actor", "action"):
         if value := getattr(query, name):
-            wanted = wanted.where(_table.c[name] == value)
+            entries = entries.where(_table.c[name] == value)
     if query.since:
-        wanted = wanted.where(_table.c.at >= query.since)
+        entries = entries.where(_table.c.at >= query.since)
     if query.until:
-        wanted = wanted.where(_table.c.at < query.until)
+        entries = entries.where(_table.c.at < query.until)
     if after is not None:
         end = (
             sa.literal(part, column.type)
             for part, column in zip((after.at, after.team, after.sequence), columns, strict=True)
         )
-        wanted = wanted.where(sa.tuple_(*columns) < sa.tuple_(*end))
-    return [_stored(row) for row in connection.execute(wanted).mappings()]
+        entries = entries.where(sa.tuple_(*columns) < sa.tuple_(*end))
+    return [_stored(row) for row in connection.execute(entries).mappings()]
 
 
 def remove_before(connection: sa.Connection, team: str, at: str) -> int:
-    """Remove the entries of a team that are older than a moment, but its newest; return how many.
+    """Remove a team's entries older than a time, except its newest; return how many.
 
-    The database refuses to remove those that the team's retention keeps.
+    The database refuses to remove entries that the team's retention keeps.
     """
     newest = sa.select(sa.func.max(_table.c.sequence)).where(_table.c.team == team).scalar_subquery()
     old = (_table.c.team == team) & (_table.c.at < at) & (_table.c.sequence < newest)

@@ -1,4 +1,4 @@
-"""Baselines: names of a team for the runs that others are compared with."""
+"""Baselines: a team's names for runs that other runs are compared with."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _table = schema.baselines
 
 
 def set_baseline(connection: sa.Connection, scope: Scope, name: str, run_id: str) -> Baseline:
-    """Give a run a name, taking it from the run that had it.
+    """Point a baseline name at a run, replacing the run it named before.
 
     Raises:
         OverloadedError: The team has too many names.
@@ -30,10 +30,10 @@ def set_baseline(connection: sa.Connection, scope: Scope, name: str, run_id: str
     own = (_table.c.team == scope.team) & (_table.c.name == name)
     set_at = now()
     if not connection.execute(sa.update(_table).where(own).values(run_id=run_id, set_at=set_at)).rowcount:
-        known = connection.execute(sa.select(sa.func.count()).where(_table.c.team == scope.team)).scalar_one()
-        if known >= MOST_BASELINES:
+        name_count = connection.execute(sa.select(sa.func.count()).where(_table.c.team == scope.team)).scalar_one()
+        if name_count >= MOST_BASELINES:
             raise OverloadedError(
-                f"there are {known:,} baselines: delete one with `assay baseline delete NAME`",
+                f"there are {name_count:,} baselines: delete one with `assay baseline delete NAME`",
                 reason="TOO_MANY_BASELINES",
             )
         connection.execute(sa.insert(_table).values(team=scope.team, name=name, run_id=run_id, set_at=set_at))
@@ -44,17 +44,17 @@ def set_baseline(connection: sa.Connection, scope: Scope, name: str, run_id: str
 def list_baselines(connection: sa.Connection, scope: Scope) -> Sequence[Baseline]:
     """Return the baselines of a team, by name."""
     runs = schema.runs
-    found = connection.execute(
+    baseline_rows = connection.execute(
         sa.select(_table.c.name, _table.c.run_id, _table.c.set_at, runs.c.run_id.label("stored"))
         .outerjoin(runs, (runs.c.run_id == _table.c.run_id) & (runs.c.team == scope.team))
         .where(_table.c.team == scope.team)
         .order_by(_table.c.name)
     )
-    return [Baseline(row.name, row.run_id, row.set_at, exists=row.stored is not None) for row in found]
+    return [Baseline(row.name, row.run_id, row.set_at, exists=row.stored is not None) for row in baseline_rows]
 
 
 def names_of(connection: sa.Connection, scope: Scope, run_id: str) -> list[str]:
-    """Return the names of the baselines that name a run, sorted."""
+    """Return the names of the baselines that point at a run, sorted."""
     own = (_table.c.team == scope.team) & (_table.c.run_id == run_id)
     return list(connection.execute(sa.select(_table.c.name).where(own).order_by(_table.c.name)).scalars())
 
@@ -63,14 +63,14 @@ def require_unnamed(connection: sa.Connection, scope: Scope, run_id: str) -> Non
     """Raise if a baseline names a run.
 
     Raises:
-        WrongStateError: One does.
+        WrongStateError: A baseline names it.
     """
     if names := names_of(connection, scope, run_id):
         raise WrongStateError(f"run {run_id} is {named(names)}: it is kept", reason="RUN_IS_BASELINE")
 
 
 def delete_baseline(connection: sa.Connection, scope: Scope, name: str) -> None:
-    """Forget a name.
+    """Delete a baseline name.
 
     Raises:
         NotFoundError: The team has no such name.
@@ -78,6 +78,6 @@ def delete_baseline(connection: sa.Connection, scope: Scope, name: str) -> None:
     gone = connection.execute(sa.delete(_table).where((_table.c.team == scope.team) & (_table.c.name == name)))
     if not gone.rowcount:
         raise NotFoundError(
-            f"there is no baseline {name!r}: `assay baseline list` shows those there are", reason="BASELINE_NOT_FOUND"
+            f"there is no baseline {name!r}: `assay baseline list` lists the names", reason="BASELINE_NOT_FOUND"
         )
     audit.record(connection, scope.call, team=scope.team, resource=name)

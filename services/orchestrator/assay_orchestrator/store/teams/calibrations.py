@@ -45,7 +45,7 @@ def check_calibration(calibration: JudgeCalibration) -> None:
     """Refuse a calibration that no judge can have.
 
     Raises:
-        InvalidInputError: All that is wrong with it.
+        InvalidInputError: Something is wrong; contains every problem.
     """
     problems = [
         Problem(problem, f"calibration.{name}")
@@ -56,14 +56,16 @@ def check_calibration(calibration: JudgeCalibration) -> None:
         if getattr(calibration, name) not in choices:
             problems.append(Problem(f"must be {' or '.join(filter(None, choices))}", f"calibration.{name}"))
     fingerprints = calibration.fingerprints
-    if not 1 <= len(fingerprints) <= MOST_FINGERPRINTS or any(not 1 <= len(each) <= 100 for each in fingerprints):
-        what = f"must be 1 to {MOST_FINGERPRINTS} texts of 1 to 100 characters"
-        problems.append(Problem(what, "calibration.fingerprints"))
+    if not 1 <= len(fingerprints) <= MOST_FINGERPRINTS or any(
+        not 1 <= len(fingerprint) <= 100 for fingerprint in fingerprints
+    ):
+        problem_text = f"must be 1 to {MOST_FINGERPRINTS} texts of 1 to 100 characters"
+        problems.append(Problem(problem_text, "calibration.fingerprints"))
     for name in (*_NUMBERS, *_SHARES):
         value = getattr(calibration, name)
         if value is not None and not (math.isfinite(value) and (name not in _SHARES or 0 <= value <= 1)):
-            what = "must be from 0 to 1" if name in _SHARES else "must be a finite number"
-            problems.append(Problem(what, f"calibration.{name}"))
+            problem_text = "must be from 0 to 1" if name in _SHARES else "must be a finite number"
+            problems.append(Problem(problem_text, f"calibration.{name}"))
     if calibration.n < 1:
         problems.append(Problem("must be at least 1", "calibration.n"))
     if not problems and len(_json_of(calibration).encode()) > MAX_CALIBRATION_BYTES:
@@ -73,7 +75,7 @@ def check_calibration(calibration: JudgeCalibration) -> None:
 
 
 def set_calibration(connection: sa.Connection, scope: Scope, calibration: JudgeCalibration) -> JudgeCalibration:
-    """Store a calibration in place of an earlier one of the same rubric, criterion and fingerprints."""
+    """Store a calibration, replacing an earlier one with the same rubric, criterion and fingerprints."""
     tokens.require_not_deleted(connection, scope.team)
     fingerprints = tuple(sorted(set(calibration.fingerprints)))
     stored = dataclasses.replace(calibration, fingerprints=fingerprints, calibrated_at=now())
@@ -87,7 +89,7 @@ def set_calibration(connection: sa.Connection, scope: Scope, calibration: JudgeC
 
 
 def _make_room(connection: sa.Connection, team: str) -> None:
-    """Delete the oldest calibrations of a team that has as many as it may."""
+    """Delete the oldest calibrations of a team that has reached the limit."""
     own = _table.c.team == team
     newest = sa.select(_table.c.set_at).where(own).order_by(_table.c.set_at.desc())
     oldest_kept = connection.execute(newest.offset(MOST_CALIBRATIONS - 2).limit(1)).scalar()
@@ -101,17 +103,22 @@ def delete_calibration(connection: sa.Connection, scope: Scope, calibration_id: 
     Raises:
         NotFoundError: The team has no such calibration.
     """
-    found = next(
-        (each for each in list_calibrations(connection, scope.team) if each.calibration_id == calibration_id), None
+    stored = next(
+        (
+            calibration
+            for calibration in list_calibrations(connection, scope.team)
+            if calibration.calibration_id == calibration_id
+        ),
+        None,
     )
-    if found is None:
+    if stored is None:
         raise NotFoundError(
-            f"there is no calibration {calibration_id!r}: `assay judge calibrations list` shows those there are",
+            f"there is no calibration {calibration_id!r}: `assay judge calibrations list` lists the calibrations",
             reason="CALIBRATION_NOT_FOUND",
         )
-    _delete(connection, scope.team, found)
-    audit.record(connection, scope.call, team=scope.team, resource=found.rubric)
-    return found
+    _delete(connection, scope.team, stored)
+    audit.record(connection, scope.call, team=scope.team, resource=stored.rubric)
+    return stored
 
 
 def list_calibrations(connection: sa.Connection, team: str) -> tuple[JudgeCalibration, ...]:
@@ -129,12 +136,12 @@ def list_calibrations(connection: sa.Connection, team: str) -> tuple[JudgeCalibr
 def calibrations_of(
     connection: sa.Connection, team: str, fingerprints: Collection[str]
 ) -> tuple[JudgeCalibration, ...]:
-    """Return the calibrations of a team that are of judges with these fingerprints, newest first."""
-    return tuple(each for each in list_calibrations(connection, team) if each.is_of(fingerprints))
+    """Return a team's calibrations of judges with these fingerprints, newest first."""
+    return tuple(calibration for calibration in list_calibrations(connection, team) if calibration.is_of(fingerprints))
 
 
 def _key(team: str, calibration: JudgeCalibration) -> dict[str, str]:
-    """Return which calibration of a team it is."""
+    """Return the key of a team's calibration."""
     return {
         "team": team,
         "rubric": calibration.rubric,

@@ -1,4 +1,4 @@
-"""The quotas of teams, and whether they are reached."""
+"""The quotas of teams: limits, use, and errors when one is reached."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 REASON = "QUOTA_REACHED"
 BUDGETS = (Quota.STORED_BYTES, Quota.TOKENS_PER_DAY, Quota.MONEY_PER_MONTH)
-"""The quotas that runs in progress use up: a run pauses where one is reached."""
+"""The quotas that running runs use up: a run pauses when one is reached."""
 
 DEFAULTS = {Quota.REQUESTS_PER_MINUTE: 6_000}
-"""What holds for teams where an operator has set nothing: ten times what a busy team's clients need."""
+"""The defaults for teams without a limit from the operator: ten times what a busy team's clients need."""
 
 _quotas = schema.quotas
 _ACTIVE_RETRY_S = 10.0
@@ -36,7 +36,7 @@ _LEASES_PER_MINUTE = 20
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a team uses of one quota, in its unit; the limit is None where there is none."""
+    """A team's use of a quota, in the quota's unit; the limit is None if there is none."""
 
     quota: Quota
     used: int
@@ -46,7 +46,7 @@ class Use:
 def set_quotas(
     connection: sa.Connection, team: str, amounts: Mapping[Quota, int], cleared: Collection[Quota] = ()
 ) -> None:
-    """Set and remove quotas of a team, or of `ALL_TEAMS` without their own."""
+    """Set and remove quotas of a team, or of `ALL_TEAMS`, for the teams without their own."""
     changed = [quota.value for quota in {*amounts, *cleared}]
     connection.execute(_quotas.delete().where(_quotas.c.team == team, _quotas.c.quota.in_(changed)))
     if amounts:
@@ -55,19 +55,19 @@ def set_quotas(
 
 
 def own_quotas(connection: sa.Connection, team: str) -> dict[Quota, int]:
-    """Return the quotas of a team's own."""
+    """Return the quotas set for a team itself."""
     rows = connection.execute(sa.select(_quotas.c.quota, _quotas.c.amount).where(_quotas.c.team == team))
     return {_BY_NAME[row.quota]: row.amount for row in rows if row.quota in _BY_NAME}
 
 
 def read_quotas(connection: sa.Connection, team: str) -> dict[Quota, int]:
-    """Return the quotas that hold for a team: its own, and those for all teams where it has none."""
+    """Return the quotas that apply to a team: its own, else those of all teams."""
     return DEFAULTS | own_quotas(connection, ALL_TEAMS) | own_quotas(connection, team)
 
 
-def is_limited(connection: sa.Connection, *wanted: Quota) -> sa.ColumnElement[bool]:
-    """Return the condition that a run is of a team that has one of some quotas."""
-    names = [quota.value for quota in wanted]
+def is_limited(connection: sa.Connection, *quotas: Quota) -> sa.ColumnElement[bool]:
+    """Return the condition that a run's team has at least one of some quotas."""
+    names = [quota.value for quota in quotas]
     teams = set(connection.execute(sa.select(_quotas.c.team).where(_quotas.c.quota.in_(names))).scalars())
     if ALL_TEAMS in teams:
         return sa.true()
@@ -75,28 +75,28 @@ def is_limited(connection: sa.Connection, *wanted: Quota) -> sa.ColumnElement[bo
 
 
 def use_of(connection: sa.Connection, team: str, quota: Quota) -> int:
-    """Return what a team uses of a quota now."""
+    """Return a team's current use of a quota."""
     return _USES[quota](connection, team)
 
 
 def uses(connection: sa.Connection, team: str) -> Sequence[Use]:
-    """Return what a team uses of every quota."""
+    """Return a team's current use of every quota."""
     limits = read_quotas(connection, team)
     return [Use(quota, use_of(connection, team, quota), limits.get(quota)) for quota in Quota]
 
 
 def queued_rows(connection: sa.Connection, team: str) -> int:
-    """Return how many rows of the active runs of a team have no result yet."""
+    """Return the number of unfinished rows in a team's active runs."""
     table = schema.runs.c
     waiting = sa.func.coalesce(sa.func.sum(table.total_count - table.finished_count), 0)
     return int(connection.execute(sa.select(waiting).where(table.team == team, is_active())).scalar_one())
 
 
 def require_run(connection: sa.Connection, team: str) -> None:
-    """Raise unless one more run of a team may be active; until the commit no other process begins one.
+    """Raise unless another run of a team may be active; until the commit no other process starts one.
 
     Raises:
-        OverloadedError: A quota is reached; says which, and how much is used.
+        OverloadedError: A quota is reached; names the quota and its use.
     """
     runs.lock_creation(connection)
     limits = read_quotas(connection, team)
@@ -106,7 +106,7 @@ def require_run(connection: sa.Connection, team: str) -> None:
 
 
 def require_resumption(connection: sa.Connection, scope: Scope, run_id: str) -> None:
-    """Raise unless a run may resume: one that is not active needs a place among those that may be.
+    """Raise unless a run may resume: an inactive run needs a place among the team's active runs.
 
     Raises:
         OverloadedError: As in `require_run`.
@@ -122,10 +122,10 @@ def require_resumption(connection: sa.Connection, scope: Scope, run_id: str) -> 
 
 
 def require_bytes(connection: sa.Connection, team: str, more: int) -> None:
-    """Raise unless a team may store so many bytes more.
+    """Raise unless a team may store this many more bytes.
 
     Raises:
-        OverloadedError: It may not.
+        OverloadedError: The quota is reached.
     """
     limit = read_quotas(connection, team).get(Quota.STORED_BYTES)
     if limit is not None and (used := use_of(connection, team, Quota.STORED_BYTES)) + more > limit:
@@ -133,7 +133,7 @@ def require_bytes(connection: sa.Connection, team: str, more: int) -> None:
 
 
 def over_budget(connection: sa.Connection, team: str) -> Use | None:
-    """Return a quota that a team's runs have used up; None where there is room in each."""
+    """Return a quota that a team's runs have used up; None if all have room."""
     limits = read_quotas(connection, team)
     for quota in BUDGETS:
         if quota in limits and (used := use_of(connection, team, quota)) >= limits[quota]:
@@ -142,28 +142,28 @@ def over_budget(connection: sa.Connection, team: str) -> Use | None:
 
 
 def runs_over_budget(connection: sa.Connection) -> list[tuple[str, Use]]:
-    """Return the runs that workers take shards of and whose team has used a quota up, and which one."""
+    """Return the runnable runs whose team has used up a quota, with that quota."""
     table = schema.runs.c
     query = sa.select(table.run_id, table.team).where(is_limited(connection, *BUDGETS), is_runnable())
-    found = connection.execute(query.order_by(table.run_id)).all()
-    over = {team: over_budget(connection, team) for team in {row.team for row in found}}
-    return [(row.run_id, use) for row in found if (use := over[row.team]) is not None]
+    run_rows = connection.execute(query.order_by(table.run_id)).all()
+    over = {team: over_budget(connection, team) for team in {row.team for row in run_rows}}
+    return [(row.run_id, use) for row in run_rows if (use := over[row.team]) is not None]
 
 
 def take_requests(connection: sa.Connection, team: str, limit: int) -> int:
-    """Take requests of this minute for a process to admit; return how many, 0 where none are left.
+    """Take some of the current minute's requests for a process; return how many, 0 if none are left.
 
-    Each process takes a part at a time: together they admit no more than the limit, and few calls ask the database.
+    Each process takes a portion at a time: together they stay within the limit, and few calls query the database.
     """
     table, minute = schema.requests, now()[:16]
-    # PostgreSQL must find a row to lock: two processes would otherwise both see a minute without any.
+    # PostgreSQL must find a row to lock: otherwise two processes would both see a minute without a row.
     _ensure_requests(connection, team)
     row = connection.execute(
         sa.select(table.c.minute, table.c.taken).where(table.c.team == team).with_for_update()
     ).one()
-    taken = row.taken if row.minute == minute else 0
-    count = min(max(1, limit // _LEASES_PER_MINUTE), max(0, limit - taken))
-    values = {"minute": minute, "taken": taken + count}
+    taken_before = row.taken if row.minute == minute else 0
+    count = min(max(1, limit // _LEASES_PER_MINUTE), max(0, limit - taken_before))
+    values = {"minute": minute, "taken": taken_before + count}
     connection.execute(table.update().where(table.c.team == team).values(values))
     return count
 
@@ -176,16 +176,16 @@ def _ensure_requests(connection: sa.Connection, team: str) -> None:
         with connection.begin_nested():
             connection.execute(table.insert().from_select(["team", "minute", "taken"], row))
     except sa.exc.IntegrityError:
-        pass  # another process has just made it
+        pass  # another process has just created it
 
 
 def reached(team: str, use: Use) -> OverloadedError:
-    """Return the error of a quota that is reached."""
+    """Return the error for a reached quota."""
     return OverloadedError(sentence(team, use), reason=REASON, retry_after_s=retry_after_s(use.quota))
 
 
 def sentence(team: str, use: Use) -> str:
-    """Return which quota is reached, what is used, and what helps."""
+    """Return which quota is reached, its use, and what helps."""
     quota, limit = use.quota, use.limit or 0
     return (
         f"the team {team!r} has reached its quota {quota.value}: {quota.shown(use.used)} of {quota.shown(limit)}; "
@@ -194,7 +194,7 @@ def sentence(team: str, use: Use) -> str:
 
 
 def too_fast(team: str, limit: int) -> str:
-    """Return that requests come faster than the pace of their quota, and what helps."""
+    """Return that requests arrive faster than the quota's pace, and what helps."""
     return (
         f"requests of the team {team!r} come faster than its quota {Quota.REQUESTS_PER_MINUTE.value} allows: "
         f"{Quota.REQUESTS_PER_MINUTE.shown(limit)} a minute, at a steady pace; send them more slowly, or ask the "
@@ -205,22 +205,22 @@ def too_fast(team: str, limit: int) -> str:
 def minute_used_up(team: str, limit: int) -> str:
     """Return that the processes of an installation have taken all requests of a minute, and what helps.
 
-    A process takes them in parts: how many calls it has admitted of its last one is not known to the others.
+    Processes take them in portions: the others do not know how many calls a process has admitted of its last portion.
     """
     return (
         f"the team {team!r} has reached its quota {Quota.REQUESTS_PER_MINUTE.value}: the "
-        f"{Quota.REQUESTS_PER_MINUTE.shown(limit)} of this minute are given out to the processes of this server; "
+        f"{Quota.REQUESTS_PER_MINUTE.shown(limit)} of this minute are assigned to the processes of this server; "
         f"{_HELPS[Quota.REQUESTS_PER_MINUTE]}, or ask the operator of this server for more"
     )
 
 
 def help_with(quota: Quota) -> str:
-    """Return what a team may do that has reached a quota."""
+    """Return what a team that has reached a quota can do."""
     return _HELPS[quota]
 
 
 def retry_after_s(quota: Quota) -> float:
-    """Return after how many seconds there is room again by itself; 0 where time alone does not help."""
+    """Return after how many seconds a quota frees up by itself; 0 if time alone does not help."""
     moment = datetime.fromisoformat(now())
     midnight = moment.replace(hour=0, minute=0, second=0, microsecond=0)
     if quota is Quota.TOKENS_PER_DAY:

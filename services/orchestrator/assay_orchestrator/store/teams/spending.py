@@ -1,4 +1,4 @@
-"""What runs have spent and stored, by team and day of UTC, for the quotas of tokens, money and bytes."""
+"""What runs have spent and stored, by team and UTC day, for the quotas of tokens, money and bytes."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 _spending = schema.spending
 _SUMS = ("tokens", "nano_usd", "stored_bytes")
 _DELETED = ""
-"""In place of the run: what deleted runs have spent."""
+"""The run id under which the spending of deleted runs is kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What some rows have taken.
+    """The usage of some rows.
 
     Args:
-        tokens: Of agents and judges, as far as they say it.
+        tokens: Reported tokens of agents and judges.
         nano_usd: Their cost, in billionths of a dollar.
-        stored_bytes: What was stored of them.
+        stored_bytes: Their stored size.
     """
 
     tokens: int = 0
@@ -37,24 +37,24 @@ class Spent:
 
 
 def add_spent(connection: sa.Connection, run_id: str, spent: Spent) -> None:
-    """Add to what a run has spent and stored today; nothing below 0, and up to the largest amount in all."""
+    """Add to a run's spending and storage of today; sums stay between 0 and the largest amount."""
     if spent == Spent():
         return
     runs = schema.runs.c
-    given = {name: max(0, min(getattr(spent, name), MAX_AMOUNT)) for name in _SUMS}
-    amounts = [sa.literal(given[name], sa.BigInteger) for name in _SUMS]
+    limited = {name: max(0, min(getattr(spent, name), MAX_AMOUNT)) for name in _SUMS}
+    amounts = [sa.literal(limited[name], sa.BigInteger) for name in _SUMS]
     new = sa.select(runs.team, sa.literal(now()[:10]), runs.run_id, *amounts).where(runs.run_id == run_id)
     _add(connection, new)
 
 
 def forget_run(connection: sa.Connection, run_id: str) -> None:
-    """Forget the name of a run and what it has stored; what it has spent stays its team's."""
+    """Drop a run's name and stored bytes; its spending remains with its team."""
     own = _spending.c.run_id == run_id
-    kept = sa.select(
+    remaining = sa.select(
         _spending.c.team, _spending.c.day, sa.literal(_DELETED, CleanString(120)),
         _spending.c.tokens, _spending.c.nano_usd, sa.literal(0, sa.BigInteger),
     )  # fmt: skip
-    _add(connection, kept.where(own))
+    _add(connection, remaining.where(own))
     connection.execute(_spending.delete().where(own))
 
 
@@ -69,19 +69,19 @@ def money_of_month(connection: sa.Connection, team: str) -> int:
 
 
 def tokens_query(team: str) -> sa.ScalarSelect[int]:
-    """Return the query of what `tokens_of_day` returns."""
+    """Return the query behind `tokens_of_day`."""
     return _sum_query(_spending.c.tokens, _spending.c.team == team, _spending.c.day == now()[:10])
 
 
 def money_query(team: str) -> sa.ScalarSelect[int]:
-    """Return the query of what `money_of_month` returns."""
+    """Return the query behind `money_of_month`."""
     month = now()[:7]
     days = _spending.c.day.between(f"{month}-01", f"{month}-31")
     return _sum_query(_spending.c.nano_usd, _spending.c.team == team, days)
 
 
 def bytes_stored(connection: sa.Connection, team: str) -> int:
-    """Return the bytes that the datasets and rows of a team take."""
+    """Return the size of a team's datasets and rows, in bytes."""
     datasets = schema.datasets.c
     return _sum(connection, _spending.c.stored_bytes, _spending.c.team == team) + _sum(
         connection, datasets.stored_bytes, datasets.team == team
@@ -101,8 +101,8 @@ def _sum_query(column: sa.Column[int], *where: sa.ColumnElement[bool]) -> sa.Sca
 
 
 def total(column: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
-    """Return the sum of a column; it is exact up to 2⁵³, and beyond that never too large for the database."""
-    # SQLite's sum of integers fails where it passes 64 bits; that of floats does not.
+    """Return the sum of a column: exact up to 2⁵³, and never too large for the database."""
+    # SQLite's sum of integers fails beyond 64 bits; its sum of floats does not.
     return sa.func.coalesce(sa.func.sum(column * sa.literal(1.0, sa.Float)), 0)
 
 
@@ -118,5 +118,5 @@ def _add(connection: sa.Connection, rows: sa.Select[Any]) -> None:
 
 
 def _added(stored: sa.ColumnElement[int], more: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
-    """Return a sum of two amounts, at most the largest one: the database's integers would end soon after it."""
+    """Return the sum of two amounts, capped at the largest amount: the database's integers end soon after it."""
     return sa.case((stored > MAX_AMOUNT - more, MAX_AMOUNT), else_=stored + more)

@@ -1,4 +1,4 @@
-"""Targets: where the agents of a team may be, as the team has registered it."""
+"""Targets: the addresses that a team has registered for its agents."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _table = schema.targets
 
 @dataclass(frozen=True, slots=True)
 class TargetRecord:
-    """A target as it is stored.
+    """A stored target.
 
     Args:
-        team: Whose agents may be there.
-        name: Its name in the team.
+        team: The team whose agents may use it.
+        name: Its name within the team.
         address: `HOST`, `HOST:PORT` or `https://HOST[:PORT]`.
         secrets: The names of the team's secrets that may be sent there.
-        created_by: The id of the token that made it.
-        created_at: When it was made, ISO 8601.
+        created_by: The id of the token that created it.
+        created_at: When it was created, ISO 8601.
     """
 
     team: str
@@ -47,19 +47,20 @@ def has_teams(connection: sa.Connection) -> bool:
     return connection.execute(sa.select(schema.teams.c.team).limit(1)).one_or_none() is not None
 
 
-def create_target(connection: sa.Connection, wanted: TargetRecord) -> TargetRecord:
+def create_target(connection: sa.Connection, target: TargetRecord) -> TargetRecord:
     """Store a target and return it.
 
     Raises:
         NotFoundError: There is no such team.
-        ConflictError: The team has a target of this name.
-        OverloadedError: The team has too many.
+        ConflictError: The team already has a target of this name.
+        OverloadedError: The team has too many targets.
     """
-    tokens.require_team(connection, wanted.team)
-    own = _table.c.team == wanted.team
-    if connection.execute(sa.select(_table.c.name).where(own & (_table.c.name == wanted.name))).one_or_none():
+    tokens.require_team(connection, target.team)
+    own = _table.c.team == target.team
+    if connection.execute(sa.select(_table.c.name).where(own & (_table.c.name == target.name))).one_or_none():
         raise ConflictError(
-            f"there is a target {wanted.name!r} already: delete it first, or take another name", reason="TARGET_EXISTS"
+            f"there is already a target {target.name!r}: delete it first, or choose another name",
+            reason="TARGET_EXISTS",
         )
     if connection.execute(sa.select(sa.func.count()).where(own)).scalar_one() >= MAX_TARGETS_PER_TEAM:
         raise OverloadedError(
@@ -67,16 +68,16 @@ def create_target(connection: sa.Connection, wanted: TargetRecord) -> TargetReco
             reason="TOO_MANY_TARGETS",
         )
     values = {
-        "team": wanted.team,
-        "name": wanted.name,
-        "address": wanted.address,
-        "secrets_json": json.dumps(wanted.secrets),
-        "created_by": wanted.created_by,
+        "team": target.team,
+        "name": target.name,
+        "address": target.address,
+        "secrets_json": json.dumps(target.secrets),
+        "created_by": target.created_by,
         "created_at": now(),
     }
     connection.execute(sa.insert(_table).values(values))
     return TargetRecord(
-        wanted.team, wanted.name, wanted.address, wanted.secrets, wanted.created_by, values["created_at"]
+        target.team, target.name, target.address, target.secrets, target.created_by, values["created_at"]
     )
 
 
@@ -100,5 +101,5 @@ def delete_target(connection: sa.Connection, team: str, name: str) -> None:
     gone = connection.execute(sa.delete(_table).where((_table.c.team == team) & (_table.c.name == name)))
     if not gone.rowcount:
         raise NotFoundError(
-            f"there is no target {name!r}: `assay admin targets list` shows those there are", reason="TARGET_NOT_FOUND"
+            f"there is no target {name!r}: `assay admin targets list` lists the targets", reason="TARGET_NOT_FOUND"
         )

@@ -1,4 +1,4 @@
-"""Teams and their tokens, of which the database has the hashes alone."""
+"""Teams and their tokens; the database stores only the tokens' hashes."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _teams, _tokens = schema.teams, schema.tokens
 
 @dataclass(frozen=True, slots=True)
 class TokenRecord:
-    """A token as it is stored; times are ISO 8601, and None for never.
+    """A stored token; times are ISO 8601, None for never.
 
     Args:
         token_id: Its public part.
         digest: SHA-256 of the whole token, as hexadecimal digits.
-        team: Whose names it reaches.
+        team: The team that it gives access to.
         role: The value of a `Role`.
-        name: What it was made for.
-        created_by: The id of the token that made it; empty for one that was made at the database.
-        created_at: When it was made.
-        expires_at: From when it is refused.
+        name: Its purpose.
+        created_by: The id of the token that created it; empty if it was created at the database.
+        created_at: When it was created.
+        expires_at: When it expires.
         revoked_at: When it was revoked.
-        last_used_at: When it was used, to the hour.
+        last_used_at: When it was last used, to the hour.
     """
 
     token_id: str
@@ -55,14 +55,14 @@ class TokenRecord:
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """What a token is made with.
+    """A token to create.
 
     Args:
-        team: Whose names it reaches.
+        team: The team that it gives access to.
         role: What its holder may do.
-        name: What it is for.
-        created_by: The id of the token that makes it; empty at the database.
-        expires_at: From when it is refused, ISO 8601; None for never.
+        name: Its purpose.
+        created_by: The id of the token that creates it; empty at the database.
+        expires_at: When it expires, ISO 8601; None for never.
     """
 
     team: str
@@ -74,16 +74,16 @@ class NewToken:
 
 @dataclass(frozen=True, slots=True)
 class TeamRecord:
-    """A team as it is stored; times are ISO 8601, and None for never.
+    """A stored team; times are ISO 8601, None for never.
 
     Args:
         team: Its name.
-        created_at: When it was made.
-        disabled_at: Since when it is disabled.
+        created_at: When it was created.
+        disabled_at: When it was disabled.
         keep_audit_days: After how many days entries of its audit are removed.
-        keep_runs_days: After how many days runs that have ended are deleted.
-        deleted_at: Since when it is deleted; its name is not given to another team.
-        erased_at: Since when nothing of it is left.
+        keep_runs_days: After how many days its ended runs are deleted.
+        deleted_at: When it was deleted; no other team may get its name.
+        erased_at: When the last of its data was removed.
     """
 
     team: str
@@ -99,17 +99,17 @@ def create_team(connection: sa.Connection, team: str) -> TeamRecord:
     """Add a team and return it.
 
     Raises:
-        ConflictError: There is one of this name.
-        OverloadedError: There are too many.
+        ConflictError: There is already a team of this name.
+        OverloadedError: The limit of teams is reached.
     """
-    known = connection.execute(sa.select(_teams.c.deleted_at).where(_teams.c.team == team)).one_or_none()
-    if known is not None:
+    existing = connection.execute(sa.select(_teams.c.deleted_at).where(_teams.c.team == team)).one_or_none()
+    if existing is not None:
         raise ConflictError(
-            f"there is a team {team!r} already"
-            if known.deleted_at is None
-            else f"there was a team {team!r}, which was deleted at {known.deleted_at}: choose another name, for tokens "
-            "of other issuers may still have this one",
-            reason="TEAM_EXISTS" if known.deleted_at is None else "TEAM_DELETED",
+            f"there is already a team {team!r}"
+            if existing.deleted_at is None
+            else f"there was a team {team!r}, which was deleted at {existing.deleted_at}: choose another name, because "
+            "tokens of other issuers may still name this team",
+            reason="TEAM_EXISTS" if existing.deleted_at is None else "TEAM_DELETED",
         )
     if connection.execute(sa.select(sa.func.count()).select_from(_teams)).scalar_one() >= MAX_TEAMS:
         raise OverloadedError(f"there are {MAX_TEAMS:,} teams, which is the limit", reason="TOO_MANY_TEAMS")
@@ -124,7 +124,7 @@ def list_teams(connection: sa.Connection) -> Sequence[TeamRecord]:
 
 
 def set_disabled(connection: sa.Connection, team: str, *, disabled: bool) -> TeamRecord:
-    """Disable a team, or enable it again; return it. No run of it is being created meanwhile.
+    """Disable or re-enable a team, and return it. No run of it is created meanwhile.
 
     Raises:
         NotFoundError: There is no such team.
@@ -134,10 +134,10 @@ def set_disabled(connection: sa.Connection, team: str, *, disabled: bool) -> Tea
     is_there = (_teams.c.team == team) & _teams.c.deleted_at.is_(None)
     changed = sa.update(_teams).where(is_there & is_as_before)
     connection.execute(changed.values(disabled_at=now() if disabled else None))
-    found = connection.execute(sa.select(_teams).where(is_there)).mappings().one_or_none()
-    if found is None:
+    team_row = connection.execute(sa.select(_teams).where(is_there)).mappings().one_or_none()
+    if team_row is None:
         raise _no_team(team)
-    return TeamRecord(**found)
+    return TeamRecord(**team_row)
 
 
 def disabled_teams(connection: sa.Connection) -> frozenset[str]:
@@ -146,7 +146,7 @@ def disabled_teams(connection: sa.Connection) -> frozenset[str]:
 
 
 def require_enabled(connection: sa.Connection, team: str) -> None:
-    """Raise unless a team may work; where teams have no tokens, each may. Until the commit it is not deleted.
+    """Raise unless a team may work; teams without tokens always may. The team is not deleted before the commit.
 
     Raises:
         PermissionDeniedError: It is disabled or deleted.
@@ -160,10 +160,10 @@ def require_enabled(connection: sa.Connection, team: str) -> None:
 
 
 def require_not_deleted(connection: sa.Connection, team: str) -> None:
-    """Raise where a team is deleted, for which nothing is to be stored; until the commit it is not.
+    """Raise if a team is deleted, since nothing may be stored for it; it is not deleted before the commit.
 
     Raises:
-        PermissionDeniedError: It is.
+        PermissionDeniedError: The team is deleted.
     """
     query = sa.select(_teams.c.deleted_at).where(_teams.c.team == team).with_for_update(read=True)
     if connection.execute(query).scalar_one_or_none() is not None:
@@ -172,23 +172,23 @@ def require_not_deleted(connection: sa.Connection, team: str) -> None:
         )
 
 
-def create_token(connection: sa.Connection, token: Token, wanted: NewToken) -> TokenRecord:
+def create_token(connection: sa.Connection, token: Token, new: NewToken) -> TokenRecord:
     """Store a new token's hash.
 
     Raises:
         NotFoundError: There is no such team.
-        OverloadedError: The team has too many tokens that are not revoked.
+        OverloadedError: The team has too many unrevoked tokens.
     """
-    require_team(connection, wanted.team)
-    own = (_tokens.c.team == wanted.team) & _tokens.c.revoked_at.is_(None)
+    require_team(connection, new.team)
+    own = (_tokens.c.team == new.team) & _tokens.c.revoked_at.is_(None)
     if connection.execute(sa.select(sa.func.count()).where(own)).scalar_one() >= MAX_TOKENS_PER_TEAM:
         raise OverloadedError(
             f"the team has {MAX_TOKENS_PER_TEAM:,} tokens: revoke one with `assay admin tokens revoke`",
             reason="TOO_MANY_TOKENS",
         )
     record = TokenRecord(
-        token.token_id, token.digest, wanted.team, wanted.role.value, wanted.name, wanted.created_by, now(),
-        wanted.expires_at,
+        token.token_id, token.digest, new.team, new.role.value, new.name, new.created_by, now(),
+        new.expires_at,
     )  # fmt: skip
     values = {name: getattr(record, name) for name in TokenRecord.__slots__}
     connection.execute(sa.insert(_tokens).values(values))
@@ -196,33 +196,34 @@ def create_token(connection: sa.Connection, token: Token, wanted: NewToken) -> T
 
 
 def find_token(connection: sa.Connection, token_id: str) -> TokenRecord | None:
-    """Return the token of an id, whatever has become of it."""
-    found = connection.execute(_select().where(_tokens.c.token_id == token_id)).mappings().one_or_none()
-    return None if found is None else TokenRecord(**found)
+    """Return the token with an id, even if it is expired or revoked."""
+    token_row = connection.execute(_select().where(_tokens.c.token_id == token_id)).mappings().one_or_none()
+    return None if token_row is None else TokenRecord(**token_row)
 
 
 def list_tokens(connection: sa.Connection, team: str) -> Sequence[TokenRecord]:
-    """Return the tokens of a team, the oldest first; those that are revoked, too."""
-    found = connection.execute(_select().where(_tokens.c.team == team).order_by(_tokens.c.created_at)).mappings()
-    return [TokenRecord(**row) for row in found]
+    """Return a team's tokens, oldest first, including revoked ones."""
+    token_rows = connection.execute(_select().where(_tokens.c.team == team).order_by(_tokens.c.created_at)).mappings()
+    return [TokenRecord(**row) for row in token_rows]
 
 
 def revoke_token(connection: sa.Connection, token_id: str, team: str | None, roles: Collection[str]) -> TokenRecord:
-    """Revoke a token; one that is revoked stays as it is.
+    """Revoke a token; a revoked token stays unchanged.
 
     Args:
+        connection: The transaction.
         token_id: Its public part.
-        team: The team whose tokens may be revoked; None for those of every team.
+        team: The team whose tokens may be revoked; None for every team.
         roles: The roles whose tokens may be revoked.
 
     Raises:
-        NotFoundError: There is no such token, or it is of another team.
+        NotFoundError: There is no such token, or it belongs to another team.
         PermissionDeniedError: It has another role.
     """
     record = find_token(connection, token_id)
     if record is None or team not in (None, record.team):
         raise NotFoundError(
-            f"there is no token {token_id!r}: `assay admin tokens list` shows those there are",
+            f"there is no token {token_id!r}: `assay admin tokens list` lists the tokens",
             reason="TOKEN_NOT_FOUND",
         )
     if record.role not in roles:
@@ -235,16 +236,16 @@ def revoke_token(connection: sa.Connection, token_id: str, team: str | None, rol
 
 
 def note_used(connection: sa.Connection, token_id: str) -> None:
-    """Store that a token was used, to the hour."""
+    """Record that a token was used, to the hour."""
     hour = f"{now()[:13]}:00:00.000Z"
     connection.execute(sa.update(_tokens).where(_tokens.c.token_id == token_id).values(last_used_at=hour))
 
 
 def require_team(connection: sa.Connection, team: str) -> None:
-    """Raise unless there is a team.
+    """Raise unless the team exists.
 
     Raises:
-        NotFoundError: There is none.
+        NotFoundError: It does not.
     """
     if not has_team(connection, team):
         raise _no_team(team)
@@ -261,6 +262,6 @@ def _select() -> sa.Select[Any]:
 
 
 def has_team(connection: sa.Connection, team: str) -> bool:
-    """Return whether there is a team, which is not deleted."""
-    found = sa.select(_teams.c.team).where(_teams.c.team == team, _teams.c.deleted_at.is_(None))
-    return connection.execute(found).one_or_none() is not None
+    """Return whether a team exists and is not deleted."""
+    query = sa.select(_teams.c.team).where(_teams.c.team == team, _teams.c.deleted_at.is_(None))
+    return connection.execute(query).one_or_none() is not None

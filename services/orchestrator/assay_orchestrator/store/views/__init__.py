@@ -1,7 +1,7 @@
-"""The views for people who query the database with SQL: one file per revision and dialect.
+"""SQL views for people who query the database: one file per revision and dialect.
 
-Later revisions bring files of their own, so that an older migration still makes what it made. A migration that
-removes or renames a column that a view shows drops the views first.
+Later revisions bring files of their own, so that an older migration still creates what it created. A migration that
+removes or renames a column of a view drops the views first.
 """
 
 from __future__ import annotations
