@@ -1,4 +1,4 @@
-"""`python -m assay_orchestrator`: the orchestrator as a process."""
+"""The orchestrator's process: `python -m assay_orchestrator`."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _GARBAGE = 10_000
 _RECONNECT_MS = 1_000
 _LOUD = ("procrastinate", "alembic")
 UNUSED = ("importlib.metadata", "google.protobuf.internal.python_message")
-"""Of SQLAlchemy, for plugins, and of protobuf, for machines without its compiled half: a tenth of the start."""
+"""SQLAlchemy imports it for plugins, protobuf for machines without its compiled half: a tenth of the start."""
 
 
 def main() -> None:
-    """Serve until a signal; what cannot work is one sentence on stderr and exit status 3."""
+    """Serve until a signal arrives; print a setup error as one sentence on stderr and exit with status 3."""
     exit_on_early_sigterm()
-    gc.disable()  # nothing that imports make is garbage; collecting meanwhile is a tenth of the start
+    gc.disable()  # imports create no garbage; collecting it meanwhile takes a tenth of the start
     defer_imports(*UNUSED)
     configure_logging()
     for name in _LOUD:
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def _in_one_line(record: logging.LogRecord) -> bool:
-    """Keep the error of a record and drop its traceback: each restart of the database ends the listener for jobs."""
+    """Keep a record's error and drop its traceback: the job listener fails at each restart of the database."""
     if record.exc_info and (error := record.exc_info[1]) is not None:
         record.msg, record.args = "%s: %s", (record.getMessage(), " ".join(str(error).split()))
         record.exc_info = record.exc_text = None
@@ -70,11 +70,11 @@ def _in_one_line(record: logging.LogRecord) -> bool:
 
 
 async def serve(settings: Settings) -> None:
-    """Serve with these settings until a signal, or until the lease is over."""
+    """Serve with these settings until a signal arrives or the lease ends."""
     if not (settings.metrics_listen or settings.traces):
         await _serve_calls(settings)
         return
-    from assay.process.telemetry import observed  # imported here: a laptop's start does without it
+    from assay.process.telemetry import observed  # imported here: the local stack starts without it
 
     async with observed(settings, role=settings.role, names_teams=settings.metrics_teams):
         await _serve_calls(settings)
@@ -82,11 +82,11 @@ async def serve(settings: Settings) -> None:
 
 async def _serve_calls(settings: Settings) -> None:
     if settings.auth != "none":
-        # The database knows the callers: nothing is served before it is open.
+        # The database knows the callers, so nothing is served before it is open.
         await _serve(None, settings)
         return
     server = _new_server(settings)
-    # Before the imports that take most of the start: a client is connected, and hears that this is ready, at once.
+    # Bind before the slow imports: a client can connect at once and is notified of readiness immediately.
     await server.start(settings.listen)
     try:
         await _serve(server, settings)
@@ -96,13 +96,13 @@ async def _serve_calls(settings: Settings) -> None:
 
 def _new_server(
     settings: Settings,
-    known: Authenticator | None = None,
+    authenticator: Authenticator | None = None,
     log: Auditor | None = None,
     teams: TeamAdmission | None = None,
 ) -> RpcServer:
     from assay.rpc.server import RpcServer
 
-    own = dataclasses.replace(settings.server_options, authenticator=known, auditor=log, team_admission=teams)
+    own = dataclasses.replace(settings.server_options, authenticator=authenticator, auditor=log, team_admission=teams)
     server = RpcServer(own)
     if settings.role != "worker":
         server.add(_SERVICE)
@@ -142,7 +142,7 @@ async def _serve(server: RpcServer | None, settings: Settings) -> None:
                 embedder = embedder_pb2_grpc.EmbedderServiceStub(channel)
             judge = None
             if settings.judge:
-                # One that is started again is found at once: how long it may be away is the runs' matter.
+                # A restarted service is rediscovered at once; the run decides how long it tolerates the outage.
                 options = ChannelOptions(reconnect_max_ms=_RECONNECT_MS, tls=settings.services_tls)
                 channel = await stack.enter_async_context(open_channel(settings.judge, options))
                 judge = judge_pb2_grpc.JudgeServiceStub(channel)
@@ -171,7 +171,7 @@ async def _serve(server: RpcServer | None, settings: Settings) -> None:
 
             async def begin(address: str) -> None:
                 gc.freeze()
-                gc.set_threshold(_GARBAGE)  # the rows in work alone are more than the 700 objects of the default
+                gc.set_threshold(_GARBAGE)  # the rows in progress alone exceed the default threshold of 700 objects
                 gc.enable()
                 await manager.start()
                 if upkeep is not None:
@@ -186,7 +186,7 @@ async def _serve(server: RpcServer | None, settings: Settings) -> None:
                 grace_s=settings.grace_s,
                 also_stop_on=released,
             )
-            await manager.aclose(at_once=True)  # a second signal has broken the drain off
+            await manager.aclose(at_once=True)  # a second signal aborted the drain
     finally:
         database.close()
 

@@ -1,4 +1,4 @@
-"""ServeAgent on the wire: the questions of a run to a client that hosts its agent, and its answers back."""
+"""ServeAgent on the wire: sends a run's questions to the client that hosts its agent and receives the answers."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _MAX_CONCURRENCY = 1000
 
 
 class HostedRuns(Protocol):
-    """The runs to which clients attach, as `RunManager`."""
+    """The runs that clients attach to; implemented by `RunManager`."""
 
     async def get(self, scope: Scope, run_id: str) -> Run:
-        """Return a run; raises NotFoundError where the scope reaches no such run."""
+        """Return a run; raises NotFoundError if the scope cannot reach it."""
         ...
 
     async def attach(self, scope: Scope, run: Run, concurrency: int) -> Attachment:
@@ -46,8 +46,8 @@ class AgentStreams:
     """The streams of clients that host agents.
 
     Args:
-        runs: The runs to which they attach.
-        stopping: Set when the process begins to stop; a stream ends then, to be resumed elsewhere.
+        runs: The runs that clients attach to.
+        stopping: Set when the process begins to stop. Streams end then, and clients resume them elsewhere.
     """
 
     def __init__(self, runs: HostedRuns, stopping: asyncio.Event) -> None:
@@ -57,17 +57,17 @@ class AgentStreams:
     async def serve(
         self, incoming: AsyncIterator[pb.ServeAgentRequest], scope: Scope
     ) -> AsyncIterator[pb.ServeAgentResponse]:
-        """Yield what a client is sent, until it leaves, its run asks no more, or the process stops.
+        """Yield messages for a client until it leaves, its run asks no more questions, or the process stops.
 
         Args:
-            incoming: What the client sends.
-            scope: What the call reaches.
+            incoming: The client's messages.
+            scope: The scope of the call.
 
         Raises:
-            InvalidInputError: The first message attaches to no run whose agent or metrics a client hosts.
+            InvalidInputError: The first message does not attach to a run with a hosted agent or hosted metrics.
             WrongStateError: The run has metrics that the client does not compute.
-            NotFoundError: The scope reaches no such run.
-            UnavailableError: The process stops.
+            NotFoundError: The scope cannot reach the run.
+            UnavailableError: The process is stopping.
         """
         attach, run = await self._attach_request(incoming, scope)
         attachment = await self._runs.attach(scope, run, attach.concurrency)
@@ -78,7 +78,7 @@ class AgentStreams:
                 for part in _outgoing_to_wire(message):
                     yield part
             if reading.done():
-                reading.result()  # what the client sent may have been no message
+                reading.result()  # the client may have sent something that is not a message
             if self._stopping.is_set():
                 raise UnavailableError("the orchestrator is stopping: attach again", reason="STOPPING")
         finally:
@@ -120,7 +120,7 @@ async def _deliver(incoming: AsyncIterator[pb.ServeAgentRequest], attachment: At
 
 
 def _received(message: agent_pb2.AgentResponse) -> AgentResponse:
-    """Return a client's answer; one that could be neither stored nor sent on fails its own case alone."""
+    """Return a client's answer; an answer that can be neither stored nor forwarded fails only its own case."""
     plain = plain_response(message)
     if plain is not None:
         return plain

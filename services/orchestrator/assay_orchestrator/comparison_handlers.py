@@ -1,4 +1,4 @@
-"""Comparisons of runs on the wire: `CompareRuns` and `ListComparedCases`."""
+"""CompareRuns and ListComparedCases on the wire."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.runs.manager import RunManager
     from assay_orchestrator.store.page_tokens import PageTokens
 
-_MAX_COMPARISON_BYTES = 4_000_000  # a message has 4 MiB
+_MAX_COMPARISON_BYTES = 4_000_000  # gRPC limits a message to 4 MiB
 
 
 class ComparisonCalls:
@@ -30,7 +30,7 @@ class ComparisonCalls:
 
     Args:
         database: The store.
-        tokens: Makes and reads page tokens.
+        tokens: Creates and reads page tokens.
         manager: The runs.
     """
 
@@ -46,8 +46,8 @@ class ComparisonCalls:
             NotFoundError: There is no such run.
         """
         settings, runs = await self._compared(scope, request)
-        found = await self._comparisons.compare(scope, runs, settings)
-        response = pb.CompareRunsResponse(comparison=COMPARISON.to_wire(found))
+        comparison = await self._comparisons.compare(scope, runs, settings)
+        response = pb.CompareRunsResponse(comparison=COMPARISON.to_wire(comparison))
         if response.ByteSize() > _MAX_COMPARISON_BYTES:
             raise InvalidInputError(
                 f"the comparison of {len(runs)} runs does not fit in one message: compare fewer of them at once"
@@ -61,7 +61,7 @@ class ComparisonCalls:
 
         Raises:
             InvalidInputError, NotFoundError: As `compare_runs`.
-            ResumeExpiredError: The page's token is not of this query.
+            ResumeExpiredError: The page token belongs to another query.
         """
         settings, runs = await self._compared(scope, request)
         change, order = case_conditions_from_wire(request)
@@ -83,7 +83,7 @@ class ComparisonCalls:
     async def _compared(
         self, scope: Scope, request: pb.CompareRunsRequest | pb.ListComparedCasesRequest
     ) -> tuple[ComparisonSettings, list[Run]]:
-        """Return what a request compares, and how."""
+        """Return the settings and the runs of a request."""
         settings = settings_from_request(request)
         comparison_settings.check_settings(
             settings, DecisionRules(), adjust=settings.adjust, fail_on=FailOn.REGRESSION, prefix="settings."

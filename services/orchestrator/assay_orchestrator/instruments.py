@@ -1,4 +1,4 @@
-"""What an orchestrator process counts and measures for Prometheus."""
+"""The Prometheus metrics of an orchestrator process."""
 
 from __future__ import annotations
 
@@ -16,63 +16,59 @@ if TYPE_CHECKING:
     from assay.v1 import judge_pb2
 
 ROWS = Counter(
-    "assay_rows_total", "Rows stored, by outcome: passed, failed, unscored, or error of the agent", ("team", "outcome")
+    "assay_rows_total", "Rows stored, by outcome: passed, failed, unscored, or agent error", ("team", "outcome")
 )
 ROW_SECONDS = Histogram(
-    "assay_row_duration_seconds", "Time of a row from its question to its result", ("team",), buckets=SLOW_S
+    "assay_row_duration_seconds", "Time from a row's question to its result", ("team",), buckets=SLOW_S
 )
 QUESTIONS = Counter(
     "assay_agent_questions_total",
-    "Questions to agents, retries not counted, by outcome: success, out_of_scope, interrupted, or kind of the error",
+    "Questions to agents, retries not counted, by outcome: success, out_of_scope, interrupted, or kind of error",
     ("adapter", "team", "outcome"),
 )
 ANSWER_SECONDS = Histogram(
-    "assay_agent_duration_seconds", "Latency of an agent's answer", ("adapter", "team"), buckets=SLOW_S
+    "assay_agent_duration_seconds", "Latency of agent answers", ("adapter", "team"), buckets=SLOW_S
 )
 RETRIES = Counter(
-    "assay_agent_retries_total", "Attempts at a question that failed and were repeated, by kind of the error",
+    "assay_agent_retries_total", "Failed attempts at a question that were retried, by kind of error",
     ("adapter", "team", "kind"),
 )  # fmt: skip
 AGENT_TOKENS = Counter(
     "assay_agent_tokens_total", "Tokens that agents report, input and output", ("adapter", "team", "direction")
 )
-AGENT_COST = Counter(
-    "assay_agent_cost_dollars_total", "What agents report to have cost, in US dollars", ("adapter", "team")
-)
+AGENT_COST = Counter("assay_agent_cost_dollars_total", "Costs that agents report, in US dollars", ("adapter", "team"))
 VERDICT_TOKENS = Counter(
     "assay_verdict_tokens_total",
-    "Tokens of calls of judges that verdicts took, input and output",
+    "Tokens of judge calls for verdicts, input and output",
     ("team", "direction"),
 )
-VERDICT_COST = Counter(
-    "assay_verdict_cost_dollars_total", "What calls of judges that verdicts took have cost, in US dollars", ("team",)
-)
+VERDICT_COST = Counter("assay_verdict_cost_dollars_total", "Cost of judge calls for verdicts, in US dollars", ("team",))
 SHARDS_IN_WORK = Gauge("assay_shards_in_work", "Shards that this process works on")
-STORAGE_PAUSES = Counter("assay_storage_pauses_total", "Runs that were paused because their rows could not be stored")
-STORAGE_PAUSED = Gauge("assay_storage_paused_runs", "Runs of this process that wait for storage now")
+STORAGE_PAUSES = Counter("assay_storage_pauses_total", "Runs paused because their rows could not be stored")
+STORAGE_PAUSED = Gauge("assay_storage_paused_runs", "Runs of this process that are waiting for storage")
 HEARTBEAT = Gauge(
     "assay_worker_heartbeat_timestamp_seconds",
     "When this process last wrote its heartbeat to PostgreSQL, in seconds since 1970",
 )
 
-RUNS = Gauge("assay_runs", "Runs that have not ended, by state and cause of a pause", ("team", "state", "cause"))
-UNFINISHED_ROWS = Gauge("assay_unfinished_rows", "Rows without a result of runs that have not ended", ("team", "state"))
+RUNS = Gauge("assay_runs", "Unfinished runs, by state and cause of a pause", ("team", "state", "cause"))
+UNFINISHED_ROWS = Gauge("assay_unfinished_rows", "Rows without a result in unfinished runs", ("team", "state"))
 QUEUED_SHARDS = Gauge(
-    "assay_queue_shards", "Shards of runs that are to be worked on, by state: waiting, queued, taken", ("state",)
+    "assay_queue_shards", "Unfinished shards of active runs, by state: waiting, queued, taken", ("state",)
 )
 OLDEST_PENDING = Gauge(
-    "assay_queue_oldest_pending_seconds", "Age of the oldest run that no worker has begun; 0 for none"
+    "assay_queue_oldest_pending_seconds", "Age of the oldest run that no worker has started; 0 if there is none"
 )
-PROCESSES = Gauge("assay_processes", "Orchestrator processes that live, by their locks in PostgreSQL")
-READ_AT = Gauge("assay_queue_read_timestamp_seconds", "When the figures of the queue were read, in seconds since 1970")
+PROCESSES = Gauge("assay_processes", "Live orchestrator processes, by their locks in PostgreSQL")
+READ_AT = Gauge("assay_queue_read_timestamp_seconds", "When the queue's figures were read, in seconds since 1970")
 
 
 class ObservedRun:
     """The instruments of one run in this process.
 
     Args:
-        team: Whose run it is.
-        adapter: How its agent is called.
+        team: The run's team.
+        adapter: The adapter of its agent.
     """
 
     def __init__(self, team: str = "", adapter: str = "") -> None:
@@ -84,7 +80,7 @@ class ObservedRun:
         self._row_seconds = ROW_SECONDS.series(self._team)
 
     def answered(self, response: AgentResponse) -> None:
-        """Count a question that has its answer, with the attempts that failed before."""
+        """Count an answered question and its failed attempts."""
         outcome = response.status.value if response.error is None else response.error.kind.value
         QUESTIONS.series(self._adapter, self._team, outcome).inc()
         for attempt in response.attempts:
@@ -97,7 +93,7 @@ class ObservedRun:
             self._cost.inc(possible_cost(usage.cost_usd) or 0.0)
 
     def stored(self, rows: Iterable[CaseResult]) -> None:
-        """Count rows that have become durable."""
+        """Count rows that are now durable."""
         outcomes = collections.Counter[str]()
         for row in rows:
             outcomes[_outcome(row)] += 1
@@ -111,7 +107,7 @@ class ObservedRun:
 
 
 def count_verdict(team: str, attempts: Sequence[judge_pb2.JudgeAttempt]) -> None:
-    """Count what the calls of a verdict took by team, which the judge service does not know."""
+    """Count the usage of a verdict's calls by team; the judge service does not know the teams."""
     label = team_label(team)
     for attempt in attempts:
         VERDICT_TOKENS.series(label, "input").inc(attempt.input_tokens)

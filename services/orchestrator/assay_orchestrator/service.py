@@ -1,4 +1,4 @@
-"""RunService on the wire: requests in, calls of the domain, responses out."""
+"""RunService on the wire: maps requests to domain calls and results to responses."""
 
 from __future__ import annotations
 
@@ -69,22 +69,22 @@ if TYPE_CHECKING:
 
 _UPLOAD_BATCH = 500
 _MAX_PROBLEMS = 50
-_MAX_DATASET_NAME_CHARS = 4096  # it is a file's path, or was once
+_MAX_DATASET_NAME_CHARS = 4096  # the value is, or once was, a file's path
 _MAX_REQUEST_ID_CHARS = 100
-_MAX_PLAIN_BYTES = MAX_CASE_BYTES // MAX_BYTES_PER_CHAR  # what is smaller as a message is no larger as JSON
+_MAX_PLAIN_BYTES = MAX_CASE_BYTES // MAX_BYTES_PER_CHAR  # a smaller message stays within the limit as JSON
 
 _log = logging.getLogger(__name__)
 
 
 class RunService(orchestrator_pb2_grpc.RunServiceServicer):
-    """The RPCs of the contract: requests in, calls of the domain, responses out.
+    """The RPCs of the contract: maps requests to domain calls and results to responses.
 
     Args:
         database: The store.
         manager: The runs.
         settings: Limits.
-        stopping: Set when the process begins to stop; long streams end then, to be resumed elsewhere.
-        scope: What every call reaches; None where each reaches what its identity does.
+        stopping: Set when the process begins to stop. Long streams end then, and clients resume them elsewhere.
+        scope: The scope of every call; None takes the scope of each caller's identity.
     """
 
     def __init__(
@@ -134,14 +134,14 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         """Accept a run."""
         scope = self._scope()
         try:
-            asked = SETTINGS.from_wire(request.spec)
+            requested = SETTINGS.from_wire(request.spec)
         except ValueError as refusal:
             raise SpecError([Problem(str(refusal), "spec")]) from None
-        if self._fixed_scope is None:  # the interceptor has refused a spec of another team
-            asked = dataclasses.replace(asked, team=scope.team)
+        if self._fixed_scope is None:  # the interceptor has already refused specs of other teams
+            requested = dataclasses.replace(requested, team=scope.team)
         access = await self._manager.access.of(scope.team)
-        # In a thread: a schema of 64 kB takes half a second to check.
-        settings = await asyncio.to_thread(check_settings, asked, self._settings, access)
+        # In a thread: checking a schema of 64 kB takes half a second.
+        settings = await asyncio.to_thread(check_settings, requested, self._settings, access)
         if settings.source_run_id:
             check_source(await self._manager.get(scope, settings.source_run_id), settings, request.dataset_id)
         await self._manager.preflight(scope, settings, access)
@@ -154,7 +154,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             raise NotFoundError(
                 f"there is no dataset {request.dataset_id!r}: upload it first", reason="DATASET_NOT_FOUND"
             )
-        run = await self._manager.create(scope, request.request_id, settings, dataset, asked)
+        run = await self._manager.create(scope, request.request_id, settings, dataset, requested)
         return pb.CreateRunResponse(run=self._to_wire(run))
 
     async def GetRun(  # noqa: N802
@@ -169,8 +169,8 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         judging = run.summary.judging if run.summary is not None else None
         if judging is not None and judging.fingerprints:
             team = scope.team if self._fixed_scope is not None else run.settings.team
-            found = await self._database.read(lambda c: calibrations.calibrations_of(c, team, judging.fingerprints))
-            run = dataclasses.replace(run, calibrations=found)
+            stored = await self._database.read(lambda c: calibrations.calibrations_of(c, team, judging.fingerprints))
+            run = dataclasses.replace(run, calibrations=stored)
         return pb.GetRunResponse(run=self._to_wire(run))
 
     async def ListRuns(  # noqa: N802
@@ -191,13 +191,13 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         after = None
         if position is not None:
             after = RunPosition(json.loads(str(position[0])), str(position[1]), str(position[2]))
-        found = await self._manager.list_runs(scope, query, after, min(request.page_size or 50, 500))
+        page = await self._manager.list_runs(scope, query, after, min(request.page_size or 50, 500))
         token = ""
-        if found.end is not None:
-            end = (json.dumps(found.end.value, ensure_ascii=False), found.end.created_at, found.end.run_id)
+        if page.end is not None:
+            end = (json.dumps(page.end.value, ensure_ascii=False), page.end.created_at, page.end.run_id)
             token = await self._tokens.make(scope, bound_to, end)
         return pb.ListRunsResponse(
-            runs=map(_listed, found.runs), next_page_token=token, total_count=found.total_count, conditions_applied=True
+            runs=map(_listed, page.runs), next_page_token=token, total_count=page.total_count, conditions_applied=True
         )
 
     async def CancelRun(  # noqa: N802
@@ -223,7 +223,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         request: pb.ResumeRunRequest,
         context: grpc.aio.ServicerContext[pb.ResumeRunRequest, pb.ResumeRunResponse],
     ) -> pb.ResumeRunResponse:
-        """Continue a paused run, or retry the failed rows of one."""
+        """Resume a paused run, or retry the failed rows of a run."""
         scope = self._scope()
         cap = SPEND_CAP.from_wire(request.spend_cap) if request.HasField("spend_cap") else None
         run = await self._manager.resume(scope, request.run_id, retry_errors=request.retry_errors, spend_cap=cap)
@@ -246,7 +246,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         request: pb.WatchRunRequest,
         context: grpc.aio.ServicerContext[pb.WatchRunRequest, pb.WatchRunResponse],
     ) -> None:
-        """Send a snapshot, then events in order; bookmarks while nothing happens."""
+        """Send a snapshot, then events in order, and bookmarks while nothing happens."""
         scope = self._scope()
         following = self._watches.follow(
             scope, request.run_id, request.after_sequence, with_answers=request.include_answers
@@ -259,8 +259,8 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             async for step in steps:
                 if is_first:
                     is_first = False
-                    # Headers left to the first message would count as unsent while it waits for its reader, and
-                    # gRPC, sending them twice, could not end the call: its client would wait for ever.
+                    # Left to the first message, headers would count as unsent while it waits for its reader; gRPC would
+                    # then send them twice and could not end the call: the client would wait forever.
                     await context.send_initial_metadata(())
                 message = self._messages.message(request.run_id, step, with_answers=request.include_answers)
                 try:
@@ -269,7 +269,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
                         failpoint("watch.events_sent")
                 except TimeoutError:
                     raise WatchBehindError(
-                        f"the watcher took nothing for {self._settings.watch_stall_s:g} s: watch again after event "
+                        f"the watcher read nothing for {self._settings.watch_stall_s:g} s: watch again after event "
                         f"{step.before}",
                         resume_sequence=step.before,
                     ) from None
@@ -281,7 +281,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
     ) -> pb.ListResultsResponse:
         """Return a page of results."""
         scope = self._scope()
-        asked = PageRequest(
+        page_request = PageRequest(
             wanted=row_filter_from_wire(request.filter),
             order=row_order_from_wire(request.order_by),
             failed_only=request.failed_only,
@@ -293,8 +293,8 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             with_facets=request.include_facets,
         )
         run = await self._manager.get(scope, request.run_id)
-        page = await self._rows.read(scope, run, asked)
-        if asked.with_answers and not (request.case_id or request.page_token):
+        page = await self._rows.read(scope, run, page_request)
+        if page_request.with_answers and not (request.case_id or request.page_token):
             await record_export(run.run_id)
         return pb.ListResultsResponse(
             results=page.results,
@@ -311,11 +311,11 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
     ) -> AsyncIterator[pb.GetCaseResponse]:
         """Send a case with its neighbours, then the results of its repeats."""
         scope = self._scope()
-        wanted, order = row_filter_from_wire(request.filter), row_order_from_wire(request.order_by)
+        conditions, order = row_filter_from_wire(request.filter), row_order_from_wire(request.order_by)
         run = await self._manager.get(scope, request.run_id)
-        found = await self._rows.read_case(scope, run, request.case_id, wanted, order)
-        yield pb.GetCaseResponse(case_detail=case_detail_to_wire(found))
-        for result in found.results:
+        stored_case = await self._rows.read_case(scope, run, request.case_id, conditions, order)
+        yield pb.GetCaseResponse(case_detail=case_detail_to_wire(stored_case))
+        for result in stored_case.results:
             yield pb.GetCaseResponse(result=result_to_wire(result))
 
     async def ListAttempts(  # noqa: N802
@@ -326,8 +326,8 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         """Send every attempt at the rows of a case."""
         scope = self._scope()
         run = await self._manager.get(scope, request.run_id)
-        found = await self._database.read(lambda c: history.read_attempts(c, scope, run.run_id, request.case_id))
-        for attempt in found:
+        attempts = await self._database.read(lambda c: history.read_attempts(c, scope, run.run_id, request.case_id))
+        for attempt in attempts:
             yield pb.ListAttemptsResponse(attempt=ATTEMPT.to_wire(attempt))
 
     async def SetBaseline(  # noqa: N802
@@ -335,7 +335,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         request: pb.SetBaselineRequest,
         context: grpc.aio.ServicerContext[pb.SetBaselineRequest, pb.SetBaselineResponse],
     ) -> pb.SetBaselineResponse:
-        """Name a run."""
+        """Point a baseline name at a run."""
         scope = self._scope()
         if problem := name_problem(request.name, MAX_NAME_CHARS):
             raise InvalidInputError([Problem(problem, "name")])
@@ -345,8 +345,8 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
                 f"run {run.run_id} is {run.state.value}: a baseline is a run that has ended, with rows",
                 reason="RUN_NOT_FINISHED",
             )
-        found = await self._database.write(lambda c: baselines.set_baseline(c, scope, request.name, run.run_id))
-        return pb.SetBaselineResponse(baseline=BASELINE.to_wire(found))
+        baseline = await self._database.write(lambda c: baselines.set_baseline(c, scope, request.name, run.run_id))
+        return pb.SetBaselineResponse(baseline=BASELINE.to_wire(baseline))
 
     async def ListBaselines(  # noqa: N802
         self,
@@ -355,15 +355,15 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
     ) -> pb.ListBaselinesResponse:
         """Return all baselines."""
         scope = self._scope()
-        found = await self._database.read(lambda c: baselines.list_baselines(c, scope))
-        return pb.ListBaselinesResponse(baselines=map(BASELINE.to_wire, found))
+        stored = await self._database.read(lambda c: baselines.list_baselines(c, scope))
+        return pb.ListBaselinesResponse(baselines=map(BASELINE.to_wire, stored))
 
     async def DeleteBaseline(  # noqa: N802
         self,
         request: pb.DeleteBaselineRequest,
         context: grpc.aio.ServicerContext[pb.DeleteBaselineRequest, pb.DeleteBaselineResponse],
     ) -> pb.DeleteBaselineResponse:
-        """Forget a name."""
+        """Delete a baseline name."""
         scope = self._scope()
         await self._database.write(lambda c: baselines.delete_baseline(c, scope, request.name))
         return pb.DeleteBaselineResponse()
@@ -375,10 +375,10 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
     ) -> pb.SetCalibrationResponse:
         """Store a calibration of a judge."""
         scope = self._scope()
-        given = CALIBRATION.from_wire(request.calibration)
-        calibrations.check_calibration(given)
-        found = await self._database.write(lambda c: calibrations.set_calibration(c, scope, given))
-        return pb.SetCalibrationResponse(calibration=CALIBRATION.to_wire(found))
+        calibration = CALIBRATION.from_wire(request.calibration)
+        calibrations.check_calibration(calibration)
+        stored = await self._database.write(lambda c: calibrations.set_calibration(c, scope, calibration))
+        return pb.SetCalibrationResponse(calibration=CALIBRATION.to_wire(stored))
 
     async def ListCalibrations(  # noqa: N802
         self,
@@ -387,8 +387,8 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
     ) -> pb.ListCalibrationsResponse:
         """Return all calibrations."""
         scope = self._scope()
-        found = await self._database.read(lambda c: calibrations.list_calibrations(c, scope.team))
-        return pb.ListCalibrationsResponse(calibrations=map(CALIBRATION.to_wire, found))
+        stored = await self._database.read(lambda c: calibrations.list_calibrations(c, scope.team))
+        return pb.ListCalibrationsResponse(calibrations=map(CALIBRATION.to_wire, stored))
 
     async def DeleteCalibration(  # noqa: N802
         self,
@@ -397,8 +397,10 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
     ) -> pb.DeleteCalibrationResponse:
         """Delete a calibration."""
         scope = self._scope()
-        found = await self._database.write(lambda c: calibrations.delete_calibration(c, scope, request.calibration_id))
-        return pb.DeleteCalibrationResponse(calibration=CALIBRATION.to_wire(found))
+        deleted = await self._database.write(
+            lambda c: calibrations.delete_calibration(c, scope, request.calibration_id)
+        )
+        return pb.DeleteCalibrationResponse(calibration=CALIBRATION.to_wire(deleted))
 
     async def CompareRuns(  # noqa: N802
         self,
@@ -421,16 +423,16 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         request_iterator: AsyncIterator[pb.ServeAgentRequest],
         context: grpc.aio.ServicerContext[pb.ServeAgentRequest, pb.ServeAgentResponse],
     ) -> AsyncIterator[pb.ServeAgentResponse]:
-        """Ask the questions of a run through the client that hosts its agent."""
+        """Ask a run's questions through the client that hosts its agent."""
         return self._agent_streams.serve(request_iterator, self._scope())
 
     def _scope(self) -> Scope:
-        """Return what the present call reaches; to be read in the handler's own task, not in a thread."""
+        """Return the scope of the current call; must be called in the handler's own task, not in a thread."""
         return call_scope(self._fixed_scope)
 
     @functools.cached_property
     def _comparisons(self) -> ComparisonCalls:
-        # Imported with the first comparison: a run needs none of what compares runs.
+        # Imported with the first comparison: runs do not need the comparison modules.
         from assay_orchestrator.comparison_handlers import ComparisonCalls
 
         return ComparisonCalls(self._database, self._tokens, self._manager)
@@ -440,7 +442,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
 
 
 class _Upload:
-    """One dataset on its way in: checked, hashed and stored as it comes."""
+    """One upload of a dataset: checked, hashed and stored as it arrives."""
 
     def __init__(self, database: Database, scope: Scope) -> None:
         self._database = database
@@ -457,21 +459,21 @@ class _Upload:
         if self._header is not None or self._count:
             raise DatasetError("the header must come exactly once, first")
         names = {"name": header.name, "format": header.format}
-        found = {
+        refusals = {
             field: name_problem(name, _MAX_DATASET_NAME_CHARS, required=field == "name")
             for field, name in names.items()
         }
-        if problems := [Problem(problem, f"header.{field}") for field, problem in found.items() if problem]:
+        if problems := [Problem(problem, f"header.{field}") for field, problem in refusals.items() if problem]:
             raise DatasetError(problems)
         self._header = header
-        # Equal cases under another name are another dataset: no answer reveals the name that another client gave them.
+        # Equal cases under another name are another dataset: an answer must not reveal another client's name.
         self._hash.update(json.dumps([header.name, header.format]).encode() + b"\n")
 
     async def add(self, messages: Sequence[pb.Case]) -> None:
         if self._header is None:
             raise DatasetError("the header must come before the cases")
         problems: list[Problem] = []
-        # In a thread: the schema of one case's check may take half a second to check.
+        # In a thread: checking the schema of one case may take half a second.
         cases = await asyncio.to_thread(_cases, messages, self._count, problems)
         if problems:
             raise DatasetError(first_problems(problems, _MAX_PROBLEMS))
@@ -480,7 +482,7 @@ class _Upload:
             for _, text in rows:
                 self._hash.update(text.encode() + b"\n")
             first = self._count
-            # A write is finished even where its caller has left: what it stores is discarded after it.
+            # The write completes even if the caller has left; its rows are discarded afterwards.
             self._storing = asyncio.ensure_future(self._database.write(functools.partial(self._add, first, rows)))
             await asyncio.shield(self._storing)
             failpoint("dataset.after_commit")
@@ -501,7 +503,9 @@ class _Upload:
         record = DatasetRef(self._hash.hexdigest()[:32], self._header.name, self._header.format, self._count)
         scope = self._scope
         stored = await self._database.write(
-            audit.recorded(lambda c: self._finish(c, record), scope.call, lambda made: (scope.team, made.dataset_id))
+            audit.recorded(
+                lambda c: self._finish(c, record), scope.call, lambda dataset: (scope.team, dataset.dataset_id)
+            )
         )
         failpoint("dataset.finished")
         self._finished = True
@@ -509,13 +513,13 @@ class _Upload:
 
     def _finish(self, connection: sa.Connection, record: DatasetRef) -> DatasetRef:
         tokens.require_not_deleted(connection, self._scope.team)
-        runs.lock_creation(connection)  # of two uploads at once, the second sees what the first has stored
+        runs.lock_creation(connection)  # of two simultaneous uploads, the second sees the rows of the first
         stored = datasets.finish_upload(connection, self._scope, self._upload_id, record)
         quotas.require_bytes(connection, self._scope.team, 0)
         return stored
 
     async def aclose(self) -> None:
-        """Remove what an upload that broke off has stored."""
+        """Remove the rows of an interrupted upload."""
         if not self._finished and self._storing is not None:
             await asyncio.shield(self._discard(self._storing))
 
@@ -525,15 +529,15 @@ class _Upload:
 
 
 def _conditions(query: RunQuery) -> list[str]:
-    """Return conditions and order of a list as texts that a page token is bound to; none where there are none."""
+    """Return the conditions and order of a list as texts that bind its page tokens; empty for a list without any."""
     if query.is_plain and not query.wanted.run_id_prefix:
         return []
-    wanted = dataclasses.asdict(query.wanted) | {"states": sorted(query.wanted.states)}
-    return [json.dumps(wanted, sort_keys=True), query.order.key, str(query.order.descending)]
+    conditions = dataclasses.asdict(query.wanted) | {"states": sorted(query.wanted.states)}
+    return [json.dumps(conditions, sort_keys=True), query.order.key, str(query.order.descending)]
 
 
 def _listed(run: Run) -> pb.Run:
-    """Return the message of a run; one that does not fit into it says so and breaks no list."""
+    """Return the message of a run; a run that does not fit says so and does not break the list."""
     try:
         return RUN.to_wire(run)
     except (TypeError, ValueError) as problem:
@@ -542,20 +546,22 @@ def _listed(run: Run) -> pb.Run:
 
 
 def _cases(messages: Sequence[pb.Case], first: int, problems: list[Problem]) -> list[Case]:
-    return [case for offset, each in enumerate(messages) if (case := _case(each, first + offset, problems))]
+    return [case for offset, message in enumerate(messages) if (case := _case(message, first + offset, problems))]
 
 
 def _case(message: pb.Case, index: int, problems: list[Problem]) -> Case | None:
-    """Return an uploaded case, or None after adding what is wrong; `index` is its position from 0."""
+    """Return an uploaded case, or None after adding its problems; `index` is its position, from 0."""
     try:
         case = case_from_wire(message)
     except DatasetError as refusal:
-        found = refusal.problems
+        case_errors = refusal.problems
     else:
-        found = case_problems(case)
-        if not found and message.ByteSize() > _MAX_PLAIN_BYTES and (problem := excess(case)):
-            found = [Problem(problem)]
-        if not found:
+        case_errors = case_problems(case)
+        if not case_errors and message.ByteSize() > _MAX_PLAIN_BYTES and (problem := excess(case)):
+            case_errors = [Problem(problem)]
+        if not case_errors:
             return case
-    problems += [dataclasses.replace(problem, field=f"cases[{index}].{problem.field}".rstrip(".")) for problem in found]
+    problems += [
+        dataclasses.replace(problem, field=f"cases[{index}].{problem.field}".rstrip(".")) for problem in case_errors
+    ]
     return None

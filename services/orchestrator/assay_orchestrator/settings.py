@@ -1,4 +1,4 @@
-"""The orchestrator's settings: flags of the command line and ASSAY_ORCHESTRATOR_* variables."""
+"""The orchestrator's settings: command-line flags and ASSAY_ORCHESTRATOR_* variables."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ScoringLimits:
-    """What scoring may take.
+    """Resource limits of scoring.
 
     Args:
-        scorers: Most scorer processes.
-        timeout_s: Most processor time of one row's scoring, or of reading one reply, in seconds.
-        memory_mib: Most memory of one scorer beyond what it needs idle, in MiB.
+        scorers: Maximum number of scorer processes.
+        timeout_s: Maximum processor time for scoring one row or reading one reply, in seconds.
+        memory_mib: Maximum memory of one scorer beyond its idle use, in MiB.
     """
 
     scorers: int = 1
@@ -39,7 +39,7 @@ class ScoringLimits:
 
 
 def most_scorers() -> int:
-    """Return how many scorers leave a core to the event loop: one less than the cores, at least one."""
+    """Return the maximum number of scorers: one less than the cores (the event loop needs one), at least one."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, usable - 1)
 
@@ -69,7 +69,7 @@ def _counts(text: str) -> dict[str, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(ServiceSettings):
-    """How one orchestrator process works."""
+    """The settings of an orchestrator process."""
 
     service = "orchestrator"
     description = "Accepts runs, asks agents, computes metrics, stores and streams results."
@@ -77,14 +77,14 @@ class Settings(ServiceSettings):
     listen: str = setting("127.0.0.1:7070", "address to serve at: unix:/path or host:port")
     database: Path = setting(
         MISSING,
-        "SQLite file that holds everything; as a flag it goes before ASSAY_DATABASE_URL",
+        "SQLite file that stores everything; the flag overrides ASSAY_DATABASE_URL",
         read=path,
         home="assay.db",
         in_place_of="database_url",
     )
     database_url: str = setting(
         "",
-        "PostgreSQL that holds everything, in place of the file: postgresql://user@host/name, with any parameters of "
+        "PostgreSQL database to use instead of the file: postgresql://user@host/name, with any parameters of "
         "libpq; also ASSAY_DATABASE_URL, safer with a password",
         also="ASSAY_DATABASE_URL",
         is_secret=True,
@@ -92,8 +92,8 @@ class Settings(ServiceSettings):
     database_patience_s: float = setting(60.0, "seconds to retry an unreachable PostgreSQL before runs pause", least=0)
     migrations: str = setting(
         "apply",
-        "whether a start applies the migrations that PostgreSQL lacks, or waits until `assay admin migrate` has, "
-        "for as long as for an unreachable one",
+        "whether a start applies missing migrations to PostgreSQL, or waits for `assay admin migrate` "
+        "as long as it would for an unreachable database",
         choices=("apply", "wait"),
     )
     embedder: str = setting("", "address of the embedder; empty for none", read=read_service_address)
@@ -102,94 +102,98 @@ class Settings(ServiceSettings):
     judge_patience_s: float = setting(60.0, "seconds to retry an unreachable judge before judging stops", least=0)
     recover: str = setting(
         "auto",
-        "whether the start resumes interrupted runs or leaves them paused",
+        "whether a start resumes interrupted runs or leaves them paused",
         choices=("auto", "on-request"),
     )
     http_hosts: tuple[str, ...] = setting(
-        (), "hosts that the agents of specs may have: patterns, comma-separated; * allows all", read=listed
+        (), "hosts that agents in specs may use: patterns, comma-separated; * allows all", read=listed
     )
     egress_networks: tuple[IPNetwork, ...] | None = setting(
         (),
-        "networks that these hosts may be in beside the public internet: CIDR, comma-separated; * allows every address",
+        "networks these hosts may be in besides the public internet: CIDR, comma-separated; * allows every address",
         read=read_networks,
     )
     egress_proxy: str = setting(
-        "", "HTTP proxy for calls of agents, http://host:port; it resolves names", read=read_proxy
+        "", "HTTP proxy for agent calls, http://host:port; the proxy resolves names", read=read_proxy
     )
     agent_env: tuple[str, ...] = setting(
         (),
-        "variables that specs may name as ${NAME}: patterns, comma-separated, with the hosts that they may be sent to, "
+        "variables that specs may name as ${NAME}: patterns, comma-separated, with the hosts that may receive them, "
         "as in OPENAI_API_KEY@api.openai.com; * allows all",
         read=listed,
     )
     secrets: Path | None = setting(
-        None, "folder of the secrets that specs may name as secret://TEAM/NAME: a file TEAM/NAME for each", read=path
+        None,
+        "folder of the secrets that specs may name as secret://TEAM/NAME: one file TEAM/NAME per secret",
+        read=path,
     )
     secret_variables: Mapping[SecretReference, str] = setting(
         {}, "variables that hold such secrets: TEAM/NAME=VARIABLE, comma-separated", read=read_secret_variables
     )
     scorers: int = setting(4, "maximum number of scorer processes, never more than the cores less one", least=1)
     scoring_timeout_s: float = setting(
-        5.0, "processor seconds of scoring one row, or of reading one HTTP reply", least=0.01, most=3600
+        5.0, "processor seconds for scoring one row or reading one HTTP reply", least=0.01, most=3600
     )
-    scoring_memory_mib: int = setting(1024, "memory of one scorer beyond what it needs idle, in MiB", least=64)
+    scoring_memory_mib: int = setting(1024, "memory of one scorer beyond its idle use, in MiB", least=64)
     unattended_pause_s: float = setting(
-        1800.0, "seconds without a client that hosts a run's agent, after which the run pauses", above=0
+        1800.0, "seconds without a client to host a run's agent before the run pauses", above=0
     )
     active_run_limit: int = setting(
         200, "maximum number of pending and running runs; further ones are refused", least=1
     )
     row_try_limit: int = setting(
-        3, "maximum attempts at a row that fails, or that kills its process; then it is a dead letter", least=2
+        3, "maximum attempts at a row that fails or kills its process; the row is then a dead letter", least=2
     )
-    watch_bookmark_s: float = setting(15.0, "seconds between bookmarks to a watcher while nothing happens", above=0)
-    watch_stall_s: float = setting(30.0, "seconds after which a watch ends whose client reads nothing", above=0)
+    watch_bookmark_s: float = setting(15.0, "seconds between bookmarks to a watcher while no event occurs", above=0)
+    watch_stall_s: float = setting(30.0, "seconds before a watch ends if its client reads nothing", above=0)
     first_message_s: float = setting(10.0, "deadline for the first message of a client's stream, in seconds", above=0)
     stream_idle_s: float = setting(
-        60.0, "deadline for each further message that is due on a client's stream, in seconds", above=0
+        60.0, "deadline for each further message expected on a client's stream, in seconds", above=0
     )
     role: str = setting(
         "all",
-        "what this process does beside others that share its PostgreSQL database",
+        "role of this process among those that share its PostgreSQL database",
         choices=("api", "worker", "all"),
     )
-    dead_after_s: float = setting(20.0, "seconds without a heartbeat after which others get a worker's shards", least=1)
+    dead_after_s: float = setting(
+        20.0, "seconds without a heartbeat before other workers get a worker's shards", least=1
+    )
     reconcile_s: float = setting(30.0, "seconds between searches for shards without a job")
-    shard_limit: int = setting(64, "maximum number of shards (of about 1,000 rows) worked on at once")
+    shard_limit: int = setting(64, "maximum number of shards (of about 1,000 rows) run at once")
     agent_limits: Mapping[str, int] = setting(
         {},
-        "maximum questions in flight over all runs, by host or whole target: host=count, comma-separated",
+        "maximum questions in flight across all runs, per host or target: host=count, comma-separated",
         read=_counts,
     )
     auth: str = setting(
         "none",
-        "how callers prove their identity: none, and all are the team `local`, or tokens, made with `assay admin`",
+        "how callers authenticate: none makes every caller the team `local`, tokens needs tokens from `assay admin`",
         choices=("none", "tokens"),
     )
     oidc: Path | None = setting(
-        None, "YAML file of issuers whose JSON Web Tokens are taken beside those of `assay admin`", read=path
+        None, "YAML file of issuers whose JSON Web Tokens are accepted besides tokens from `assay admin`", read=path
     )
     services_ca: Path | None = setting(
-        None, "authorities of the embedder and the judge, PEM; they are then called over TLS", read=path
+        None, "certificate authorities of the embedder and the judge, PEM; turns on TLS to both", read=path
     )
     services_cert: Path | None = setting(
-        None, "certificate with which the embedder and the judge know this process, PEM", read=path
+        None, "client certificate of this process for the embedder and the judge, PEM", read=path
     )
     services_key: Path | None = setting(None, "private key of --services-cert, PEM", read=path)
     traced_cases: float | None = setting(
         None,
-        "share of the cases of a traced run whose calls are traced, from 0 to 1; without it as many as make 50 rows",
+        "share of a traced run's cases whose calls are traced, from 0 to 1; by default enough for 50 rows",
         read=number,
         least=0,
         most=1,
     )
-    metrics_teams: bool = setting(False, "name teams in metrics: one series per team, seen by all who read them")
+    metrics_teams: bool = setting(False, "name teams in metrics: one series per team, visible to every reader")
     team_weights: Mapping[str, float] = setting(
-        {}, "scheduling weight per team: team=weight, comma-separated; 1 for the rest", read=_weights
+        {}, "scheduling weight per team: team=weight, comma-separated; default 1", read=_weights
     )
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong with values together, each with its flag."""
+        """Yield the problems of values that do not fit together, each with its flag."""
         if self.recover != "auto" and self.database_url:
             yield Problem(
                 "on-request needs a file: with a shared database, others take over interrupted runs", "--recover"
@@ -197,13 +201,16 @@ class Settings(ServiceSettings):
         if self.database_url and not self.database_url.startswith(("postgresql://", "postgres://")):
             yield Problem("must begin with postgresql://; for an SQLite file use --database", "--database-url")
         if self.migrations == "wait" and not self.database_url:
-            yield Problem("wait needs --database-url: a file has one process, which applies them", "--migrations")
+            yield Problem(
+                "wait needs --database-url: a file has one process, which applies the migrations", "--migrations"
+            )
         if self.role in ("api", "worker") and not self.database_url:
-            yield Problem(f"{self.role} needs --database-url: a file has one process, which does all", "--role")
+            yield Problem(f"{self.role} needs --database-url: a file has one process, which has every role", "--role")
         unbound = [entry for entry in self.agent_env if "@" not in entry] if self.auth == "tokens" else []
         if unbound:
             yield Problem(
-                f"{unbound[0]} needs a host, as in {unbound[0]}@api.example.org: each team could send it anywhere",
+                f"{unbound[0]} needs a host, as in {unbound[0]}@api.example.org: without it, any team could send the "
+                "variable anywhere",
                 "--agent-env",
             )
         yield from folder_problem(self.secrets)
@@ -211,15 +218,15 @@ class Settings(ServiceSettings):
             yield Problem("needs --auth tokens", "--oidc")
         if (self.services_cert is None) != (self.services_key is None):
             missing = "--services-cert" if self.services_cert is None else "--services-key"
-            yield Problem("is missing: certificate and key are given together", missing)
+            yield Problem("is missing: set certificate and key together", missing)
         elif self.services_cert is not None and self.services_ca is None:
-            yield Problem("is missing: without it, the services are called without TLS", "--services-ca")
+            yield Problem("is missing: without it, calls to the services do not use TLS", "--services-ca")
 
     caller_settings = "identities (--auth tokens)"
 
     @property
     def is_exposed(self) -> bool:
-        """Whether more than health is served: a worker has no service."""
+        """Whether the process serves more than health; a worker serves no RPCs."""
         return self.role != "worker"
 
     @property
@@ -229,22 +236,22 @@ class Settings(ServiceSettings):
 
     @property
     def services_tls(self) -> ClientFiles | None:
-        """How the embedder and the judge are called over TLS; None for plain connections."""
+        """The TLS files for calls to the embedder and the judge; None for plain connections."""
         if self.services_ca is None:
             return None
-        from assay.rpc.tls import ClientFiles  # imported here: local services do without it
+        from assay.rpc.tls import ClientFiles  # imported here: local services do not need it
 
         return ClientFiles(self.services_ca, self.services_cert, self.services_key)
 
     @property
     def egress(self) -> Egress:
-        """How calls of agents leave: an address that `http_hosts` names is allowed by that."""
+        """The rules for outgoing agent calls; an address named in `http_hosts` is allowed by that."""
         networks = self.egress_networks
         return Egress(None if networks is None else networks + own_networks(self.http_hosts), self.egress_proxy)
 
     @property
     def server_options(self) -> ServerOptions:
-        """How the server behaves towards its clients."""
+        """The server's options."""
         return ServerOptions(
             first_message_s=self.first_message_s,
             stream_idle_s=self.stream_idle_s,
@@ -252,11 +259,11 @@ class Settings(ServiceSettings):
             tls=self.server_tls,
             health_address=self.health_listen,
             redact=redacted,
-            streams_per_connection=128,  # a flood begins with as many at once
+            streams_per_connection=128,  # a flood starts with this many calls at once
         )
 
     @property
     def scoring(self) -> ScoringLimits:
-        """What scoring may take here."""
+        """The resource limits of scoring in this process."""
         scorers = min(self.scorers, most_scorers())
         return ScoringLimits(scorers, self.scoring_timeout_s, self.scoring_memory_mib)

@@ -136,7 +136,7 @@ async def test_a_watcher_that_does_not_read_is_ended_and_may_resume(serve: Serve
         await anext(messages)
         await until(open_watches, lambda count: count == 0)
         seen: list[int] = []
-        with pytest.raises(WatchBehindError, match="took nothing for") as caught:
+        with pytest.raises(WatchBehindError, match="read nothing for") as caught:
             await read_on(messages, seen)
         assert caught.value.reason == "WATCH_TOO_SLOW"
         assert seen == list(range(1, len(seen) + 1))
@@ -154,7 +154,7 @@ async def test_a_watcher_that_takes_not_even_the_first_message_is_ended(serve: S
     async with serve(watch_stall_s=1e-9) as client:
         run = await paused_run(client, settings_of("python", "m:f"))
         for _ in range(10):
-            with pytest.raises(WatchBehindError, match="took nothing for 1e-09 s: watch again after event 0"):
+            with pytest.raises(WatchBehindError, match="read nothing for 1e-09 s: watch again after event 0"):
                 async with asyncio.timeout(30):
                     await read_on(watch(client._channel, run.run_id), [])
         await until(open_watches, lambda count: count == 0)

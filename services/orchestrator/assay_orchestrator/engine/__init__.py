@@ -1,5 +1,5 @@
-"""The engine: which worker takes which shard of which run.
+"""The engine: assigns the shards of runs to workers.
 
-`dispatcher` is the protocol of dispatchers, `embedded` the one within a process, `queue` the one over PostgreSQL.
-`worker` starts and ends shards; their rows are the pipeline's.
+`dispatcher` is the protocol of dispatchers, `embedded` dispatches within a process, `queue` over PostgreSQL. `worker`
+starts and ends shards; the pipeline runs their rows.
 """

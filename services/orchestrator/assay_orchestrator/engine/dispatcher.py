@@ -1,4 +1,4 @@
-"""What a dispatcher promises, whichever it is."""
+"""The protocol of dispatchers."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.shards.shards import ShardJob
 
     Work = Callable[[str, int, int], Awaitable[None]]
-    """Takes a run's id, a shard's index and the job's ticket; when it returns, the job is over and is not run again."""
+    """Takes a run's id, a shard's index and the job's ticket. Once it returns, the job is done and never runs again."""
 
 FENCED_STATUS = 70
-"""The exit status of a process whose work another process has."""
+"""The exit status of a process that has lost its work to another process."""
 
 
 def exit_at_once() -> None:
-    """Exit at once: another process may have what this one has in flight."""
+    """Exit at once: another process may already work on what is in flight here."""
     os._exit(FENCED_STATUS)
 
 
 class TryAgainError(Exception):
-    """The job is not done: requeue it.
+    """The job is not done and must be requeued.
 
     Args:
-        after_s: Not before this many seconds have passed.
+        after_s: The minimum delay before it runs again, in seconds.
     """
 
     def __init__(self, after_s: float = 0.0) -> None:
@@ -37,20 +37,20 @@ class TryAgainError(Exception):
 
 
 class Dispatcher(Protocol):
-    """Brings jobs to workers: at least once each, the highest priority first.
+    """Delivers jobs to workers: at least once each, the highest priority first.
 
-    A job is a hint that a shard needs work. It may come twice, and it may be lost: `lost` finds those.
+    A job is a hint that a shard needs work. It may arrive twice, and it may be lost: `find_lost` returns lost jobs.
 
     Attributes:
-        alone: Whether this process is the only one that works.
-        held_s: Seconds after a process was seen to have a shard in which no other process gets it.
+        alone: Whether this process is the only worker.
+        held_s: How long a shard stays with the process last seen working on it, in seconds.
     """
 
     alone: bool
     held_s: float
 
     def enqueue(self, connection: sa.Connection, jobs: Sequence[ShardJob]) -> None:
-        """Enqueue jobs in the transaction of a connection: if that is rolled back, they were never there."""
+        """Enqueue jobs in the transaction of a connection; a rollback removes them again."""
         ...
 
     def remove_jobs(self, connection: sa.Connection, run_id: str) -> None:
@@ -58,15 +58,15 @@ class Dispatcher(Protocol):
         ...
 
     def committed(self, jobs: Iterable[ShardJob]) -> None:
-        """Handle that the transaction of `enqueue` has been committed."""
+        """Handle the commit of the transaction of `enqueue`."""
         ...
 
     def open(self, work: Work) -> None:
-        """Begin to take jobs."""
+        """Start taking jobs."""
         ...
 
     def attend(self, run_id: str) -> None:
-        """Take the jobs of a run whose agent a client of this process hosts: no other process can do them."""
+        """Take the jobs of a run whose agent a client of this process hosts; no other process can run them."""
         ...
 
     def leave(self, run_id: str) -> None:
@@ -74,17 +74,17 @@ class Dispatcher(Protocol):
         ...
 
     async def until_sure(self) -> None:
-        """Wait until this process knows which jobs it has: after a suspend, until it has taken back its own.
+        """Wait until this process knows its jobs: after a suspend, until it has reclaimed them.
 
         Raises:
-            StorageError: The database refuses what it takes; the next call waits for the next attempt.
+            StorageError: The database refused the heartbeat; the next call waits for the next attempt.
         """
         ...
 
     async def find_lost(self, jobs: Sequence[ShardJob]) -> list[ShardJob]:
-        """Return those of the jobs that are neither queued nor in progress."""
+        """Return the jobs that are neither queued nor in progress."""
         ...
 
     async def aclose(self) -> None:
-        """Take no more jobs, once and for all, and wait until those that were taken have returned."""
+        """Stop taking jobs for good, and wait until the jobs in progress have returned."""
         ...

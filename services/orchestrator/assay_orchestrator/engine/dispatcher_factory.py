@@ -1,4 +1,4 @@
-"""The choice between the two dispatchers: it follows from the database."""
+"""The choice between the two dispatchers, which follows from the database."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def open_dispatcher(settings: Settings, database: Database) -> Dispatcher:
-    """Return the dispatcher of a process; it takes no jobs yet.
+    """Return the dispatcher of a process; it does not take jobs yet.
 
     Raises:
-        SetupError: What PostgreSQL needs is not installed.
+        SetupError: A package that PostgreSQL needs is not installed.
     """
     if not settings.database_url:
         return EmbeddedDispatcher(settings.shard_limit)

@@ -25,10 +25,10 @@ _log = logging.getLogger(__name__)
 
 
 class EmbeddedDispatcher:
-    """Keeps jobs in memory: after a restart, every shard that is not done waits again.
+    """A dispatcher that keeps jobs in memory; after a restart, every unfinished shard waits again.
 
     Args:
-        concurrency: Most jobs at once.
+        concurrency: Maximum number of concurrent jobs.
     """
 
     alone = True
@@ -38,20 +38,20 @@ class EmbeddedDispatcher:
         self._concurrency = concurrency
         self._waiting: list[tuple[int, int, ShardJob]] = []
         self._order = itertools.count()
-        self._known: set[tuple[str, int, int]] = set()  # waiting here
+        self._known: set[tuple[str, int, int]] = set()  # jobs waiting in the heap
         self._taken: set[tuple[str, int, int]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._later: set[asyncio.TimerHandle] = set()
         self._work: Work | None = None
 
     def enqueue(self, connection: sa.Connection, jobs: Sequence[ShardJob]) -> None:
-        """Do nothing: what is in memory has no part in a transaction."""
+        """Do nothing: memory takes no part in a transaction."""
 
     def remove_jobs(self, connection: sa.Connection, run_id: str) -> None:
-        """Do nothing: the jobs of a run that is gone are dropped when they are taken."""
+        """Do nothing: the jobs of a deleted run are dropped when they are taken."""
 
     def committed(self, jobs: Iterable[ShardJob]) -> None:
-        """Take jobs that are not here yet, and start what may start."""
+        """Add the jobs that are not queued yet, and start as many as the limit allows."""
         for job in jobs:
             if _key(job) not in self._known:
                 self._known.add(_key(job))
@@ -59,25 +59,25 @@ class EmbeddedDispatcher:
         self._start()
 
     def open(self, work: Work) -> None:
-        """Begin to take jobs."""
+        """Start taking jobs."""
         self._work = work
         self._start()
 
     def attend(self, run_id: str) -> None:
-        """Do nothing: there is no other process that could take the run's jobs."""
+        """Do nothing: no other process could take the run's jobs."""
 
     def leave(self, run_id: str) -> None:
-        """Do nothing, as above."""
+        """Do nothing, as `attend`."""
 
     async def until_sure(self) -> None:
-        """Do nothing: no other process takes jobs of this one."""
+        """Do nothing: no other process takes this one's jobs."""
 
     async def find_lost(self, jobs: Sequence[ShardJob]) -> list[ShardJob]:
-        """Return the jobs that are not here."""
+        """Return the jobs that are not in memory."""
         return [job for job in jobs if _key(job) not in self._known | self._taken]
 
     async def aclose(self) -> None:
-        """Take no more jobs, and wait until those that were taken have returned."""
+        """Stop taking jobs, and wait until the jobs in progress have returned."""
         self._work = None
         for handle in self._later:
             handle.cancel()
@@ -96,7 +96,7 @@ class EmbeddedDispatcher:
         self._start()
 
     async def _do(self, work: Work, job: ShardJob) -> None:
-        # No longer known as waiting before the work begins: its end may enqueue the same shard at once.
+        # Removed from the waiting jobs before the work starts: its end may enqueue the same shard at once.
         key = _key(job)
         self._known.discard(key)
         self._taken.add(key)

@@ -1,4 +1,4 @@
-"""When a process may declare others dead: not before they had the time to beat after an outage or a suspend."""
+"""When a process may declare others dead: only after they had time to beat following an outage or a suspend."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 GONE_BEATS = 2
-"""A worker whose connection is gone has so many beats' time to beat again: the connection alone may have broken."""
+"""Beats that a worker may miss after losing its connection: the connection alone may have broken."""
 
 
 class Liveness:
     """Since when a process has reached the database without a break, and what it may conclude from that.
 
-    An outage frees the locks of all workers and lets all their heartbeats grow old, and a process that was suspended
-    does not know for how long the others were. Either way it begins to count with its first success afterwards.
+    An outage frees the locks of all workers and makes all their heartbeats old; a process that was suspended does not
+    know how long the others were. In both cases counting restarts with the first success afterwards.
 
     Args:
-        beat_s: How often each process beats, in seconds.
-        dead_after_s: After how many seconds without a beat a process counts as dead.
-        clock: Returns seconds, those of a suspend included.
+        beat_s: Time between heartbeats of a process, in seconds.
+        dead_after_s: Time without a heartbeat before a process counts as dead, in seconds.
+        clock: Returns seconds, including time spent suspended.
     """
 
     def __init__(self, beat_s: float, dead_after_s: float, clock: Callable[[], float]) -> None:
@@ -32,7 +32,7 @@ class Liveness:
         self._ticked_at = clock()
 
     def tick(self) -> bool:
-        """Note that this process runs; return whether it was suspended for long enough to lose its jobs."""
+        """Record that this process runs; return whether it was suspended long enough to lose its jobs."""
         now = self._clock()
         gap_s, self._ticked_at = now - self._ticked_at, now
         if gap_s > self._dead_after_s / 2:
@@ -41,14 +41,14 @@ class Liveness:
         return False
 
     def lose(self) -> None:
-        """Note that the database was not reached, or may have been away."""
+        """Record that the database was not reached, or may have been away."""
         self._reached_at = None
 
     def reach(self, server_age_s: float = float("inf")) -> None:
-        """Note that the database was reached.
+        """Record that the database was reached.
 
         Args:
-            server_age_s: How long its server has been up: workers may not be back after a restart.
+            server_age_s: How long its server has been up: workers may not be back yet after a restart.
         """
         if self._reached_at is None or server_age_s < self._dead_after_s:
             self._reached_at = self._clock()
@@ -56,12 +56,12 @@ class Liveness:
 
     @property
     def reachable_s(self) -> float:
-        """For how many seconds the database has been reached without a break."""
+        """How long the database has been reached without a break, in seconds."""
         return self._clock() - self._reached_at if self._reached_at is not None else 0.0
 
     @property
     def is_returning(self) -> bool:
-        """Whether this process, and others perhaps, came back a moment ago."""
+        """Whether this process, and perhaps others, returned a moment ago."""
         return self._has_restarted and not self.trusts_silence
 
     @property

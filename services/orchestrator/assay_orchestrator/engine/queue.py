@@ -1,8 +1,8 @@
 """Dispatching over PostgreSQL: every call of procrastinate, and every query of its tables, is here.
 
-Jobs are rows of procrastinate's tables, beside ours. It delivers them, keeps the heartbeats of workers and requeues
-what is not acknowledged. A job may be acknowledged by
-any process: the shards in the store, not the jobs, record what is done.
+Jobs are rows of procrastinate's tables, beside ours. procrastinate delivers them, keeps the heartbeats of workers and
+requeues unacknowledged jobs. Any process may acknowledge a job: the shards in the store record what is done, not the
+jobs.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 _TASK = "assay.shard"
 _QUEUE = "shards"
 _ENDS = "ends"
-"""The queue of jobs that end hosted runs: every process serves it, also where none works on other runs."""
+"""The queue of jobs that end hosted runs; every process serves it, even one that takes no other jobs."""
 _REAPER = 0x41535351
 _ALIVE = f"{ALIVE_CLASS}, %s"
-# All connections of a process have a name that no other process has; that which beats also has the worker's lock.
+# All connections of a process share a name unique to it; the one that sends heartbeats also has the worker's lock.
 _END_SESSIONS = f"""
 SELECT count(pg_terminate_backend(session.pid))
 FROM pg_locks AS lock
@@ -69,8 +69,8 @@ _CONNECTION_TIMEOUT_S = 5.0
 _CONNECT_S = 2
 _POLL_S = 1.0
 _WORKER_ROW_AGE_S = 86_400.0
-"""When rows of dead workers are removed. Sooner, a worker that starts would remove those of others whose heartbeats an
-outage of the database kept back."""
+"""The age at which rows of dead workers are removed. Any earlier, a starting worker would remove workers whose
+heartbeats a database outage delayed."""
 _RESTART_S = 1.0
 _MOST_RETRY_S = 30.0
 
@@ -80,9 +80,9 @@ _log = logging.getLogger(__name__)
 
 
 def queue_of(run_id: str, *, hosted: bool, is_last: bool = False) -> str:
-    """Return the queue of a run's jobs: one for all, or its own where a client hosts its agent, but for the last job.
+    """Return the queue of a run's jobs: the common one, or its own for a hosted agent, except for the last job.
 
-    The name becomes that of a channel, which has 63 bytes.
+    The name becomes that of a channel, which has at most 63 bytes.
     """
     if hosted and is_last:
         return _ENDS
@@ -95,10 +95,10 @@ class QueueDispatcher:
     Args:
         parameters: libpq's connection parameters.
         works: Whether this process takes jobs at all.
-        concurrency: Most jobs at once in this process.
-        dead_after_s: Seconds without a heartbeat after which a process counts as dead and its jobs are requeued.
-        on_dead: Called when this process counts as dead: exits, since others have its jobs.
-        clock: Returns seconds, those of a suspend included.
+        concurrency: Maximum number of concurrent jobs in this process.
+        dead_after_s: Time without a heartbeat before a process counts as dead and its jobs are requeued, in seconds.
+        on_dead: Called when this process counts as dead; it exits, because others have its jobs.
+        clock: Returns seconds, including time spent suspended.
     """
 
     alone = False
@@ -116,11 +116,11 @@ class QueueDispatcher:
         self._works = works
         self._concurrency = concurrency
         self._dead_after_s = dead_after_s
-        self._beat_s = self.held_s = min(_POLL_S, dead_after_s / 4)  # it is taken after two silent beats
+        self._beat_s = self.held_s = min(_POLL_S, dead_after_s / 4)  # a worker loses its jobs after two missed beats
         self._on_dead = on_dead
         self._workers: set[queue_worker.Worker] = set()
-        self._doing: dict[int | None, list[str]] = {}  # jobs in progress, by the queues of their worker
-        self._left: dict[int, float] = {}  # jobs that are not acknowledged, by since when
+        self._doing: dict[int | None, list[str]] = {}  # jobs in progress, by their worker's queues
+        self._left: dict[int, float] = {}  # unacknowledged jobs, with the time they ended
         self._work: Work | None = None
         self._attended: set[str] = set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -130,13 +130,16 @@ class QueueDispatcher:
         self._liveness = Liveness(self._beat_s, dead_after_s, clock)
         self._sure, self._woken = asyncio.Event(), asyncio.Event()
         self._sure.set()
-        self._maintained, self._refusal = asyncio.Event(), ""  # set after each maintenance; why the database refused it
+        self._maintained, self._refusal = (
+            asyncio.Event(),
+            "",
+        )  # set after maintenance; the database's reason
         self._opening, self._opened, self._closed = asyncio.Lock(), False, False
         self._parameters = dict(parameters)
         self._session: psycopg.AsyncConnection[Any] | None = None
         self._locked: set[int] = set()
         self._announced: set[int] = set()
-        # Enqueues with connections of the store's: it never opens one itself.
+        # Enqueues on connections of the store; it never opens its own.
         self._enqueueing = procrastinate.App(connector=procrastinate.SyncPsycopgConnector())
         self._connector = procrastinate.PsycopgConnector(
             kwargs=self._parameters, min_size=1, max_size=_CONNECTIONS, timeout=_CONNECTION_TIMEOUT_S
@@ -147,7 +150,7 @@ class QueueDispatcher:
     def enqueue(self, connection: sa.Connection, jobs: Sequence[ShardJob]) -> None:
         """Enqueue jobs in the connection's transaction."""
         if jobs:
-            made = [
+            rows = [
                 queue_jobs.Job(
                     queue=queue_of(job.run_id, hosted=job.hosted, is_last=job.shard_index == SUMMARY),
                     priority=job.priority,
@@ -159,20 +162,20 @@ class QueueDispatcher:
                 for job in jobs
             ]
             try:
-                self._enqueueing.job_manager.batch_defer_jobs(made, connection=_raw(connection))
+                self._enqueueing.job_manager.batch_defer_jobs(rows, connection=_raw(connection))
             except procrastinate.exceptions.ConnectorException as problem:
-                # The driver's own error, as of any other statement of the transaction.
+                # The driver's own error, as for any other statement of the transaction.
                 raise (problem.__cause__ or problem) from None
 
     def remove_jobs(self, connection: sa.Connection, run_id: str) -> None:
-        """Remove the waiting jobs of a run: those of a hosted run would wait for ever for a client."""
+        """Remove the waiting jobs of a run; those of a hosted run would wait for a client forever."""
         connection.exec_driver_sql(_REMOVE, {"run_id": run_id})
 
     def committed(self, jobs: Iterable[ShardJob]) -> None:
         """Do nothing: the database notifies the workers."""
 
     def open(self, work: Work) -> None:
-        """Begin to take jobs."""
+        """Start taking jobs."""
         self._work = work
         asyncio.get_running_loop().set_exception_handler(self._handle_exception)
         self._maintaining = asyncio.create_task(self._maintain_until_closed(), name="queue keeper")
@@ -182,9 +185,9 @@ class QueueDispatcher:
             self._serve(queue)
 
     def attend(self, run_id: str) -> None:
-        """Take the jobs of a run whose agent is hosted by a client of this process, too."""
+        """Also take the jobs of a run whose agent a client of this process hosts."""
         queue = queue_of(run_id, hosted=True)
-        self._attended.add(queue)  # a client that attaches again may be here before this process takes jobs
+        self._attended.add(queue)  # a client that reattaches may arrive before this process takes jobs
         self._serve(queue)
 
     def leave(self, run_id: str) -> None:
@@ -198,17 +201,17 @@ class QueueDispatcher:
             task.add_done_callback(self._leaving.discard)
 
     async def find_lost(self, jobs: Sequence[ShardJob]) -> list[ShardJob]:
-        """Return those of the jobs that the queue does not have."""
+        """Return the jobs that the queue does not have."""
         await self._open()
-        known = {
+        queued = {
             (job.task_kwargs["run_id"], job.task_kwargs["shard_index"], job.task_kwargs["ticket"])
             for status in ("todo", "doing")
             for job in await self._app.job_manager.list_jobs_async(task=_TASK, status=status)
         }
-        return [job for job in jobs if (job.run_id, job.shard_index, job.ticket) not in known]
+        return [job for job in jobs if (job.run_id, job.shard_index, job.ticket) not in queued]
 
     async def aclose(self) -> None:
-        """Take no more jobs, and wait until those that were taken have returned."""
+        """Stop taking jobs for good, and wait until the jobs in progress have returned."""
         if self._closed:
             return
         self._work, self._closed = None, True
@@ -228,7 +231,7 @@ class QueueDispatcher:
             self._tasks[queue] = asyncio.create_task(self._run(queue), name=f"queue {queue}")
 
     async def _run(self, queue: str) -> None:
-        """Work on a queue until cancelled; one that ends, because the database went away, say, is replaced."""
+        """Work on a queue until cancelled; a worker that ends, say after an outage, is replaced."""
         task = asyncio.current_task()
         while not self._closed and self._tasks.get(queue) is task:
             worker = queue_worker.Worker(
@@ -237,9 +240,9 @@ class QueueDispatcher:
                 name=f"{queue}@{os.getpid()}",
                 concurrency=self._concurrency,
                 fetch_job_polling_interval=_POLL_S,
-                # Listening takes a connection of its own, too much for each hosted run.
+                # Listening takes a connection of its own, which is too costly per hosted run.
                 listen_notify=queue in (_QUEUE, _ENDS),
-                update_heartbeat_interval=self._dead_after_s,  # `_maintain` sends them sooner, and after an outage too
+                update_heartbeat_interval=self._dead_after_s,  # `_maintain` sends them sooner, and also after an outage
                 stalled_worker_timeout=_WORKER_ROW_AGE_S,
                 delete_jobs="always",
                 install_signal_handlers=False,
@@ -289,7 +292,7 @@ class QueueDispatcher:
             await self._requeue_unacknowledged()
 
     async def _tick(self) -> None:
-        """Notice when this process was suspended."""
+        """Detect that this process was suspended."""
         while True:
             await asyncio.sleep(self._beat_s / 2)
             self._notice()
@@ -300,18 +303,18 @@ class QueueDispatcher:
             self._beat_first()
 
     def _beat_first(self) -> None:
-        """Let this process beat before the next question: until then others could not end what it left locked."""
-        if not self._closed:  # then there is neither a beat nor a question
+        """Let this process beat before the next question: until then others could not release its locks."""
+        if not self._closed:  # without a connection, there is neither a beat nor a question
             self._sure.clear()
             self._woken.set()
 
     async def until_sure(self) -> None:
-        """Wait until this process has beaten again after a suspend and has taken back the jobs that are still its own.
+        """Wait until this process, after a suspend, has sent a heartbeat and reclaimed the jobs that are still its own.
 
-        From then on no other process takes them, and those that were taken meanwhile show by their shards' epochs.
+        From then on no other process takes them; jobs taken in the meantime show by their shards' epochs.
 
         Raises:
-            StorageError: The database has just refused the heartbeat.
+            StorageError: The database refused the heartbeat.
         """
         self._notice()
         while not self._sure.is_set():
@@ -325,20 +328,20 @@ class QueueDispatcher:
                 return await self.until_sure()
 
     async def _reclaim_jobs(self) -> None:
-        """Reclaim jobs in progress here that were requeued and that no worker has taken yet."""
+        """Reclaim requeued jobs that are still in progress here and that no worker has taken yet."""
         for worker in list(self._workers):
             jobs = [job_id for job_id, queues in self._doing.items() if queues == worker.queues]
             if jobs and worker.worker_id is not None and self._session is not None:
-                taken = await self._session.execute(_TAKE_BACK.encode(), (worker.worker_id, jobs))
-                if taken.rowcount:
-                    _log.warning("took back requeued jobs: jobs=%d worker=%s", taken.rowcount, worker.worker_id)
+                reclaimed = await self._session.execute(_TAKE_BACK.encode(), (worker.worker_id, jobs))
+                if reclaimed.rowcount:
+                    _log.warning("took back requeued jobs: jobs=%d worker=%s", reclaimed.rowcount, worker.worker_id)
         self._sure.set()
 
     async def _beat(self) -> bool:
         """Send a heartbeat; return whether the queue has it.
 
-        Each worker also has a lock, which the database takes back as soon as the connection is gone, as it is when the
-        process was killed.
+        Each worker also has a lock, which the database releases as soon as the connection is gone, for
+        example because the process was killed.
         """
         server_age_s = inf
         if self._session is None:
@@ -353,14 +356,14 @@ class QueueDispatcher:
             self._locked.add(worker_id)
         self._announce()
         beat = "UPDATE procrastinate_workers SET last_heartbeat = now() WHERE id = ANY(%s) RETURNING id"
-        known = {row[0] for row in await (await self._session.execute(beat, (list(own),))).fetchall()}
+        recorded = {row[0] for row in await (await self._session.execute(beat, (list(own),))).fetchall()}
         self._liveness.reach(server_age_s)
         HEARTBEAT.series().set_to_current_time()
-        # One that has ended meanwhile has taken its row with it.
-        return not {worker.worker_id for worker in self._workers}.intersection(own) - known
+        # A worker that has ended meanwhile has removed its row.
+        return not {worker.worker_id for worker in self._workers}.intersection(own) - recorded
 
     def _announce(self) -> None:
-        """Log the worker of this process that takes the shards of all runs, once it can be seen to live."""
+        """Log the worker of this process that takes the shards of all runs, once other processes can see it."""
         for worker in self._workers:
             if _QUEUE in (worker.queues or ()) and worker.worker_id in self._locked - self._announced:
                 self._announced.add(worker.worker_id)
@@ -375,16 +378,16 @@ class QueueDispatcher:
             await session.close()
 
     async def _reap(self) -> None:
-        """Requeue the jobs of dead workers: without heartbeats, or sooner where their lock is free."""
+        """Requeue the jobs of dead workers: those without heartbeats, or sooner those whose lock is free."""
         manager = self._app.job_manager
         async with self._connector.pool.connection() as connection:
             if not await _try_lock(connection, "%s, hashtext(current_schema())", _REAPER):
                 return
             dead: set[int | None] = set()
             if self._liveness.trusts_silence:
-                found = await manager.get_stalled_jobs(task_name=_TASK, seconds_since_heartbeat=self._dead_after_s)
-                dead = {job.id for job in found}
-                await self._end_sessions({job.worker_id for job in found if job.worker_id is not None})
+                stalled = await manager.get_stalled_jobs(task_name=_TASK, seconds_since_heartbeat=self._dead_after_s)
+                dead = {job.id for job in stalled}
+                await self._end_sessions({job.worker_id for job in stalled if job.worker_id is not None})
             silent_s = GONE_BEATS * self._beat_s
             for job in await manager.get_stalled_jobs(task_name=_TASK, seconds_since_heartbeat=silent_s):
                 is_gone = job.worker_id is not None and await _try_lock(connection, _ALIVE, job.worker_id)
@@ -397,7 +400,7 @@ class QueueDispatcher:
                     failpoint("recovery.job_given_back")
 
     async def _end_sessions(self, workers: Collection[int]) -> None:
-        """End the sessions of processes that are suspended: what they were changing would stay locked."""
+        """End the sessions of suspended processes: rows they were changing would stay locked."""
         if not workers or self._session is None:
             return
         try:
@@ -413,27 +416,27 @@ class QueueDispatcher:
             _log.warning("ended database sessions of dead workers: sessions=%d", ended[0])
 
     async def _requeue_unacknowledged(self) -> None:
-        """Requeue jobs that have ended here without acknowledgement: the queue takes them for work in progress."""
+        """Requeue jobs that have ended here without acknowledgement, which the queue takes for work in progress."""
         own = {worker.worker_id for worker in self._workers}
         now = asyncio.get_running_loop().time()
         jobs = await self._app.job_manager.list_jobs_async(task=_TASK, status="doing")
-        left = {
+        remaining = {
             job.id: job for job in jobs if job.worker_id in own and job.id is not None and job.id not in self._doing
         }
-        self._left = {job_id: self._left.get(job_id, now) for job_id in left}
+        self._left = {job_id: self._left.get(job_id, now) for job_id in remaining}
         for job_id, since in self._left.items():
             if now - since > self._dead_after_s:
                 _log.warning(
                     "requeueing shard whose end was not stored: run=%(run_id)s shard=%(shard_index)s",
-                    left[job_id].task_kwargs,
+                    remaining[job_id].task_kwargs,
                 )
-                await self._app.job_manager.retry_job(left[job_id])
+                await self._app.job_manager.retry_job(remaining[job_id])
 
     def _reason(self, problem: BaseException) -> str:
         return _reason(problem, str(self._parameters.get("password") or ""))
 
     def _handle_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Log in a line what procrastinate's workers leave behind where the database goes away; its job is retried."""
+        """Log in one line the errors of procrastinate's workers when the database goes away; their jobs are retried."""
         problem = context.get("exception")
         if isinstance(problem, _DATABASE_PROBLEMS):
             _log.warning("cannot store the end of a job, retrying the job: %s", self._reason(problem))
@@ -441,7 +444,7 @@ class QueueDispatcher:
             loop.default_exception_handler(context)
 
     async def _open(self) -> None:
-        # Where the database cannot be reached yet, every use retries it.
+        # If the database cannot be reached yet, every use retries it.
         async with self._opening:
             if not self._opened:
                 await self._app.open_async()
@@ -455,7 +458,7 @@ class QueueDispatcher:
             raise TryAgainError
         is_given_back = context.job.attempts > 0
         if context.job.id in self._doing or (is_given_back and self._liveness.is_returning):
-            # It is in progress here, or where a process that was suspended as well is about to take it back.
+            # The job is in progress here, or in a process that was suspended too and is about to reclaim it.
             raise TryAgainError(self._dead_after_s / 2)
         self._doing[context.job.id] = list(context.worker_queues or ())
         try:
@@ -465,7 +468,7 @@ class QueueDispatcher:
 
 
 def _reason(problem: BaseException, password: str) -> str:
-    """Return why the queue cannot be used, with what to do, without the password."""
+    """Return why the queue cannot be used and what to do about it, without the password."""
     if isinstance(problem, TimeoutError):
         return "the database did not answer in time"
     if isinstance(problem, procrastinate.exceptions.ProcrastinateException) and problem.__cause__ is not None:
@@ -474,7 +477,7 @@ def _reason(problem: BaseException, password: str) -> str:
 
 
 def _refusal(problem: BaseException) -> str:
-    """Return what clients may know of a refusal by the database; empty where the problem may pass by itself."""
+    """Return the part of a database refusal that clients may see; empty if the problem may be temporary."""
     if isinstance(problem, procrastinate.exceptions.ProcrastinateException) and problem.__cause__ is not None:
         problem = problem.__cause__
     if not isinstance(problem, psycopg.Error) or is_passing(problem):
@@ -483,7 +486,7 @@ def _refusal(problem: BaseException) -> str:
 
 
 class _RequeueStrategy(queue_retry.BaseRetryStrategy):
-    """Every job that failed is retried: at once where it asked to, else with exponential backoff."""
+    """Retries every failed job: at once if it asked for that, otherwise with exponential backoff."""
 
     def get_retry_decision(self, *, exception: BaseException, job: queue_jobs.Job) -> queue_retry.RetryDecision:
         if isinstance(exception, TryAgainError):

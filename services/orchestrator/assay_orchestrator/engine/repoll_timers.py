@@ -1,4 +1,4 @@
-"""When to poll ordered verdicts again, which may take hours: one timer per run."""
+"""Timers that poll ordered verdicts again, one per run; ordered verdicts may take hours."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _log = logging.getLogger(__name__)
 
 
 class RepollTimers:
-    """Polls runs that await ordered verdicts, each with at most one timer.
+    """Polls the runs that await ordered verdicts, with at most one timer per run.
 
-    Timers are in memory alone: the search for orphaned shards schedules a run again whose process has ended.
+    Timers exist in memory only: if the process ends, the search for orphaned shards schedules the run again.
 
     Args:
         repoll: Requeues the shards of a run that await ordered verdicts.
@@ -31,11 +31,11 @@ class RepollTimers:
         self._timers: dict[str, asyncio.Task[None]] = {}
 
     def note_delay(self, run_id: str, after_s: float) -> None:
-        """Note in how many seconds some of a run's verdicts may be ready."""
+        """Record in how many seconds some of a run's verdicts may be ready."""
         self._after_s[run_id] = min(after_s, self._after_s.get(run_id, after_s))
 
     def schedule(self, run_id: str) -> None:
-        """Poll a run when its first verdicts may be ready, unless a timer is set already."""
+        """Poll a run when its first verdicts may be ready, unless a timer is already set."""
         if run_id not in self._timers:
             after_s = self._after_s.pop(run_id, _USUAL_S)
             self._timers[run_id] = asyncio.create_task(self._wait(run_id, after_s), name=f"repoll verdicts of {run_id}")

@@ -1,4 +1,4 @@
-"""Works on shards: starts them, runs their rows, and in one transaction ends them and queues the next."""
+"""Works on shards: starts them, runs their rows, then ends them and queues the next in one transaction."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ _log = logging.getLogger(__name__)
 
 
 class RunSupervisor(Protocol):
-    """The owner of the runs of this process, as the worker calls it."""
+    """The owner of this process's runs, as the worker calls it."""
 
     async def context_of(self, run_id: str) -> RunContext:
-        """Return what the shards of a run work with."""
+        """Return the context of a run's shards."""
         ...
 
     async def conclude_run(self, run_id: str) -> None:
-        """Sum up a run whose shards are all done."""
+        """Summarise a run whose shards are all done."""
         ...
 
     async def fail_run(self, run_id: str, problem: Exception) -> None:
@@ -58,21 +58,21 @@ class RunSupervisor(Protocol):
         ...
 
     def on_state_changed(self, run_id: str) -> None:
-        """Handle that a run's state has changed."""
+        """Handle a change of a run's state."""
         ...
 
     def on_paused(self, run_id: str, reason: str) -> None:
-        """Handle that a run is paused now: by its owner, or because only unjudged shards are left."""
+        """Handle the pause of a run, by its owner or because only unjudged shards are left."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _NextWork:
-    """What a run does next, when a shard of it has ended.
+    """The next work of a run after one of its shards has ended.
 
     Args:
         jobs: Its next jobs.
-        paused: Why it is paused now; empty where it is not.
+        paused: Why it is paused; empty if it is not.
         awaits: Whether it can only wait for ordered verdicts.
     """
 
@@ -82,17 +82,17 @@ class _NextWork:
 
 
 class ShardWorker:
-    """Works on the shards that the dispatcher brings.
+    """Works on the shards that the dispatcher delivers.
 
     Args:
         database: The store.
-        dispatcher: Brings jobs, and takes those that follow.
+        dispatcher: Delivers jobs, and takes follow-up jobs.
         shares: How teams and agents share the workers.
         supervisor: Owns the runs.
-        make_session: Makes what the shards of a run share.
-        max_attempts: Attempts at a row with an error.
-        storage_backoff: How long rows that could not be stored wait before they are stored again.
-        on_fenced: What to do when another worker was given a shard that this one has: exit.
+        make_session: Creates the session that a run's shards share.
+        max_attempts: Maximum attempts at a row with an error.
+        storage_backoff: How long rows that could not be stored wait before the next attempt.
+        on_fenced: Called when another worker has been given a shard of this one: exits the process.
     """
 
     def __init__(
@@ -128,11 +128,11 @@ class ShardWorker:
         """Do one job.
 
         Args:
-            shard_index: Which part of it, or SUMMARY.
-            ticket: Number of times the shard was queued when the job was made.
+            shard_index: The shard's index, or SUMMARY.
+            ticket: How many times the shard had been queued when the job was created.
 
         Raises:
-            TryAgainError: The store does not answer, and the job was not started: it is retried later.
+            TryAgainError: The store does not answer and the job was not started; it is retried later.
         """
         with added_fields(run=run_id):
             await self._work(run_id, shard_index, ticket)
@@ -155,7 +155,7 @@ class ShardWorker:
             await self._supervisor.fail_run(run_id, problem)
 
     async def enqueue(self, change: Callable[[sa.Connection], list[ShardJob]]) -> None:
-        """Make a change and enqueue the jobs that it returns, in one transaction."""
+        """Apply a change and enqueue the jobs that it returns, in one transaction."""
 
         def with_jobs(connection: sa.Connection) -> list[ShardJob]:
             jobs = change(connection)
@@ -165,21 +165,21 @@ class ShardWorker:
         self._dispatcher.committed(await self._database.write(with_jobs))
 
     def next_jobs(self, connection: sa.Connection, run_id: str) -> list[ShardJob]:
-        """Return the jobs that follow for a run, and for those that share its agent."""
+        """Return the next jobs of a run, and of the runs that share its agent."""
         return fairness.next_jobs(connection, run_id, self._shares)
 
     async def requeue_idle(self) -> None:
-        """Enqueue the next jobs of active runs of which no shard is queued or taken."""
+        """Enqueue the next jobs of active runs that have no queued or taken shard."""
         for run_id in await self._database.read(runs.list_idle):
             await self.enqueue(lambda c, run_id=run_id: self.next_jobs(c, run_id))  # type: ignore[misc]
 
     async def cancel(self, run_id: str) -> None:
-        """Cancel the work of this process on a run, and wait until it has ended."""
+        """Cancel this process's work on a run, and wait until it has ended."""
         self.cancel_soon(run_id)
         await self.until_left(run_id)
 
     def cancel_soon(self, run_id: str) -> None:
-        """Cancel the work of this process on a run, without waiting."""
+        """Cancel this process's work on a run, without waiting."""
         self.pauses.give_up(run_id)
         session = self.sessions.of(run_id)
         if session is not None:
@@ -194,7 +194,7 @@ class ShardWorker:
             await session.ended.wait()
 
     async def hand_over(self) -> None:
-        """Cancel all work of this process, and requeue it for other processes at once."""
+        """Cancel all work of this process, and requeue it at once for other processes."""
         self._handing_over = True
         self.pauses.close()
         for session in self.sessions.all():
@@ -217,7 +217,7 @@ class ShardWorker:
         try:
             async with AsyncExitStack() as stack:
                 session = await stack.enter_async_context(self.sessions.join(run_id))
-                # A cancel that came before the session was there has found nothing to end.
+                # A cancel that came before the session existed had nothing to end.
                 await self._database.read(lambda c: shards.require_active(c, run_id, keep=False))
                 runner = ShardRunner(store, session, shard, is_ordered=(run_id, shard_index) in self._ordered)
                 async with session.share(shard, since):
@@ -256,7 +256,7 @@ class ShardWorker:
         failpoint("shard.leave_after_commit")
 
     def _enqueue_next(self, connection: sa.Connection, run_id: str) -> _NextWork:
-        """Enqueue the next jobs of a run; where there are none, pause it if it is pausing or can only wait."""
+        """Enqueue the next jobs of a run; if there are none, pause it if it is pausing or can only wait."""
         jobs = self.next_jobs(connection, run_id)
         self._dispatcher.enqueue(connection, jobs)
         is_active = any(job.run_id == run_id for job in jobs)
@@ -265,7 +265,7 @@ class ShardWorker:
         return _NextWork(jobs, paused, awaits)
 
     def _after_commit(self, run_id: str, outcome: _NextWork) -> None:
-        """Apply the outcome of `_enqueue_next`, once it is committed."""
+        """Apply the result of `_enqueue_next` once it is committed."""
         self._dispatcher.committed(outcome.jobs)
         if outcome.paused:
             self._supervisor.on_paused(run_id, outcome.paused)
@@ -277,7 +277,7 @@ class ShardWorker:
         """Resume a run that was paused because its rows could not be stored, unless its owner has paused it since.
 
         Raises:
-            StorageError: Not even that can be stored.
+            StorageError: The change of state cannot be stored either.
         """
 
         def resume(connection: sa.Connection) -> _NextWork | None:
@@ -292,10 +292,10 @@ class ShardWorker:
             self._supervisor.on_state_changed(run_id)
 
     async def reopen_incomplete(self, run_id: str) -> None:
-        """Reopen the shards of a run that are done and lack rows; without any nothing changes.
+        """Reopen a run's shards that are done but lack rows; a complete run stays unchanged.
 
         Raises:
-            WrongStateError: Rows are missing that belong to no shard.
+            WrongStateError: The missing rows belong to no shard.
         """
 
         def reopen(connection: sa.Connection) -> _NextWork | None:
@@ -308,7 +308,7 @@ class ShardWorker:
             self._after_commit(run_id, outcome)
 
     async def end_early(self, run_ids: Sequence[str]) -> None:
-        """Enqueue what is left of runs that have stopped early: their waiting shards may all have ended."""
+        """Enqueue the rest of runs that have stopped early: their waiting shards may all have ended."""
 
         def change(connection: sa.Connection) -> list[ShardJob]:
             return [job for run_id in run_ids for job in self.next_jobs(connection, run_id)]
@@ -324,7 +324,7 @@ class ShardWorker:
     async def _release(self, shard: Shard, *, enqueue: bool) -> None:
         """Release a shard whose work was cancelled; with `enqueue`, requeue it.
 
-        Where not even that can be stored, its job is retried.
+        If the release cannot be stored, its job is retried.
         """
 
         def release(connection: sa.Connection) -> list[ShardJob]:
@@ -340,7 +340,7 @@ class ShardWorker:
 
 @dataclass(frozen=True, slots=True)
 class _ShardStart:
-    """What the start of a job led to: a shard, or None; whether its run began with it, or why it was paused."""
+    """The result of starting a job: a shard or None, whether its run began with it, and why the run was paused."""
 
     shard: Shard | None
     is_first: bool = False
@@ -350,7 +350,7 @@ class _ShardStart:
 def _settle(connection: sa.Connection, shard: Shard, runner: ShardRunner) -> None:
     """Store the state of a shard whose work has ended here."""
     if shards.complete_shard(connection, shard):
-        if runner.has_judged:  # so others may have verdicts too that could have none before
+        if runner.has_judged:  # so other shards may now get verdicts they could not get before
             unjudged.release_unjudged(connection, shard.run_id)
     elif runner.repoll_after_s is not None:
         unjudged.mark_ordered(connection, shard)
@@ -361,7 +361,7 @@ def _settle(connection: sa.Connection, shard: Shard, runner: ShardRunner) -> Non
 
 
 def _pause(connection: sa.Connection, run_id: str) -> str:
-    """Pause a run that is pausing, or can only wait; return why, empty where neither is so."""
+    """Pause a run that is pausing or can only wait; return the reason, or the empty string if neither applies."""
     return shards.finish_pause(connection, run_id) or unjudged.pause_if_stuck(connection, run_id)
 
 

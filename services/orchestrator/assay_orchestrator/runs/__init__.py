@@ -1,5 +1,5 @@
-"""Runs: created, admitted, planned, started, paused, resumed, retried and deleted.
+"""Runs: creation, admission, planning, start, pause, resume, retry and deletion.
 
-`manager` owns the runs of this process; `planner` turns a stored run into what its shards work with; `agent_hosts`
-attaches the clients that answer for Python agents; `peers` follows the other processes of a shared database.
+`manager` owns the runs of this process; `planner` builds the context of a stored run's shards; `agent_hosts` attaches
+the clients that answer for Python agents; `peers` follows the other processes of a shared database.
 """

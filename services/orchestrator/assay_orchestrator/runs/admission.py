@@ -1,4 +1,4 @@
-"""Whether a run may start: every problem of a request at once, before anything is stored or called."""
+"""Admission of runs: collects every problem of a request before anything is stored or called."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def check_settings(settings: RunSettings, limits: Settings, access: AgentAccess 
     """Return the settings with every metric parameter filled in.
 
     Args:
-        settings: As the request has them.
-        limits: Of this process.
-        access: What agents of the run's team may reach; None for what `limits` allow all.
+        settings: The settings of the request.
+        limits: The limits of this process.
+        access: What the agents of the run's team may reach; None for what `limits` allow every team.
 
     Raises:
-        SpecError: Something is wrong; holds every problem.
+        SpecError: Something is wrong; contains every problem.
     """
     problems: list[Problem] = []
     problems += _check_names(settings)
@@ -62,7 +62,7 @@ def check_settings(settings: RunSettings, limits: Settings, access: AgentAccess 
     problems += check_approvals(settings)
     problems += check_host(settings.agent, access or AgentAccess.of_all(limits))
     if too_many := _check_counts(settings):
-        raise SpecError([*problems, *too_many])  # going through them is much work
+        raise SpecError([*problems, *too_many])  # scanning every entry is costly
     metrics = _complete_metrics(settings, problems)
     if settings.judge is not None:
         problems += check_judge(settings.judge)
@@ -80,11 +80,11 @@ def check_source(source: Run, settings: RunSettings, dataset_id: str) -> None:
 
     Args:
         source: The run.
-        settings: Checked settings of the run that scores them.
-        dataset_id: Its dataset; empty where it is not known yet.
+        settings: Checked settings of the run that scores its answers.
+        dataset_id: The dataset of the new run; empty if not known yet.
 
     Raises:
-        WrongStateError: The source is active, so that answers may still come.
+        WrongStateError: The source is active, so more answers may follow.
         SpecError: It has another dataset, or another number of repeats.
     """
     if source.state in ACTIVE_STATES:
@@ -113,7 +113,7 @@ def _check_stopping(settings: RunSettings) -> list[Problem]:
 
 
 def _check_names(settings: RunSettings) -> list[Problem]:
-    found = {
+    problems_by_name = {
         "name": name_problem(settings.name, _MAX_NAME_CHARS),
         "team": name_problem(settings.team, MAX_TEAM_CHARS, required=False),
         "group_id": name_problem(settings.group_id, MAX_GROUP_CHARS, required=False),
@@ -121,11 +121,11 @@ def _check_names(settings: RunSettings) -> list[Problem]:
         "source_run_id": name_problem(settings.source_run_id, _MAX_RUN_ID_CHARS, required=False),
     }
     if settings.source_run_id and settings.agent.adapter != "replay":
-        found["agent.adapter"] = "must be replay: the answers are those of another run"
+        problems_by_name["agent.adapter"] = "must be replay: the answers are those of another run"
     if (code := settings.code) is not None:
         for name, text in (("commit", code.commit), ("agent_sha256", code.agent_sha256)):
-            found[f"code.{name}"] = name_problem(text, _MAX_DIGEST_CHARS, required=False)
-    return [Problem(problem, field) for field, problem in found.items() if problem]
+            problems_by_name[f"code.{name}"] = name_problem(text, _MAX_DIGEST_CHARS, required=False)
+    return [Problem(problem, field) for field, problem in problems_by_name.items() if problem]
 
 
 def _check_cluster(settings: RunSettings) -> list[Problem]:
@@ -149,20 +149,24 @@ def _check_gates(settings: RunSettings) -> list[Problem]:
         try:
             parse_gate(gate, metrics=kinds, repeats=settings.repeats)
         except InvalidInputError as problem:
-            problems += [dataclasses.replace(one, field=f"gates[{index}]") for one in problem.problems]
+            problems += [dataclasses.replace(refusal, field=f"gates[{index}]") for refusal in problem.problems]
     return problems
 
 
 def _check_counts(settings: RunSettings) -> list[Problem]:
-    given = {"metrics": settings.metrics, "gates": settings.gates}
-    return [Problem(problem, what) for what, entries in given.items() if (problem := count_problem(what, len(entries)))]
+    entries_by_field = {"metrics": settings.metrics, "gates": settings.gates}
+    return [
+        Problem(problem, field)
+        for field, entries in entries_by_field.items()
+        if (problem := count_problem(field, len(entries)))
+    ]
 
 
-def _check_size(what: str, kept: DatasetReading | CaseSelection | None, remedy: str) -> list[Problem]:
-    size = len(json.dumps(dataclasses.asdict(kept))) if kept is not None else 0
+def _check_size(field: str, stored: DatasetReading | CaseSelection | None, remedy: str) -> list[Problem]:
+    size = len(json.dumps(dataclasses.asdict(stored))) if stored is not None else 0
     if size <= _MAX_KEPT_BYTES:
         return []
-    return [Problem(f"is {size:,} bytes as JSON, more than {_MAX_KEPT_BYTES:,}: {remedy}", what)]
+    return [Problem(f"is {size:,} bytes as JSON, more than {_MAX_KEPT_BYTES:,}: {remedy}", field)]
 
 
 def _complete_metrics(settings: RunSettings, problems: list[Problem]) -> list[MetricSettings]:
@@ -184,6 +188,6 @@ def _complete_metrics(settings: RunSettings, problems: list[Problem]) -> list[Me
         else:
             completed.append(dataclasses.replace(metric, parameters=parameters))
             paths[f"{where}.{metric.name}"] = completed[-1]
-    known = {metric.name for metric in completed}
-    problems += check_metrics(paths, others=[name for name in names if name not in known])
+    known_names = {metric.name for metric in completed}
+    problems += check_metrics(paths, others=[name for name in names if name not in known_names])
     return completed

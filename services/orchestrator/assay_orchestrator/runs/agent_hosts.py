@@ -1,4 +1,4 @@
-"""Agent hosts: clients that answer for runs through this process, which then serves the jobs of these runs."""
+"""Agent hosts: clients that answer for runs through this process, which then takes the jobs of these runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _ENDED_PHASES = frozenset(PHASES_AT_REST) - {Phase.PAUSED}
 _REATTACH_GRACE_S = 3.0
-"""How long the last client of a run may be detached before other processes with clients get its shards."""
+"""How long the last client of a run may be detached before its shards go to other processes with clients."""
 
 _log = logging.getLogger(__name__)
 
@@ -28,8 +28,7 @@ _log = logging.getLogger(__name__)
 class AgentHosts:
     """Attaches clients to runs.
 
-    A run whose agent a client hosts can be worked on wherever one of its clients is attached, in several processes at
-    once where several are.
+    Every process that a run's client is attached to can work on the run, several at once.
 
     Args:
         database: The store.
@@ -61,14 +60,14 @@ class AgentHosts:
         return attachment
 
     async def _forget_ended(self, run_id: str) -> None:
-        """Detach the clients of a run that has ended before they were attached."""
+        """Detach the clients of a run that ended before they were attached."""
         with suppress(StorageError):
             phase = await self._database.read(lambda c: runs.read_phase(c, run_id))
             if phase is None or phase in _ENDED_PHASES:
                 self.forget(run_id, "the run has ended")
 
     def detach(self, run_id: str, attachment: Attachment) -> None:
-        """Detach a client; where it was the last here, the run may have others in another process."""
+        """Detach a client; without any left here, the run may still have clients in another process."""
         attachment.close()
         if not self._dispatcher.alone and self._planner.is_unattended(run_id) and run_id not in self._leaving:
             loop = asyncio.get_running_loop()
@@ -80,7 +79,7 @@ class AgentHosts:
         self._dispatcher.leave(run_id)
 
     def hold(self, run_id: str) -> None:
-        """Let the questions of a run in flight end, and ask nothing more of it in this process."""
+        """Let the questions of a run in flight end, and ask no more of its questions in this process."""
         session = self._worker.sessions.of(run_id)
         if session is not None:
             session.stop_asking()

@@ -1,4 +1,4 @@
-"""Money, tokens and bytes of teams: runs reserve what their calls may take, and pause where a quota is used up."""
+"""Quotas of teams: runs reserve the money, tokens and bytes of their calls and pause when a quota is used up."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ _log = logging.getLogger(__name__)
 
 
 class PausingOwner(Protocol):
-    """The owner of the runs of this process."""
+    """The owner of this process's runs."""
 
     def on_pausing(self, run_id: str) -> None:
         """Ask no more questions of a run."""
         ...
 
     def on_paused(self, run_id: str, reason: str) -> None:
-        """Handle that a run is paused now."""
+        """Handle that a run is paused."""
         ...
 
 
 class BudgetWatch:
-    """Gives runs their budgets, and pauses those whose team has too little left.
+    """Opens the budgets of runs, and pauses the runs of a team whose quota is used up.
 
-    What a call may cost is not always known before it: agents say what they used with their answers. So every process
-    also looks in the database, for all runs, whether a quota is used up: the first one to see it pauses them.
+    The cost of a call is not always known before it: agents report their usage with the answer. So every process also
+    checks the quotas of all runs in the database; the first to see one used up pauses the runs.
 
     Args:
         database: The database that all processes share.
-        owner: The owner of the runs of this process.
-        check_s: Time between two looks, in seconds.
+        owner: The owner of this process's runs.
+        check_s: Time between two checks, in seconds.
     """
 
     def __init__(self, database: Database, owner: PausingOwner, *, check_s: float = CHECK_S) -> None:
@@ -58,16 +58,16 @@ class BudgetWatch:
         self._is_started = False
 
     def start(self) -> None:
-        """Start to look."""
+        """Start checking."""
         self._is_started = True
         self._periodic.start()
 
     async def aclose(self) -> None:
-        """Stop looking."""
+        """Stop checking."""
         await self._periodic.aclose()
 
     async def open(self, team: str, run_id: str) -> RunBudget:
-        """Return what a run of this process may spend.
+        """Return the budget of a run of this process.
 
         Raises:
             StorageError: The database does not answer.
@@ -86,7 +86,7 @@ class BudgetWatch:
         return budget
 
     async def check(self) -> None:
-        """Renew what runs here hold, and pause the runs whose team has used up a quota.
+        """Renew the reservations of local runs, and pause the runs whose team has used up a quota.
 
         Raises:
             StorageError: The database does not answer.
@@ -98,14 +98,14 @@ class BudgetWatch:
 
     async def _renew(self) -> None:
         limits = await self._database.read(allotments.limits_by_team)
-        held: dict[str, Callable[[float | None], None]] = {}
+        renewals: dict[str, Callable[[float | None], None]] = {}
         for budget in self._open:
             budget.limit(allotments.limits_of(budget.holder.team, limits))
-            held |= budget.holders
-        if held:
+            renewals |= budget.holders
+        if renewals:
             begun = boot_time()
-            renewed = await self._database.write(lambda c: allotments.renew(c, held))
-            for name, note in held.items():
+            renewed = await self._database.write(lambda c: allotments.renew(c, renewals))
+            for name, note in renewals.items():
                 note(begun if name in renewed else None)
 
     async def _pause(self, run_id: str, reason_of: Callable[[sa.Connection], str]) -> None:
@@ -124,7 +124,7 @@ class BudgetWatch:
 
 
 def _reason(connection: sa.Connection, run_id: str) -> str:
-    """Return which quota the team of a run has used up, as a sentence; empty where none."""
+    """Return which quota a run's team has used up, as a sentence; empty if none is."""
     team, _ = runs.read_origin(connection, run_id)
     over = quotas.over_budget(connection, team) if team else None
     return quotas.sentence(team, over) if over is not None else ""

@@ -1,4 +1,4 @@
-"""Finding one stored run, as a plain object, and saying that there is none."""
+"""Finds a stored run and returns it as a plain object, or the error that there is none."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNREADABLE = "unreadable"
 
 
 class Catalogue:
-    """The runs of the store, as plain objects.
+    """The runs of the store as plain objects.
 
     Args:
         database: The store.
@@ -35,10 +35,10 @@ class Catalogue:
         self._database = database
 
     async def get(self, scope: Scope, run_id: str) -> Run:
-        """Return a run as it is stored, to be shown.
+        """Return a stored run, for display.
 
         Raises:
-            NotFoundError: The scope reaches no such run.
+            NotFoundError: The scope cannot reach the run.
         """
         loaded = await self._database.read(lambda c: _loaded(c, runs.get_run(c, scope, run_id)))
         if loaded is None:
@@ -46,11 +46,11 @@ class Catalogue:
         return readable_run(*loaded)
 
     async def load(self, run_id: str) -> Run:
-        """Return a run to be worked on in the background, for all teams.
+        """Return a run of any team, for background work.
 
         Raises:
-            NotFoundError: It was deleted.
-            WrongStateError: What is stored of it cannot be read.
+            NotFoundError: The run was deleted.
+            WrongStateError: Its stored form cannot be read.
         """
         loaded = await self._database.read(lambda c: _loaded(c, runs.load_run(c, run_id)))
         if loaded is None:
@@ -58,26 +58,24 @@ class Catalogue:
         return _whole(*loaded)
 
     async def estimate_deletion(self, scope: Scope, run_id: str) -> Deletion:
-        """Return what would go with a run.
+        """Return what deleting a run would remove.
 
         Raises:
-            NotFoundError: The scope reaches no such run.
+            NotFoundError: The scope cannot reach the run.
         """
 
         def load(connection: sa.Connection) -> Deletion | None:
             record = runs.get_run(connection, scope, run_id)
             return deletions.estimate_deletion(connection, scope, record) if record is not None else None
 
-        found = await self._database.read(load)
-        if found is None:
+        deletion = await self._database.read(load)
+        if deletion is None:
             raise self.not_found(run_id)
-        return found
+        return deletion
 
     def not_found(self, run_id: str) -> NotFoundError:
-        """Return the error for a run that a scope does not reach, the same whether there is such a run or not."""
-        return NotFoundError(
-            f"there is no run {run_id!r}: `assay runs list` shows the runs there are", reason="RUN_NOT_FOUND"
-        )
+        """Return the error for a run outside a scope; it does not reveal whether the run exists."""
+        return NotFoundError(f"there is no run {run_id!r}: `assay runs list` lists the runs", reason="RUN_NOT_FOUND")
 
 
 def _loaded(connection: sa.Connection, record: RunRecord | None) -> tuple[RunRecord, DatasetRef] | None:
@@ -89,7 +87,7 @@ def _loaded(connection: sa.Connection, record: RunRecord | None) -> tuple[RunRec
 
 
 def readable_run(record: RunRecord, dataset: DatasetRef) -> Run:
-    """Return a run; one that cannot be read says why in place of its settings, and breaks no list."""
+    """Return a run; an unreadable run shows the reason in place of its settings, and does not break a list."""
     try:
         return _whole(record, dataset)
     except WrongStateError as problem:

@@ -1,4 +1,4 @@
-"""Runs are accepted: each once, divided into shards, its first jobs enqueued, in one transaction."""
+"""Creation of runs: once each, divided into shards, with the first jobs enqueued, in one transaction."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _log = logging.getLogger(__name__)
 
 
 class Creation:
-    """Accepts runs.
+    """Creates runs.
 
     Args:
         database: The store.
-        worker: Enqueues their first jobs.
+        worker: Enqueues the first jobs.
         settings: How many runs may be active at once.
     """
 
@@ -55,19 +55,19 @@ class Creation:
     async def create(
         self, scope: Scope, request_id: str, settings: RunSettings, dataset: DatasetRef, asked: RunSettings
     ) -> str:
-        """Accept a run and return its id; a repeated request returns that of the first.
+        """Create a run and return its id; a repeated request returns the id of the first.
 
         Args:
-            scope: Whose run it is.
-            request_id: Of the request.
+            scope: The scope of the run's team.
+            request_id: The id of the request.
             settings: Checked and completed settings.
-            dataset: Its dataset.
+            dataset: The run's dataset.
             asked: The settings as the request has them: versions complete them differently.
 
         Raises:
             ConflictError: The request id was used for something else.
             OverloadedError: Too many runs are active, or the team has reached a quota.
-            SpecError: The run does not fit its group, or its dataset is not that of its stopping settings.
+            SpecError: The run does not fit its group, or its dataset differs from that of its stopping settings.
         """
         request_hash = _request_hash(asked, dataset)
         if scope.call is not None:
@@ -84,7 +84,9 @@ class Creation:
     ) -> RunRecord:
         agent = settings.agent
         if settings.stopping is not None and settings.stopping.cases != dataset.case_count:
-            raise SpecError([Problem(f"must be {dataset.case_count}, the cases of the dataset", "stopping.cases")])
+            raise SpecError(
+                [Problem(f"must be {dataset.case_count}, the number of cases in the dataset", "stopping.cases")]
+            )
         record = runs.RunRecord(
             run_id=_new_run_id(settings.name),
             request_id=request_id,
@@ -141,21 +143,21 @@ class Creation:
         return stored
 
     def _require_room(self, connection: sa.Connection) -> None:
-        """Raise unless one more run may be active; until the commit no other process creates one.
+        """Raise unless another run may be active; until the commit no other process creates one.
 
         Raises:
-            OverloadedError: There are as many as there may be.
+            OverloadedError: The limit of active runs is reached.
         """
         runs.lock_creation(connection)
         active, limit = runs.count_active(connection), self._settings.active_run_limit
         if active >= limit:
             raise OverloadedError(
-                f"{active} runs are active, which is the limit: retry when one has ended", retry_after_s=10.0
+                f"{active} runs are active, which is the limit: retry when a run has ended", retry_after_s=10.0
             )
 
 
 def _shard_rows(settings: RunSettings) -> int:
-    """Return the most rows of a shard: few where a run must not be far ahead of the other one of its group."""
+    """Return the maximum rows of a shard: few if a run must not get far ahead of the other run of its group."""
     if not settings.group_id:
         return shards.SHARD_ROWS
     if settings.stopping is None:
@@ -170,11 +172,13 @@ def _new_run_id(name: str) -> str:
 
 
 def _is_same(existing: RunRecord, settings: RunSettings, dataset: DatasetRef) -> bool:
-    """Return whether a stored run is what a request asks for: versions of clients say different parts of one spec."""
+    """Return whether a stored run matches a request; client versions spell out different parts of the same spec."""
     if existing.dataset_id != dataset.dataset_id:
         return False
-    stored, wanted = (without_defaults(each) for each in (settings_from_json(existing.spec), settings))
-    return _request_hash(stored, dataset) == _request_hash(wanted, dataset)
+    stored, requested = (
+        without_defaults(run_settings) for run_settings in (settings_from_json(existing.spec), settings)
+    )
+    return _request_hash(stored, dataset) == _request_hash(requested, dataset)
 
 
 def _request_hash(settings: RunSettings, dataset: DatasetRef) -> str:

@@ -1,4 +1,4 @@
-"""Deletion of runs: the rows of a deleted run are removed in batches, between other writes."""
+"""Deletion of runs: removes the rows in batches, between other writes."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _log = logging.getLogger(__name__)
 
 
 class Deleter:
-    """Removes the rows of deleted runs, one run after the other.
+    """Removes the rows of deleted runs, one run at a time.
 
-    The store records pending deletions: the next start continues what a stop or a full disk interrupted.
+    The store records pending deletions: the next start continues a deletion that a stop or a full disk interrupted.
 
     Args:
         database: The store.
-        batch_rows: Most rows that one transaction removes.
+        batch_rows: Maximum number of rows that a transaction removes.
     """
 
     def __init__(self, database: Database, *, batch_rows: int = BATCH_ROWS) -> None:
@@ -36,15 +36,15 @@ class Deleter:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def recover(self) -> None:
-        """Continue, in the background, the deletions that a stop interrupted."""
+        """Continue interrupted deletions in the background."""
         for pending in await self._database.read(deletions.list_pending):
             self._start(pending)
 
     async def finish(self, pending: PendingDeletion) -> None:
-        """Remove the rows of a deleted run; a cancelled call does not stop that.
+        """Remove the rows of a deleted run; cancelling the call does not stop the removal.
 
         Raises:
-            StorageError: The store cannot be written; the rest goes with the next start.
+            StorageError: The store cannot be written; the next start removes the rest.
         """
         await asyncio.shield(self._start(pending))
 

@@ -1,4 +1,4 @@
-"""The embedder preflight check: whether the embedder serves the models of a run, before anything is paid for."""
+"""The embedder preflight check: whether the embedder serves a run's models, before anything is paid for."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ async def embedder_problems(
     *,
     loading_timeout_s: float = _LOADING_TIMEOUT_S,
 ) -> list[Problem]:
-    """Return why an embedder will not serve what a run needs.
+    """Return why an embedder will not serve the models of a run.
 
-    One that cannot be reached, is starting, or takes longer to load a model, has nothing to say yet: then the run
-    finds out. Where a metric names a dimension, the answer is waited for: only loading a model shows its dimensions.
+    An embedder that cannot be reached, is starting, or takes too long to load a model yields no problem here; the run
+    will report it. If a metric names a dimension, the check waits: only loading a model reveals its dimensions.
 
     Args:
         stub: The embedder.
-        embeddings: The models, and what of their vectors is compared, each with its place in the spec.
+        embeddings: The models with the compared part of their vectors, each with its place in the spec.
         scope: The team of the run.
         loading_timeout_s: How long to wait for the answer about a dimension, in seconds.
     """
@@ -48,7 +48,7 @@ async def embedder_problems(
             for settings in embeddings
         )
     )
-    return [Problem(said, place) for said, place in zip(problems, embeddings.values(), strict=True) if said]
+    return [Problem(refusal, place) for refusal, place in zip(problems, embeddings.values(), strict=True) if refusal]
 
 
 async def _problem(stub: EmbedderServiceAsyncStub, settings: EmbeddingSettings, scope: str) -> str:
@@ -71,16 +71,16 @@ async def _dimension_problem(
         except AssayError:
             break
     return (
-        f"names the dimension {settings.dimension}, and the embedder did not say whether the model {settings.model!r} "
-        "has it: try again when the embedder serves the model, or leave out the dimension"
+        f"names the dimension {settings.dimension}, and the embedder did not report whether the model "
+        f"{settings.model!r} has it: try again when the embedder serves the model, or leave out the dimension"
     )
 
 
 async def _refusal(stub: EmbedderServiceAsyncStub, settings: EmbeddingSettings, scope: str, timeout_s: float) -> str:
-    """Return why the embedder refuses, or the empty string.
+    """Return why the embedder refuses a model, or the empty string.
 
     Raises:
-        AssayError: It does not say.
+        AssayError: The embedder gives no reason.
     """
     request = embedder_pb2.SimilarityRequest(
         pairs=[embedder_pb2.TextPair(first="preflight", second="preflight")],

@@ -21,17 +21,17 @@ _TIMEOUT_S = 2.0
 async def with_account(
     stub: JudgeServiceAsyncStub, judging: JudgingSummary, *, judge: JudgeSettings, run_id: str, scope: str
 ) -> JudgingSummary:
-    """Return what judging came to with what the judge's account says; unchanged where the judge cannot be asked.
+    """Return the judging summary with the figures of the judge's account; unchanged if the judge cannot be asked.
 
-    The rows know their own verdicts only: calls that a killed process had in flight are in the account alone. At the
-    end of a run none of its calls are in flight, so that what is still reserved is for lost calls too.
+    Rows know only their own verdicts: calls in flight in a killed process appear in the account alone. At the end of a
+    run none of its calls are in flight, so amounts still reserved belong to lost calls too.
 
     Args:
         stub: The judge service.
-        judging: What the verdicts of the run's rows came to; the run's shards are done.
-        judge: Who judged, as the judge service is asked for it.
+        judging: The summary of the verdicts of the run's rows; the run's shards are done.
+        judge: The judge, as requests to the judge service name it.
         run_id: The run.
-        scope: By which name the judge knows its team; empty without identities.
+        scope: The name by which the judge knows the team; empty without identities.
     """
     request = judge_pb2.GradeRequest(
         rubric="quality", question="?", answer="!", run_id=run_id, scope=scope, judge=judge_model(judge),

@@ -17,18 +17,20 @@ _WHERE = "of the judge service, or a variable with --secret-variables"
 
 
 def judge_key_problems(judge: JudgeSettings, access: AgentAccess) -> list[Problem]:
-    """Return why the secrets that are the keys of judges may not be sent to them, as far as this process knows."""
+    """Return why the secrets used as judge keys may not be sent to the judges, as far as this process knows."""
     problems = []
-    for place, one in enumerate(judge.judges):
-        reference = parse_path(one.key_variable.removeprefix(SCHEME)) if _is_secret(one) else None
-        if reference is not None and (problem := access.secret_problem(reference, judge_address(one), _WHERE)):
+    for place, judge_settings in enumerate(judge.judges):
+        reference = parse_path(judge_settings.key_variable.removeprefix(SCHEME)) if _is_secret(judge_settings) else None
+        if reference is not None and (
+            problem := access.secret_problem(reference, judge_address(judge_settings), _WHERE)
+        ):
             where = f"judge.jury[{place}]" if judge.others else "judge"
             problems.append(Problem(problem, f"{where}.key_variable"))
     return problems
 
 
 def with_team(judge: JudgeSettings, team: str) -> JudgeSettings:
-    """Return the judge as the judge service is asked for it: a secret has its team's name, which that does not know."""
+    """Return the judge for a request: its secrets name the team, which the judge service does not know."""
     key = judge.key_variable
     if _is_secret(judge):
         reference = parse_path(key.removeprefix(SCHEME))

@@ -1,4 +1,4 @@
-"""The judge preflight check: whether the judge would judge for a run, before anything is paid for."""
+"""The judge service of a run: the preflight check before anything is paid for, and its account at the end."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _LACKING = ("JUDGE_KEY_MISSING", "JUDGE_NOT_INSTALLED", "JUDGE_PRICE_UNKNOWN")
 
 
 async def judge_problems(stub: JudgeServiceAsyncStub, judge: JudgeSettings) -> list[Problem]:
-    """Return why a judge service will not judge for a run: it may not, it lacks a key, a price or the rubric.
+    """Return why a judge service will not judge for a run: not allowed, or a missing key, price or rubric.
 
-    One that cannot be reached, or is only starting, has nothing to say yet: then the run finds out.
+    A judge service that cannot be reached or is starting yields no problem here; the run will report it.
 
     Args:
         stub: The judge service.
-        judge: Who is to judge; without problems of its own.
+        judge: The judges of the run; its settings are valid.
     """
     problems: list[Problem] = []
-    for place, one in enumerate(judge.judges):
+    for place, judge_settings in enumerate(judge.judges):
         request = judge_pb2.GradeRequest(
-            rubric="quality", run_id="-", judge=judge_model(one), batch=judge.batch, validate_only=True
+            rubric="quality", run_id="-", judge=judge_model(judge_settings), batch=judge.batch, validate_only=True
         )
         if judge.spend_cap_usd is not None:
             request.spend_cap_usd = judge.spend_cap_usd
@@ -47,11 +47,11 @@ async def judge_problems(stub: JudgeServiceAsyncStub, judge: JudgeSettings) -> l
 
 async def _rubric_problems(stub: JudgeServiceAsyncStub, judge: JudgeSettings) -> list[Problem]:
     try:
-        known = () if judge.rubric_yaml or not judge.rubric else await _rubrics(stub)
+        known_rubrics = () if judge.rubric_yaml or not judge.rubric else await _rubrics(stub)
     except grpc.aio.AioRpcError:
         return []
-    if known and judge.rubric not in known:
-        return [Problem(unknown_name("rubric", judge.rubric, known), "judge.rubric")]
+    if known_rubrics and judge.rubric not in known_rubrics:
+        return [Problem(unknown_name("rubric", judge.rubric, known_rubrics), "judge.rubric")]
     return []
 
 
@@ -61,13 +61,15 @@ async def _rubrics(stub: JudgeServiceAsyncStub) -> tuple[str, ...]:
 
 
 def _problems(problem: Exception, where: str) -> list[Problem]:
-    """Return what of an error concerns who is asked, with its place in the spec."""
+    """Return the problems of a refusal that concern a judge, with its place in the spec."""
     if isinstance(problem, AssayError) and problem.reason in _LACKING:
         return [Problem(problem.message, where)]
     if not isinstance(problem, InvalidInputError):
         return []
     return [
-        dataclasses.replace(each, field="judge.batch" if each.field == "batch" else where + each.field[len("judge") :])
-        for each in problem.problems
-        if each.field == "batch" or each.field.startswith("judge")
+        dataclasses.replace(
+            entry, field="judge.batch" if entry.field == "batch" else where + entry.field[len("judge") :]
+        )
+        for entry in problem.problems
+        if entry.field == "batch" or entry.field.startswith("judge")
     ]

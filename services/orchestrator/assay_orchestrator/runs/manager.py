@@ -86,7 +86,7 @@ class RunManager:
         planner: Builds the context of a stored run.
         dispatcher: Delivers shards to this process.
         pause_wait_s: How long a pause waits for questions in flight before it returns, in seconds.
-        storage_backoff: How long rows that could not be stored wait before they are stored again.
+        storage_backoff: How long rows that could not be stored wait before the next attempt.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class RunManager:
         self._peers = Peers(database, dispatcher, self._worker, self, reconcile_s=settings.reconcile_s)
 
     async def start(self) -> None:
-        """Start to work; without other processes, continue or pause every run that a stop interrupted."""
+        """Start working; without other processes, resume or pause every run that a stop interrupted."""
         await self._database.write(datasets.discard_unfinished_uploads)
         if self._dispatcher.alone:
             resume = partial(self._resume, is_recovery=True)
@@ -139,7 +139,7 @@ class RunManager:
         if not self._dispatcher.alone:
             self._peers.start()
         self._unattended.start()
-        # A file without identities has one team. A worker of a shared database does not know whether there are more.
+        # A file without identities has one team. A worker on a shared database does not know whether there are more.
         if self._settings.auth != "none" or self._settings.database_url:
             self._budgets.start()
             self._targets.start()
@@ -157,14 +157,14 @@ class RunManager:
         return await self.get(scope, await self._creation.create(scope, request_id, settings, dataset, asked))
 
     async def preflight(self, scope: Scope, settings: RunSettings, access: AgentAccess) -> None:
-        """Raise unless the services that a run of a team needs would work: its agent's, the embedder and the judge.
+        """Raise unless the services of a run work for its team: its agent, the embedder and the judge.
 
         Args:
             settings: Checked settings.
             access: What its agent may reach and be sent.
 
         Raises:
-            SpecError: One would not; holds every problem.
+            SpecError: A service would refuse the run; contains every problem.
         """
         planner, known_as = self._planner, await self._service_scopes.of(scope.team)
         checks = (
@@ -172,22 +172,22 @@ class RunManager:
             planner.embedder_problems(settings, known_as),
             planner.judge_problems(settings, access),
         )
-        if problems := [problem for found in await asyncio.gather(*checks) for problem in found]:
+        if problems := [problem for refusals in await asyncio.gather(*checks) for problem in refusals]:
             raise SpecError(problems)
 
     async def get(self, scope: Scope, run_id: str) -> Run:
-        """Return a run as it is stored.
+        """Return a stored run.
 
         Raises:
-            NotFoundError: The scope reaches no such run.
+            NotFoundError: The scope cannot reach the run.
         """
         return await self._catalogue.get(scope, run_id)
 
     async def get_summarised(self, scope: Scope, run_id: str) -> Run:
-        """Return a run as it is stored, with a partial summary where it has no final one.
+        """Return a stored run, with a partial summary if it has no final one.
 
         Raises:
-            NotFoundError: The scope reaches no such run.
+            NotFoundError: The scope cannot reach the run.
         """
         run = await self.get(scope, run_id)
         if run.summary is not None or run.settings.agent.adapter == UNREADABLE:
@@ -196,19 +196,19 @@ class RunManager:
 
     async def list_runs(self, scope: Scope, query: RunQuery, after: RunPosition | None, count: int) -> FoundRuns:
         """Return up to `count` runs of a query after a position, as clients see them."""
-        found = await self._lists.read(scope, query, after, count)
-        return dataclasses.replace(found, runs=list(map(self.shown, found.runs)))
+        page = await self._lists.read(scope, query, after, count)
+        return dataclasses.replace(page, runs=list(map(self.shown, page.runs)))
 
     async def cancel(self, scope: Scope, run_id: str, *, reason: str = "") -> Run:
-        """Cancel a run; what is stored stays.
+        """Cancel a run; stored rows are kept.
 
         Args:
-            scope: What the caller reaches.
+            scope: The scope of the caller.
             run_id: The run.
-            reason: Why, for its watchers; empty where its owner does.
+            reason: The reason shown to its watchers; empty if its owner cancels it.
 
         Raises:
-            WrongStateError: The run has already ended in another way.
+            WrongStateError: The run has already ended in another state.
         """
         if not await self._database.write(lambda c: control.cancel(c, scope, run_id, reason=reason)):
             raise self._catalogue.not_found(run_id)
@@ -219,10 +219,10 @@ class RunManager:
         return await self.get(scope, run_id)
 
     async def pause(self, scope: Scope, run_id: str, *, reason: str = runs.PAUSED_BY_OWNER) -> Run:
-        """Let a run's questions in flight end and ask nothing more; the run is then PAUSED.
+        """Let a run's questions in flight end and ask no more; the run is then PAUSED.
 
         Returns:
-            The run, after a few seconds at most; still RUNNING where questions in flight take longer.
+            The run, after a few seconds at most; still RUNNING if questions in flight take longer.
 
         Raises:
             WrongStateError: The run has ended.
@@ -246,7 +246,7 @@ class RunManager:
         return run
 
     async def _until_paused(self, scope: Scope, run_id: str, moved: asyncio.Event) -> Run:
-        """Return a run once it has paused or changed otherwise, or a few seconds have passed."""
+        """Return a run once it has paused, its state has changed otherwise, or a few seconds have passed."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._pause_wait_s):
                 while (run := await self.get(scope, run_id)).state in ACTIVE_STATES and run.pause_cause is not None:
@@ -258,18 +258,18 @@ class RunManager:
     async def resume(
         self, scope: Scope, run_id: str, *, retry_errors: bool = False, spend_cap: SpendCap | None = None
     ) -> Run:
-        """Continue a paused run; on one that is running this does nothing.
+        """Resume a paused run; do nothing for a running one.
 
         Args:
-            scope: What the caller reaches.
+            scope: The scope of the caller.
             run_id: The run.
             retry_errors: Also retry rows with errors, of a run that is paused, has succeeded or has failed.
-            spend_cap: Another cap on what it may spend on judging; None to keep its cap.
+            spend_cap: A new cap on the judging spend; None keeps the current one.
 
         Raises:
             InvalidInputError: A cap for a run without a judge; a host or a secret that the team may no longer use.
             OverloadedError: The team has reached a quota.
-            WrongStateError: The run has ended, or is running while errors are to be retried or the cap to be changed.
+            WrongStateError: The run has ended, or it is running and the call retries errors or changes the cap.
         """
         run = await self.get(scope, run_id)
         if spend_cap is not None:
@@ -280,16 +280,16 @@ class RunManager:
         return await self.get(scope, run_id)
 
     async def delete(self, scope: Scope, run_id: str, *, only_check: bool, with_baselines: bool) -> Deletion:
-        """Remove a run with all its rows, and its dataset where no other run uses it.
+        """Remove a run with all its rows, and its dataset if no other run uses it.
 
         Args:
-            scope: What the caller reaches.
+            scope: The scope of the caller.
             run_id: The run.
-            only_check: Delete nothing; only return what would go.
-            with_baselines: Whether a run that a baseline names goes, too.
+            only_check: Delete nothing; only return what would be deleted.
+            with_baselines: Also delete a run that a baseline names.
 
         Raises:
-            NotFoundError: The scope reaches no such run.
+            NotFoundError: The scope cannot reach the run.
             WrongStateError: The run is running, or a baseline names it.
         """
         self._require_at_rest(await self.get(scope, run_id))
@@ -310,7 +310,7 @@ class RunManager:
         await self._deleter.finish(pending)
 
     async def drop(self, run_id: str, why: str) -> None:
-        """End what watches, hosts or works on a run here that was "deleted", as `why` has it."""
+        """End what watches, hosts or works on a deleted run here; `why` names the deletion."""
         self._end_here(run_id, why)
         await self._worker.until_left(run_id)
         if not self._dispatcher.alone:
@@ -329,33 +329,33 @@ class RunManager:
         require_transition(run.run_id, phase, Command.DELETE)
 
     async def attach(self, scope: Scope, run: Run, concurrency: int) -> Attachment:
-        """Attach a client that hosts the run's agent; a run that is paused as unattended resumes.
+        """Attach a client that hosts the run's agent; a run paused as unattended resumes.
 
         Raises:
             WrongStateError: The run has ended.
         """
-        if run.finished:  # refused as every request is then, such as a pause
+        if run.finished:  # refused as any other request, such as a pause, would be
             require_transition(run.run_id, phase_of(run.state, run.pause_cause), Command.PAUSE)
-        with contextlib.suppress(StorageError):  # a host may come back before the store takes writes again
+        with contextlib.suppress(StorageError):  # a host may return before the store accepts writes again
             if await self._database.write(lambda c: attendance.attend(c, scope, run.run_id)):
                 await self._resume(scope, run.run_id)
         return await self._hosts.attach(run.run_id, concurrency)
 
     def detach(self, run_id: str, attachment: Attachment) -> None:
-        """Detach such a client."""
+        """Detach a client that hosts the run's agent."""
         self._hosts.detach(run_id, attachment)
         _log.info("client no longer hosts the agent: run=%s", run_id)
 
     def storage_problem(self, run_id: str) -> str:
-        """Return why a run's rows cannot be stored here now; empty where they can."""
+        """Return why a run's rows cannot be stored in this process; empty if they can."""
         return self._worker.pauses.reason(run_id)
 
     def shown(self, run: Run) -> Run:
-        """Return a run as clients see it: PAUSED where its rows cannot be stored."""
+        """Return a run as clients see it: PAUSED if its rows cannot be stored."""
         return client_view(run, self.storage_problem(run.run_id))
 
     async def aclose(self, *, at_once: bool = False) -> None:
-        """Stop work on all runs, `at_once` or after half of the grace period; the next start continues them."""
+        """Stop work on all runs, `at_once` or after half of the grace period; the next start resumes them."""
         for checks in (self._peers, self._unattended, self._budgets, self._targets):
             await checks.aclose()
         self._hosts.aclose()
@@ -365,7 +365,7 @@ class RunManager:
         closing = asyncio.create_task(self._dispatcher.aclose())
         await asyncio.wait([closing], timeout=0 if at_once else self._settings.grace_s / 2)
         await self._worker.hand_over()
-        await closing  # an unreachable store delays it by seconds at most
+        await closing  # an unreachable store delays it by a few seconds at most
         await self._worker.repoll_timers.aclose()
         await self._deleter.aclose()
         await self._partial.aclose()
@@ -393,18 +393,18 @@ class RunManager:
         self.notifier.notify(run_id)
 
     async def requeue_idle(self) -> None:
-        """Enqueue the next jobs of active runs of which no shard is queued: a quota that kept them back has changed."""
+        """Enqueue the next jobs of active runs without a queued shard: a quota that held them back has changed."""
         await self._worker.requeue_idle()
 
     # For `Peers`.
 
     def local_runs(self) -> set[str]:
-        """Return the runs that are worked on, hosted or watched here."""
+        """Return the runs that are in progress, hosted or watched here."""
         here = {session.context.run_id for session in self._worker.sessions.all()}
         return here | {*self.notifier.watched_runs, *self._planner.hosted}
 
     def watcher_count(self) -> int:
-        """Return how many watchers there are here."""
+        """Return the number of watchers here."""
         return self.notifier.watcher_count
 
     def on_run_changed(self, run_id: str, status: RunStatus | None) -> None:
@@ -427,13 +427,14 @@ class RunManager:
     # For `ShardWorker`.
 
     async def context_of(self, run_id: str) -> RunContext:
-        """Return what the shards of a run work with."""
+        """Return the context of a run's shards."""
         pause_count, is_stopped, (team, traceparent) = await self._database.read(
             lambda c: (runs.count_pauses(c, run_id), stops.is_stopped(c, run_id), runs.read_origin(c, run_id))
         )
         run = await self._catalogue.load(run_id)
         access = await self.access.of(team)
-        if run.settings.stopping is not None:  # half a second, not to be spent while the first look holds its locks
+        if run.settings.stopping is not None:
+            # Takes half a second, too long for the first stop look, which holds its locks.
             await asyncio.to_thread(importlib.import_module, "scipy.special")
         scope = await self._service_scopes.of(team)
         budget = await self._budgets.open(team, run_id)
@@ -447,34 +448,34 @@ class RunManager:
         return context
 
     async def conclude_run(self, run_id: str) -> None:
-        """End a run whose shards are all done; one that has ended, is paused, or has rows to retry stays as it is.
+        """End a run whose shards are all done; a run that has ended, is paused, or has rows to retry stays as it is.
 
-        Where shards lack rows, these are reopened instead.
+        If shards lack rows, they are reopened instead.
         """
-        while (found := await self._sum_up(run_id)) is not None:
-            sequence, summary = found
+        while (folded := await self._sum_up(run_id)) is not None:
+            sequence, summary = folded
             if summary is None:
                 await self._worker.reopen_incomplete(run_id)
             elif await self._succeed(run_id, sequence, summary):
                 return
 
     async def _sum_up(self, run_id: str) -> tuple[int, RunSummary | None] | None:
-        """Return the last event and the summary of a run whose shards are all done; no summary if rows are missing."""
+        """Return the last event and summary of a run whose shards are all done; no summary if rows are missing."""
         try:
             run = await self._catalogue.load(run_id)
         except NotFoundError:
             return None  # it was deleted
-        found = await self._database.read(lambda c: fold_done(c, run))
-        if found is None:
+        folded = await self._database.read(lambda c: fold_done(c, run))
+        if folded is None:
             return None
-        record, summary = found
+        record, summary = folded
         if summary is not None and summary.judging is not None:
             access, scope = await self.access.of(record.team), await self._service_scopes.of(record.team)
             summary = await self._planner.with_judge_account(run, summary, team=access.team, scope=scope)
         return record.last_sequence, summary
 
     async def fail_run(self, run_id: str, problem: Exception) -> None:
-        """End a run as failed, which cannot continue."""
+        """End a run as failed; it cannot resume."""
         await self._worker.cancel(run_id)
         if isinstance(problem, AssayError):
             await self._fail(run_id, problem.message)
@@ -488,10 +489,10 @@ class RunManager:
         self.notifier.notify(run_id)
 
     def on_paused(self, run_id: str, reason: str) -> None:
-        """Detach the clients of a run that is paused now, and notify its watchers."""
+        """Detach the clients of a paused run, and notify its watchers."""
         _log.info("paused run: run=%s reason=%s", run_id, reason)
         self._pausing.discard(run_id)
-        self._hosts.hold(run_id)  # its session here, which is draining, takes no shards when the run is resumed
+        self._hosts.hold(run_id)  # its draining session here takes no shards when the run is resumed
         self._hosts.forget(run_id, reason)
         self.notifier.notify(run_id)
 
@@ -511,14 +512,16 @@ class RunManager:
         return session
 
     async def _on_stopped_early(self, store: RunStore, look: StopLook) -> None:
-        """Ask no further row of runs that have stopped early; enqueue what is left of them, where that is new."""
+        """Ask no further rows of runs that have stopped early; for newly stopped ones, enqueue the rest."""
         for run_id in look.run_ids:
             session = self._worker.sessions.of(run_id)
             if session is not None:
                 session.context.stopped.set()
         if look.is_new:
             _log.info("stopped early: runs=%s", ",".join(look.run_ids))
-            with contextlib.suppress(StorageError):  # given up: the process stops, and the next one continues them
+            with contextlib.suppress(
+                StorageError
+            ):  # given up: the process is stopping, and the next one resumes the runs
                 await store.outlast(lambda: self._worker.end_early(look.run_ids))
 
     async def _resume(
@@ -530,11 +533,11 @@ class RunManager:
         spend_cap: SpendCap | None = None,
         is_recovery: bool = False,
     ) -> None:
-        """Bring a run into RUNNING and enqueue its next jobs; a recovery continues it whatever the quotas."""
-        held = await self._database.read(lambda c: shards.list_active(c, run_id))
-        gone = set(await self._dispatcher.find_lost([one.job for one in held]))
-        lost = [one for one in held if one.job in gone]
-        wanted = Resumption(retry_errors, spend_cap, self._settings.row_try_limit, lost)
+        """Bring a run into RUNNING and enqueue its next jobs; a recovery ignores the quotas."""
+        active = await self._database.read(lambda c: shards.list_active(c, run_id))
+        gone = set(await self._dispatcher.find_lost([shard.job for shard in active]))
+        lost = [shard for shard in active if shard.job in gone]
+        resumption = Resumption(retry_errors, spend_cap, self._settings.row_try_limit, lost)
         is_there = True
 
         def change(connection: sa.Connection) -> list[ShardJob]:
@@ -542,7 +545,7 @@ class RunManager:
             tokens.require_enabled(connection, scope.team)
             if not is_recovery:
                 quotas.require_resumption(connection, scope, run_id)
-            is_running = control.resume(connection, scope, run_id, wanted)
+            is_running = control.resume(connection, scope, run_id, resumption)
             is_there = is_running is not None
             return self._worker.next_jobs(connection, run_id) if is_running else []
 
@@ -559,8 +562,8 @@ class RunManager:
         reason = stopped_sentence(summary.stopped_early) if summary.stopped_early is not None else ""
         has_ended = await self._end(run_id, lambda c: control.conclude(c, run_id, sequence, data, reason=reason))
         if has_ended:
-            found = run_id, summary.row_count, summary.agent_errors, summary.overall_status
-            _log.info("run succeeded: run=%s rows=%s agent_errors=%s verdict=%s", *found)
+            outcome = run_id, summary.row_count, summary.agent_errors, summary.overall_status
+            _log.info("run succeeded: run=%s rows=%s agent_errors=%s verdict=%s", *outcome)
         return has_ended
 
     async def _fail(self, run_id: str, reason: str) -> None:
@@ -572,7 +575,7 @@ class RunManager:
             _log.error("run failed: run=%s reason=%s", run_id, reason)
 
     async def _end(self, run_id: str, stop: Callable[[sa.Connection], bool]) -> bool:
-        """End a run; return False where it was not to end, or had ended already."""
+        """End a run; return False if it was not to end or had already ended."""
 
         def end(connection: sa.Connection) -> RunState | None:
             if not stop(connection):

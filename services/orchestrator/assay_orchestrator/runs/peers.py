@@ -1,4 +1,4 @@
-"""The other processes that share a database: polls the changes that they make, and requeues orphaned shards."""
+"""The other processes that share a database: polls for their changes and requeues orphaned shards."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ if TYPE_CHECKING:
 
 _FOLLOW_S, _MOST_FOLLOW_S = 0.2, 0.5
 _FOLLOW_PER_WATCHER_S = 0.004
-"""Each poll wakes the watchers of runs that have changed: with many watchers it is made less often."""
+"""Each poll wakes the watchers of changed runs, so with many watchers polls are less frequent."""
 _CANCEL_AGAIN_S = 0.5
 
 _log = logging.getLogger(__name__)
 
 
 class RunOwner(Protocol):
-    """The owner of the runs of this process."""
+    """The owner of this process's runs."""
 
     def local_runs(self) -> set[str]:
-        """Return the runs that are worked on, hosted or watched here."""
+        """Return the runs that are in progress, hosted or watched here."""
         ...
 
     def watcher_count(self) -> int:
-        """Return how many watchers there are here."""
+        """Return the number of watchers here."""
         ...
 
     def on_run_changed(self, run_id: str, status: RunStatus | None) -> None:
-        """Apply a change of a run, perhaps by another process; the status is None where it was deleted."""
+        """Apply a change of a run, perhaps by another process; the status is None if the run was deleted."""
         ...
 
 
 class Peers:
-    """Polls the runs of this process for changes by others, and requeues orphaned shards.
+    """Polls this process's runs for changes by other processes, and requeues orphaned shards.
 
     Args:
         database: The database that they share.
-        dispatcher: Knows which jobs there are.
-        worker: Enqueues.
+        dispatcher: Knows which jobs exist.
+        worker: Enqueues jobs.
         owner: Applies the changes.
         reconcile_s: Time between searches for orphaned shards, in seconds.
     """
@@ -82,7 +82,7 @@ class Peers:
         while running := [loop for loop in self._loops if not loop.done()]:
             for loop in running:
                 loop.cancel()
-            # Again, for one may be lost: that of a wait for a connection that is there in the same moment.
+            # Cancelled again, because a cancel may get lost in a wait for a connection that arrives in the same moment.
             await asyncio.wait(running, timeout=_CANCEL_AGAIN_S)
 
     async def _follow(self) -> None:
@@ -94,13 +94,13 @@ class Peers:
             if not here:
                 continue
             try:
-                found = await self._database.read(lambda c, here=here: runs.read_statuses(c, here))  # type: ignore[misc]
+                statuses = await self._database.read(lambda c, here=here: runs.read_statuses(c, here))  # type: ignore[misc]
             except StorageError:
-                continue  # the calls that need the store report it
+                continue  # calls that need the store report the problem
             for run_id in here:
-                if found.get(run_id) is None or found[run_id] != seen.get(run_id):
-                    self._owner.on_run_changed(run_id, found.get(run_id))
-            seen = found
+                if statuses.get(run_id) is None or statuses[run_id] != seen.get(run_id):
+                    self._owner.on_run_changed(run_id, statuses.get(run_id))
+            seen = statuses
 
     async def _search_orphans(self) -> None:
         while True:
@@ -113,17 +113,17 @@ class Peers:
             await asyncio.sleep(self._reconcile_s)
 
     async def reconcile(self) -> None:
-        """Requeue active shards without a job, and resume storage pauses of processes that have ended.
+        """Requeue active shards without a job, and resume the storage pauses of processes that have ended.
 
         Raises:
             StorageError: The store does not answer.
         """
-        held = await self._database.read(shards.list_active)
-        lost = set(await self._dispatcher.find_lost([one.job for one in held]))
-        for one in held:
-            if one.job in lost:
-                _log.warning("requeueing orphaned shard: run=%s shard=%s", one.job.run_id, one.job.shard_index)
-                await self._worker.enqueue(lambda c, one=one: self._again(c, one))  # type: ignore[misc]
+        active = await self._database.read(shards.list_active)
+        lost = set(await self._dispatcher.find_lost([shard.job for shard in active]))
+        for shard in active:
+            if shard.job in lost:
+                _log.warning("requeueing orphaned shard: run=%s shard=%s", shard.job.run_id, shard.job.shard_index)
+                await self._worker.enqueue(lambda c, shard=shard: self._again(c, shard))  # type: ignore[misc]
         await self._worker.requeue_idle()
         for run_id in await self._database.read(runs.list_storage_pauses):
             if not self._worker.pauses.reason(run_id):  # the process that paused it has ended

@@ -1,4 +1,4 @@
-"""A check that a process repeats until it stops, whatever one of them comes to."""
+"""A check that a process repeats until it stops, whatever a single check raises."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class PeriodicCheck:
     """Repeats a check.
 
     Args:
-        what: What is checked, for the log.
-        check: Checks once.
+        what: The name of the check in the log.
+        check: Runs the check once.
         every_s: Time before each check, in seconds.
     """
 
@@ -30,7 +30,7 @@ class PeriodicCheck:
         self._loop: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start to check."""
+        """Start checking."""
         self._loop = asyncio.create_task(self._repeat(), name=f"check {self._what}")
 
     async def aclose(self) -> None:

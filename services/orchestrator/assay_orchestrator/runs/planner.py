@@ -1,4 +1,4 @@
-"""Builds the context of a stored run from its settings: agent, metrics, clients for their evidence."""
+"""Builds the context of a stored run from its settings: the agent, the metrics, and the clients for their evidence."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def agent_key(agent: AgentSettings, limits: Mapping[str, int]) -> str:
-    """Return under which key an agent has a limit: its whole target, or the host of it; empty without a limit."""
+    """Return the key under which an agent has a limit, its whole target or its host; empty without a limit."""
     host = urlsplit(agent.target).hostname or "" if "://" in agent.target else ""
     if agent.adapter == "grpc":
         host = target_host(agent.target)
@@ -50,12 +50,12 @@ def agent_key(agent: AgentSettings, limits: Mapping[str, int]) -> str:
 
 
 class Planner:
-    """Builds what runs need; owns the scorers, and the brokers of the agents that clients host.
+    """Builds what runs need; owns the scorers, and the brokers of hosted agents.
 
     Args:
         settings: How long to retry embedder and judge.
-        embedder: The embedder; None where there is none.
-        judge: The judge service; None where there is none.
+        embedder: The embedder; None without one.
+        judge: The judge service; None without one.
     """
 
     def __init__(
@@ -77,28 +77,28 @@ class Planner:
     def context_of(
         self, run: Run, access: AgentAccess, budget: RunBudget, *, scope: str = "", pause_count: int = 0
     ) -> RunContext:
-        """Return what the shards of a run work with.
+        """Return the context of a run's shards.
 
         Args:
             run: The run.
             access: What its agent may reach and be sent.
-            budget: What it may spend of its team's money and tokens.
-            scope: By which name the embedder and the judge know its team; empty without identities.
-            pause_count: How often it was paused before.
+            budget: The run's share of its team's money and tokens.
+            scope: The name by which the embedder and the judge know the team; empty without identities.
+            pause_count: How many times the run was paused before.
 
         Raises:
-            InvalidInputError: The agent may not be called, or be sent what its settings name.
+            InvalidInputError: The agent may not be called, or not be sent the secrets in its settings.
             WrongStateError: The run needs an embedder or a judge, and this orchestrator has none.
         """
-        wanted = run.settings
-        self.check_access(wanted, access)
+        settings = run.settings
+        self.check_access(settings, access)
         pausing = asyncio.Event()
         budget.pausing = pausing
-        budget.is_metered = wanted.agent.fills_prompt
-        host = self.hosted_agent(run.run_id) if wanted.needs_host else None
-        metrics = [build_metric(metric) for metric in wanted.metrics]
+        budget.is_metered = settings.agent.fills_prompt
+        host = self.hosted_agent(run.run_id) if settings.needs_host else None
+        metrics = [build_metric(metric) for metric in settings.metrics]
         embeddings = {metric.embedding for metric in metrics if metric.embedding is not None}
-        # Only the cases show whether their checks need a model: without an embedder such a check is skipped.
+        # Only the cases reveal whether their checks need a model; without an embedder such a check is skipped.
         for_all = [metric for metric in metrics if metric.embedding and not hasattr(metric, "compared_texts")]
         if for_all and self._embedder is None:
             raise WrongStateError(
@@ -108,13 +108,13 @@ class Planner:
         return RunContext(
             run_id=run.run_id,
             case_count=run.dataset.case_count,
-            repeats=wanted.repeats,
-            concurrency=wanted.agent.concurrency,
-            timeout_s=wanted.agent.timeout_s,
+            repeats=settings.repeats,
+            concurrency=settings.agent.concurrency,
+            timeout_s=settings.agent.timeout_s,
             agent=build_agent(
-                wanted.agent,
+                settings.agent,
                 access,
-                hosted=host if wanted.agent.is_hosted else None,
+                hosted=host if settings.agent.is_hosted else None,
                 pausing=pausing,
                 scorers=self._scorers,
                 has_answers=run.counts.finished > run.counts.agent_errors - run.counts.interrupted,
@@ -123,21 +123,21 @@ class Planner:
             pausing=pausing,
             max_attempts=self._settings.row_try_limit,
             turns=self._turns,
-            turn_score=wanted.turns,
-            is_replay=wanted.agent.adapter == "replay",
-            source_run_id=wanted.source_run_id,
+            turn_score=settings.turns,
+            is_replay=settings.agent.adapter == "replay",
+            source_run_id=settings.source_run_id,
             metrics=metrics,
-            scorer=RowScorer(self._scorers, run.run_id, wanted.metrics, metrics),
-            embedders=self._embedders(wanted, embeddings, scope),
+            scorer=RowScorer(self._scorers, run.run_id, settings.metrics, metrics),
+            embedders=self._embedders(settings, embeddings, scope),
             judge=self._run_judge(run, access.team, pausing, scope, pause_count, budget),
-            optional=frozenset(metric.name for metric in wanted.metrics if metric.is_optional),
+            optional=frozenset(metric.name for metric in settings.metrics if metric.is_optional),
             functions=function_metrics(host, metrics) if host is not None else None,
             host=host,
-            stop_look=StopLook(run.run_id, wanted) if wanted.stopping is not None else None,
-            team=wanted.team or LOCAL.team,
-            observed=ObservedRun(wanted.team or LOCAL.team, wanted.agent.adapter),
+            stop_look=StopLook(run.run_id, settings) if settings.stopping is not None else None,
+            team=settings.team or LOCAL.team,
+            observed=ObservedRun(settings.team or LOCAL.team, settings.agent.adapter),
             budget=budget,
-            approvals=wanted.approvals,
+            approvals=settings.approvals,
         )
 
     async def aclose(self) -> None:
@@ -145,10 +145,10 @@ class Planner:
         await self._scorers.aclose()
 
     def check_access(self, settings: RunSettings, access: AgentAccess) -> None:
-        """Raise unless the agent and the judges of a run may be called, and be sent the secrets that they are to get.
+        """Raise unless the agent and the judges of a run may be called and be sent their secrets.
 
         Raises:
-            SpecError: They may not; holds every problem.
+            SpecError: A call or a secret is not allowed; contains every problem.
         """
         problems = check_host(settings.agent, access) + binding_problems(settings.agent, access)
         if settings.judge is not None:
@@ -157,7 +157,7 @@ class Planner:
             raise SpecError(problems)
 
     async def agent_problems(self, settings: RunSettings, access: AgentAccess) -> Sequence[Problem]:
-        """Return why a run's agent cannot be called; where workers call it, as far as that is known here."""
+        """Return why a run's agent cannot be called; if workers call it, as far as this process knows."""
         if self._settings.role == "api":
             return binding_problems(settings.agent, access)
         try:
@@ -166,11 +166,13 @@ class Planner:
             return refusal.problems
 
     async def embedder_problems(self, settings: RunSettings, scope: str) -> Sequence[Problem]:
-        """Return why the embedder will not serve the models of a run, as far as it can be asked in a team's name."""
+        """Return why the embedder will not serve a run's models, as far as it can be asked in a team's name."""
         embeddings = needed_embeddings(settings.metrics, checks_of(settings) or ())
         if self._embedder is None or not embeddings:
             return ()
-        from assay_orchestrator.runs.embedder_preflight import embedder_problems  # imported here: most need no embedder
+        from assay_orchestrator.runs.embedder_preflight import (
+            embedder_problems,
+        )  # imported here: most runs need no embedder
 
         return await embedder_problems(self._embedder, embeddings, scope or settings.team or LOCAL.team)
 
@@ -190,14 +192,14 @@ class Planner:
         return problems or await judge_problems(self._judge, with_team(judge, access.team))
 
     async def with_judge_account(self, run: Run, summary: RunSummary, *, team: str, scope: str) -> RunSummary:
-        """Return the summary of a judged run with what its judge's account says, as far as the judge can be asked."""
+        """Return the summary of a judged run with its judge's account, as far as the judge can be asked."""
         judge, judging = run.settings.judge, summary.judging
         if self._judge is None or judge is None or judge.recorded_file or judging is None:
             return summary
         from assay_orchestrator.runs.judge_account import with_account  # imported here: most runs are not judged
 
-        asked = with_team(judge, team)
-        judging = await with_account(self._judge, judging, judge=asked, run_id=run.run_id, scope=scope)
+        judge_settings = with_team(judge, team)
+        judging = await with_account(self._judge, judging, judge=judge_settings, run_id=run.run_id, scope=scope)
         return dataclasses.replace(summary, judging=judging)
 
     def _run_judge(
@@ -222,17 +224,19 @@ class Planner:
         return RunJury(service, named, account, ask_round=pause_count, patience_s=patience_s, pausing=pausing)
 
     def _embedders(
-        self, wanted: RunSettings, embeddings: Iterable[EmbeddingSettings], scope: str
+        self, settings: RunSettings, embeddings: Iterable[EmbeddingSettings], scope: str
     ) -> dict[EmbeddingSettings, EmbeddingClient]:
         if self._embedder is None:
             return {}
-        own = scope or wanted.team or LOCAL.team
-        return {each: self._embedder_of(self._embedder, own, wanted.group_id, each) for each in embeddings}
+        own = scope or settings.team or LOCAL.team
+        return {
+            embedding: self._embedder_of(self._embedder, own, settings.group_id, embedding) for embedding in embeddings
+        }
 
     def _embedder_of(
         self, stub: EmbedderServiceAsyncStub, scope: str, group_id: str, embedding: EmbeddingSettings
     ) -> EmbeddingClient:
-        """Return a run's client for a model: that of its group, whose runs have many texts in common."""
+        """Return a run's client for a model, shared within its group, whose runs have many texts in common."""
         # Imported here: most runs need no embedder.
         from assay_orchestrator.evidence.embedding_client import EmbeddingClient
 
@@ -251,11 +255,11 @@ class Planner:
 
     @property
     def hosted(self) -> list[str]:
-        """The runs for whose questions clients are attached, or were."""
+        """The runs that clients are, or were, attached to for answering questions."""
         return list(self._hosted)
 
     def attended(self) -> list[str]:
-        """Return the runs for whose questions clients are attached here."""
+        """Return the runs whose questions attached clients answer here."""
         return [run_id for run_id, agent in self._hosted.items() if agent.is_attended]
 
     def is_unattended(self, run_id: str) -> bool:
@@ -263,21 +267,21 @@ class Planner:
         return run_id in self._hosted and not self._hosted[run_id].is_attended
 
     def retire(self, run_id: str) -> None:
-        """Drop the broker of a run without clients here; a client that attaches now gets a new one."""
+        """Drop the broker of a run without clients here; a client that attaches later gets a new broker."""
         self._hosted.pop(run_id).hold()
 
     def hold(self, run_id: str) -> None:
-        """Give no more of a run's questions to the clients that answer them: it is about to pause."""
+        """Withhold a run's questions from its clients: the run is about to pause."""
         if run_id in self._hosted:
             self._hosted[run_id].hold()
 
     def release(self, run_id: str) -> None:
-        """Give a run's questions to clients again: it does not pause after all."""
+        """Give a run's questions to its clients again: the run does not pause after all."""
         if run_id in self._hosted:
             self._hosted[run_id].release()
 
     def forget(self, run_id: str, reason: str) -> None:
-        """Detach the clients of a run that asks no more."""
+        """Detach the clients of a run that asks no more questions."""
         hosted = self._hosted.pop(run_id, None)
         if hosted is not None:
             hosted.detach_all(reason)

@@ -1,4 +1,4 @@
-"""The start of a process without others at its database: every run that a stop interrupted continues, or pauses."""
+"""The start of a process that has its database alone: resumes or pauses every run that a stop interrupted."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _log = logging.getLogger(__name__)
 
 
 async def recover_runs(database: Database, resume: Callable[[Scope, str], Awaitable[None]], *, resumes: bool) -> None:
-    """Continue or pause the runs that were pending or running; those that were about to pause are paused.
+    """Resume or pause the pending and running runs; a run that was pausing is paused.
 
     Args:
         database: The store.
-        resume: Continues a run of a scope.
-        resumes: Whether runs continue; those of disabled teams pause in any case.
+        resume: Resumes a run of a scope.
+        resumes: Whether runs resume; those of disabled teams pause in any case.
     """
 
     def tidy(connection: sa.Connection) -> tuple[list[RunRecord], frozenset[str]]:

@@ -1,4 +1,4 @@
-"""Lists of runs: those that meet a filter, in an order, page by page."""
+"""Lists of runs: filtered, sorted, page by page."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.runs.runs import RunRecord
 
 _LISTED = ("metrics",)
-"""What a list shows of the details of metrics: the means of labelled checks."""
+"""The details of metrics that a list shows: the means of labelled checks."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunPosition:
-    """Where a run stands in an order: what it is sorted by, then its time and id."""
+    """The position of a run in an order: its sort value, then its time and id."""
 
     value: float | str | None
     created_at: str
@@ -40,13 +40,13 @@ class RunPosition:
 
 @dataclass(frozen=True, slots=True)
 class RunQuery:
-    """Which runs are wanted, and in which order.
+    """A query for runs.
 
     Args:
-        wanted: The conditions that they meet.
-        order: What they are sorted by.
-        with_figures: Whether they have the figures of their final summaries.
-        with_total: Whether all of them are counted.
+        wanted: The conditions.
+        order: The sort order.
+        with_figures: Whether to include the figures of final summaries.
+        with_total: Whether to count all matching runs.
     """
 
     wanted: RunFilter = EVERY_RUN
@@ -56,7 +56,7 @@ class RunQuery:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the runs are found by time and id alone, without reading others."""
+        """Whether time and id alone select the runs, so that no other runs are read."""
         others = dataclasses.replace(self.wanted, run_id_prefix="")
         return others == EVERY_RUN and self.order == NEWEST_FIRST and not self.with_total
 
@@ -67,8 +67,8 @@ class FoundRuns:
 
     Args:
         runs: The runs.
-        end: The position of the last, where more follow; else None.
-        total_count: Runs that meet the conditions; None where they were not counted.
+        end: The position of the last run if more follow; else None.
+        total_count: The number of matching runs; None if not counted.
     """
 
     runs: Sequence[Run]
@@ -112,28 +112,30 @@ class RunLists:
         self, connection: sa.Connection, scope: Scope, query: RunQuery, after: RunPosition | None, count: int
     ) -> FoundRuns:
         heads = [head for head in run_heads.read_heads(connection, scope) if self._accepts(query.wanted, head)]
-        due = [head for head in _sorted(heads, query.order) if after is None or _follows(head, query.order, after)]
-        page = due[:count]
+        following = [
+            head for head in _sorted(heads, query.order) if after is None or _follows(head, query.order, after)
+        ]
+        page = following[:count]
         records = runs.read_runs(connection, scope, [head.run_id for head in page])
-        end = _position(page[-1], query.order) if len(due) > count else None
+        end = _position(page[-1], query.order) if len(following) > count else None
         total = len(heads) if query.with_total else None
         return FoundRuns(_shown(connection, records, with_figures=query.with_figures), end, total)
 
-    def _accepts(self, wanted: RunFilter, head: RunHead) -> bool:
+    def _accepts(self, conditions: RunFilter, head: RunHead) -> bool:
         return (
-            head.run_id.startswith(wanted.run_id_prefix)
-            and (not wanted.name or head.name == wanted.name)
-            and wanted.labels.items() <= head.labels.items()
-            and (not wanted.datasets or not {head.dataset, head.dataset_id}.isdisjoint(wanted.datasets))
-            and (not wanted.teams or head.fair_share in wanted.teams)
-            and wanted.group_id in ("", head.group_id)
-            and (not wanted.created_from or head.created_at >= wanted.created_from)
-            and (not wanted.created_before or head.created_at < wanted.created_before)
-            and (not wanted.states or self._state(head) in wanted.states)
+            head.run_id.startswith(conditions.run_id_prefix)
+            and (not conditions.name or head.name == conditions.name)
+            and conditions.labels.items() <= head.labels.items()
+            and (not conditions.datasets or not {head.dataset, head.dataset_id}.isdisjoint(conditions.datasets))
+            and (not conditions.teams or head.fair_share in conditions.teams)
+            and conditions.group_id in ("", head.group_id)
+            and (not conditions.created_from or head.created_at >= conditions.created_from)
+            and (not conditions.created_before or head.created_at < conditions.created_before)
+            and (not conditions.states or self._state(head) in conditions.states)
         )
 
     def _state(self, head: RunHead) -> RunState:
-        """Return the state of a run as clients see it."""
+        """Return a run's state as clients see it."""
         waits = is_shown_waiting(head.state, head.pause_cause, self._storage_problem(head.run_id))
         return RunState.PAUSED if waits else head.state
 
@@ -155,7 +157,7 @@ def _position(head: RunHead, order: RunOrder) -> RunPosition:
 
 
 def _sorted(heads: Sequence[RunHead], order: RunOrder) -> list[RunHead]:
-    """Return runs, which come newest first, in an order; sorting keeps equal ones as they come."""
+    """Return runs, newest first, in an order; the sort is stable."""
     with_value = [head for head in heads if _value(head, order.key) is not None]
     with_value.sort(key=lambda head: _value(head, order.key), reverse=order.descending)  # type: ignore[arg-type,return-value]  # none is None
     return with_value + [head for head in heads if _value(head, order.key) is None]
@@ -172,19 +174,19 @@ def _follows(head: RunHead, order: RunOrder, after: RunPosition) -> bool:
 
 def _shown(connection: sa.Connection, records: Sequence[RunRecord], *, with_figures: bool) -> list[Run]:
     names = {(record.team, record.dataset_id) for record in records}
-    known = {name: datasets.get_dataset(connection, *name) for name in names}
-    found = []
+    dataset_refs = {name: datasets.get_dataset(connection, *name) for name in names}
+    shown = []
     for record in records:
-        dataset = known[record.team, record.dataset_id]
+        dataset = dataset_refs[record.team, record.dataset_id]
         assert dataset is not None, "a foreign key holds the dataset"
-        kept = results.recounted(connection, record if with_figures else dataclasses.replace(record, summary=None))
-        run = readable_run(results.with_answered(connection, kept), dataset)
-        found.append(run if run.summary is None else dataclasses.replace(run, summary=_figures(run.summary)))
-    return found
+        counted = results.recounted(connection, record if with_figures else dataclasses.replace(record, summary=None))
+        run = readable_run(results.with_answered(connection, counted), dataset)
+        shown.append(run if run.summary is None else dataclasses.replace(run, summary=_figures(run.summary)))
+    return shown
 
 
 def _figures(summary: RunSummary) -> RunSummary:
-    """Return the figures of a summary that a list shows."""
+    """Return the figures of a summary that lists show."""
     metrics = tuple(
         dataclasses.replace(metric, detail={key: metric.detail[key] for key in _LISTED if key in metric.detail})
         for metric in summary.metrics

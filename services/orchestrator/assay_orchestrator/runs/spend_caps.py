@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 def check_spend_cap(run: Run, cap: SpendCap) -> None:
-    """Raise unless a run can have such a cap on what it spends on judging.
+    """Raise unless a run may get this cap on its judging spend.
 
     Raises:
-        InvalidInputError: It has no judge, or the cap is no amount of money.
+        InvalidInputError: The run has no judge, or the cap is not an amount of money.
     """
     judge = run.settings.judge
     if judge is None:
-        raise InvalidInputError([Problem(f"run {run.run_id} has no judge, so that it spends nothing", "spend_cap")])
+        raise InvalidInputError([Problem(f"run {run.run_id} has no judge, so it spends nothing", "spend_cap")])
     if problems := check_judge(dataclasses.replace(judge, spend_cap_usd=cap.usd)):
         raise InvalidInputError(problems)

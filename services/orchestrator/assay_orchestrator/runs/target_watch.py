@@ -1,4 +1,4 @@
-"""Runs in progress whose team has deleted or changed a target: they fail before they call it again."""
+"""Watches the targets of running runs: a run whose team deleted or changed its target fails before the next call."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class CheckingPlanner(Protocol):
-    """Knows what a run may call."""
+    """The planner, which knows what a run may call."""
 
     def check_access(self, settings: RunSettings, access: AgentAccess) -> None:
         """Raise SpecError unless the agent and the judges of a run may be called."""
@@ -33,7 +33,7 @@ class CheckingPlanner(Protocol):
 
 
 class FailingOwner(Protocol):
-    """The owner of the runs of this process."""
+    """The owner of this process's runs."""
 
     async def fail_run(self, run_id: str, problem: Exception) -> None:
         """End a run as failed."""
@@ -42,7 +42,7 @@ class FailingOwner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Watched:
-    """A run, and what its team allowed it when it was looked at last."""
+    """A run, and what its team allowed it at the last check."""
 
     team: str
     settings: RunSettings
@@ -50,14 +50,14 @@ class _Watched:
 
 
 class TargetWatch:
-    """Looks whether the runs of this process may still call their agents and judges, and fails those that may not.
+    """Checks whether this process's runs may still call their agents and judges, and fails those that may not.
 
     Args:
         access: Knows what each team may use.
         planner: Checks a run against that.
-        sessions: The runs of which shards are worked on here.
-        owner: The owner of the runs of this process.
-        check_s: Time between two looks, in seconds.
+        sessions: The runs whose shards are in progress here.
+        owner: The owner of this process's runs.
+        check_s: Time between two checks, in seconds.
     """
 
     def __init__(
@@ -78,58 +78,62 @@ class TargetWatch:
         self._leaving: set[str] = set()
 
     def start(self) -> None:
-        """Start to look."""
+        """Start checking."""
         self._periodic.start()
 
     async def aclose(self) -> None:
-        """Stop looking."""
+        """Stop checking."""
         await self._periodic.aclose()
 
     def add(self, run_id: str, team: str, settings: RunSettings, access: AgentAccess) -> None:
-        """Watch a run from now on, until it is not worked on here any more.
+        """Watch a run from now on, until no shard of it is in progress here.
 
         Args:
-            team: The team that it belongs to.
-            settings: What it calls.
-            access: What its team allows it now.
+            run_id: The run.
+            team: Its team.
+            settings: Its settings, which name what it calls.
+            access: What its team currently allows.
         """
         self._watched[run_id] = _Watched(team, settings, access)
 
     async def check(self) -> None:
-        """Fail the runs that may not call their agent or judges any more.
+        """Fail the runs that may no longer call their agent or judges.
 
         Raises:
             StorageError: The database does not answer.
         """
-        # One that is not here at two looks has left; at a single one it may be about to begin.
+        # A run absent at two checks has left; absent at one, it may be about to begin.
         absent = {run_id for run_id in self._watched if self._sessions.of(run_id) is None}
         for run_id in absent & self._leaving:
             del self._watched[run_id]
         self._leaving = absent
         if not self._watched:
             return
-        now = await self._access.of_teams({one.team for one in self._watched.values()})
-        for run_id, one in list(self._watched.items()):
-            await self._review(run_id, one, now)
+        now = await self._access.of_teams({watched.team for watched in self._watched.values()})
+        for run_id, watched in list(self._watched.items()):
+            await self._review(run_id, watched, now)
 
-    async def _review(self, run_id: str, one: _Watched, now: Mapping[str, AgentAccess]) -> None:
-        access = now[one.team]
-        if access.targets == one.access.targets:
+    async def _review(self, run_id: str, watched: _Watched, now: Mapping[str, AgentAccess]) -> None:
+        access = now[watched.team]
+        if access.targets == watched.access.targets:
             return
         try:
-            self._planner.check_access(one.settings, access)
+            self._planner.check_access(watched.settings, access)
         except SpecError as problem:
-            names = _changed(one, access.targets or ())
+            names = _changed(watched, access.targets or ())
             _log.warning("failing run, its target is gone: run=%s targets=%s", run_id, ",".join(names))
             await self._owner.fail_run(run_id, _gone(names, problem))
         else:
-            self._watched[run_id] = _Watched(one.team, one.settings, access)
+            self._watched[run_id] = _Watched(watched.team, watched.settings, access)
 
 
-def _changed(one: _Watched, now: Sequence[Target]) -> list[str]:
-    """Return the names of the targets that a run used to call and that were deleted or changed."""
-    before, judge = one.access.targets or (), one.settings.judge
-    called = [agent_address(one.settings.agent), *(judge_address(each) for each in (judge.judges if judge else ()))]
+def _changed(watched: _Watched, now: Sequence[Target]) -> list[str]:
+    """Return the names of deleted or changed targets that a run used to call."""
+    before, judge = watched.access.targets or (), watched.settings.judge
+    called = [
+        agent_address(watched.settings.agent),
+        *(judge_address(judge_settings) for judge_settings in (judge.judges if judge else ())),
+    ]
     used = [target for address in called for target in covering(before, address)]
     return [target.name for target in before if target in used and target not in now]
 

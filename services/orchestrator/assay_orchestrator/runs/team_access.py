@@ -1,4 +1,4 @@
-"""What the agents of a run may reach and be sent, as the operator allows it to all and the team has registered it."""
+"""What the agents of a run may reach and be sent: the operator's rules for all teams and the team's own targets."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class TeamAccess:
     """Knows what each team may use.
 
     Args:
-        database: Where targets are.
-        settings: What all may use, and where secrets are.
+        database: The store of targets.
+        settings: The rules for all teams, and where secrets are stored.
     """
 
     def __init__(self, database: Database, settings: Settings) -> None:
@@ -39,26 +39,26 @@ class TeamAccess:
         """Return what the runs of a team may use.
 
         Args:
-            team: The team that the run belongs to, never a name that a client has given.
+            team: The team that the run belongs to, never a name supplied by a client.
         """
         return (await self.of_teams({team}))[team]
 
     async def of_teams(self, teams: Collection[str]) -> Mapping[str, AgentAccess]:
-        """Return what the runs of some teams may use, as `of`; by team."""
+        """Return what the runs of some teams may use, as `of`, by team."""
         if self._settings.auth == "none" and self._settings.role != "worker":
             return dict.fromkeys(teams, self._of_all)
 
         def load(connection: sa.Connection) -> dict[str, Sequence[TargetRecord]] | None:
-            # A worker serves no calls, so that it knows from the database alone whether there are teams.
+            # A worker serves no calls, so only the database tells it whether there are teams.
             if not targets.has_teams(connection):
                 return None
             return {team: targets.list_targets(connection, team) for team in teams}
 
-        found = await self._database.read(load)
-        if found is None:
+        records_by_team = await self._database.read(load)
+        if records_by_team is None:
             return dict.fromkeys(teams, self._of_all)
-        return {team: self._with_targets(team, records) for team, records in found.items()}
+        return {team: self._with_targets(team, records) for team, records in records_by_team.items()}
 
-    def _with_targets(self, team: str, found: Sequence[TargetRecord]) -> AgentAccess:
-        own_targets = tuple(Target(each.name, each.address, each.secrets) for each in found)
+    def _with_targets(self, team: str, records: Sequence[TargetRecord]) -> AgentAccess:
+        own_targets = tuple(Target(record.name, record.address, record.secrets) for record in records)
         return dataclasses.replace(self._of_all, team=team, targets=own_targets)

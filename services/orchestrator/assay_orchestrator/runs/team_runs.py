@@ -1,4 +1,4 @@
-"""All runs of a team at once: paused when it is disabled, cancelled and forgotten when it is deleted."""
+"""All runs of a team at once: paused when the team is disabled, cancelled and dropped when it is deleted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class TeamRuns:
-    """Works on the runs of teams.
+    """Acts on the runs of teams.
 
     Args:
         database: The store.
@@ -30,27 +30,27 @@ class TeamRuns:
         self._manager = manager
 
     async def pause_active(self, scope: Scope) -> int:
-        """Pause the pending and running runs of a team that was disabled; return how many."""
+        """Pause the pending and running runs of a disabled team; return how many."""
         active = await self._database.read(lambda c: runs.list_active_ids(c, scope))
         pauses = (self._manager.pause(scope, run_id, reason=runs.PAUSED_TEAM_DISABLED) for run_id in active)
         ended = await asyncio.gather(*pauses, return_exceptions=True)
-        failures = [each for each in ended if isinstance(each, BaseException)]
+        failures = [outcome for outcome in ended if isinstance(outcome, BaseException)]
         for failure in failures:
-            if not isinstance(failure, (WrongStateError, NotFoundError)):  # it ended, or was deleted, meanwhile
+            if not isinstance(failure, (WrongStateError, NotFoundError)):  # the run ended, or was deleted, meanwhile
                 raise failure
         return len(ended) - len(failures)
 
     async def requeue_idle(self) -> None:
-        """Enqueue the next jobs of active runs of which no shard is queued: a quota that kept them back has changed."""
+        """Enqueue the next jobs of active runs without a queued shard: a quota that held them back has changed."""
         await self._manager.requeue_idle()
 
     async def stop(self, scope: Scope) -> int:
-        """Cancel the runs of a deleted team that have not ended; return how many. Other processes see it in 0.5 s."""
-        found = await self._database.read(lambda c: erasure.list_run_ids(c, scope, unfinished=True))
-        for run_id in found:
-            with contextlib.suppress(WrongStateError, NotFoundError):  # it has ended, or was deleted, meanwhile
+        """Cancel the unfinished runs of a deleted team; return how many. Other processes notice within 0.5 s."""
+        run_ids = await self._database.read(lambda c: erasure.list_run_ids(c, scope, unfinished=True))
+        for run_id in run_ids:
+            with contextlib.suppress(WrongStateError, NotFoundError):  # the run has ended, or was deleted, meanwhile
                 await self._manager.cancel(scope, run_id, reason="the operator has deleted the team")
-        return len(found)
+        return len(run_ids)
 
     async def drop(self, scope: Scope) -> None:
         """End what watches, hosts or works on a deleted team's runs, whose rows are deleted next."""
@@ -58,5 +58,5 @@ class TeamRuns:
             await self._manager.drop(run_id, "deleted with its team")
 
     async def finish_deletion(self, pending: PendingDeletion) -> None:
-        """Remove the rows of a run that retention has deleted."""
+        """Remove the rows of a run deleted by retention."""
         await self._manager.finish_deletion(pending)

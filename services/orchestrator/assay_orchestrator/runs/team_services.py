@@ -1,4 +1,4 @@
-"""The embedder and the judge, as far as they keep something of teams: deleted there with a team, at every replica."""
+"""The team data in the embedder and the judge: deleted with the team, at every replica."""
 
 from __future__ import annotations
 
@@ -25,48 +25,48 @@ if TYPE_CHECKING:
     from assay_orchestrator.settings import Settings
 
 Counts = tuple[dict[str, int], dict[str, int]]
-"""How many entries were deleted, and how many are left, by what they are."""
+"""How many entries were deleted and how many remain, by kind."""
 
 _TIMEOUT_S = 300.0
 
 
 class TeamService(Protocol):
-    """Another service that has something of teams.
+    """Another service with data of teams.
 
     Attributes:
-        name: As people know it.
+        name: Its name in messages.
     """
 
     name: str
 
     async def delete(self, team: str) -> Counts:
-        """Delete all that it has of a team, and count again.
+        """Delete all data of a team, then count what remains.
 
         Raises:
-            AssayError: It does not answer, or cannot.
+            AssayError: The service does not answer, or cannot delete.
         """
         ...
 
 
 def services_of_teams(database: Database, settings: Settings) -> Sequence[TeamService]:
-    """Return the services of an installation that have something of teams."""
-    known = {"embedder": (settings.embedder, _delete_vectors), "judge": (settings.judge, _delete_verdicts)}
+    """Return the services of an installation that have data of teams."""
+    services = {"embedder": (settings.embedder, _delete_vectors), "judge": (settings.judge, _delete_verdicts)}
     return [
         ReplicatedService(name, address, database, settings, delete)
-        for name, (address, delete) in known.items()
+        for name, (address, delete) in services.items()
         if address
     ]
 
 
 class ReplicatedService:
-    """A service with one or several replicas, each of which has caches of its own.
+    """A service with one or several replicas, each with its own caches.
 
     Args:
-        name: As people know it.
-        address: Where it is.
-        database: The store, for the name by which it knows a team.
-        settings: How it is reached.
-        delete: Calls its method that deletes a scope.
+        name: Its name in messages.
+        address: Its address.
+        database: The store, for the name by which the service knows a team.
+        settings: How to reach the service.
+        delete: Calls the service's method that deletes a scope.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class ReplicatedService:
         self._delete = delete
 
     async def delete(self, team: str) -> Counts:
-        """Delete what its replicas have of a team; all of them are asked."""
+        """Delete a team's data at every replica."""
         scope = await self._scopes.of(team)
         deleted, remaining = Counter[str](), Counter[str]()
         for address, authority in await replicas(self._address):
@@ -97,27 +97,27 @@ class ReplicatedService:
 
 
 async def replicas(address: str) -> list[tuple[str, str]]:
-    """Return the address of each server behind one, with the name that its certificate has; empty for its own.
+    """Return the address of each server behind an address, with its certificate's name if that differs.
 
     Args:
-        address: As `open_channel` takes it: "dns:///host:port" and "ipv4:host:port,host:port" are several.
+        address: As `open_channel` takes it: "dns:///host:port" and "ipv4:host:port,host:port" name several servers.
 
     Raises:
-        UnavailableError: Its name cannot be resolved.
+        UnavailableError: The name cannot be resolved.
     """
     scheme, _, rest = address.partition(":")
     if scheme in ("ipv4", "ipv6"):
-        return [(f"{scheme}:{each}", first_of_list(address)) for each in rest.split(",")]
+        return [(f"{scheme}:{server}", first_of_list(address)) for server in rest.split(",")]
     if not address.startswith("dns:///"):
         return [(address, "")]
     name = address.removeprefix("dns:///")
     host, _, port = name.rpartition(":")
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as problem:  # no such host, or no name of one
+        resolved = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as problem:  # no such host, or not a host name
         raise UnavailableError(f"{host} cannot be resolved: {problem}") from problem
     kinds = {socket.AF_INET: "ipv4:{}:{}", socket.AF_INET6: "ipv6:[{}]:{}"}
-    return sorted({(kinds[family].format(*place[:2]), name) for family, _, _, _, place in found if family in kinds})
+    return sorted({(kinds[family].format(*place[:2]), name) for family, _, _, _, place in resolved if family in kinds})
 
 
 async def _delete_vectors(channel: Channel, scope: str) -> embedder_pb2.EmbedderServiceDeleteScopeResponse:

@@ -1,4 +1,4 @@
-"""Runs whose agent no client hosts any more: they pause, so that they free their place for other runs."""
+"""Runs whose agent no client hosts any more: they pause, which frees their place for other runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class AgentOwner(Protocol):
-    """The owner of the runs of this process."""
+    """The owner of this process's runs."""
 
     def attended(self) -> Collection[str]:
         """Return the runs that clients of this process host."""
@@ -32,12 +32,12 @@ class AgentOwner(Protocol):
 
 
 class UnattendedRuns:
-    """Notes in the database which runs have hosts here, and pauses those that had none anywhere for too long.
+    """Records in the database which runs have hosts here, and pauses runs that had none anywhere for too long.
 
     Args:
         database: The database that all processes share.
-        owner: The owner of the runs of this process.
-        limit_s: How long a run may be without a host, in seconds.
+        owner: The owner of this process's runs.
+        limit_s: How long a run may lack a host, in seconds.
     """
 
     def __init__(self, database: Database, owner: AgentOwner, *, limit_s: float) -> None:
@@ -47,7 +47,7 @@ class UnattendedRuns:
         self._periodic = PeriodicCheck("unattended runs", self.check, min(limit_s / _CHECKS_PER_LIMIT, _MOST_CHECK_S))
 
     def start(self) -> None:
-        """Start to check."""
+        """Start checking."""
         self._periodic.start()
 
     async def aclose(self) -> None:
@@ -55,7 +55,7 @@ class UnattendedRuns:
         await self._periodic.aclose()
 
     async def check(self) -> None:
-        """Store which runs have hosts here, then pause those without any.
+        """Record which runs have hosts here, then pause those without any.
 
         Raises:
             StorageError: The database does not answer.

@@ -1,4 +1,4 @@
-"""What an installation does by itself with its teams: deletes those that were deleted, and what a retention ends."""
+"""Background upkeep of teams: removes deleted teams, and runs past their retention."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
 
 INTERVAL_S = 60.0
 SETTLE_S = 60.0
-"""How long after its deletion a team's tokens may be taken somewhere: what they store until then is deleted, too."""
+"""How long after a team's deletion a process may still accept its tokens; data stored until then is deleted too."""
 _BATCH_ROWS = 2_000
-_MARGIN_S = 0.1  # what the clocks of database and process may differ by
+_MARGIN_S = 0.1  # the clocks of database and process may differ by this much
 
 _log = logging.getLogger(__name__)
 
 
 class Upkeep:
-    """Works on deletions and retentions, one after the other, whenever it is woken and each minute.
+    """Works through deletions and retentions, one at a time, once a minute and whenever it is woken.
 
-    Its state is in the database: the next start, or another process, continues what a stop interrupted. Processes that
-    do the same at once do not hinder each other.
+    Its state is in the database: the next start, or another process, continues interrupted work. Processes that do the
+    same work at once do not hinder each other.
 
     Args:
         database: The store.
         runs: The runs of teams.
-        services: What else has something of teams.
+        services: The other services with team data.
         settle_s: See SETTLE_S.
-        interval_s: How often it looks when it is not woken, in seconds.
+        interval_s: Time between checks without a wake-up, in seconds.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class Upkeep:
         self._working: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Start."""
         self._working = asyncio.create_task(self._work(), name="upkeep of teams")
 
     def wake(self) -> None:
-        """Look now what there is to do."""
+        """Check for work now."""
         self._woken.set()
 
     async def aclose(self) -> None:
@@ -89,7 +89,7 @@ class Upkeep:
                     await self._woken.wait()
 
     async def _supervise(self, team: str, work: Awaitable[None]) -> None:
-        """Wait for work whose failure ends neither the loop nor the work on other teams: the next look repeats it."""
+        """Wait for work; a failure ends neither the loop nor other teams' work, and the next check retries it."""
         try:
             await work
         except AssayError as problem:
@@ -104,7 +104,7 @@ class Upkeep:
             await self._supervise(record.team, self._retain(record))
 
     async def _erase(self, record: TeamRecord) -> None:
-        """Delete what a deleted team has; finished once nothing is left and none of its tokens is taken any more."""
+        """Delete a deleted team's data; finished once nothing remains and no process accepts its tokens any more."""
         scope = Scope(record.team)
         is_new = not await self._database.read(lambda c: erasure.list_counts(c, record.team))
         if is_new:
@@ -145,16 +145,16 @@ class Upkeep:
         def note(connection: sa.Connection) -> None:
             for store, count in deleted.items():
                 erasure.add_deleted(connection, scope.team, f"{service.name} {store}", count)
-            for store, left in remaining.items():
+            for store, remaining_count in remaining.items():
                 shown = service.name if store == service.name else f"{service.name} {store}"
-                erasure.note_remaining(connection, scope.team, shown, left)
+                erasure.note_remaining(connection, scope.team, shown, remaining_count)
             if deleted:
                 erasure.note_answered(connection, scope.team, service.name)
 
         await self._database.write(note)
 
     async def _retain(self, record: TeamRecord) -> None:
-        """Delete what is older than a team keeps."""
+        """Delete the runs past a team's retention."""
         scope = Scope(record.team)
         if record.keep_runs_days:
             before = _days_ago(record.keep_runs_days)
@@ -167,7 +167,7 @@ class Upkeep:
     async def _retire(self, scope: Scope, run_id: str) -> None:
         def begin(connection: sa.Connection) -> deletions.PendingDeletion | None:
             if baselines.names_of(connection, scope, run_id):
-                return None  # it has become one since the runs were listed
+                return None  # it became a baseline after the runs were listed
             pending = deletions.begin_deletion(connection, scope, run_id)
             if pending is not None:
                 audit.append(connection, AuditEntry(scope.team, "delete-run", run_id, actor_name="retention"))
