@@ -1,4 +1,4 @@
-"""Metric arithmetic: one metric per file, pure functions of a row; neither grpc nor stubs."""
+"""Metrics: one file per metric, each a pure function of a row, without grpc and stubs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ALIASES_OF_METRICS: Mapping[str, str] = {
     "combined": "combined_score",
     "judge": "judge_score",
 }
-"""Short names of metrics, where no metric has that name itself."""
+"""Aliases of metrics."""
 
 _NAMES_ELSEWHERE: Mapping[str, str] = {
     "accuracy": "exact_match",
@@ -56,14 +56,14 @@ _NAMES_ELSEWHERE: Mapping[str, str] = {
     "tool_correctness": "tool_calls",
     "is_json": "json_schema",
 }
-"""Names that other tools have for a metric, and the nearest metric of these."""
+"""Other tools' names of metrics, and the nearest metric here."""
 _RUBRIC_NAMES = frozenset((
     "faithfulness", "answer_relevancy", "answer_relevance", "relevance", "relevancy", "context_relevance",
     "context_relevancy", "context_precision", "context_recall", "groundedness", "hallucination", "correctness",
     "answer_correctness", "helpfulness", "coherence", "fluency", "toxicity", "bias", "conciseness",
     "completeness", "tone", "g_eval", "geval", "llm_rubric", "llm_judge", "factuality",
 ))  # fmt: skip
-"""What other tools have a metric for, and a judge's rubric says here."""
+"""Other tools' metrics that are a judge's rubric here."""
 
 _CLASSES = {
     "semantic_similarity": "SemanticSimilarity",
@@ -91,11 +91,11 @@ _CLASSES = {
     "formula": "Formula",
     "python": "Python",
 }
-"""Every kind of metric and its class, in report order; it is in the module of the kind's name."""
+"""Every kind of metric and its class, in report order; the module has the name of the kind."""
 
 
 class _Kinds(Mapping[str, "type[Metric]"]):
-    """Imports a metric's module when it is asked for: most runs compute few."""
+    """Imports a metric's module on first use: most runs compute few metrics."""
 
     def __getitem__(self, kind: str) -> type[Metric]:
         name = _CLASSES[kind]
@@ -113,15 +113,15 @@ class _Kinds(Mapping[str, "type[Metric]"]):
 
 
 METRICS: Mapping[str, type[Metric]] = _Kinds()
-"""Every kind of metric by name; `info` describes it to people, its module's docstring defines it."""
+"""Every kind of metric by name; `info` describes a metric to people, the docstring of its module defines it."""
 
 
 MAX_OF_A_RUN = 200
-"""Most metrics, and most gates, of a run."""
+"""The most metrics of a run, and the most gates."""
 
 
 def count_problem(what: str, count: int) -> str:
-    """Return that a run has too many metrics or gates, as `what` says, or the empty string."""
+    """Return the problem of a run with too many metrics or gates, which `what` names; empty for a valid count."""
     return f"has {count:,} {what}, more than {MAX_OF_A_RUN}: split the run" if count > MAX_OF_A_RUN else ""
 
 
@@ -132,16 +132,16 @@ def decides_rows(settings: MetricSettings) -> bool:
 
 
 def known_kind(name: str) -> str:
-    """Return the kind of metric that a name means: its own name with `-` or `_`, or a short one; empty for none."""
+    """Return the kind of metric with this name, written with `-` or `_`, or with this alias; empty if unknown."""
     folded = name.strip().lower().replace("-", "_")
     return folded if folded in METRICS else ALIASES_OF_METRICS.get(folded, "")
 
 
 def metric_kind(name: str) -> str:
-    """Return the kind of metric that a name means, as `known_kind` does.
+    """Return the kind of metric with this name, as `known_kind` does.
 
     Raises:
-        SpecError: There is no such metric; names the nearest.
+        SpecError: There is no such metric; the message suggests the nearest name.
     """
     if kind := known_kind(name):
         return kind
@@ -149,7 +149,7 @@ def metric_kind(name: str) -> str:
 
 
 def _unknown_metric(name: str) -> str:
-    """Return the sentence for a name that no metric has: what another tool means by it, or the nearest name."""
+    """Return the error for an unknown name: the equivalent of another tool's metric, or the nearest name."""
     folded = name.strip().lower().replace("-", "_").replace(" ", "_")
     if folded in _RUBRIC_NAMES:
         return f"unknown metric {name!r}; judge_score with a rubric that asks for it does that (docs/judges.md)"
@@ -166,15 +166,15 @@ def build_metric(settings: MetricSettings) -> Metric:
 def complete_parameters(kind: str, given: Mapping[str, Any], *, where: str) -> dict[str, Any]:
     """Return a metric's parameters with defaults filled in.
 
-    A similarity threshold belongs to a model: with another model than the default, none is assumed.
+    A similarity threshold belongs to a model: with a model other than the default, there is no default threshold.
 
     Args:
         kind: The kind of metric, a name in METRICS.
-        given: What the spec sets.
+        given: The parameters that the spec sets.
         where: Path of the metric in the spec, for problems.
 
     Raises:
-        SpecError: The metric or a parameter is unknown, or a value is wrong; holds every problem.
+        SpecError: The metric or a parameter is unknown, or a value is wrong; it lists every problem.
     """
     if kind not in METRICS:
         raise SpecError([Problem(_unknown_metric(kind), where)])
@@ -199,9 +199,9 @@ def complete_parameters(kind: str, given: Mapping[str, Any], *, where: str) -> d
 
 
 def without_defaults(settings: RunSettings) -> RunSettings:
-    """Return settings without the parameters of metrics that are at their defaults, which a server adds again.
+    """Return settings without metric parameters at their defaults, which a server fills in again.
 
-    A server is sent these alone: an older one refuses parameters that it does not know, also at their defaults.
+    A server that knows fewer parameters would refuse unknown ones even at their defaults.
     """
     metrics = [
         replace(metric, parameters=given_parameters(metric.kind, metric.parameters)) for metric in settings.metrics
@@ -210,18 +210,18 @@ def without_defaults(settings: RunSettings) -> RunSettings:
 
 
 def given_parameters(kind: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a metric without those that `complete_parameters` adds again.
+    """Return the parameters of a metric without those that `complete_parameters` would fill in.
 
     Args:
         kind: The kind of metric.
-        parameters: Of this version or of one that knew fewer. Those of an unknown kind are returned as they are.
+        parameters: Complete parameters; those of an unknown kind are returned unchanged.
     """
     given = dict(parameters)
     with suppress(SpecError):
         complete = complete_parameters(kind, parameters, where=kind)
         for name in parameters:
             fewer = {key: value for key, value in given.items() if key != name}
-            with suppress(SpecError):  # a parameter without a default is given
+            with suppress(SpecError):  # a parameter without a default must stay
                 if complete_parameters(kind, fewer, where=kind) == complete:
                     given = fewer
     return given

@@ -1,17 +1,17 @@
-"""Assertions: the checks of the answer that each case brings along.
+"""Assertions: the checks of the answer that each case defines.
 
     assertions = Σ weight · score / Σ weight over the case's checks that were made
 
 A check holds or does not, and its score is 1 or 0 (rouge-n's is its F1, similar's the similarity, a judged check's
-the judge's score); with "not-" before its type both are the other way round. A check of weight 0 is made and shown,
-and decides nothing. A row passes when every check of weight above 0 holds; where the case has a threshold of its own
-for assertions, it passes when the value reaches that. Of an agent error no check holds.
+the judge's score); "not-" before its type reverses both. A check of weight 0 is made and shown, but decides nothing. A
+row passes when every check of weight above 0 holds; if the case has a threshold for assertions, it passes when the
+value reaches that threshold. For an agent error no check holds.
 
-A check that was not made is no pass. A row with one of weight above 0 fails where the checks that were made fail it
-already, whatever the others would say; else it is undecided, whatever other metrics say. `detail.checks` has the
-reason of each; where it is a failure on Assay's side (no vector, no valid verdict) the row has no value. The aggregate
-is the mean; the detail has the mean by label and, in `unmade`, the checks that were not made by type and reason. A
-threshold of the metric applies to the mean. A case without checks is skipped.
+A check that was not made does not pass. If its weight is above 0, the row fails only if the other checks fail it in any
+case; otherwise the row is undecided, whatever other metrics say. `detail.checks` has the reason of each check; if it is
+a failure on Assay's side (no vector, no valid verdict), the row has no value. The aggregate is the mean; the detail has
+the mean by label and, in `unmade`, the checks that were not made by type and reason. A threshold of the metric applies
+to the mean. A case without checks is skipped.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class Assertions(ThresholdMetric):
         ]
 
     def work(self, row: Row) -> float:
-        """Return how much work the checks are at most."""
+        """Return an upper bound of the work of the checks."""
         measured = _WORK_PER_TEXT * len(self.measured_texts(row.case))
         return measured + sum([check_work(assertion, row.response) for assertion in row.case.assertions])
 

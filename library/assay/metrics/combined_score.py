@@ -140,7 +140,7 @@ class CombinedScore(ThresholdMetric):
         self._k: int | None = parameters["k"]
 
     def work(self, row: Row) -> int:
-        """Return how much work matching the sources is at most."""
+        """Return an upper bound of the work of matching the sources."""
         return matching_work(row)
 
     def score(self, row: Row) -> Score:

@@ -1,4 +1,4 @@
-"""Contains: whether the answer holds the texts that it should.
+"""Contains: whether the answer contains the expected texts.
 
     contains = 1 when all of `values` (mode "all") or any of them (mode "any") occur in the answer, else 0
 
@@ -68,7 +68,7 @@ class Contains(ThresholdMetric):
         return []
 
     def work(self, row: Row) -> int:
-        """Return how much work looking for the texts is at most."""
+        """Return an upper bound of the work of looking for the texts."""
         return containment_work(row.response.text, self._values, as_words=self._as_words)
 
     def score(self, row: Row) -> Score:

@@ -1,4 +1,4 @@
-"""Cost: what the agent's answer cost, in US dollars.
+"""Cost: the cost of the agent's answer in US dollars.
 
     cost = cost_usd as the agent reported it, else
            (plain · p_in + cache_read · p_in · r + cache_write · p_in · w + output · p_out) / 10^6

@@ -99,7 +99,7 @@ class Coverage(ThresholdMetric):
         self._declining = Declining([*parameters["fallback_phrases"], *decline_phrases(parameters)])
 
     def work(self, row: Row) -> int:
-        """Return how much work looking for the phrases is at most."""
+        """Return an upper bound of the work of looking for the phrases."""
         if is_out_of_scope(row.case):
             return self._declining.work(row.response)
         return containment_work(row.response.text, self._phrases, as_words=False)

@@ -154,7 +154,7 @@ class Formula(ThresholdMetric):
             return False  # other scores may give one
 
     def work(self, row: Row) -> int:
-        """Return how much work evaluating the formula is at most: its length is bounded."""
+        """Return an upper bound of the work of evaluating the formula: its length is bounded."""
         return _WORK
 
     def score(self, row: Row) -> Score:

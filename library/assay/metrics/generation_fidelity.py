@@ -1,4 +1,4 @@
-"""Generation fidelity: does the text look true to what was retrieved?
+"""Generation fidelity: whether the text looks true to the retrieved data.
 
     value = 1 when at least three of four checks hold, else 0
 
@@ -112,7 +112,7 @@ class GenerationFidelity(ThresholdMetric):
         self._min_chars: int = parameters["min_chars"]
 
     def work(self, row: Row) -> int:
-        """Return how much work looking for the markers is at most."""
+        """Return an upper bound of the work of looking for the markers."""
         return containment_work(row.response.text, [*self._refusals, *self._guesses])
 
     def score(self, row: Row) -> Score:

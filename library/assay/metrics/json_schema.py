@@ -1,4 +1,4 @@
-"""JSON schema: whether the answer is JSON of the shape that it should have.
+"""JSON schema: whether the answer is JSON that fits the schema.
 
     json_schema = 1 when the answer is valid against `schema` (Draft 2020-12), else 0
 
@@ -61,7 +61,7 @@ class JsonSchema(ThresholdMetric):
         return [("schema", problem)] if problem else []
 
     def work(self, row: Row) -> float:
-        """Return how much work validating the answer is at most."""
+        """Return an upper bound of the work of validating the answer."""
         output = row.response.output
         return validation_work(self._schema_text, row.response.text if output is None else output)
 

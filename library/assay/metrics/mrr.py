@@ -1,4 +1,4 @@
-"""Mean reciprocal rank: how far up the first expected source stands.
+"""Mean reciprocal rank: the rank of the first expected source.
 
     value = 1 / position of the first retrieved source that equals an expected one, counted from 1; else 0
 

@@ -1,4 +1,4 @@
-"""Metrics in Python code of your own: a function that looks at one answer and returns a number.
+"""Metrics in your own Python code: a function of an answer that returns a number.
 
     value = what the function returns
 
@@ -90,18 +90,18 @@ class Python(ThresholdMetric):
 
     @staticmethod
     def check(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
-        """Return what is wrong with the place of the function, as far as its form shows it."""
+        """Return the problem of the function's name, as far as its form shows one."""
         function = parameters["function"]
         if _TARGET.fullmatch(function):
             return []
         return [("function", f"must be module:function or file.py:function, not {function[:100]!r}")]
 
     def work(self, row: Row) -> int:
-        """Return how much work it is at most: the function has been called already."""
+        """Return an upper bound of the work; the function has been called already."""
         return MAX_REASONING_CHARS
 
     def score(self, row: Row) -> Score:
-        """Return what the function said of a row."""
+        """Return the score of the function's outcome for a row."""
         detail: dict[str, Any] = {"version": self.version, "function": self._function}
         if row.response.is_failed:
             return self._agent_error(detail)
@@ -117,7 +117,7 @@ class Python(ThresholdMetric):
         return self._scored(outcome, detail)
 
     def explain(self, row: Row, score: Score) -> str:
-        """Return what the function said beside what is expected of it."""
+        """Return the function's outcome beside the expected one."""
         if score.reason.startswith("returned_"):
             answer = f"the function returned {score.reason.removeprefix('returned_')}"
             expected = "false" if self.info.rule == "at_most" else "true"

@@ -65,7 +65,7 @@ class Regex(ThresholdMetric):
         return [("pattern", problem)] if problem else []
 
     def work(self, row: Row) -> int:
-        """Return how much work searching the answer is at most."""
+        """Return an upper bound of the work of searching the answer."""
         return search_work(self._size, len(row.response.text))
 
     def score(self, row: Row) -> Score:

@@ -1,4 +1,4 @@
-r"""Retrieval accuracy: was the right table queried, and was data retrieved?
+r"""Retrieval accuracy: whether the right table was queried and returned data.
 
     value = 1 when at least two of three checks hold, else 0
 
@@ -83,7 +83,7 @@ class RetrievalAccuracy(ThresholdMetric):
     fold_class = RightFold
 
     def work(self, row: Row) -> int:
-        """Return how much work looking for the tables' names is at most."""
+        """Return an upper bound of the work of looking for the tables' names."""
         return containment_work(row.response.sql or "", _expected_tables(row.case))
 
     def score(self, row: Row) -> Score:

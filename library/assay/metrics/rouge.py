@@ -1,4 +1,4 @@
-"""ROUGE: how many words, pairs of words and words in order the answer shares with the reference.
+"""ROUGE: the words, word pairs and word sequence that the answer shares with the reference.
 
     rouge1, rouge2: precision = shared n-grams / those of the answer, recall = shared / those of the reference
     rougeL: the same with the longest common subsequence of words
@@ -98,7 +98,7 @@ def lcs_length(first: Sequence[str], second: Sequence[str]) -> int | None:
 
 
 def rouge_work(answer: str, reference: str) -> int:
-    """Return how much work comparing two texts is at most; see `row_work`."""
+    """Return an upper bound of the work of comparing two texts; see `row_work`."""
     pairs = min(len(answer) * len(reference) // 4, _MOST_WORK)  # a word has a character and one beside it
     return _WORK_PER_CHARACTER * (len(answer) + len(reference)) + pairs // _PAIRS_PER_WORK
 
@@ -151,7 +151,7 @@ class Rouge(ThresholdMetric):
         self._stemmer: str = parameters["stemmer"]
 
     def work(self, row: Row) -> int:
-        """Return how much work comparing the answer with its references is at most."""
+        """Return an upper bound of the work of comparing the answer with its references."""
         return sum([rouge_work(row.response.text, reference) for reference in row.case.references])
 
     def score(self, row: Row) -> Score:

@@ -63,7 +63,7 @@ class Satisfaction(ThresholdMetric):
         self._declining = Declining(decline_phrases(parameters))
 
     def work(self, row: Row) -> int:
-        """Return how much work looking for phrases is at most."""
+        """Return an upper bound of the work of looking for phrases."""
         return self._declining.work(row.response) if is_out_of_scope(row.case) else 0
 
     def score(self, row: Row) -> Score:

@@ -1,4 +1,4 @@
-"""Sources: whether the answer names the sources that every answer should name.
+"""Sources: whether the answer names the required sources.
 
     sources = 1 when at least `at_least` sources count and each of `required` is among them, else 0
 
@@ -71,7 +71,7 @@ class Sources(ThresholdMetric):
         return problems
 
     def work(self, row: Row) -> int:
-        """Return how much work looking at the sources is at most."""
+        """Return an upper bound of the work of looking at the sources."""
         work = 2 * matching_work(row)
         if self._pattern is None:
             return work

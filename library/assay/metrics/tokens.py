@@ -1,4 +1,4 @@
-"""Tokens: how many the agent used for a question, input and output together.
+"""Tokens: the tokens that the agent used for a question, input and output together.
 
     tokens = total_tokens, or input_tokens + output_tokens where both are known
 

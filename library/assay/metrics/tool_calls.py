@@ -1,4 +1,4 @@
-"""Tool calls: whether the agent called the tools that it should call, and none that it should not.
+"""Tool calls: whether the agent made the expected tool calls and no forbidden ones.
 
     recall    = expected calls that were made / expected calls           (1 where none is expected)
     precision = expected calls that were made / calls that were made     (1 where none is expected and none was made)
@@ -155,7 +155,7 @@ class ToolCalls(ThresholdMetric):
         ]
 
     def work(self, row: Row) -> int:
-        """Return how much work matching the calls is at most."""
+        """Return an upper bound of the work of matching the calls."""
         calls = self._calls(row) or ()
         return matching_work(calls, [*(self._expected(row) or ()), *self._forbidden])
 

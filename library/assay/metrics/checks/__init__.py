@@ -1,1 +1,1 @@
-"""Checks that a dataset's cases bring along, and those that cannot be made."""
+"""The checks of a dataset's cases, and the reasons for checks that are not made."""

@@ -1,7 +1,7 @@
-"""The checks of an answer that a case may bring along, by type; the types have promptfoo's names.
+"""The checks of an answer that a case may have, by type; the types have promptfoo's names.
 
-A check grades an answer from 0 to 1 and says whether it holds. Where the answer does not say (no latency was
-measured, say) it is not made, and does neither.
+A check grades an answer from 0 to 1 and says whether it holds. A check without its input, such as a latency that was
+not measured, is not made.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ _UNREPORTED = "the answer does not report its tool calls"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a check found.
+    """The outcome of a check.
 
     Args:
-        holds: Whether it holds; None where it was not made.
-        score: In [0, 1]; None where it was not made.
-        reason: Why it does not hold, as a sentence with what was expected and what came; or, in the same words for all
-            rows, why it was not made. Empty where it holds.
-        is_error: Whether it was not made because something failed on Assay's side, which may succeed another time.
-        detail: What else is known of it, e.g. the verdict that it rests on.
+        holds: Whether it holds; None if it was not made.
+        score: In [0, 1]; None if it was not made.
+        reason: Why it does not hold, as a sentence with the expected and the actual; or why it was not made, in the
+            same words for all rows. Empty if it holds.
+        is_error: Whether it was not made because of a failure on Assay's side, which a retry may fix.
+        detail: Further fields, e.g. the verdict behind it.
     """
 
     holds: bool | None
@@ -60,13 +60,13 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One type of check.
+    """A type of check.
 
     Args:
-        summary: What it checks, in a few words.
-        takes: What its value is: "any", "text", "texts", "pattern", "schema", "limit" (a threshold), "count", "tools"
-            or "steps" (of a trajectory).
-        make: Makes it on an answer.
+        summary: Its purpose in a few words.
+        takes: The type of its value: "any", "text", "texts", "pattern", "schema", "limit" (a threshold), "count",
+            "tools" or "steps" (of a trajectory).
+        make: Makes the check on an answer.
     """
 
     summary: str
@@ -75,7 +75,7 @@ class Check:
 
 
 def value_problem(check: Check, assertion: Assertion) -> str:
-    """Return what is wrong with the value of a check, as the end of a sentence, or the empty string."""
+    """Return the problem of a check's value, as the end of a sentence, or the empty string."""
     value = assertion.value
     match check.takes:
         case "any" if value is None:
@@ -101,7 +101,7 @@ def value_problem(check: Check, assertion: Assertion) -> str:
 
 
 def check_work(assertion: Assertion, response: AgentResponse) -> float:
-    """Return how much work a check is at most; see `row_work`."""
+    """Return an upper bound of the work of a check; see `row_work`."""
     text, value = response.text, assertion.value
     plain = _WORK_PER_CHECK + 2 * len(text)
     if isinstance(value, str | dict | list):
@@ -125,7 +125,7 @@ def check_work(assertion: Assertion, response: AgentResponse) -> float:
 
 def _pattern_work(pattern: object, chars: int) -> float:
     if not isinstance(pattern, str) or len(pattern) > _LONGEST_READ_AT_ONCE or "{" in pattern:
-        return math.inf  # compiling it is work already
+        return math.inf  # compiling it is part of the work
     try:
         return search_work(pattern_size(pattern), chars)
     except ValueError:
@@ -145,7 +145,7 @@ def _plain(value: object) -> str:
 
 
 def _texts(value: object) -> list[str]:
-    """Return the texts of a list, or of a text that lists them with commas between."""
+    """Return the texts of a list, or of a text that separates them by commas."""
     if isinstance(value, str):
         rows = csv.reader([value.replace("\r", " ").replace("\n", " ")], skipinitialspace=True)
         return [text.strip() for text in next(rows, []) if text.strip()]
@@ -164,7 +164,7 @@ def _schema(value: object) -> dict[str, Any] | bool | None:
 
 
 def _json_of(response: AgentResponse) -> Any:
-    """Return the answer's structured output, else the JSON value that its text is; raises ValueError without either."""
+    """Return the answer's structured output, else its text parsed as JSON; raises ValueError without either."""
     return json_in(response.text) if response.output is None else response.output
 
 
@@ -182,7 +182,7 @@ def _equals(assertion: Assertion, response: AgentResponse) -> Outcome:
 
 
 def _occurs(quantity: Callable[[list[bool]], bool], *, folded: bool = False, several: bool = True) -> Any:
-    """Return the check that all or any of some texts are in the answer."""
+    """Return the check that an answer contains all or any of some texts."""
 
     def make(assertion: Assertion, response: AgentResponse) -> Outcome:
         texts = _texts(assertion.value) if several else [_plain(assertion.value)]
@@ -295,7 +295,7 @@ def _has_reason(assertion: Assertion, response: AgentResponse) -> Outcome:
 
 
 def _called(response: AgentResponse) -> list[str] | None:
-    """Return the names of the tools called; None where the answer does not report its calls."""
+    """Return the names of the called tools; None if the answer does not report its calls."""
     return None if response.tool_calls is None else [composed(call.name) for call in response.tool_calls]
 
 
@@ -305,7 +305,7 @@ def _uses_tools(assertion: Assertion, response: AgentResponse) -> Outcome:
         return _outcome(None, _UNREPORTED)
     counts = Counter(called)
     used = [name for name, least, most in uses if least <= counts[name] <= most]
-    # The opposite of a list is promptfoo's: that none of the tools is used.
+    # As in promptfoo, the negation of a list demands that none of the tools is used.
     holds = bool(used) if assertion.negate else len(used) == len(uses)
     wrong = [
         f"{name[:40]} called {count_of(counts[name], 'time')}, expected {_times(least, most)}"
@@ -349,7 +349,7 @@ def _times(least: float, most: float) -> str:
 
 
 def _tool_uses(value: object) -> list[tuple[str, float, float]] | None:
-    """Return tools with how often each is called, at least and at most; None where the value says neither."""
+    """Return tools with their least and most calls; None if the value has neither."""
     if isinstance(value, dict):
         name, least, most = value.get("name"), value.get("min", 1), value.get("max", math.inf)
         are_counts = all(isinstance(count, int | float) and not isinstance(count, bool) for count in (least, most))
@@ -360,7 +360,7 @@ def _tool_uses(value: object) -> list[tuple[str, float, float]] | None:
 
 
 def _steps(value: object) -> tuple[str, list[str]] | None:
-    """Return a mode and the names of tools in order; None where the value is no such sequence."""
+    """Return a mode and the names of tools in order; None if the value is no such sequence."""
     mode, names = "in_order", value
     if isinstance(value, dict):
         mode, names = value.get("mode", mode), value.get("steps")
@@ -407,4 +407,4 @@ CHECKS: Mapping[str, Check] = {
     "tool-call-f1": Check("the F1 of the tools called and these is at least `threshold` (1)", "texts", _calls_tools),
     "finish-reason": Check("the model stopped for this reason", "text", _has_reason),
 }
-"""The checks that are made here, by type."""
+"""The checks of this module, by type."""

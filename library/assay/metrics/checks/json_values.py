@@ -1,4 +1,4 @@
-"""JSON values in the text of an answer: the one that it is, or those that stand among its words."""
+"""JSON values in the text of an answer: the whole text, or values among its words."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _MOST_VALUES = 200
 
 
 def json_in(text: str) -> Any:
-    """Return the JSON value that a text is, apart from a code fence around it.
+    """Return the JSON value of a text, which may have a code fence around it.
 
     Raises:
-        ValueError: It is none; the message says why.
+        ValueError: The text is no JSON value; the message says why.
     """
     try:
         return DECODER.decode(_without_fence(plain(text)))
@@ -29,7 +29,7 @@ def json_in(text: str) -> Any:
 
 
 def _without_fence(text: str) -> str:
-    # Not a regular expression: with long runs of blanks one would take quadratic time.
+    # No regular expression, which would take quadratic time on long runs of blanks.
     if not (text.startswith(_FENCE) and text.endswith(_FENCE) and len(text) > 2 * len(_FENCE)):
         return text
     language, line_break, rest = text[len(_FENCE) : -len(_FENCE)].partition("\n")
@@ -46,7 +46,7 @@ def json_values(text: str) -> Iterator[Any]:
         try:
             value, position = DECODER.raw_decode(text, start.start())
         except (ValueError, RecursionError):
-            # A try reads on to the first mistake, which may be far: bounded, or braces alone would cost minutes.
+            # An attempt reads up to the first mistake, maybe far away: unbounded, a text of braces costs minutes.
             position = start.end()
         else:
             yield value

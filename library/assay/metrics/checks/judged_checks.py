@@ -1,8 +1,8 @@
-"""Checks by a judge: what it is asked, by which rubric, and the outcome of its verdict. The types are promptfoo's.
+"""Checks by a judge: their rubrics and the outcomes of verdicts. The types are promptfoo's.
 
-Each is one verdict with one score from 0 to 1; it holds with at least its `threshold`. The judge is never asked whether
-a check holds. The value of a check comes from the dataset: it reaches the judge as material between markers, as the
-criterion or as the reference, and never as a part of the instructions.
+Each check needs a verdict with a score from 0 to 1 and holds if the score reaches its `threshold`. The judge is never
+asked whether a check holds. The value of a check comes from the dataset, so it reaches the judge as material between
+markers, as the criterion or the reference, and never as part of the instructions.
 """
 
 from __future__ import annotations
@@ -82,14 +82,14 @@ criteria:
 
 @dataclass(frozen=True, slots=True)
 class JudgedCheck:
-    """One type of check by a judge.
+    """A type of check by a judge.
 
     Args:
-        summary: What it checks, in a few words.
+        summary: Its purpose in a few words.
         rubric: The rubric's name.
-        threshold: Least score with which it holds, where the check names none.
-        takes_value: Whether its value is shown to the judge, and needed.
-        value_is_reference: Whether the value stands in the place of the case's references, and is no criterion.
+        threshold: The least score with which it holds, unless the check sets one.
+        takes_value: Whether it needs a value, which the judge sees.
+        value_is_reference: Whether the value replaces the case's references instead of being a criterion.
         takes_passages: Whether the case must have passages.
     """
 
@@ -124,27 +124,27 @@ JUDGED_CHECKS: Mapping[str, JudgedCheck] = {
         takes_passages=True,
     ),
 }
-"""The checks that a judge makes, by type."""
+"""The checks by a judge, by type."""
 
 
 def judged_problem(check: Assertion) -> str:
-    """Return what is wrong with the value of such a check, as the end of a sentence, or the empty string."""
+    """Return the problem of such a check's value, as the end of a sentence, or the empty string."""
     if JUDGED_CHECKS[check.type].takes_value and not criterion_of(check):
         return "needs a text as its value"
     return ""
 
 
 def verdict_name(index: int) -> str:
-    """Return under which name a check finds its verdict.
+    """Return the name of the verdict that a check reads.
 
     Args:
-        index: The check's place in its case, from 0.
+        index: The position of the check in its case, from 0.
     """
     return f"{_PREFIX}{index}"
 
 
 def check_named(case: Case, name: str) -> Assertion | None:
-    """Return the check of a case that a verdict of this name is for; None for the name of a rubric of a metric."""
+    """Return the check of a case that reads the verdict of this name; None for the rubric of a metric."""
     number = name.removeprefix(_PREFIX)
     if number == name or not number.isdecimal() or int(number) >= len(case.assertions):
         return None
@@ -153,7 +153,7 @@ def check_named(case: Case, name: str) -> Assertion | None:
 
 
 def criterion_of(check: Assertion) -> str:
-    """Return the text that a check shows the judge as the criterion or as the reference; empty for none."""
+    """Return the text that the judge sees as a check's criterion or reference; empty for none."""
     if not JUDGED_CHECKS[check.type].takes_value or check.value is None:
         return ""
     if isinstance(check.value, str):
@@ -162,7 +162,7 @@ def criterion_of(check: Assertion) -> str:
 
 
 def check_passages(case: Case) -> tuple[str, ...]:
-    """Return the passages of a case, or what its variable `context` holds where it has none."""
+    """Return the passages of a case, or the texts of its variable `context` if it has none."""
     passages = case.contexts
     if not passages:
         value = case.variables.get("context")
@@ -171,11 +171,11 @@ def check_passages(case: Case) -> tuple[str, ...]:
 
 
 def judged_outcome(check: Assertion, case: Case, evidence: JudgeEvidence | None) -> Outcome:
-    """Return what a check by a judge finds.
+    """Return the outcome of a check by a judge.
 
     Args:
         check: Of a type in JUDGED_CHECKS.
-        evidence: What the judge, or each of a jury, said; None where none was asked.
+        evidence: The verdict of the judge or the jury; None if none was asked.
     """
     kind = JUDGED_CHECKS[check.type]
     if kind.takes_passages and not check_passages(case):
@@ -195,7 +195,7 @@ def judged_outcome(check: Assertion, case: Case, evidence: JudgeEvidence | None)
 
 
 def _by_one(evidence: JudgeEvidence) -> tuple[float | None, str, dict[str, Any]]:
-    """Return the score of a verdict, or None and why there is none, and what else it holds."""
+    """Return the score of a verdict, or None with the reason, and the fields of its detail."""
     detail = dict(evidence.detail)
     if evidence.error or evidence.skipped:
         return None, evidence.error or evidence.skipped, detail
@@ -210,7 +210,7 @@ def _by_one(evidence: JudgeEvidence) -> tuple[float | None, str, dict[str, Any]]
 
 
 def _by_jury(evidence: JudgeEvidence) -> tuple[float | None, str, dict[str, Any]]:
-    """Return the mean of the valid scores of a jury, or None and why there is none, and what each judge said."""
+    """Return the mean of a jury's valid scores, or None with the reason, and the judges' verdicts."""
     grades = [_by_one(judge) for judge in evidence.jury]
     verdict = jury_score([score for score, _, _ in grades])
     shown = [{"value": score, **({"reason": why} if why else {}), **detail} for score, why, detail in grades]

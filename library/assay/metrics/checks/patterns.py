@@ -1,4 +1,4 @@
-"""Regular expressions without backtracking: RE2, whose time is at most text times compiled pattern."""
+"""Regular expressions without backtracking, by RE2, in time of text times compiled pattern."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from assay.errors import SetupError
 from assay.local_stack.install_hint import install_hint
 
 MAX_TEXT_CHARS = 1_000_000
-"""Texts are searched up to this length."""
+"""The most characters of a text that are searched."""
 _MAX_PATTERN_CHARS = 10_000
 _MAX_COMPILED_BYTES = 1024 * 1024
 _WORK_PER_STEP = 3
-"""Where RE2 cannot build its automaton in that memory, a character costs 30 ns for each part of the pattern."""
+"""If RE2 cannot build its automaton in that memory, a character costs 30 ns for each part of the pattern."""
 
 
 @lru_cache(maxsize=256)
@@ -21,7 +21,7 @@ def compile_pattern(pattern: str, *, case_sensitive: bool = True) -> Any:
     """Return a compiled RE2 pattern.
 
     Raises:
-        ValueError: RE2 does not take the pattern; the message says why.
+        ValueError: RE2 rejects the pattern; the message says why.
         SetupError: RE2 is not installed.
     """
     try:
@@ -41,7 +41,7 @@ def compile_pattern(pattern: str, *, case_sensitive: bool = True) -> Any:
         return re2.compile(pattern, options=options)
     except re2.error as problem:
         text = problem.args[0] if problem.args else "unknown"
-        # RE2 quotes whole characters of a pattern, so that what it says is always UTF-8.
+        # RE2 quotes whole characters of a pattern, so its message is always UTF-8.
         message = text.decode(errors="replace") if isinstance(text, bytes) else str(text)  # pragma: no mutate
         if "too large" in message:
             raise ValueError("needs more than 1 MiB once compiled: shorten its repetitions") from None
@@ -53,7 +53,7 @@ def compile_pattern(pattern: str, *, case_sensitive: bool = True) -> Any:
 def pattern_problem(pattern: str) -> str:
     """Return why a pattern cannot be used, or the empty string.
 
-    Empty too where RE2 is not installed: a client submits the pattern to an orchestrator, which has it.
+    Also empty if RE2 is not installed: a client submits the pattern to an orchestrator, which has RE2.
     """
     try:
         compile_pattern(pattern)
@@ -65,7 +65,7 @@ def pattern_problem(pattern: str) -> str:
 
 
 def pattern_size(pattern: str) -> int:
-    """Return how many instructions a pattern compiles to.
+    """Return the number of instructions of a compiled pattern.
 
     Raises:
         ValueError: RE2 does not take the pattern.
@@ -75,5 +75,5 @@ def pattern_size(pattern: str) -> int:
 
 
 def search_work(size: int, chars: int) -> int:
-    """Return how much work searching a text is at most, for a pattern of so many instructions; see `row_work`."""
+    """Return an upper bound of the work of searching a text for a pattern of this many instructions; see `row_work`."""
     return size * min(chars, MAX_TEXT_CHARS) * _WORK_PER_STEP

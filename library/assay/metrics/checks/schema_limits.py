@@ -1,7 +1,7 @@
-"""How large a JSON schema may be, and how often its parts are evaluated at most.
+"""Limits on the size of JSON schemas and on the evaluations of their parts.
 
-A schema is small as text and large as work: two references to a definition that has two references to a third are four
-evaluations, and eighteen levels of that are 262,144. So its parts are counted as if every reference were written out.
+A small schema can mean much work: two references to a definition with two references to a third make four evaluations,
+and eighteen such levels make 262,144. So parts are counted with all references expanded.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_SCHEMA_CHARS = 65_536
-"""Longest schema, as JSON."""
+"""The most characters of a schema as JSON."""
 _MAX_DEPTH = 50
 _MAX_LIST = 1_000
 _MAX_PARTS = 10_000
 _REFERENCES = ("$ref", "$dynamicRef")
 _REPEATED = ("unevaluatedProperties", "unevaluatedItems")
 _TIMES_REPEATED = 3
-"""A schema with one of these keywords is evaluated to find what it leaves open, and its parts again."""
+"""A schema with one of these keywords is evaluated twice: its parts are read again for what they leave open."""
 
 
 def size_problem(schema: object) -> str:
-    """Return which limit of size a schema breaks, as the end of a sentence, or the empty string."""
+    """Return the size limit that a schema exceeds, as the end of a sentence, or the empty string."""
     pending: list[tuple[object, int]] = [(schema, 1)]
     while pending:
         value, depth = pending.pop()
@@ -39,7 +39,7 @@ def size_problem(schema: object) -> str:
 
 
 def expansion_problem(schema: object) -> str:
-    """Return why a schema whose references all resolve stands for too many parts, or the empty string."""
+    """Return the problem of a schema that expands to too many parts, or the empty string; its references resolve."""
     parts = expanded_parts(schema)
     if math.isinf(parts) or parts <= _MAX_PARTS:
         return ""
@@ -50,12 +50,12 @@ def expansion_problem(schema: object) -> str:
 
 
 def expanded_parts(schema: object) -> float:
-    """Return how many JSON values a schema has once its references are written out; infinite where it is recursive.
+    """Return how many JSON values a schema has once its references are expanded; infinite if it is recursive.
 
-    No value of an answer is held against more parts than this.
+    No value of an answer is validated against more parts than this.
 
     Raises:
-        RecursionError: It is nested too deep, through its references.
+        RecursionError: The expanded schema is nested too deep.
     """
     from jsonschema_specifications import REGISTRY
     from referencing.jsonschema import DRAFT202012
@@ -65,7 +65,7 @@ def expanded_parts(schema: object) -> float:
 
 
 def count_values(value: object, most: int) -> int:
-    """Return how many values a JSON value consists of, itself among them; some number above `most` where more."""
+    """Return how many values a JSON value consists of, including itself; any number above `most` if there are more."""
     count, pending = 0, [value]
     while pending and count <= most:
         item = pending.pop()
@@ -77,7 +77,7 @@ def count_values(value: object, most: int) -> int:
 
 
 class _Expansion:
-    """Counts parts; what was counted once is not counted again."""
+    """Counts parts, and remembers the counts."""
 
     def __init__(self) -> None:
         self._known: dict[int, float] = {}
@@ -90,7 +90,7 @@ class _Expansion:
         key = id(contents)
         if key in self._known:
             return self._known[key]
-        self._known[key] = math.inf  # what leads back here is recursive
+        self._known[key] = math.inf  # a reference back to here is recursive
         subresources = list(resource.subresources())
         own = self._size(contents) - sum(self._size(part.contents) for part in subresources)
         within = sum(self.count(resolver.in_subresource(part), part) for part in subresources)
@@ -112,7 +112,7 @@ class _Expansion:
         if key not in self._sizes:
             size = 1 + sum(self._size(child) for child in _children(value))
             if not isinstance(value, dict | list):
-                return size  # its id may be another's tomorrow
+                return size  # a freed object's id may be reused
             self._sizes[key] = size
         return self._sizes[key]
 

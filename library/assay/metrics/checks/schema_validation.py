@@ -1,7 +1,7 @@
-"""Validation of JSON values against schemas, with nothing fetched and no pattern that can hang.
+"""Validation of JSON values against schemas, without fetching anything and without patterns that can hang.
 
-Patterns are RE2's, as everywhere in Assay: jsonschema's own keywords search with `re`, where one pattern and one
-hostile answer are enough to stop a service for hours.
+Patterns use RE2, as everywhere in Assay: jsonschema's own keywords use `re`, with which one pattern and one hostile
+answer can block a service for hours.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _MAX_COMPLAINTS = 10
 _MAX_MESSAGE_CHARS = 200
 _WORK_PER_PART = 1_000
-"""Holding one value against one part of a schema: 10 µs."""
+"""Validating one value against one part of a schema: 10 µs."""
 _MOST_VALUES = 10_000
 _MOST_CHARS = 100_000
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -35,7 +35,7 @@ _REFERENCES = ("$ref", "$dynamicRef")
 def schema_problem(schema: object) -> str:
     """Return why a schema (Draft 2020-12) cannot be used, as the end of a sentence, or the empty string.
 
-    Empty too where jsonschema is not installed: a client submits the schema to an orchestrator, which has it.
+    Also empty if jsonschema is not installed: a client submits the schema to an orchestrator, which has it.
     """
     try:
         jsonschema = _library()
@@ -46,7 +46,7 @@ def schema_problem(schema: object) -> str:
     if wrong := _other_draft(schema) or size_problem(schema):
         return wrong
     try:
-        # One format: which others are checked depends on what else is installed.
+        # Only one format: whether others are checked depends on installed packages.
         formats = jsonschema.FormatChecker(formats=("regex",))
         jsonschema.Draft202012Validator.check_schema(schema, format_checker=formats)
         return next(_problems(schema), "") or expansion_problem(schema)
@@ -55,13 +55,13 @@ def schema_problem(schema: object) -> str:
         return f"is no JSON schema{f' at {where}' if where else ''}: {problem.message[:_MAX_MESSAGE_CHARS]}"
     except RecursionError:
         return "is nested too deep"
-    except ValueError as problem:  # of an $id or a $ref that no address can be made of
+    except ValueError as problem:  # an $id or a $ref that is no address
         return f"has an $id or $ref that cannot be read: {str(problem)[:_MAX_MESSAGE_CHARS]}"
 
 
 @lru_cache(maxsize=256)
 def schema_validator(schema_text: str) -> Any:
-    """Return what validates against a schema, given as JSON text.
+    """Return a validator for a schema, given as JSON text.
 
     Raises:
         SetupError: jsonschema or RE2 is not installed.
@@ -71,7 +71,7 @@ def schema_validator(schema_text: str) -> Any:
     compile_pattern("")  # a missing RE2 is reported now, not on the first answer
     schema = composed_json(json.loads(schema_text))
     for _, part in _parts(schema):
-        # Where a part names its draft, jsonschema would use its own keywords in place of ours.
+        # For a part that names its draft, jsonschema would replace our keywords by its own.
         part.pop("$schema", None)
     # The registry holds the drafts themselves and fetches nothing.
     return _validator_class()(schema, registry=REGISTRY)
@@ -79,14 +79,14 @@ def schema_validator(schema_text: str) -> Any:
 
 @lru_cache(maxsize=256)
 def _schema_work(schema_text: str) -> tuple[float, int]:
-    """Return how much work validating against a schema can be.
+    """Return the figures behind an upper bound of the work of validation.
 
     Args:
         schema_text: The schema as JSON text.
 
     Returns:
-        How many parts a value is held against at most, infinite where that has no bound or where lists are compared
-        entry by entry; and the size of its compiled patterns, which each text is searched for.
+        The most parts that a value is validated against, infinite without a bound or if lists are compared entry by
+        entry; and the size of the compiled patterns that each text is searched for.
     """
     try:
         schema = json.loads(schema_text)
@@ -97,18 +97,18 @@ def _schema_work(schema_text: str) -> tuple[float, int]:
         patterns.update(*(part.get("patternProperties", ()) for part in parts))
         return expanded_parts(schema), sum(map(pattern_size, patterns))
     except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
-        return math.inf, 0  # a broken schema is no cheap one
+        return math.inf, 0  # a broken schema counts as expensive
 
 
 def schema_complaints(value: object, validator: Any) -> list[str]:
-    """Return up to ten sentences on where a value departs from a schema.
+    """Return up to ten sentences on where a value violates a schema.
 
     Args:
         value: A JSON value.
         validator: What `schema_validator` returned.
 
     Raises:
-        ValueError: The schema cannot be used; `schema_problem` says so before.
+        ValueError: The schema cannot be used, which `schema_problem` reports in advance.
     """
     from referencing.exceptions import Unresolvable
 
@@ -128,11 +128,11 @@ def schema_complaints(value: object, validator: Any) -> list[str]:
 
 
 def validation_work(schema_text: str, value: object) -> float:
-    """Return how much work validating a value against a schema is at most; see `row_work`.
+    """Return an upper bound of the work of validating a value against a schema; see `row_work`.
 
     Args:
         schema_text: The schema as JSON text.
-        value: A JSON value, or the text that it is to be read from.
+        value: A JSON value, or the text to parse it from.
     """
     parts, patterns = _schema_work(schema_text)
     if isinstance(value, str):
@@ -147,7 +147,7 @@ def validation_work(schema_text: str, value: object) -> float:
 
 def _library() -> Any:
     try:
-        # Where it is installed, jsonschema imports a grammar of IRIs: a second for what no schema here needs.
+        # If installed, jsonschema imports a grammar of IRIs, which costs a second and which no schema here needs.
         with imported_when_called("rfc3987_syntax", "is_valid_syntax"):
             import jsonschema  # imported here: the library starts without it
     except ImportError:
@@ -170,7 +170,7 @@ def _validator_class() -> Any:
 
 
 def _problems(schema: object) -> Iterator[str]:
-    """Yield what jsonschema's own check of a schema does not see: references, patterns and other drafts."""
+    """Yield problems that jsonschema's own check of a schema misses: references, patterns and other drafts."""
     from referencing.exceptions import Unresolvable
 
     keywords: set[str] = set()
@@ -178,7 +178,7 @@ def _problems(schema: object) -> Iterator[str]:
         if other := _other_draft(part):
             yield other
         if isinstance(identifier := part.get("$id"), str):
-            urlsplit(identifier)  # jsonschema does so only where something refers to it
+            urlsplit(identifier)  # jsonschema does so only if something refers to it
         for reference in (part[name] for name in _REFERENCES if name in part):
             try:
                 resolver.lookup(reference)
@@ -201,7 +201,7 @@ def _other_draft(schema: dict[str, Any] | bool) -> str:
 
 
 def _parts(schema: object) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Yield every schema in a schema that is a mapping, and what looks up references from there."""
+    """Yield every schema within a schema that is a mapping, with the resolver of its references."""
     from jsonschema_specifications import REGISTRY
     from referencing.jsonschema import DRAFT202012
 

@@ -1,10 +1,10 @@
-"""Checks by embeddings: how near an answer is to one of some texts; the types and defaults are promptfoo's.
+"""Checks by embeddings: the similarity of an answer to given texts. Types and defaults are promptfoo's.
 
     similar, similar:cosine   u·v / (‖u‖‖v‖) of answer and text, at least `threshold` (0.75)
     similar:dot               u·v, at least `threshold`
     similar:euclidean         ‖u − v‖, at most `threshold`; its score is 1 / (1 + ‖u − v‖)
 
-Of several texts the nearest counts. Scores are clamped to [0, 1]. A blank answer is near to nothing: 0.
+The most similar text counts. Scores are clamped to [0, 1]. A blank answer scores 0.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SIMILAR_CHECKS: Mapping[str, str] = {
     "similar:dot": "the dot product is at least `threshold` (0.75)",
     "similar:euclidean": "the distance is at most `threshold` (0.75)",
 }
-"""The checks that compare vectors, and what each checks."""
+"""The checks that compare vectors, with their summaries."""
 
 _BY_COSINE = frozenset({"similar", "similar:cosine"})
 _DEFAULT_THRESHOLD = 0.75
@@ -39,19 +39,19 @@ _MAX_TEXTS = 100
 
 
 def similar_texts(check: Assertion) -> tuple[str, ...]:
-    """Return the texts that the answer is compared with; empty where the value holds none."""
+    """Return the texts that the answer is compared with; empty if the value has none."""
     values = check.value if isinstance(check.value, list) else [check.value]
     texts = tuple(str(value) for value in values if isinstance(value, str | int | float) and not is_blank(str(value)))
     return texts if len(texts) == len(values) else ()
 
 
 def is_by_cosine(check: Assertion) -> bool:
-    """Return whether a check by embeddings compares by the cosine, and not by the vectors themselves."""
+    """Return whether a check by embeddings compares cosines instead of vectors."""
     return check.type in _BY_COSINE
 
 
 def similar_problem(check: Assertion) -> str:
-    """Return what is wrong with the value of such a check, as the end of a sentence, or the empty string."""
+    """Return the problem of such a check's value, as the end of a sentence, or the empty string."""
     texts = similar_texts(check)
     if not texts:
         return "needs a string as its value, or a list of strings"
@@ -59,13 +59,13 @@ def similar_problem(check: Assertion) -> str:
 
 
 def similar_outcome(check: Assertion, response: AgentResponse, evidence: EmbeddingEvidence | None) -> Outcome:
-    """Return what a check by embeddings finds.
+    """Return the outcome of a check by embeddings.
 
     Args:
         check: Of a type in SIMILAR_CHECKS.
         response: The answer.
-        evidence: The answer's cosines with the check's texts, or its vector and, in `others`, theirs; None where there
-            are none.
+        evidence: The answer's cosines with the check's texts, or its vector and theirs in `others`; None if there are
+            none.
     """
     if is_blank(response.text):
         return Outcome(
@@ -100,7 +100,7 @@ def similar_outcome(check: Assertion, response: AgentResponse, evidence: Embeddi
 
 
 def _score(kind: str, evidence: EmbeddingEvidence, text: str) -> float | None:
-    """Return a cosine, a dot product or a distance; None for vectors that have none."""
+    """Return a cosine, a dot product or a distance; None for vectors without one."""
     if kind in _BY_COSINE:
         return evidence.cosines.get(text)
     other = evidence.others.get(text)

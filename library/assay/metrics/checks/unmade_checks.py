@@ -1,4 +1,4 @@
-"""Checks that are not made: which types never are, and how people read what was left out."""
+"""Checks that are not made: the types that never are, and the sentence about those left out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 NO_JUDGE_FOR_IT = "no judge"
-"""Why a judged check is not made in a run without a judge."""
+"""The reason of a judged check that is not made in a run without a judge."""
 
 _CODE = "code is not run"
 _OTHER = "Assay has no such check"
@@ -24,13 +24,13 @@ NEVER_MADE: Mapping[str, str] = {
         _OTHER,
     ),
 }  # fmt: skip
-"""promptfoo's types of checks that are never made here, and why."""
+"""The types of promptfoo's checks that are never made here, with the reasons."""
 
 _MOST_KINDS = 8
 
 
 def not_made(unmade: Mapping[str, Mapping[str, int]], total: int) -> str:
-    """Return how many checks are not made and why, as a sentence; empty where all are.
+    """Return how many checks are not made and why, as a sentence; empty if all are made.
 
     Args:
         unmade: Checks that are not made, by type and reason.

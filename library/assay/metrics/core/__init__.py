@@ -1,1 +1,1 @@
-"""What all metrics share: scores, evidence, the scores and the verdict of a row, folds over rows."""
+"""Shared parts of metrics: base classes, scores, evidence, row verdicts and folds."""

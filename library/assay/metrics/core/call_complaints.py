@@ -1,4 +1,4 @@
-"""What is wrong with the tool calls of a row, in words: "called search twice, expected once; missing tool book"."""
+"""Sentences about wrong tool calls, e.g. "called search twice, expected once; missing tool book"."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_NAME_CHARS = 60
 
 
 def surplus(called: Sequence[str], matched: Iterable[str]) -> list[str]:
-    """Return the names of the calls that are no expected ones, in order, the latest of each name.
+    """Return the names of unexpected calls in their order; of equal names, the latest calls are the unexpected ones.
 
     Args:
         called: The name of every call.
@@ -44,15 +44,15 @@ def complaint(
     forbidden: Sequence[str],
     trajectory: str,
 ) -> str:
-    """Return what is wrong with the calls of a row, at most five parts of it.
+    """Return the complaint about the calls of a row, at most five parts of it.
 
     Args:
-        expected: The calls expected.
-        called: Every call.
-        made: Which expected calls were made, by position.
-        anywhere: Which would be, in whatever order.
-        forbidden: The names of calls that are forbidden.
-        trajectory: How calls match expected ones, one of `TRAJECTORIES`.
+        expected: The expected calls.
+        called: All calls.
+        made: The positions of the expected calls that were made.
+        anywhere: The positions of those that were made in any order.
+        forbidden: The names of forbidden calls.
+        trajectory: How calls match expected calls, one of `TRAJECTORIES`.
     """
     calls, due = Counter(call.name for call in called), Counter(tool.name for tool in expected)
     invalid = {call.name for call in called[:MAX_CALLS] if call.arguments is None}
@@ -73,7 +73,7 @@ def complaint(
 
 
 def expected_and_called(expected: Sequence[ExpectedTool], calls: Sequence[Call]) -> str:
-    """Return the calls that were expected and those that were made, with arguments where these are compared."""
+    """Return the expected and the actual calls, with arguments if they are compared."""
     with_arguments = any(_compares_arguments(tool) for tool in expected)
     due = [_call(tool.name, tool.arguments if _compares_arguments(tool) else None) for tool in expected]
     calls_shown = [_call(call.name, call.arguments if with_arguments else None) for call in calls[: _MOST_SAID + 1]]

@@ -1,4 +1,4 @@
-"""Which expected calls of tools were made: the largest matching in any order, and the longest in order."""
+"""Matching of tool calls with expected calls: the largest matching in any order, and the longest in order."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from assay.model.case import ExpectedTool
 
 TRAJECTORIES = ("any_order", "in_order", "exact", "unordered", "subset")
-"""How the calls of an answer may match the expected ones."""
+"""How the calls of an answer may match the expected calls."""
 IN_ORDER = ("in_order", "exact")
-"""Those that expect an order."""
+"""Trajectories that expect an order."""
 CLOSED = ("exact", "unordered", "subset")
-"""Those that allow no further calls."""
+"""Trajectories that allow no further calls."""
 INCOMPLETE = ("subset",)
-"""Those that allow expected calls to be missing."""
+"""Trajectories in which expected calls may be missing."""
 MAX_CALLS = 500
-"""How many calls of an answer are matched with expected ones."""
+"""The most calls of an answer that are matched with expected calls."""
 _WORK_PER_CALL = 300
 _WORK_PER_PAIR = 100
 _WORK_PER_CHARACTER = 5
@@ -33,7 +33,7 @@ _MAX_DEPTH = 100
 
 
 class Call:
-    """One call with its arguments, read when they are first needed."""
+    """A tool call whose arguments are parsed on first use."""
 
     def __init__(self, call: ToolCall) -> None:
         self.name = composed(call.name)
@@ -41,17 +41,17 @@ class Call:
 
     @cached_property
     def arguments(self) -> dict[str, Any] | None:
-        """The arguments; None where they are no JSON object."""
+        """The arguments; None if they are no JSON object."""
         return _arguments(self.arguments_json)
 
     @cached_property
     def sorted_arguments(self) -> str:
-        """The arguments as one text that does not depend on the order of lists."""
+        """The arguments as a text that does not depend on the order of lists."""
         return _sorted_text(self.arguments)
 
 
 def argument_test(expected: ExpectedTool) -> Callable[[Call], bool]:
-    """Return the test whether a call of the expected tool has the arguments expected, as its `match` says."""
+    """Return a test whether a call of the expected tool has the expected arguments, by the rule of its `match`."""
     due = composed_json(expected.arguments)
     if expected.match == "name" or due is None:
         return lambda call: True
@@ -71,7 +71,7 @@ def argument_test(expected: ExpectedTool) -> Callable[[Call], bool]:
 
 
 def matching_work(calls: Sequence[ToolCall], expected: Sequence[ExpectedTool]) -> int:
-    """Return how much work matching calls is at most; see `row_work`."""
+    """Return an upper bound of the work of matching calls; see `row_work`."""
     chars = sum([len(call.arguments_json) for call in calls])
     pairs = len(expected) * min(len(calls), MAX_CALLS)
     is_sorted = any(tool.match == "unordered" for tool in expected)
@@ -82,11 +82,11 @@ def matching_work(calls: Sequence[ToolCall], expected: Sequence[ExpectedTool]) -
 
 
 def matched(calls: Sequence[Call], expected: Sequence[ExpectedTool]) -> set[int]:
-    """Return the expected calls of a largest matching: no call stands for two, whatever their order.
+    """Return the expected calls of a largest matching in any order; each call matches at most one of them.
 
-    Equal calls are one kind with a count, and so are equal expected ones, so that a thousand of the same cost no
-    more than one. Which expected calls are matched does not depend on the paths taken: each is matched exactly
-    where those before it still can be.
+    Equal calls form one kind with a count, and so do equal expected calls: a thousand equal calls cost no more than
+    one. The result does not depend on the paths taken: an expected call is matched exactly if the matches of those
+    before it can be kept.
     """
     known = _Matches(calls, expected)
     room = Counter(known.call_kinds)
@@ -104,7 +104,7 @@ def matched(calls: Sequence[Call], expected: Sequence[ExpectedTool]) -> set[int]
 
 
 def _place(kind: int, known: _Matches, room: Counter[int], holders: dict[int, Counter[int]]) -> bool:
-    """Give an expected call one of the calls, moving others to further ones where that makes room for it."""
+    """Match an expected call with a call, moving earlier matches to other calls if necessary."""
     came: dict[int, int] = {}  # from which kind of expected call each kind of call was reached
     taken: dict[int, int] = {}  # which kind of call each kind of expected call would leave
     pending = deque([kind])
@@ -131,7 +131,7 @@ def _place(kind: int, known: _Matches, room: Counter[int], holders: dict[int, Co
 
 
 def matched_in_order(calls: Sequence[Call], expected: Sequence[ExpectedTool]) -> set[int]:
-    """Return the expected calls of a longest common subsequence with the calls that were made."""
+    """Return the expected calls of a longest common subsequence with the actual calls."""
     known = _Matches(calls, expected)
     equal = [set(known.calls_of(kind)) for kind in range(known.expected_count)]
     rows = [[0] * (len(calls) + 1)]
@@ -158,11 +158,11 @@ def matched_in_order(calls: Sequence[Call], expected: Sequence[ExpectedTool]) ->
 
 
 class _Matches:
-    """Which calls match which expected ones, both by kind: each pair of kinds is compared once, and only when asked.
+    """The matches between kinds of calls and of expected calls; each pair is compared once, on first use.
 
     Args:
-        calls: The calls made.
-        expected: The calls expected.
+        calls: The actual calls.
+        expected: The expected calls.
     """
 
     def __init__(self, calls: Sequence[Call], expected: Sequence[ExpectedTool]) -> None:
@@ -179,7 +179,7 @@ class _Matches:
 
     @property
     def expected_count(self) -> int:
-        """How many kinds of expected calls there are."""
+        """The number of kinds of expected calls."""
         return len(self._expected)
 
     def calls_of(self, kind: int) -> list[int]:
@@ -209,7 +209,7 @@ def _arguments(text: str) -> dict[str, Any] | None:
 
 
 def _sorted_text(value: Any, depth: int = 0) -> str:
-    """Return a JSON value as a text that is the same for equal values, whatever the order in their lists."""
+    """Return a JSON value as a text that is equal for equal values, whatever the order of their lists."""
     if depth > _MAX_DEPTH:
         return "..."
     if isinstance(value, dict):

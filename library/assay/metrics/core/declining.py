@@ -1,4 +1,4 @@
-"""Questions that cannot be answered, and answers that say so: what `coverage` and `satisfaction` agree on."""
+"""Recognition of answers that decline an unanswerable question, for `coverage` and `satisfaction`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DECLINE_PHRASES = Parameter(
 
 
 def decline_phrases(parameters: Mapping[str, Any]) -> Sequence[str]:
-    """Return the phrases of a metric."""
+    """Return the decline phrases of a metric."""
     return list(parameters[DECLINE_PHRASES.name])
 
 
@@ -32,18 +32,18 @@ class Declining:
     """Recognises answers that decline a question.
 
     Args:
-        phrases: Any of them in the folded answer declines.
+        phrases: Phrases, any of which in the folded answer declines the question.
     """
 
     def __init__(self, phrases: Iterable[str]) -> None:
         self._phrases = [folded for phrase in phrases if (folded := fold(phrase))]
 
     def work(self, response: AgentResponse) -> int:
-        """Return how much work looking for the phrases is at most."""
+        """Return an upper bound of the work of searching for the phrases."""
         return containment_work(response.text, self._phrases, as_words=False)
 
     def is_declined(self, response: AgentResponse) -> bool:
-        """Return whether the agent, which did not fail, has said that it has no answer."""
+        """Return whether the agent said that it has no answer; a failed agent did not."""
         if response.status is not AgentStatus.SUCCESS:
             return response.status is AgentStatus.OUT_OF_SCOPE
         answer = fold(response.text)

@@ -1,4 +1,4 @@
-"""What a metric's summary says of the embedding models behind it: which they were, and what to know of their rows."""
+"""The embedding models behind a metric's summary, with counts of truncated texts and of warnings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ORIGIN: Mapping[str, Any] = {
     "dimension": 0,
     "windowed": False,
 }
-"""How a score's detail names what made its vectors; each with what stands for one that is absent."""
+"""The fields of a score's detail that name the source of its vectors, with the value of an absent field."""
 
 
 class EmbedderRecord:
@@ -35,11 +35,11 @@ class EmbedderRecord:
         self._truncated = 0
 
     def add(self, score: Score) -> None:
-        """Take one more row's score."""
+        """Add the score of a row."""
         self.add_details([detail for _, detail in turn_details(score.detail)])
 
     def add_details(self, details: Sequence[Mapping[str, Any]]) -> None:
-        """Take one more row, whose score rests on embeddings in each of these parts."""
+        """Add a row whose score used embeddings in each of these details."""
         self._warnings.update({warning for detail in details for warning in detail.get(WARNINGS, ())})
         self._truncated += any(detail.get("truncated") is True for detail in details)
         self._origins |= {
@@ -50,12 +50,12 @@ class EmbedderRecord:
 
     @property
     def has_rows(self) -> bool:
-        """Whether any row rests on embeddings."""
+        """Whether any row used embeddings."""
         return bool(self._origins)
 
     @property
     def detail(self) -> dict[str, Any]:
-        """Rows with a truncated text, rows by warning, and the models by name."""
+        """The number of rows with a truncated text, the number by warning, and the models by name."""
         return {
             "truncated": self._truncated,
             "warnings": dict(sorted(self._warnings.items())),
@@ -67,7 +67,7 @@ class EmbedderRecord:
 
 
 class EmbedderFold(MeanFold):
-    """A mean whose rows rest on embeddings."""
+    """A mean over rows that used embeddings."""
 
     def __init__(self, metric: ThresholdMetric) -> None:
         super().__init__(metric)
@@ -79,5 +79,5 @@ class EmbedderFold(MeanFold):
         self._record.add(score)
 
     def detail(self, value: float | None) -> dict[str, Any]:
-        """Return what the rows rest on."""
+        """Return the embedding models and the counts."""
         return self._record.detail

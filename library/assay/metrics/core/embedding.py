@@ -1,4 +1,4 @@
-"""How a metric has texts embedded: by which model, and what of its vectors it compares."""
+"""The embedding settings of a metric: the model, and the part of its vectors that is compared."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EMBEDDING = (
 
 
 class EmbeddingSettings(NamedTuple):
-    """How texts become vectors.
+    """How texts are embedded.
 
     Args:
         model: The model's name.
@@ -44,18 +44,18 @@ class EmbeddingSettings(NamedTuple):
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any]) -> Self:
-        """Return what a metric's parameters say."""
+        """Return the settings in a metric's parameters."""
         model = str(parameters.get("model", DEFAULT_MODEL))
         return cls(model, parameters.get("dimension", 0), parameters.get("windowed", False))
 
     @property
     def origin(self) -> dict[str, Any]:
-        """What of it a score's detail names beside the model: what is not usual."""
+        """The settings other than the default, as a score's detail names them beside the model."""
         return {name: it for name, it in (("dimension", self.dimension), ("windowed", self.windowed)) if it}
 
 
 def vectors_text(origin: Mapping[str, Any]) -> str:
-    """Return what of the vectors was compared, e.g. "256 values, windowed"; empty for whole vectors of one window.
+    """Return the compared part of the vectors, e.g. "256 values, windowed"; empty for whole vectors of one window.
 
     Args:
         origin: The detail of a score, or one of the models of a summary.

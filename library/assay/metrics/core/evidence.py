@@ -1,4 +1,4 @@
-"""Which evidence a row needs before its metrics are computed: which texts models compare, and which verdicts."""
+"""The evidence that a row needs before its metrics are computed: texts to embed, and verdicts."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 
 class Embeds(Protocol):
-    """What may need vectors: a metric, or what stands for one."""
+    """A metric, or its stand-in, that may need vectors."""
 
     @property
     def embedding(self) -> EmbeddingSettings | None:
-        """The vectors that it needs, or None."""
+        """The settings of the vectors that it needs, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class WantedTexts:
-    """What a row needs of an embedding model.
+    """The texts that a row needs embedded by one model.
 
     Args:
-        compared: Texts whose cosine with the answer is needed, each once.
-        measured: Texts whose vectors are needed, each once; the answer's is needed with them.
+        compared: Texts whose cosine with the answer is needed, without duplicates.
+        measured: Texts whose vectors are needed along with the answer's, without duplicates.
         keeps_answer: Whether the answer's vector is needed.
     """
 
@@ -39,7 +39,7 @@ class WantedTexts:
     keeps_answer: bool = False
 
     def joined(self, other: WantedTexts) -> WantedTexts:
-        """Return what is needed of one model for both."""
+        """Return the union of two needs of one model."""
         return WantedTexts(
             tuple(dict.fromkeys((*self.compared, *other.compared))),
             tuple(dict.fromkeys((*self.measured, *other.measured))),
@@ -48,9 +48,9 @@ class WantedTexts:
 
 
 def wanted_rubrics(metrics: Iterable[object], case: Case, response: AgentResponse) -> Sequence[str]:
-    """Return under which names the metrics of a row look for verdicts, each once.
+    """Return the names of the verdicts that the metrics of a row need, without duplicates.
 
-    None where the agent failed. An answer that says nothing is judged: what it is worth, the judge's rules say.
+    A failed agent needs none. An empty answer is judged, since the judge's rules define its grade.
     """
     if response.is_failed:
         return ()
@@ -66,16 +66,16 @@ def wanted_rubrics(metrics: Iterable[object], case: Case, response: AgentRespons
 def wanted_texts(
     metrics: Iterable[Embeds], case: Case, response: AgentResponse
 ) -> dict[EmbeddingSettings, WantedTexts]:
-    """Return what a row needs of each embedding model; models of which it needs nothing are left out.
+    """Return the texts that a row needs embedded, by embedding settings; settings without texts are left out.
 
-    Nothing is needed where the agent failed or said nothing: metrics know what such a row is worth without asking.
-    A metric that compares with references needs nothing where the case has none to compare with; one that makes checks
-    needs nothing where no check of the case compares with a text.
+    A failed agent or an empty answer needs no vectors: metrics score such a row without them. A metric that compares
+    with references needs none if the case has no usable reference, and a metric of checks needs none if no check of
+    the case compares texts.
 
     Args:
-        metrics: What is computed.
+        metrics: The metrics to compute.
         case: The row's case.
-        response: Its answer.
+        response: The row's answer.
     """
     if response.is_failed or is_blank(response.text):
         return {}
@@ -83,7 +83,7 @@ def wanted_texts(
 
 
 def wanted_of_case(metrics: Iterable[Embeds], case: Case) -> dict[EmbeddingSettings, WantedTexts]:
-    """Return what a row of a case needs of each embedding model where the agent says something."""
+    """Return the texts that a case needs embedded if the answer is not empty, by embedding settings."""
     by_settings: dict[EmbeddingSettings, WantedTexts] = {}
     for metric in metrics:
         wanted = _wanted_of(metric, case)

@@ -1,8 +1,8 @@
-"""Why a score fails, in a sentence that has what was expected beside what came.
+"""Sentences that explain why a score fails, with the expected beside the actual.
 
-A metric may have `explain(row, score)`, which returns the sentence for one of its rows that fails; for others the value
-and its threshold make one. It stands in the score's `detail.message`, and beside it the stable word `reason`. Texts in
-it are short and clean: reports, `results.json` and `assay runs show --case` have them whole.
+A metric may implement `explain(row, score)` to return the sentence for a failed row; otherwise the value and its
+threshold make the sentence. The score's `detail.message` has it, beside the stable word `reason`. Quoted texts are
+short and clean: reports, `results.json` and `assay runs show --case` have them in full.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MAX_MESSAGE_CHARS = 600
 _TEXT_CHARS = 80
-_BEFORE_CHARS = 20  # of what two long texts have in common, where they part
+_BEFORE_CHARS = 20  # shown of the common beginning of two long texts
 _MOST_NAMED = 5
 _MOST_REASONING_CHARS = 300
 
@@ -64,7 +64,7 @@ _SENTENCES: Mapping[str, str] = {
 
 
 def explained(metric: Metric, row: Row, score: Score) -> Score:
-    """Return the score; of one that fails, with the sentence on why."""
+    """Return the score, a failed one with its explanation."""
     fails = score.passed is False or (score.status is ScoreStatus.SCORED and score.reason)
     if not fails or "message" in score.detail or row.response.is_failed:
         return score
@@ -79,12 +79,12 @@ def explained(metric: Metric, row: Row, score: Score) -> Score:
 
 
 def score_message(score: Score) -> str:
-    """Return why a score fails or has no value as a sentence, untrusted; empty for a score without a complaint."""
+    """Return the untrusted sentence on why a score fails or has no value; empty if there is no complaint."""
     return message_of(score.reason, score.detail) or ("" if score.passed is not False else threshold_sentence(score))
 
 
 def message_of(reason: str, detail: Mapping[str, Any]) -> str:
-    """Return the sentence for the reason of a score: the one that it came with, else that of the word."""
+    """Return the sentence for the reason of a score: its own message, else the standard sentence."""
     return str(detail.get("message") or "") or _SENTENCES.get(reason) or reason.replace("_", " ")
 
 
@@ -101,7 +101,7 @@ def threshold_sentence(score: Score, unit: str = "") -> str:
 
 
 def with_reasoning(score: Score, sentence: str) -> str:
-    """Return a sentence on a score, and what its judge or function says of the row."""
+    """Return a sentence on a score with the reasoning of its judge or function."""
     reasoning = shorten(str(score.detail.get("reasoning") or "")[:MAX_MESSAGE_CHARS], _MOST_REASONING_CHARS)
     return ": ".join(filter(None, (sentence, reasoning)))
 
@@ -112,7 +112,7 @@ def quoted(text: str, most: int = _TEXT_CHARS) -> str:
 
 
 def differing(answer: str, expected: str) -> tuple[str, str]:
-    """Return two texts in quotes; long ones from shortly before the place where they differ."""
+    """Return two quoted texts; long texts begin shortly before their first difference."""
     pairs = enumerate(zip(answer, expected, strict=False))
     common = next((place for place, (char, other) in pairs if char != other), min(len(answer), len(expected)))
     if common <= _TEXT_CHARS // 2:
@@ -122,7 +122,7 @@ def differing(answer: str, expected: str) -> tuple[str, str]:
 
 
 def answer_sentence(answer: str, references: Sequence[str]) -> str:
-    """Return that an answer is none of its references, with the texts."""
+    """Return the sentence for an answer that matches no reference, with the texts."""
     if not answer.strip():
         return f"the answer is empty; the reference is {quoted(references[0])}"
     shown, expected = differing(answer, references[0])
@@ -133,12 +133,12 @@ def answer_sentence(answer: str, references: Sequence[str]) -> str:
 
 
 def count_of(count: float, noun: str) -> str:
-    """Return a number of things, e.g. "1 time" or "3 times"."""
+    """Return a count with its noun, e.g. "1 time" or "3 times"."""
     return f"{count:,.15g} {noun}{'' if count == 1 else 's'}"
 
 
 def listed(names: Iterable[str]) -> str:
-    """Return names with commas between, at most five of them."""
+    """Return at most five names, separated by commas."""
     all_names = list(names)
     shown = [shorten(name[: 4 * _TEXT_CHARS], _TEXT_CHARS) for name in all_names[:_MOST_NAMED]]
     more = len(all_names) - _MOST_NAMED
@@ -146,7 +146,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def retrieved_sentence(expected: Iterable[str], sources: tuple[Source, ...], k: int | None) -> str:
-    """Return that none of the expected sources is among those retrieved, with the names of both."""
+    """Return the sentence for retrieved sources without an expected one, with the names of both."""
     due = f"none of the expected sources ({listed(expected)})"
     if not sources:
         return f"nothing was retrieved, so {due} is there"
@@ -156,5 +156,5 @@ def retrieved_sentence(expected: Iterable[str], sources: tuple[Source, ...], k: 
 
 
 def source_name(source: Source) -> str:
-    """Return what a source is called: its title, else its address, else its id."""
+    """Return the name of a source: its title, else its address, else its id."""
     return source.title or source.uri or source.id or "without a name"

@@ -1,4 +1,4 @@
-"""What a metric says about itself, and the parameters that a spec may set."""
+"""Descriptions of metrics, and the parameters that a spec may set."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_LIST_CHARS = 100_000
 SHARE = (0.0, 1.0)
 """The bounds of a share."""
 _SCALES = {"0 to 1": SHARE, "0 or 1": SHARE, "1 to 5": (1.0, 5.0), "-1 to 1": (-1.0, 1.0)}
-"""The bounds of values, by how their description starts."""
+"""The bounds of values, by the beginning of their description."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +25,12 @@ class Parameter:
 
     Args:
         kind: "number", "integer", "boolean", "text", "text_list", "object" or "any".
-        default: Its value where the spec gives none; None means "none". A threshold may always be None.
+        default: The value without an entry in the spec; None means "none". A threshold may always be None.
         help: One sentence.
         minimum: Smallest value of a number.
         maximum: Largest value of a number.
-        choices: The only texts allowed; empty where any is.
-        required: Whether the spec must give it.
+        choices: The allowed texts; empty for any text.
+        required: Whether the spec must set it.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Parameter:
     required: bool = False
 
     def problem(self, value: Any) -> str:
-        """Return what is wrong with a value, or the empty string."""
+        """Return the problem of a value, or the empty string."""
         if value is None:
             return "" if self._may_be_none() else "is missing"
         match self.kind:
@@ -90,17 +90,17 @@ class MetricInfo:
         name: Its name in specs and reports.
         title: Its name in headings.
         summary: One sentence.
-        parameters: What a spec may set.
-        reads: What it looks at, e.g. "answer", "references", "sources", "tokens", "verdict".
-        values: What the value of a row can be, e.g. "0 to 1".
+        parameters: The parameters that a spec may set.
+        reads: The parts of a row that it reads, e.g. "answer", "references", "sources", "tokens", "verdict".
+        values: The possible values of a row, e.g. "0 to 1".
         rule: How value and threshold compare: "at_least", "more_than" or "at_most".
         unit: Unit of the value: "s", "tokens", "USD", "%" for a share in [0, 1], or empty for a plain number.
-        example: Parameters of an example, among them all that are required.
+        example: Parameters of an example, including all required ones.
         decides: Whether it gives rows a verdict: "always", with a "threshold", or "never".
-        needs: The field of cases without which no row has a value, as `UNFED` names them; empty where it needs none.
-        stats: Numbers of its aggregate's detail that a gate may compare; "precision.rouge1" is one inside another,
-            and names of seconds stand without their "_s".
-        score_stats: The least and greatest value of those `stats` that are scores, of which higher is better.
+        needs: The field of cases without which no row has a value, as `UNFED` names it; empty if it needs none.
+        stats: Numbers of its aggregate's detail that a gate may compare; "precision.rouge1" is a nested number, and
+            names of seconds lack their "_s".
+        score_stats: The least and greatest values of those `stats` that are scores, for which higher is better.
     """
 
     name: str
@@ -124,12 +124,12 @@ class MetricInfo:
 
     @property
     def scale(self) -> tuple[float, float] | None:
-        """The least and the greatest value; None where values have no bounds."""
+        """The least and the greatest value; None without bounds."""
         return next((bounds for start, bounds in _SCALES.items() if self.values.startswith(start)), None)
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The least and the greatest value, infinite where there is none."""
+        """The least and the greatest value, infinite without a bound."""
         return self.scale or (0.0 if self.values.startswith(("from 0", "above 0")) else -math.inf, math.inf)
 
     @property

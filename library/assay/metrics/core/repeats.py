@@ -1,4 +1,4 @@
-"""What several runs of each case show: pass@k, pass^k, and where the variance comes from.
+"""Figures over repeats of cases: pass@k, pass^k and the sources of variance.
 
     pass@k = 1 - C(n - c, k) / C(n, k)     at least one of k runs succeeds
     pass^k = C(c, k) / C(n, k)             all k do
@@ -36,26 +36,26 @@ _MORE_RUNS = "Most of the uncertainty is between runs of the same case: more run
 
 
 def pass_at_k(n: int, c: int, k: int) -> float | None:
-    """Return the chance that at least one of k runs passes; None where k is more than n.
+    """Return the chance that at least one of k runs passes; None if k exceeds n.
 
     Args:
         n: Runs of the case.
-        c: Those that passed.
-        k: How many are drawn without putting back, at least 1.
+        c: Passed runs.
+        k: Runs drawn without replacement, at least 1.
     """
     return None if k > n else (math.comb(n, k) - math.comb(n - c, k)) / math.comb(n, k)
 
 
 def pass_hat_k(n: int, c: int, k: int) -> float | None:
-    """Return the chance that all of k runs pass; None where k is more than n. Arguments as for `pass_at_k`."""
+    """Return the chance that all of k runs pass; None if k exceeds n. Arguments as for `pass_at_k`."""
     return None if k > n else math.comb(c, k) / math.comb(n, k)
 
 
 class RepeatsFold:
-    """Takes rows in dataset order, the runs of a case one after the other.
+    """Folds rows in dataset order, the repeats of a case one after the other.
 
-    It counts cases by their cluster, decided runs and those of them that passed: a few numbers, however many cases
-    there are that share nothing, and from them everything is computed exactly.
+    It counts cases by cluster, decided runs and passed runs: a few numbers, however many cases share nothing, from
+    which everything is computed exactly.
     """
 
     def __init__(self) -> None:
@@ -66,11 +66,11 @@ class RepeatsFold:
         self._cases: Counter[_Kind] = Counter()
 
     def add(self, row: CaseResult, cluster: int | None = None) -> None:
-        """Take one more row.
+        """Add a row.
 
         Args:
             row: The row.
-            cluster: Of its case, not negative; None or a negative number where the case shares nothing.
+            cluster: The cluster of its case, not negative; None or a negative number if the case shares nothing.
         """
         if row.case_index != self._index:
             if self._index is not None:
@@ -91,9 +91,8 @@ class RepeatsFold:
     def result(self) -> dict[str, Any]:
         """Return `runs_per_case`, `cases`, `undecided`, `pass_at_k`, `pass_hat_k` and `variance` as a JSON object.
 
-        The intervals of the rates stand in `pass_at_k_interval` and `pass_hat_k_interval`.
-
-        It is empty where every case was run once.
+        `pass_at_k_interval` and `pass_hat_k_interval` have the intervals of the rates. The object is empty if every
+        case was run once.
         """
         if self._most_runs < 2:
             return {}

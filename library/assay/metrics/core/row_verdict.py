@@ -1,4 +1,4 @@
-"""Whether a row passes, and one sentence for people on why it does not."""
+"""The verdict of a row, and a sentence on why it does not pass."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _TIMED_OUT = _FAILED.format(kind=AgentErrorKind.TIMEOUT.value)
 def row_verdict(status: AgentStatus, scores: Sequence[Score]) -> bool | None:
     """Return a row's verdict from the verdicts of its metrics.
 
-    An agent error fails, that of an agent that waits for a person included. Else one failed metric fails the row; a
-    deciding metric that could not be computed on Assay's side, or checks of the case that were not made, leave it
-    undecided; one that passed passes it; without any it is undecided.
+    An agent error fails the row, even if the agent waits for a person. Otherwise a failed metric fails it. A deciding
+    metric that Assay could not compute, or a check that was not made, leaves it undecided. A passed metric passes it;
+    without deciding metrics it is undecided.
     """
     if status.is_failed or any(score.passed is False for score in scores):
         return False
@@ -34,7 +34,7 @@ def row_verdict(status: AgentStatus, scores: Sequence[Score]) -> bool | None:
 
 
 def row_reason(response: AgentResponse, scores: Sequence[Score]) -> str:
-    """Return why a row failed or could not be decided; empty for a row without complaint."""
+    """Return why a row failed or is undecided; empty if there is no complaint."""
     if response.status is AgentStatus.INTERRUPTED:
         return f"{response.status}: {waiting_text(response.interrupts)}"
     if response.is_failed:
@@ -46,12 +46,12 @@ def row_reason(response: AgentResponse, scores: Sequence[Score]) -> str:
 
 
 def is_unanswered(score: Score) -> bool:
-    """Return whether a score of an agent error has no value because there was no answer."""
+    """Return whether a score has no value because an agent error left no answer."""
     return score.value is None and (score.status is not ScoreStatus.ERROR or score.reason == "agent_error")
 
 
 def timed_out(row: CaseResult) -> bool:
-    """Return whether a stored row is an agent error because the time was up."""
+    """Return whether a stored row is an agent error by timeout."""
     return row.status.is_failed and row.reason.startswith(_TIMED_OUT)
 
 

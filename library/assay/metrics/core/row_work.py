@@ -1,7 +1,7 @@
-"""How much work scoring a row is at most: a bound computed from its sizes and the metrics' own, before it is scored.
+"""Upper bounds of the work of scoring a row, computed from its sizes before it is scored.
 
-One unit is about ten nanoseconds of one core at the worst that a metric can meet, so that ordinary rows take a tenth of
-their bound or less. A service scores rows of little work where it is, and others where they delay nothing else.
+One unit is about ten nanoseconds of one core in a metric's worst case, so ordinary rows take a tenth of their bound or
+less. A service scores rows of little work in place and moves others to processes where they delay nothing else.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _WORK_PER_METRIC = 1_000
 
 
 def row_work(metrics: Sequence[Metric], row: Row) -> float:
-    """Return a bound of the work of scoring a row; infinite where there is none.
+    """Return an upper bound of the work of scoring a row; infinite without a bound.
 
-    A metric whose work is more than reading the row's texts once has a method `work` that returns its own.
+    A metric that does more work than reading the row's texts once has a method `work`.
     """
     linear = _WORK_PER_METRIC + WORK_PER_CHARACTER * text_size(row)
     total: float = 0
@@ -32,7 +32,7 @@ def row_work(metrics: Sequence[Metric], row: Row) -> float:
 
 
 def text_size(row: Row) -> int:
-    """Return the characters of the texts that metrics read: answer, SQL, references, a judge's words."""
+    """Return the number of characters that metrics read: answer, SQL, references and judges' replies."""
     size = len(row.response.text) + len(row.response.sql or "")
     for reference in row.case.references:
         size += len(reference) + 1

@@ -1,4 +1,4 @@
-"""What a metric looks at and what it says."""
+"""Inputs and outputs of a metric: rows with their evidence, and scores."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from assay.model.run import CaseResult, MetricSummary
 
 JURY = "jury"
-"""Under which name a score's detail holds what each judge said."""
+"""The field of a score's detail with the verdict of each judge."""
 
 _ANY = "Any one of these is right:\n\n"
 _NO_EMBEDDING = EmbeddingSettings("")
@@ -33,21 +33,21 @@ _STATUSES = {status.value: status for status in ScoreStatus}
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingEvidence:
-    """How near an answer is to other texts, by one model.
+    """The similarity of an answer to other texts, by one model.
 
     Args:
-        answer: The answer's vector, shape (dimension,); None where no metric needs it, or it could not be had.
-        cosines: The cosine of the answer with each text that metrics compare it with, by text, in [-1, 1]; None where
-            a vector has no direction.
-        others: The vectors of texts that metrics compare by another measure than the cosine, by text.
-        truncated: Those of all these texts, the answer among them, that were longer than the model's window.
-        settings: The model, and what of its vectors is compared.
+        answer: The answer's vector, shape (dimension,); None if no metric needs it or it is unavailable.
+        cosines: The cosine of the answer with each compared text, by text, in [-1, 1]; None for a vector without a
+            direction.
+        others: The vectors of texts that metrics compare by a measure other than the cosine, by text.
+        truncated: The texts, including the answer, that exceed the model's window.
+        settings: The model, and the part of its vectors that is compared.
         revision: SHA-256 of the model's weights.
-        precision: Its arithmetic, e.g. "exact"; empty where unknown.
-        engine: What computed the vectors; empty where unknown.
-        english_only: Whether the model was trained on English alone.
-        error: Why there is no evidence, e.g. "embedder_unavailable"; empty where there is.
-        skipped: Why no embedder was asked, e.g. "no_embedder"; empty where one was.
+        precision: Its arithmetic, e.g. "exact"; empty if unknown.
+        engine: The engine that computed the vectors; empty if unknown.
+        english_only: Whether the model was trained only on English.
+        error: Why there is no evidence, e.g. "embedder_unavailable"; empty if there is.
+        skipped: Why no embedder was asked, e.g. "no_embedder"; empty if one was.
     """
 
     answer: NDArray[np.float32] | None = None
@@ -64,10 +64,10 @@ class EmbeddingEvidence:
 
     @property
     def origin(self) -> dict[str, Any]:
-        """What produced it, as a score's detail names it.
+        """The source of the vectors, as a score's detail names it.
 
-        Model and revision; precision and engine where known; dimension and windowing where not all of a vector, or more
-        than a window, counts.
+        Model and revision; precision and engine if known; dimension and windowing unless whole vectors of one window
+        are compared.
         """
         known = {name: it for name, it in (("precision", self.precision), ("engine", self.engine)) if it}
         return {"model": self.settings.model, "revision": self.revision, **known, **self.settings.origin}
@@ -75,16 +75,16 @@ class EmbeddingEvidence:
 
 @dataclass(frozen=True, slots=True)
 class JudgeEvidence:
-    """One verdict of a judge, not yet validated.
+    """A judge's verdict, not yet validated.
 
     Args:
-        verdict: The JSON object that the judge gave; None where there is none.
-        text: The judge's reply where it was not an object; empty otherwise.
-        error: Why there is no verdict, e.g. "judge_unavailable"; empty where there is one.
-        skipped: Why no judge was asked for one, e.g. "judge_not_configured"; empty where one was.
-        scale: Lowest and highest score, where the verdict is by a rubric of the user's own criteria.
-        detail: Which judge, its fingerprint and what it cost.
-        jury: What each of several judges said, in place of all of the above; empty where one judge was asked.
+        verdict: The JSON object in the judge's reply; None if there is none.
+        text: The judge's reply if it is no object; empty otherwise.
+        error: Why there is no verdict, e.g. "judge_unavailable"; empty if there is one.
+        skipped: Why no judge was asked, e.g. "judge_not_configured"; empty if one was.
+        scale: Lowest and highest score, if the rubric has the user's own criteria.
+        detail: The judge, its fingerprint and its cost.
+        jury: The verdicts of several judges, in place of all of the above; empty for a single judge.
     """
 
     verdict: Mapping[str, Any] | None
@@ -98,16 +98,16 @@ class JudgeEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One repeat of one case with everything that metrics look at.
+    """One repeat of a case with everything that metrics read.
 
     Args:
         response: The agent's answer.
-        embeddings: What embedding models say of the answer, by model and what of its vectors is compared.
-        verdicts: What a judge said, by rubric; empty where no judge was asked.
-        scores: Scores of metrics that were computed before, by name; what composites read.
-        outcomes: What functions on the user's side said, by metric; empty where none was called.
-        turns: A conversation's turns, each a row that ends with it; empty where only the last answer is scored.
-        turn_score: What the turns' values come to: their "mean", or the "worst" of them.
+        embeddings: The evidence of embedding models, by settings.
+        verdicts: The evidence of a judge, by rubric; empty without a judge.
+        scores: Scores of metrics computed before, by name, which composites read.
+        outcomes: The results of functions on the user's side, by metric; empty if none was called.
+        turns: The turns of a conversation, each a row that ends with its turn; empty if only the last answer is scored.
+        turn_score: How the values of turns are combined: "mean" or "worst".
     """
 
     case: Case
@@ -121,30 +121,33 @@ class Row:
 
 
 class Aggregate(Protocol):
-    """Folds the rows of a run into one metric's summary; the order of rows does not matter."""
+    """Folds the rows of a run into a metric's summary, in any order."""
 
     def add(self, row: CaseResult, score: Score) -> None:
-        """Take one more row."""
+        """Add a row."""
 
     def result(self) -> MetricSummary:
         """Return the summary of the rows so far."""
 
 
 class Metric(Protocol):
-    """One metric with its parameters.
+    """A metric with its parameters.
 
-    A kind of metric may be computed several times under names of the spec's own. More members are optional:
-    `check(parameters)`, a static method that returns (parameter, problem) pairs for what `info` cannot say;
-    `inputs`, the names of other metrics of the run whose scores it reads; `embeds_references`, False where
-    only the answer's vector is needed; `keeps_vector`, True where the aggregate is computed from vectors;
-    `of_conversation`, True where a conversation is scored as a whole although the metric reads what turns expect;
-    `expects_itself`, True where it says itself what `info.needs` names; `lacks(missing)`, whether it has no value
-    without the scores of these metrics, where `inputs` may be missing;
-    `rubric`, under which name it finds the verdict that it needs; `explain(row, score)`, the sentence on a row that
-    fails, with what was expected and what came; `work(row)`, how much work a row is at most where
-    that is more than reading its texts once (see `row_work`). One that makes the checks of cases says of each case what
-    these need: `compared_texts(case)`, the texts whose cosine with the answer it reads, `measured_texts(case)`, those
-    whose vectors it needs, and `rubrics(case)`, the names of the verdicts.
+    A spec may compute a kind of metric several times, under different names. Further members are optional:
+
+    * `check(parameters)`, a static method, returns (parameter, problem) pairs that `info` cannot express.
+    * `inputs`: the names of other metrics of the run whose scores it reads.
+    * `lacks(missing)`: whether it has no value without the scores of these `inputs`.
+    * `embeds_references`: False if it needs only the answer's vector.
+    * `keeps_vector`: True if its aggregate is computed from vectors.
+    * `of_conversation`: True if it scores a conversation as a whole although it reads what turns expect.
+    * `expects_itself`: True if its parameters provide what `info.needs` names.
+    * `rubric`: the name of the verdict that it needs.
+    * `explain(row, score)`: the sentence on a failed row, with the expected beside the actual.
+    * `work(row)`: an upper bound of its work, if that exceeds reading the row's texts once (see `row_work`).
+
+    A metric of the checks of cases also has `compared_texts(case)`, the texts whose cosine with the answer it reads;
+    `measured_texts(case)`, the texts whose vectors it needs; and `rubrics(case)`, the names of the verdicts it needs.
 
     Args:
         name: The metric's name in this run.
@@ -152,13 +155,13 @@ class Metric(Protocol):
     """
 
     info: MetricInfo
-    """What it says about itself."""
+    """The description of the metric."""
     version: str
     """Changes when the same row may get another score."""
     name: str
     """Its name in this run."""
     embedding: EmbeddingSettings | None
-    """The vectors that it needs, or None."""
+    """The settings of the vectors that it needs, or None."""
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None: ...
 
@@ -170,7 +173,7 @@ class Metric(Protocol):
 
 
 def scored(metric: str, value: float, **details: Any) -> Score:
-    """Return a score with a value; one that is not finite becomes an error."""
+    """Return a score with a value; a value that is not finite becomes an error."""
     if not math.isfinite(value):
         return Score(metric, ScoreStatus.ERROR, reason="not_finite", detail=details.get("detail", {}))
     return Score(metric, ScoreStatus.SCORED, value=float(value), **details)
@@ -179,7 +182,7 @@ def scored(metric: str, value: float, **details: Any) -> Score:
 def scored_by_threshold(
     metric: Metric, value: float, threshold: float | None, *, reason: str = "", detail: Mapping[str, Any]
 ) -> Score:
-    """Return a score that passes where its value stands to the threshold as the metric's rule demands.
+    """Return a score that passes if its value meets the threshold by the metric's rule.
 
     Without a threshold it has no verdict.
     """
@@ -190,24 +193,24 @@ def scored_by_threshold(
 
 
 def not_computed(metric: str, reason: str, *, decides: bool, **detail: Any) -> Score:
-    """Return the score of a row on which a metric failed.
+    """Return the score of a row that a metric failed to compute.
 
     Args:
         reason: A stable word.
-        decides: Whether the metric gives rows verdicts; the failure of one that does not is marked
-            advisory and leaves the row to the other metrics.
-        detail: What else is known.
+        decides: Whether the metric gives rows verdicts; otherwise its failure is marked advisory and leaves the
+            verdict to the other metrics.
+        detail: Further fields of the detail.
     """
     marks = {} if decides else {"advisory": True}
     return Score(metric, ScoreStatus.ERROR, reason=reason, detail={**detail, **marks})
 
 
 def made_advisory(scores: Sequence[Score], optional: Container[str]) -> tuple[Score, ...]:
-    """Return scores of which those of optional metrics that failed leave the row to the other metrics.
+    """Return scores in which failures of optional metrics are advisory: they leave the verdict to the other metrics.
 
     Args:
         scores: The scores of a row.
-        optional: Names of the metrics that the run may end without.
+        optional: Names of the metrics without which the run may end.
     """
     return tuple(
         replace(score, detail={**score.detail, "advisory": True})
@@ -223,28 +226,28 @@ def usable_references(case: Case) -> tuple[str, ...]:
 
 
 def reference_text(references: Sequence[str]) -> str:
-    """Return the references that are not blank as a judge is shown them; empty for none."""
+    """Return the references that are not blank as a judge sees them; empty if there are none."""
     usable = [text for text in references if not is_blank(text)]
     return usable[0] if len(usable) == 1 else _ANY + "\n\n".join(usable) if usable else ""
 
 
 def has_reference(case: Case) -> bool:
-    """Return whether the case has a reference to compare with."""
+    """Return whether the case has a reference that is not blank."""
     return not all(map(is_blank, case.references))
 
 
 def embeds_references(metric: object) -> bool:
-    """Return whether a metric, or what stands for one, that needs vectors needs those of the references too."""
+    """Return whether a metric, or its stand-in, needs the vectors of references beside the answer's."""
     return getattr(metric, "embeds_references", True)
 
 
 def keeps_vector(metric: object) -> bool:
-    """Return whether a metric, or what stands for one, computes its aggregate from the answers' vectors."""
+    """Return whether a metric, or its stand-in, computes its aggregate from the answers' vectors."""
     return getattr(metric, "keeps_vector", False)
 
 
 def score_to_json(score: Score) -> dict[str, Any]:
-    """Return the score as a JSON object that leaves out what is absent."""
+    """Return the score as a JSON object without absent fields."""
     data: dict[str, Any] = {"metric": score.metric, "status": score.status.value}
     if score.value is not None:
         data["value"] = score.value

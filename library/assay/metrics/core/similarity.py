@@ -1,4 +1,4 @@
-"""The cosine of an answer with its best reference: what several metrics rest on."""
+"""The cosine of an answer with its best reference, which several metrics use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from assay.metrics.core.score import Row
 
 WARNINGS = "warnings"
-"""Under which name a score's detail lists what to know before trusting it."""
+"""The field of a score's detail that lists its warnings."""
 LANGUAGE_MISMATCH = "model_language_mismatch"
 """The warning that an English-only model compared a text of another script."""
 
@@ -27,13 +27,13 @@ _FOREIGN_SHARE = 0.30
 
 @dataclass(frozen=True, slots=True)
 class Similarity:
-    """A cosine, or why there is none.
+    """A cosine, or the reason for its absence.
 
     Args:
-        value: In [-1, 1]; None where there is none.
-        reason: "no_reference", "agent_error", "empty_output", or what failed; empty otherwise.
-        skipped: Whether the row lacks what is needed, as opposed to a failure.
-        detail: What produced it, truncation, warnings.
+        value: In [-1, 1]; None if there is none.
+        reason: "no_reference", "agent_error", "empty_output", or the failure; empty otherwise.
+        skipped: Whether the row lacks an input, as opposed to a failure.
+        detail: The source of the vectors, truncation and warnings.
     """
 
     value: float | None
@@ -56,13 +56,13 @@ def cosine(first: ArrayLike, second: ArrayLike) -> float | None:
 
 
 def similarity(row: Row, embedding: EmbeddingSettings) -> Similarity:
-    """Return the highest cosine of the answer with any of its references, by a model's vectors."""
+    """Return the highest cosine of the answer with any of its references."""
     if not has_reference(row.case):
         return Similarity(None, "no_reference", skipped=True)
     if row.response.is_failed:
         return Similarity(None, "agent_error")
     if is_blank(row.response.text):
-        # An embedding of "" is an arbitrary vector; nothing is what the agent said.
+        # An embedding of "" is an arbitrary vector, so an empty answer is scored without one.
         return Similarity(0.0, "empty_output", detail={"model": embedding.model})
     evidence = row.embeddings.get(embedding) or EmbeddingEvidence(None, error="embedding_missing")
     if evidence.error:
@@ -71,7 +71,7 @@ def similarity(row: Row, embedding: EmbeddingSettings) -> Similarity:
 
 
 def language_warnings(evidence: EmbeddingEvidence, texts: Iterable[str]) -> dict[str, list[str]]:
-    """Return the warning that a score carries where an English-only model met a text of another script, or nothing."""
+    """Return a warning if an English-only model embedded a text of another script."""
     if evidence.english_only and any(_foreign_share(text) > _FOREIGN_SHARE for text in texts):
         return {WARNINGS: [LANGUAGE_MISMATCH]}
     return {}

@@ -1,9 +1,9 @@
-"""When a retrieved source is the expected one, and at which position the first such source stands.
+"""Matching of retrieved sources with expected ones, and the position of the first match.
 
-Two names are equal when they are the same text after NFKC, with `_` as a space, whitespace runs as one
-space, stripped and case-folded. Where exactly one of the two is an http(s) address, the last part of its
-path stands for it, percent-decoded. Two addresses are equal when host (without `www.`), decoded path
-(without a slash at the end) and query are; scheme and fragment are ignored. Nothing else is similar enough.
+Two names are equal if they are the same text after NFKC, with `_` as a space, whitespace runs as one space, stripped
+and case-folded. If only one of them is an http(s) address, the percent-decoded last part of its path is compared. Two
+addresses are equal if host (without `www.`), decoded path (without a final slash) and query are; scheme and fragment
+are ignored. No other similarity counts.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _NOT_READ = "which is not read as its name: write its title, uri or id"
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """What a name is compared by: `address` is empty where the name is no address."""
+    """The key that names are compared by; `address` is empty if the name is no address."""
 
     text: str
     address: str = ""
 
 
 def usable_sources(case: Case) -> tuple[str, ...]:
-    """Return the sources that the case's last turn expects, without those that name nothing."""
+    """Return the sources that the case's last turn expects, without blank names."""
     return tuple(name for name in case.turns[-1].expected_sources if names_something(name))
 
 
@@ -52,11 +52,11 @@ def first_match(expected: Sequence[str], retrieved: Sequence[Source], k: int | N
 
     Args:
         expected: Titles, identifiers or addresses.
-        retrieved: In rank order; a source is an expected one by its title, its address or its id.
+        retrieved: In rank order; a source matches by its title, its address or its id.
         k: How many of them count; None for all.
 
     Returns:
-        The position from 1, duplicates counted.
+        The position from 1, counting duplicates.
     """
     wanted = _Wanted(expected)
     for position, source in enumerate(retrieved[:k], 1):
@@ -66,32 +66,32 @@ def first_match(expected: Sequence[str], retrieved: Sequence[Source], k: int | N
 
 
 def unmatched(expected: Sequence[str], retrieved: Sequence[Source]) -> list[str]:
-    """Return the expected sources that are not among those retrieved, in order."""
+    """Return the expected sources that were not retrieved, in order."""
     named = _Wanted([name for source in retrieved for name in (source.title, source.uri, source.id) if name])
     return [name for name in expected if not named.has(_key(name))]
 
 
 def ranked_sources(response: AgentResponse) -> tuple[Source, ...]:
-    """Return the sources of an answer, or, where it names none, what was retrieved for it."""
+    """Return the sources of an answer, or its retrieved items if it names no sources."""
     return response.sources or response.retrieved or ()
 
 
 def missed(row: Row) -> str:
-    """Return why a row has no expected source, as a stable word."""
+    """Return the stable word for why a row has no expected source."""
     if row.response.is_failed:
         return "agent_error"
     return "no_expected_source_found" if ranked_sources(row.response) else "nothing_retrieved"
 
 
 def unread_names(expected: Sequence[str], response: AgentResponse, sources: Sequence[Source]) -> str:
-    """Return why an answer without an expected source may have one all the same; empty where it has none.
+    """Return why an answer may contain an expected source that was not recognised; empty if there is no sign of it.
 
-    Its sources may have no name that is read, or an expected name may be in a field that is none.
+    Its sources may lack names, or an expected name may be in a field that is not read as a name.
 
     Args:
-        expected: Titles, identifiers or addresses; none of them is among the names of the sources.
+        expected: Titles, identifiers or addresses, none of which is a name of the sources.
         response: The answer.
-        sources: Those of its sources that count.
+        sources: The counted sources of the answer.
     """
     if response.is_failed:
         return ""
@@ -116,7 +116,7 @@ def _fields(source: Source) -> Iterator[str]:
 
 
 def _field_with(wanted: _Wanted, data: Mapping[str, Any]) -> str | None:
-    """Return the path of the first field that is an expected name, among the first `_MOST_FIELDS`."""
+    """Return the path of the first field with an expected name, among the first `_MOST_FIELDS`."""
     pending: deque[tuple[str, Any]] = deque(data.items())
     for _ in range(_MOST_FIELDS):
         if not pending:
@@ -132,7 +132,7 @@ def _field_with(wanted: _Wanted, data: Mapping[str, Any]) -> str | None:
 
 
 def matching_work(row: Row) -> int:
-    """Return how much work matching a row's sources is at most; see `row_work`."""
+    """Return an upper bound of the work of matching a row's sources; see `row_work`."""
     sources = ranked_sources(row.response)
     names = [name for source in sources for name in (source.title, source.uri, source.id) if name]
     names += row.case.turns[-1].expected_sources
@@ -140,7 +140,7 @@ def matching_work(row: Row) -> int:
 
 
 class _Wanted:
-    """The expected sources by what they are compared by: looking one up takes the same time however many there are."""
+    """The expected sources by key, so that a lookup takes constant time."""
 
     def __init__(self, expected: Sequence[str]) -> None:
         keys = [_key(name) for name in expected]
@@ -149,14 +149,14 @@ class _Wanted:
         self._texts_alone = {key.text for key in keys if key.text and not key.address}
 
     def has(self, key: _Key) -> bool:
-        """Return whether an expected source is the same: two addresses are compared as such, all else as texts."""
+        """Return whether a key matches an expected source: two addresses as addresses, anything else as texts."""
         if key.address:
             return key.address in self._addresses or key.text in self._texts_alone
         return key.text in self._texts
 
 
 def names_something(name: str) -> bool:
-    """Return whether a name can be that of a source: it has more than spacing."""
+    """Return whether a name is more than spacing."""
     key = _key(name)
     return bool(key.text or key.address)
 

@@ -1,4 +1,4 @@
-"""The base of metrics of the first expected source's position among the retrieved ones."""
+"""The base of metrics of the position of the first expected source."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class SourceRank(ThresholdMetric):
-    """A metric of the position; a kind adds `value_at`."""
+    """A metric of the position of the first expected source; a kind adds `value_at`."""
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         super().__init__(name, parameters)
@@ -35,7 +35,7 @@ class SourceRank(ThresholdMetric):
         raise NotImplementedError
 
     def work(self, row: Row) -> int:
-        """Return how much work matching the sources is at most."""
+        """Return an upper bound of the work of matching the sources."""
         return matching_work(row)
 
     def score(self, row: Row) -> Score:
@@ -54,5 +54,5 @@ class SourceRank(ThresholdMetric):
         return scored(self.name, value, passed=passed, reason=reason, detail=detail)
 
     def explain(self, row: Row, score: Score) -> str:
-        """Return which sources were expected, and which were retrieved."""
+        """Return the expected and the retrieved sources."""
         return retrieved_sentence(usable_sources(row.case), ranked_sources(row.response), self._k)

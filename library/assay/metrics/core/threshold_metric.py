@@ -22,7 +22,7 @@ _AGENT_ERROR = "agent_error"
 _INVALID_ANSWER = frozenset(
     ("invalid_cost", "invalid_latency", "invalid_cost_usd", "invalid_latency_ms", "invalid_latency_s")
 )
-"""Reasons of errors that lie in what the agent reports."""
+"""Reasons of errors in what the agent reports."""
 
 
 class MeanFold:
@@ -43,7 +43,7 @@ class MeanFold:
         self._has_turns = False
 
     def add(self, row: CaseResult, score: Score) -> None:
-        """Take one more row."""
+        """Add a row."""
         if score.status is ScoreStatus.SCORED and score.value is not None:
             self.values.add(score.value)
             self._has_turns = self._has_turns or "turns" in score.detail
@@ -57,13 +57,13 @@ class MeanFold:
         self.failed += score.passed is False
 
     def reaches(self, value: float | None, bound: float | None) -> bool | None:
-        """Return whether the aggregate reaches a bound; None where either is missing."""
+        """Return whether the aggregate reaches a bound; None if either is missing."""
         return None if value is None or bound is None else holds(value, self.rule, bound)
 
     def interval(self) -> tuple[float, float] | None:
-        """Return the 95 % interval of a value that is the share of rows that pass; None where it is none.
+        """Return the 95 % interval of a value that is the share of passed rows; None if it is not such a share.
 
-        Rows that are conversations may have values between 0 and 1.
+        Conversations may have values between 0 and 1.
         """
         return None if self._has_turns else wilson(self.passed, self.values.count)
 
@@ -104,7 +104,7 @@ class RightFold(MeanFold):
     """The share of rows that are right."""
 
     def detail(self, value: float | None) -> dict[str, Any]:
-        """Return how many of how many are right, and the interval of their share."""
+        """Return the number of right rows, the total, and the interval of their share."""
         count = self.values.count
         return {"right": self.passed, "total": count, "interval": wilson(self.passed, count)}
 
@@ -121,7 +121,7 @@ class ThresholdMetric:
     """
 
     info: MetricInfo
-    """What the metric says about itself."""
+    """The description of the metric."""
     version = "1"
     """Changes when the same row may get another score."""
     fold_class: type[MeanFold] = MeanFold
@@ -150,7 +150,7 @@ class ThresholdMetric:
         return Score(self.name, ScoreStatus.SKIPPED, reason=reason, **fields)
 
     def _checked(self, holds: bool, reason: str, detail: Mapping[str, Any]) -> Score:
-        """Return the score of a row that passes where a check holds; the reason is given where it does not."""
+        """Return the score of a row that passes if a check holds; a failed row carries the reason."""
         return scored(self.name, float(holds), passed=holds, reason="" if holds else reason, detail=detail)
 
     def _scored_by_threshold(self, value: float, detail: Mapping[str, Any], *, reason: str = "") -> Score:

@@ -1,12 +1,12 @@
-"""The score of a conversation: what a metric's scores of its turns come to.
+"""The score of a conversation, combined from a metric's scores of its turns.
 
-A turn counts where it has what the metric compares with; of a metric, a conversation is skipped only if no turn has
-it. The value is the mean of the turns' values, or the worst of them. Where a threshold decides, it is held against
-that value; otherwise the row passes when every turn does. A turn that could not be scored is an error of the row: a
-mean over the others would hide it.
+A turn counts if it has what the metric compares with; a conversation is skipped only if no turn counts. The value is
+the mean of the turns' values, or the worst of them. If a threshold decides, the value is compared with it; otherwise
+the row passes if every turn does. A turn that could not be scored is an error of the row: a mean over the others would
+hide it.
 
-`detail.turns` holds the score of each turn. Beside it stands the detail of the worst turn; or, with the mean, the means
-of the parts of the value, and the words that are the same in all turns.
+`detail.turns` has the score of each turn. The rest of the detail is that of the worst turn; or, with the mean, the
+means of the parts of the value and the words that are equal in all turns.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from assay.metrics.core.score import Metric
 
 TURNS = "turns"
-"""Under which name a score's detail holds those of the turns."""
+"""The field of a score's detail with the scores of turns."""
 
 _MOST_DETAIL_CHARS = 500_000
 _LONGEST_TEXT_CHARS = 100
@@ -42,7 +42,7 @@ def scores_turns(metric: Metric) -> bool:
 
 
 def turn_details(detail: Mapping[str, Any]) -> Iterator[tuple[int | None, Mapping[str, Any]]]:
-    """Yield the details of the turns that a score is of, each with its turn; of no conversation the one there is."""
+    """Yield the details of a conversation's turns, each with its turn; for any other row, its detail."""
     turns = detail.get(TURNS)
     if not isinstance(turns, list):
         yield None, detail
@@ -55,7 +55,7 @@ def conversation_score(metric: Metric, scores: Sequence[Score], turn_score: str)
     """Return the score of a conversation.
 
     Args:
-        metric: Whose score.
+        metric: The metric.
         scores: Its scores of all turns, in order.
         turn_score: "mean" or "worst".
     """
@@ -78,7 +78,7 @@ def conversation_score(metric: Metric, scores: Sequence[Score], turn_score: str)
     scored = _scored(metric, [score for _, score in counted], turn_score, detail)
     if unknown is None or scored.passed is False:
         return scored
-    # What the other turns say does not decide the row.
+    # The verdicts of other turns do not decide the row.
     more = {name: unknown.detail[name] for name in ("undecided", "message") if name in unknown.detail}
     return replace(scored, passed=None, reason=unknown.reason, detail={**scored.detail, **more})
 
@@ -97,7 +97,7 @@ def _scored(metric: Metric, scores: Sequence[Score], turn_score: str, turns: Map
     detail = {name: value for name, value in detail.items() if name != "message"}
     if passed is False:
         own = threshold_sentence(Score(metric.name, ScoreStatus.SCORED, value, passed, detail=detail), metric.info.unit)
-        if own and len(scores) > 1:  # the value decides, whatever single turns say
+        if own and len(scores) > 1:  # the value decides, not single turns
             message = f"{turn_score} of {len(scores)} turns: {own}"
         detail = {**detail, **({"message": message} if message else {})}
     return Score(metric.name, ScoreStatus.SCORED, value, passed, reason, {**detail, **turns})
@@ -113,7 +113,7 @@ def _passed(metric: Metric, value: float, scores: Sequence[Score]) -> bool | Non
 
 
 def _means(details: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the means of what is a number in all details, and the words that are the same; counts are of one turn."""
+    """Return the means of numbers that all details have, and the words that are equal; counts belong to one turn."""
     means: dict[str, Any] = {}
     for name, first in _plain(details[0]).items():
         values: list[Any] = [detail.get(name) for detail in details]
@@ -127,7 +127,7 @@ def _means(details: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _plain(detail: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a detail without what a judge said: that is of one turn."""
+    """Return a detail without the judge's words, which belong to one turn."""
     return {name: value for name, value in detail.items() if name not in (_VERDICT, JURY)}
 
 
@@ -139,9 +139,9 @@ def _documents(counted: Sequence[tuple[int, Score]]) -> list[dict[str, Any]]:
 
 
 def fitting(scores: Mapping[str, Score]) -> Mapping[str, Score]:
-    """Return a conversation's scores by metric; where its turns' details are very long, without the texts in them.
+    """Return a conversation's scores by metric, without the texts of very long turn details.
 
-    With them, the row would not fit in a message.
+    With these texts, the row would not fit in a message.
     """
     documents = [document for score in scores.values() for document in score.detail.get(TURNS, ())]
     if len(json.dumps(documents, ensure_ascii=False)) <= _MOST_DETAIL_CHARS:

@@ -1,4 +1,4 @@
-"""Why the tokens of an answer are not known, in words."""
+"""Messages on why the tokens of an answer are unknown."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _MOST_NAMED, _MOST_CHARS = 8, 200
 
 
 def why_uncounted(response: AgentResponse, *, parts: bool = False) -> str:
-    """Return why the tokens of an answer are not known, as a message; empty where it reports no usage.
+    """Return why the tokens of an answer are unknown; empty if it reports no usage.
 
     Args:
         response: The answer.
-        parts: Whether input and output are needed apart.
+        parts: Whether input and output tokens are needed separately.
     """
     usage, unread = response.usage, response.metadata.get("usage")
     if isinstance(unread, dict):
@@ -37,7 +37,7 @@ def why_uncounted(response: AgentResponse, *, parts: bool = False) -> str:
 
 
 def _field_with_counts(metadata: Mapping[str, Any]) -> str:
-    """Return the field of an answer that has token counts beside `usage`; empty where there is none."""
+    """Return the field other than `usage` in which an answer has token counts; empty if there is none."""
     for name, value in metadata.items():
         parts = {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {}
         for field, part in {name: value, **parts}.items():

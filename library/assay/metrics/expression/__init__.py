@@ -1,1 +1,1 @@
-"""Expressions of formulas: parsed without `eval`, computed over the scores of a row."""
+"""Expressions of formulas, parsed without `eval`."""

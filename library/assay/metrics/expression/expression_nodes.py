@@ -1,7 +1,7 @@
-"""What arithmetic expressions are made of, and how each part is evaluated: on 64-bit floats alone.
+"""The nodes of arithmetic expressions, evaluated on 64-bit floats.
 
-An operand that is missing makes the result missing; only the branch of a choice that is taken is read, `and` and
-`or` stop at the operand that decides, `coalesce` gives the first of its operands that is not missing.
+A missing operand makes the result missing. A choice reads only the branch that is taken, `and` and `or` stop at the
+operand that decides, and `coalesce` returns its first operand that is not missing.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Read = Callable[[str], float | None]
-"""Returns the number that a name stands for, None where it is missing; may raise EvaluationError."""
+"""Returns the number of a name, None if it is missing; may raise EvaluationError."""
 
 
 class EvaluationError(ArithmeticError):
-    """The expression has no value although nothing is missing; `reason` is a stable word."""
+    """An expression without a value although no operand is missing; `reason` is a stable word."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -28,15 +28,15 @@ class EvaluationError(ArithmeticError):
 
 
 class Node(Protocol):
-    """One part of an expression."""
+    """A node of an expression."""
 
     def evaluate(self, read: Read) -> float | None:
-        """Return the value, finite; None where an operand is missing. May raise EvaluationError."""
+        """Return the finite value; None if an operand is missing. May raise EvaluationError."""
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number that is written down."""
+    """A literal number."""
 
     value: float
 
@@ -46,7 +46,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A number that a name stands for."""
+    """A name of a number."""
 
     name: str
 
@@ -56,7 +56,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """A function of numbers, none of which may be missing; a condition is one that returns true or false."""
+    """A function of numbers, none of which may be missing; a condition is a function that returns true or false."""
 
     function: Callable[..., float]
     operands: tuple[Node, ...]
@@ -82,7 +82,7 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class Junction:
-    """Conditions joined by `or`, which stops at a true one, or by `and`, which stops at a false one."""
+    """Conditions joined by `or`, which stops at a true operand, or by `and`, which stops at a false operand."""
 
     operands: tuple[Node, ...]
     stop: bool
@@ -140,7 +140,7 @@ def _mean(*values: float) -> float:
 
 
 def chain(operators: Sequence[str], first: float, *others: float) -> float:
-    """Return numbers joined by + and -, or by * and /, from the left."""
+    """Return a chain of operands joined by + and -, or by * and /, evaluated from the left."""
     value = first
     for sign, other in zip(operators, others, strict=True):
         value = _ARITHMETIC[sign](value, other)
@@ -157,4 +157,4 @@ PLAIN: dict[str, Callable[..., float]] = {
     "min": min, "max": max, "abs": abs, "sqrt": math.sqrt, "exp": math.exp, "log": math.log, "mean": _mean,
     "clamp": _clamp,
 }  # fmt: skip
-"""The functions that read all of their operands."""
+"""Functions that read all of their operands."""

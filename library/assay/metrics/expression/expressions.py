@@ -1,4 +1,4 @@
-"""Arithmetic expressions over named numbers, in a grammar of their own: nothing else can be written in it.
+"""Arithmetic expressions over named numbers, in a grammar that allows nothing else.
 
     choice     = either [ "if" either "else" choice ]
     either     = both { "or" both }
@@ -11,8 +11,8 @@
     power      = atom [ "**" sign ]
     atom       = number | name | function "(" choice { "," choice } ")" | "(" choice ")"
 
-Precedence is that of Python. Every number is a 64-bit float; conditions are a type of their own. Length, depth
-and size are bounded, and so is the work of evaluating.
+Precedence is that of Python. Every number is a 64-bit float; conditions are a separate type. Length, depth and size are
+bounded, and so is the work of evaluation.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _TOKEN = re.compile(
     r"\s*(?:((?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|([A-Za-z_]\w*)|(\*\*|[<>=!]=|[-+*/<>(),]))", re.ASCII
 )
 WORDS = frozenset({"if", "else", "and", "or", "not"})
-"""Names that are part of the grammar."""
+"""Reserved names."""
 
 _SIGN = 8
 _BINDING = {"if": 1, "or": 2, "and": 3, "<": 5, "<=": 5, ">": 5, ">=": 5, "==": 5, "!=": 5,
@@ -73,7 +73,7 @@ FUNCTIONS = {
     "if_else": (3, 3),
     "coalesce": (2, _MANY),
 }
-"""The functions, with the least and the most operands of each."""
+"""The functions, with their least and most operands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Expression:
     """A parsed expression.
 
     Args:
-        names: What it reads, in the order of the text.
+        names: The names that it reads, in the order of the text.
         root: Its outermost operation.
     """
 
@@ -89,10 +89,10 @@ class Expression:
     root: Node
 
     def evaluate(self, read: Read) -> float | None:
-        """Return the value, finite; None where an operand is missing.
+        """Return the finite value; None if an operand is missing.
 
         Raises:
-            EvaluationError: A division by zero, a result beyond what a float holds, or the like.
+            EvaluationError: There is no value, as after a division by zero or an overflow.
         """
         return self.root.evaluate(read)
 
@@ -102,10 +102,10 @@ def parse_expression(text: str, *, flags: Collection[str] = ()) -> Expression:
 
     Args:
         text: At most 1,000 characters, 200 parts and 50 levels of nesting.
-        flags: Names of numbers that are 0 or 1 and may stand where a condition is due.
+        flags: Names of numbers that are 0 or 1 and may be used as conditions.
 
     Raises:
-        SpecError: The text is no expression; says what is wrong and where.
+        SpecError: The text is no expression; the message says what is wrong and where.
     """
     if len(text) > _MAX_CHARS:
         raise SpecError(f"has {len(text)} characters, more than {_MAX_CHARS}")
@@ -113,7 +113,7 @@ def parse_expression(text: str, *, flags: Collection[str] = ()) -> Expression:
 
 
 def _tokens(text: str) -> list[tuple[str, int]]:
-    """Return the text's numbers, names and signs with their positions, and an empty one for its end."""
+    """Return the tokens of a text with their positions, and an empty token for its end."""
     tokens = []
     position, end = 0, len(text.rstrip(_SPACE))
     while position < end:
@@ -130,7 +130,7 @@ def _tokens(text: str) -> list[tuple[str, int]]:
 
 
 class _Parser:
-    """Reads tokens by the strength with which operators bind; knows of each part whether it is a condition."""
+    """Parses tokens by the binding strength of operators, and tracks which parts are conditions."""
 
     def __init__(self, tokens: Sequence[tuple[str, int]], flags: Collection[str]) -> None:
         self._tokens = tokens
@@ -169,7 +169,7 @@ class _Parser:
             raise SpecError(f"has more than {_MAX_PARTS} parts: split it into several metrics")
 
     def _binding(self, floor: int) -> Node:
-        """Read as far as operators bind more strongly than `floor`."""
+        """Parse while operators bind more strongly than `floor`."""
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             raise SpecError(f"is nested more than {_MAX_DEPTH} levels deep: split it into several metrics")

@@ -1,1 +1,1 @@
-"""Verdicts of several judges as one: agreement, scores, structured verdicts."""
+"""Verdicts of judges and juries: structured verdicts, jury scores, and agreement."""

@@ -1,9 +1,9 @@
-"""Juries: what several judges say about one answer, as one verdict.
+"""The verdict of a jury on an answer, from the verdicts of its judges.
 
-    scores: the mean of the valid ones; labels: the one that most valid judges gave, none where two lead together
+    scores: the mean of the valid ones; labels: the label of most valid judges, none if two labels tie
 
-A judge without a valid verdict (None) is left out. With fewer than two valid ones there is no jury, and the row is
-an error, never the word of a single judge.
+A judge without a valid verdict (None) is left out. With fewer than two valid verdicts there is no jury, and the row is
+an error: a single judge never decides.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ NO_MAJORITY = "no_majority"
 
 @dataclass(frozen=True, slots=True)
 class JuryVerdict(Generic[T]):
-    """What a jury says.
+    """The verdict of a jury.
 
     Args:
-        value: The verdict; None where there is none.
+        value: The verdict; None if there is none.
         n_valid: Judges with a valid verdict.
-        reason: TOO_FEW_JUDGES or NO_MAJORITY where there is no verdict, else empty.
+        reason: TOO_FEW_JUDGES or NO_MAJORITY without a verdict, else empty.
     """
 
     value: T | None
@@ -39,7 +39,7 @@ class JuryVerdict(Generic[T]):
 
     @property
     def is_error(self) -> bool:
-        """Whether the row is an error: a jury that is divided has spoken, one of a single judge has not."""
+        """Whether the row is an error: a divided jury has decided, a single judge has not."""
         return self.reason == TOO_FEW_JUDGES
 
 
@@ -47,7 +47,7 @@ def jury_score(scores: Sequence[float | None]) -> JuryVerdict[float]:
     """Return the mean of the valid scores.
 
     Args:
-        scores: One per judge, on one scale; None or a number that is not finite where it gave no valid verdict.
+        scores: One per judge, on one scale; None or a number that is not finite for an invalid verdict.
     """
     valid = [score for score in scores if score is not None and math.isfinite(score)]
     if len(valid) < LEAST_JUDGES:
@@ -56,10 +56,10 @@ def jury_score(scores: Sequence[float | None]) -> JuryVerdict[float]:
 
 
 def jury_label(labels: Sequence[str | None]) -> JuryVerdict[str]:
-    """Return the label that more valid judges gave than any other.
+    """Return the label of more valid judges than any other label.
 
     Args:
-        labels: One per judge; None where it gave no valid verdict.
+        labels: One per judge; None for an invalid verdict.
     """
     valid = [label for label in labels if label is not None]
     if len(valid) < LEAST_JUDGES:

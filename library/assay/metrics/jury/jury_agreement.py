@@ -1,9 +1,9 @@
-"""How far the judges of a jury agree about one metric, row by row: Krippendorff's alpha without keeping the rows.
+"""Agreement of a jury's judges on a metric: Krippendorff's alpha without keeping the rows.
 
     alpha = 1 - (n - 1) * sum over rows of d / (m - 1), divided by (n * sum of x^2 - (sum of x)^2)
 
-m valid scores x of a row with the sum d of the squares of their differences, pair by pair; n scores in all rows that
-have two or more. It is the same as `assay.statistics.krippendorff.alpha` for intervals.
+Here m is the number of valid scores x of a row, d the sum of their squared pairwise differences, and n the number of
+scores in all rows with two or more. The result equals `assay.statistics.krippendorff.alpha` for intervals.
 
 Source: K. Krippendorff, "Computing Krippendorff's alpha-reliability", 2011.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class AgreementFold:
-    """Takes what the judges of a jury gave each row; the order of rows does not matter.
+    """Folds the scores of a jury's judges, in any order of rows.
 
     Args:
         metric: The metric's name.
@@ -35,7 +35,7 @@ class AgreementFold:
         self._least, self._most = float("inf"), float("-inf")
 
     def add(self, scores: Sequence[float | None]) -> None:
-        """Take one more row: a score per judge, None where it gave no valid verdict."""
+        """Add a row: a score per judge, None for an invalid verdict."""
         valid = [score for score in scores if score is not None]
         if len(valid) < LEAST_JUDGES:
             self._too_few += 1
@@ -49,7 +49,7 @@ class AgreementFold:
         self._least, self._most = min(self._least, *valid), max(self._most, *valid)
 
     def result(self) -> JuryAgreement:
-        """Return the agreement; without alpha where all scores are the same, or there are none."""
+        """Return the agreement; without alpha if all scores are equal or there are none."""
         return JuryAgreement(self._metric, self._alpha(), self._rows, self._too_few)
 
     def _alpha(self) -> float | None:

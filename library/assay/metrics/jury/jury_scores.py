@@ -1,7 +1,7 @@
-"""The score of a row that a jury has judged: each verdict as the metric reads it, then the mean of the valid ones.
+"""The score of a row that a jury judged: the mean of the valid scores that the metric reads from the verdicts.
 
-What each judge said stands in `detail.jury`, in the order of the spec: its score or why it has none, its reasons, its
-verdict. Whether the row passes is decided once, from the jury's score.
+`detail.jury` has each judge's score or the reason for its absence, its reasoning and its verdict, in the order of the
+spec. The jury's score alone decides whether the row passes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OF_EACH = ("reasoning", "message", "verdict")
 
 
 def score_by_jury(metric: Metric, row: Row) -> Score:
-    """Return a metric's score of a row: by the jury where there is one, else its own."""
+    """Return a metric's score of a row, by the jury if there is one."""
     rubric = getattr(metric, "rubric", None)
     evidence = row.verdicts.get(rubric) if rubric else None
     if rubric is None or evidence is None or not evidence.jury or row.response.is_failed:
@@ -54,7 +54,7 @@ def _of_one(score: Score) -> dict[str, Any]:
 
 
 def _together(details: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what valid scores have beside their value: means of numbers; whether any was derived, all are coherent."""
+    """Return the combined details of valid scores: means of numbers, any `derived`, all `coherent`."""
     combined: dict[str, Any] = {}
     for name, first in details[0].items():
         values = [detail.get(name) for detail in details]

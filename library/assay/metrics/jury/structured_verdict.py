@@ -1,12 +1,12 @@
-"""Structured verdicts of a judge: what is valid, and what was meant.
+"""Validation of a judge's structured verdicts.
 
     {"reasoning": text, "accuracy": x, "completeness": x, "relevance": x, "overall_score": x}, each x in [0, 1]
 
-Providers do not enforce ranges, so everything is checked here: a number is a JSON number, finite, in range;
-true, "0.9" and 85 are none. A missing overall score is the mean of the three and marked as derived. One that
-lies more than 0.05 outside of the three is kept and marked as incoherent. Further keys are ignored, a pass
-flag among them. By a rubric of the user's own, its criteria stand in place of the three, on its own scale, and are
-brought to [0, 1]. A reply in words counts when it holds exactly one object that is valid, and none that is broken.
+Providers do not enforce ranges, so everything is checked here: a score is a finite JSON number in range; true, "0.9"
+and 85 are invalid. A missing overall score becomes the mean of the three parts, marked as derived. An overall score
+more than 0.05 outside the range of the parts is kept and marked as incoherent. Further keys, such as a pass flag, are
+ignored. With a rubric of the user's own, its criteria replace the three parts; they are scaled to [0, 1]. A reply in
+words counts if it contains exactly one valid object and no broken one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class StructuredVerdict:
         overall: The judge's overall score, or the mean of the parts.
         derived: Whether the overall score is that mean.
         coherent: Whether it lies within 0.05 of the range of the parts.
-        reasoning: Why.
+        reasoning: The judge's reasons.
     """
 
     parts: Mapping[str, float]
@@ -51,7 +51,7 @@ class StructuredVerdict:
 
 
 def read_structured(evidence: JudgeEvidence) -> StructuredVerdict | str:
-    """Return the verdict that a judge gave, or a stable word for what is wrong with it."""
+    """Return a judge's verdict, or the stable word for its fault."""
     if evidence.error:
         return evidence.error
     if evidence.verdict is None:
@@ -60,11 +60,11 @@ def read_structured(evidence: JudgeEvidence) -> StructuredVerdict | str:
 
 
 def verdict_of(data: Mapping[str, Any], scale: tuple[float, float] | None = None) -> StructuredVerdict | str:
-    """Return the verdict that an object holds, or "invalid_FIELD".
+    """Return the verdict in an object, or "invalid_FIELD".
 
     Args:
         data: The object.
-        scale: Lowest and highest score, where its criteria are those of the user's own rubric.
+        scale: Lowest and highest score, if the rubric is the user's own.
     """
     reasoning = data.get("reasoning")
     if not isinstance(reasoning, str):
@@ -84,7 +84,7 @@ def verdict_of(data: Mapping[str, Any], scale: tuple[float, float] | None = None
 
 
 def verdict_in_text(reply: str) -> StructuredVerdict | str:
-    """Return the one valid verdict in a reply of words, or why there is none."""
+    """Return the only valid verdict in a reply of words, or the stable word for its fault."""
     objects = objects_in(reply)
     valid = [verdict for data in objects or () if not isinstance(verdict := verdict_of(data), str)]
     if not valid:
@@ -93,9 +93,9 @@ def verdict_in_text(reply: str) -> StructuredVerdict | str:
 
 
 def objects_in(reply: str) -> list[dict[str, Any]] | None:
-    """Return the outermost JSON objects in a judge's reply; None where one is broken or the reply is too long.
+    """Return the outermost JSON objects in a judge's reply; None if one is broken or the reply is too long.
 
-    What lies within a broken object is not looked at: it may be quoted from the answer that is judged.
+    The inside of a broken object is not read: it may be quoted from the judged answer.
     """
     if len(reply) > _MAX_REPLY_CHARS:
         return None
@@ -112,7 +112,7 @@ def objects_in(reply: str) -> list[dict[str, Any]] | None:
 
 
 def _share(value: object, scale: tuple[float, float] | None) -> float | None:
-    """Return a score in [0, 1]; None where it is no number on the scale."""
+    """Return a score in [0, 1]; None if it is no number on the scale."""
     low, high = scale or (0.0, 1.0)
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         return None

@@ -1,1 +1,1 @@
-"""The scores of a row by all metrics of a run: in which order, how much work, and what they give."""
+"""Scoring of a row by all metrics of a run, in the order of their dependencies."""

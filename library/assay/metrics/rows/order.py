@@ -1,4 +1,4 @@
-"""What metrics of one run share: scores that others read and are computed before them, and the vector of a row."""
+"""Checks of a run's metrics together: the scores that they read from each other, and the vector that a row keeps."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 def check_metrics(metrics: Mapping[str, MetricSettings], *, others: Collection[str] = ()) -> list[Problem]:
-    """Return what is wrong with a run's metrics together: what they read, and which vectors they keep.
+    """Return the problems of a run's metrics together: unknown or circular inputs, and different vectors to keep.
 
     Args:
-        metrics: The run's metrics with complete parameters, by the path of each in the spec.
-        others: Names of metrics that are wrong in themselves: reading them is not one more problem.
+        metrics: The run's metrics with complete parameters, by their paths in the spec.
+        others: Names of metrics that have problems of their own: reading them is no further problem.
     """
     built = {path: build_metric(settings) for path, settings in metrics.items()}
     named = {settings.name: settings for settings in metrics.values()}
@@ -42,7 +42,7 @@ def check_metrics(metrics: Mapping[str, MetricSettings], *, others: Collection[s
 
 
 def _vector_problems(built: Mapping[str, Metric]) -> list[Problem]:
-    """Return which metrics need another vector of each answer than the one that a row keeps."""
+    """Return a problem for each metric that needs another vector than the one that a row keeps."""
     keeping = [(path, metric) for path, metric in built.items() if keeps_vector(metric)]
     return [
         Problem(
@@ -72,7 +72,7 @@ def _formula_problems(
 def _composite_problems(
     metric: Metric, reads: Sequence[str], named: Mapping[str, MetricSettings], others: Collection[str]
 ) -> list[str]:
-    """Return what is wrong with what a composite of Assay's own reads; what it lacks, its rows say."""
+    """Return the problems of the inputs of a built-in composite; a missing input is reported by its rows."""
     known = [name for name in named if name != metric.name]
     messages = []
     for name in reads:
@@ -98,7 +98,7 @@ def _input_problem(name: str, reader: MetricSettings, named: Mapping[str, Metric
 
 
 def _way_back(start: str, reads: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the shortest way from a metric through what it reads back to itself; empty where there is none."""
+    """Return the shortest cycle of inputs through a metric; empty if there is none."""
     ways = [[start]]
     seen: set[str] = set()
     while ways:

@@ -1,4 +1,4 @@
-"""The scores of one row: every metric of a run, each after those whose scores it reads."""
+"""The scores of a row: each metric of a run is computed after its inputs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 def in_dependency_order(metrics: Sequence[Metric]) -> Sequence[Metric]:
-    """Return the metrics so that each comes after those it reads; the order given where none reads any.
+    """Return the metrics with each after its inputs, otherwise in the given order.
 
     Raises:
         graphlib.CycleError: Two metrics read each other.
@@ -35,9 +35,9 @@ def in_dependency_order(metrics: Sequence[Metric]) -> Sequence[Metric]:
 
 
 def _by_own_threshold(metric: Metric, row: Row, score: Score) -> Score:
-    """Return the score with the verdict that the case's own threshold gives, where it has one for the metric.
+    """Return the score with the verdict by the case's own threshold for the metric, if it has one.
 
-    Checks that a case brings along know their threshold themselves; an agent error stays a failure.
+    The checks of a case apply their threshold themselves; an agent error stays a failure.
     """
     own = row.case.thresholds.get(metric.name)
     if own is None or score.value is None or metric.info.name == "assertions":
@@ -49,7 +49,7 @@ def _by_own_threshold(metric: Metric, row: Row, score: Score) -> Score:
 
 
 def score_row(metrics: Sequence[Metric], row: Row) -> tuple[Score, ...]:
-    """Return the row's scores in the order of the metrics given; those of a conversation turn by turn."""
+    """Return the row's scores in the order of the given metrics; conversations are scored turn by turn."""
     ordered = in_dependency_order(metrics)
     if row.turns:
         scores = _score_conversation(ordered, row)
@@ -61,7 +61,7 @@ def score_row(metrics: Sequence[Metric], row: Row) -> tuple[Score, ...]:
 
 
 def _score_in_order(ordered: Sequence[Metric], row: Row, known: Mapping[str, Score] | None = None) -> dict[str, Score]:
-    """Return the scores by name; each metric sees those before it, and those that are known already are kept."""
+    """Return the scores by name; each metric reads those before it, and known scores are kept."""
     scores = dict(known or {})
     row = dataclasses.replace(row, scores=scores)
     for metric in ordered:
