@@ -1,6 +1,6 @@
-"""How often verdicts, intervals and plans are wrong, measured where the truth is known.
+"""Error rates of verdicts, intervals and plans, measured on data with a known truth.
 
-Rates are enumerated where that is possible and simulated otherwise, always by the functions that Assay itself uses.
+Rates are enumerated if possible and simulated otherwise, always with the functions that Assay itself uses.
 `python -m benchmarks.error_rates` measures them, `python -m benchmarks.error_rates.tables` writes the tables of
 docs/statistics.md.
 """

@@ -1,6 +1,6 @@
 """Measure the error rates: `python -m benchmarks.error_rates`.
 
-Ends with 1 where a rate breaks its bound. `--json FILE` saves the rates; docs/statistics.md explains them.
+Exits with 1 if a rate breaks its bound. `--json FILE` saves the rates; docs/statistics.md explains them.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ SEED = 36
 def main() -> None:
     """Measure every setting and print its rates."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("themes", nargs="*", choices=[[], *THEMES], help="measure these themes only")
+    parser.add_argument("themes", nargs="*", choices=[[], *THEMES], help="measure only these themes")
     parser.add_argument("--quick", action="store_true", help="a few settings with few trials, as `make test` does")
-    parser.add_argument("--scale", type=float, default=1.0, help="multiplies the numbers of trials; default 1")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor for the number of trials; default 1")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--json", type=Path, help="save the rates; themes that are not measured keep theirs")
+    parser.add_argument("--json", type=Path, help="save the rates; keeps the rates of other themes")
     arguments = parser.parse_args()
     broken: list[str] = []
     documents: list[dict[str, Any]] = []
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def measured(arguments: argparse.Namespace) -> Iterator[tuple[int, Sequence[Rate], float]]:
-    """Yield the number of each setting, its rates and the seconds that they took."""
+    """Yield the number of each setting, its rates and the seconds they took."""
     numbers, trials = [], []
     for number, setting in enumerate(settings()):
         count = setting.quick if arguments.quick else max(1, round(setting.trials * arguments.scale))
@@ -63,7 +63,7 @@ def measured(arguments: argparse.Namespace) -> Iterator[tuple[int, Sequence[Rate
     if arguments.processes < 2:
         yield from map(measure, numbers, trials, seeds)
         return
-    # Processes that are started anew: with threads of their own for matrices they would wait for each other.
+    # Each process is limited to one thread for matrices: otherwise the processes would compete for the processors.
     os.environ.update({f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL")})
     with ProcessPoolExecutor(arguments.processes, multiprocessing.get_context("spawn")) as pool:
         yield from pool.map(measure, numbers, trials, seeds)

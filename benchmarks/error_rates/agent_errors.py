@@ -1,4 +1,4 @@
-"""False "B is better" where runs that behave alike lose rows to errors, at random and not."""
+"""False verdicts "B is better" when equal runs lose rows to errors, at random or not."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from assay.comparison.model import Verdict
 
 CASES = 100
 Chooser = Callable[[np.random.Generator, Values, Values], Values]
-"""Returns how early each row fails, from a generator, the difficulty of each case and the scores: the least first."""
+"""Returns a rank per row from a generator, the difficulty of each case and the scores; the lowest ranks fail."""
 
 
 def at_random(rng: np.random.Generator, _: Values, scores: Values) -> Values:
-    """Return an order that has nothing to do with the scores."""
+    """Return ranks that are independent of the scores."""
     return rng.random(scores.shape)
 
 
 def on_hard_cases(rng: np.random.Generator, easiness: Values, scores: Values) -> Values:
-    """Return an order in which rows of hard cases fail first, whatever their score."""
+    """Return ranks by which rows of hard cases fail first, whatever their score."""
     return easiness[:, None] + 0.5 * rng.standard_normal(scores.shape)
 
 
 def on_bad_rows(_: np.random.Generator, __: Values, scores: Values) -> Values:
-    """Return an order in which the worst rows fail first, as time-outs, refusals and broken JSON do."""
+    """Return ranks by which the worst rows fail first, like time-outs, refusals and broken JSON."""
     return scores
 
 
@@ -40,7 +40,7 @@ FAILING: dict[str, Chooser] = {
 
 
 def settings() -> Iterator[Setting]:
-    """Return errors of B alone, of each kind and share, and errors of both runs."""
+    """Return settings with errors of B only, by kind and share, and with errors of both runs."""
     for repeats in (1, 3):
         for kind in FAILING:
             for share in (0.05, 0.1, 0.2, 0.4):
@@ -68,7 +68,7 @@ def _measure(
 
 
 def _with_errors(rng: np.random.Generator, easiness: Values, kind: str, share: float, repeats: int) -> Values:
-    """Return the scores of a run, NaN where a row failed."""
+    """Return the scores of a run, NaN for failed rows."""
     scores = np.clip(0.7 + 0.15 * easiness[:, None] + 0.12 * rng.standard_normal((CASES, repeats)), 0, 1)
     order = FAILING[kind](rng, easiness, scores)
     count = round(share * scores.size)

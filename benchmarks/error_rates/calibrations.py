@@ -25,13 +25,13 @@ JUDGES = ((0.7, 0.9), (0.9, 0.9), (0.95, 0.98))
 _POPULATION = 200_000
 
 Drawn = tuple[np.ndarray, np.ndarray]
-"""Of each drawn answer, whether people pass it and whether the judge does."""
+"""For each drawn answer, whether people pass it and whether the judge passes it."""
 Estimate = Callable[[np.random.Generator, Drawn, int, float, tuple[float, float]], Figure]
-"""Draws labels and estimates the pass rate: by answers, number of labels, pass rate, and the judge's errors."""
+"""Draws labels and estimates the pass rate from answers, number of labels, pass rate and the judge's errors."""
 
 
 def rate_settings() -> Iterator[Setting]:
-    """Return each way of drawing, by pass rate, judge and number of labels."""
+    """Return settings for each way of drawing, by pass rate, judge and number of labels."""
     for drawing, estimate in DRAWINGS.items():
         for labels in (20, 50, 100, 200):
             for theta in (0.5, 0.8, 0.95):
@@ -44,7 +44,7 @@ def rate_settings() -> Iterator[Setting]:
 
 
 def alpha_settings() -> Iterator[Setting]:
-    """Return scores and labels with as much agreement as judges have."""
+    """Return settings of scores and labels with the agreement of typical judges."""
     for noise in (0.5, 0.8):
         for items in (20, 50, 100):
             name = {"values": f"scores 1 to 5, noise {noise:g}", "items": items}
@@ -79,7 +79,7 @@ def _rates(
 
 
 def _judged(rng: np.random.Generator, passes: np.ndarray, judge: tuple[float, float]) -> Drawn:
-    """Return what people pass and what a judge makes of it."""
+    """Return the labels of people and the verdicts of a judge."""
     specificity, sensitivity = judge
     return passes, rng.random(len(passes)) < np.where(passes, sensitivity, 1 - specificity)
 
@@ -106,7 +106,7 @@ def _few(few: tuple[int, int], labels: int) -> int:
 
 
 def _corrected(rows: Drawn, drawn: Drawn, how: str = RANDOM) -> Figure:
-    """Return the corrected rate of rows by labels from which sensitivity and specificity are taken."""
+    """Return the corrected rate of rows, with sensitivity and specificity estimated from labels."""
     passes, judged = drawn
     failed, passed = judged[~passes], judged[passes]
     return corrected_pass_rate(

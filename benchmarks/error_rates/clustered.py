@@ -1,4 +1,4 @@
-"""Verdicts and intervals of clustered cases: clusters of unequal size, and what equal ones cost in power."""
+"""Verdicts and intervals of clustered cases: clusters of unequal size, and the power lost with equal clusters."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _QUICK = ("one of 200, others 5", 10)
 
 
 def settings() -> Iterator[Setting]:
-    """Return every layout with every kind of values."""
+    """Return settings of every layout with every kind of values."""
     for name, (sizes_of, counts) in _LAYOUTS.items():
         for count in counts:
             yield from _layout(name, sizes_of(count), quick=150 if (name, count) == _QUICK else 0)
@@ -45,7 +45,7 @@ def settings() -> Iterator[Setting]:
 
 
 def balanced_settings() -> Iterator[Setting]:
-    """Return equal clusters with a true difference, which t detects in about two of three comparisons."""
+    """Return settings of equal clusters with a true difference that t detects in about two of three comparisons."""
     for clusters, difference in ((12, 0.51), (20, 0.375), (40, 0.268)):
         sizes = equal(clusters)
         yield _balanced("scores, ICC 0.4", sizes, scores(sizes, 0.4, difference), difference)
@@ -81,7 +81,7 @@ def _setting(
 def _balanced(values: str, sizes: Sequence[int], draw: Draw, difference: float, *, is_binary: bool = False) -> Setting:
     def measure(rng: np.random.Generator, trials: int) -> Sequence[Rate]:
         a, b = draw(rng, trials)
-        # Sums of 0 and 1 tie: exact p-values are coarse there, and t, which knows no ties, finds more.
+        # Sums of 0 and 1 have ties, which make exact p-values coarse; t ignores ties and detects more.
         most = None if is_binary else 0.01
         by_flips, by_t = flips_decide(sums_of(b - a, sizes)), t_decides(b - a, sizes)
         return (
@@ -96,7 +96,7 @@ def _balanced(values: str, sizes: Sequence[int], draw: Draw, difference: float, 
 
 
 def _some(a: Values, b: Values, sizes: Sequence[int], *, is_binary: bool) -> list[MetricComparison]:
-    """Return whole comparisons of a tenth of the trials, but at least of 100: their intervals take longest."""
+    """Return whole comparisons for a tenth of the trials, at least 100, because intervals take longest."""
     some = min(len(a), max(100, len(a) // (40 if len(sizes) == _SLOWEST else 10)))
     return compare(a[:some], b[:some], clusters=keys(sizes), is_binary=is_binary)
 
@@ -108,7 +108,7 @@ def sums_of(differences: Values, sizes: Sequence[int]) -> Values:
 
 
 def t_decides(differences: Values, sizes: Sequence[int]) -> Flags:
-    """Return where t of the clustered standard error (CR1, G - 1 degrees) is below the level, as many tools use it."""
+    """Return which t-tests with the clustered standard error (CR1, G - 1 degrees) are significant, as in many tools."""
     clusters, n = len(sizes), sum(sizes)
     mean = differences.mean(axis=1)
     sums = sums_of(differences - mean[:, None], sizes)

@@ -14,7 +14,7 @@ from assay.comparison.model import ComparisonSettings, MetricComparison, Verdict
 from assay.comparison.verdicts import decided
 from assay.statistics.sign_flips import sign_flips
 
-BATCH = 100  # comparisons whose random signs are drawn at once
+BATCH = 100  # comparisons per batch of random signs
 DECIDED = (Verdict.A_BETTER, Verdict.B_BETTER)
 NAMES = ("a", "b")
 UNBOUNDED = (-math.inf, math.inf)
@@ -30,19 +30,19 @@ def compare(
     seed: int = 0,
     **settings: Any,
 ) -> list[MetricComparison]:
-    """Return the comparison of each row of two matrices, by a metric of which more is better.
+    """Return the comparison of each row of two matrices, by a metric for which higher is better.
 
     Args:
         a: Values of A, one comparison a row and one case a column.
         b: Those of B.
-        clusters: What each case shares with others.
+        clusters: Cluster of each case.
         is_binary: Whether the values are 0 and 1, of one run each.
         bounds: The least and the greatest value of the metric.
-        seed: Of the random signs of the first batch; each batch has signs of its own.
+        seed: Seed of the random signs of the first batch; each batch draws new signs.
         **settings: Further fields of `ComparisonSettings`.
     """
     pairs = [_pair(*row, clusters, is_binary=is_binary, bounds=bounds) for row in zip(a, b, strict=True)]
-    if is_binary and clusters is None:  # the comparison depends on the table of 0 and 1 alone
+    if is_binary and clusters is None:  # the comparison depends only on the table of 0 and 1
         tables = list(zip((a > b).sum(axis=1), (a < b).sum(axis=1), (a * b).sum(axis=1), strict=True))
         different = dict(zip(tables, pairs, strict=True))
         by_table = dict(zip(different, compare_pairs(list(different.values()), **settings), strict=True))
@@ -51,11 +51,11 @@ def compare(
 
 
 def compare_pairs(pairs: Sequence[PairedValues], *, seed: int = 0, **settings: Any) -> list[MetricComparison]:
-    """Return the comparison of each pair of runs by itself.
+    """Return the comparison of each pair of runs.
 
     Args:
         pairs: Their values.
-        seed: Of the random signs of the first batch; each batch has signs of its own.
+        seed: Seed of the random signs of the first batch; each batch draws new signs.
         **settings: Fields of `ComparisonSettings`.
     """
     compared: list[MetricComparison] = []
@@ -73,12 +73,12 @@ def _pair(
 
 
 def decisions(compared: Sequence[MetricComparison]) -> Flags:
-    """Return which comparisons say that one of the two is better."""
+    """Return which comparisons decide that one run is better."""
     return np.array([result.verdict in DECIDED for result in compared])
 
 
 def flips_decide(sums: Values) -> Flags:
-    """Return where sign flips decide: the test of `compare` without what else it computes.
+    """Return which sign-flip tests are significant: the test of `compare` without its other figures.
 
     Args:
         sums: Differences of cases, or their sums by cluster; one comparison a row.
@@ -90,7 +90,7 @@ def flips_decide(sums: Values) -> Flags:
 
 
 def covered(compared: Sequence[MetricComparison], difference: float) -> Flags:
-    """Return which intervals hold the true difference; one that is missing excludes nothing and holds it."""
+    """Return which intervals contain the true difference; a missing interval excludes nothing and counts."""
     return np.array([result.interval is None or _holds(result.interval, difference) for result in compared])
 
 

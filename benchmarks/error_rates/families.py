@@ -17,7 +17,7 @@ REGRESSION = 0.13
 
 
 def settings() -> Iterator[Setting]:
-    """Return families of 2 to 10 runs, all equal, and with one run that is worse."""
+    """Return settings of families of 2 to 10 runs: all equal, and with one worse run."""
     for runs in (2, 3, 4, 6, 10):
         yield Setting("families", {"runs": runs}, partial(_measure, runs), 4_000, quick=200 if runs == 4 else 0)
 
@@ -38,13 +38,13 @@ def _measure(runs: int, rng: np.random.Generator, trials: int) -> Sequence[Rate]
 
 
 def equal_or_worse(rng: np.random.Generator, drops: Sequence[float]) -> list[Values]:
-    """Return 0 and 1 of runs on cases that are easy or hard for all of them."""
+    """Return 0 and 1 of runs on cases that are easy or hard for all runs."""
     chance = rng.beta(4, 1, CASES)
     return [(rng.random(CASES) < chance - drop).astype(float) for drop in drops]
 
 
 def family_verdicts(columns: Sequence[Values], *, all_pairs: bool = False) -> list[int]:
-    """Return, of each run against the first, 1 where it is better, -1 where it is worse, else 0."""
+    """Return for each run against the first 1 if it is better, -1 if it is worse, else 0."""
     pairs = combinations(columns, 2) if all_pairs else ((columns[0], other) for other in columns[1:])
     tables = [(int((a > b).sum()), int((a < b).sum())) for a, b in pairs]
     adjusted = holm([mcnemar_p(lost, won)[0] for lost, won in tables])

@@ -1,4 +1,4 @@
-"""Alarms about a judge: drift of an unchanged but noisy judge, and canaries of one that errs sometimes."""
+"""Alarms about a judge: drift of an unchanged but noisy judge, and canaries of a judge that sometimes errs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WIDTH = 4.0  # of the scale 1 to 5
 
 
 def drift_settings() -> Iterator[Setting]:
-    """Return anchors that are judged twice, with noise and with a shift of a tenth of the scale."""
+    """Return settings of anchors judged twice, with noise and with a shift of a tenth of the scale."""
     for noise in (0.2, 0.4, 0.7):
         for anchors in (8, 10, 20, 30, 50):
             name = {"noise": noise, "anchors": anchors}
@@ -25,7 +25,7 @@ def drift_settings() -> Iterator[Setting]:
 
 
 def canary_settings() -> Iterator[Setting]:
-    """Return runs with the canaries that a share of 5 % plants, and judges that err with some chance."""
+    """Return settings of runs with 5 % canaries and judges that err at random."""
     for must_fail, must_pass in ((4, 1), (8, 2), (40, 10)):
         for chance in (0.02, 0.05, 0.1, 0.3):
             name = {"must fail": must_fail, "must pass": must_pass, "judge errs": chance}

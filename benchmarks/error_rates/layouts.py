@@ -1,4 +1,4 @@
-"""Sizes of clusters, and differences of cases that change together within their cluster."""
+"""Cluster sizes, and differences that are correlated within a cluster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.error_rates.rates import Values
 
 Draw = Callable[[np.random.Generator, int], tuple[Values, Values]]
-"""Draws values of A and B: from a generator and a number of comparisons, one comparison a row."""
+"""Draws values of A and B from a generator and a number of comparisons, one comparison per row."""
 
 ORDINARY = (60, 30, 20, 15, 12, 10, 8, 7, 6, 6)
 """Sizes of the categories of an ordinary dataset."""
@@ -31,7 +31,7 @@ def geometric(clusters: int) -> tuple[int, ...]:
 
 
 def tagged(cases: int, others: int) -> tuple[int, ...]:
-    """Return one tag and cases without it, each of which is a cluster of its own."""
+    """Return one tag, and cases without it as clusters of one."""
     return (cases, *(1,) * others)
 
 
@@ -46,7 +46,7 @@ def keys(sizes: Sequence[int]) -> list[str]:
 
 
 def scores(sizes: Sequence[int], icc: float, difference: float = 0.0) -> Draw:
-    """Return normal differences of standard deviation 1, a share `icc` of whose variance a cluster has in common."""
+    """Return normal differences with standard deviation 1 and intra-cluster correlation `icc`."""
 
     def draw(rng: np.random.Generator, trials: int) -> tuple[Values, Values]:
         b = difference + latent(rng, trials, sizes, icc)
@@ -56,7 +56,7 @@ def scores(sizes: Sequence[int], icc: float, difference: float = 0.0) -> Draw:
 
 
 def rates(sizes: Sequence[int], icc: float, rate: float = 0.7, difference: float = 0.0) -> Draw:
-    """Return 0 and 1 of two independent runs, each with what a cluster has in common on a latent normal scale."""
+    """Return 0 and 1 of two independent runs, each with a shared cluster effect on a latent normal scale."""
     from statistics import NormalDist
 
     def draw(rng: np.random.Generator, trials: int) -> tuple[Values, Values]:
@@ -68,7 +68,7 @@ def rates(sizes: Sequence[int], icc: float, rate: float = 0.7, difference: float
 
 
 def rare(sizes: Sequence[int], disagreeing: float = 0.03) -> Draw:
-    """Return 0 and 1 that differ in few cases, independently of each other, for better as often as for worse."""
+    """Return 0 and 1 that differ in few independent cases, equally often for better and for worse."""
 
     def draw(rng: np.random.Generator, trials: int) -> tuple[Values, Values]:
         a = rng.random((trials, sum(sizes))) < 0.7
@@ -80,6 +80,6 @@ def rare(sizes: Sequence[int], disagreeing: float = 0.03) -> Draw:
 
 
 def latent(rng: np.random.Generator, trials: int, sizes: Sequence[int], icc: float) -> Values:
-    """Return standard normal values of which those of one cluster correlate by `icc`."""
+    """Return standard normal values with correlation `icc` within a cluster."""
     shared = np.repeat(rng.standard_normal((trials, len(sizes))), sizes, axis=1)
     return math.sqrt(icc) * shared + math.sqrt(1 - icc) * rng.standard_normal((trials, sum(sizes)))

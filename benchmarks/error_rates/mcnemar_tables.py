@@ -49,8 +49,8 @@ def verdict_probability(
     """Return the probability that p is below alpha.
 
     Args:
-        cases: Compared ones, independent of each other.
-        disagreeing: Share of the cases that one variant alone has right, above 0.
+        cases: Number of independent cases.
+        disagreeing: Share of the cases that exactly one variant has right, above 0.
         difference: True difference of the two rates.
         alpha: The level.
         p: The p-value of the test that decides.
@@ -58,14 +58,14 @@ def verdict_probability(
     counts = np.arange(cases + 1)
     fewest = np.array([most_losses(m, alpha, p) for m in range(cases + 1)])
     won = (disagreeing + difference) / (2 * disagreeing)
-    # -1 stands for "no table of so many decides": no count is that low, or as many above the middle.
+    # -1 means that no table with so many disagreeing cases is significant: no count is below 0.
     decided = scipy.stats.binom.cdf(fewest, counts, won) + scipy.stats.binom.sf(counts - fewest - 1, counts, won)
     return float(scipy.stats.binom.pmf(counts, cases, disagreeing) @ decided)
 
 
 @cache
 def most_losses(m: int, alpha: float = ALPHA, p: Callable[[McNemar], float] = _exact_p) -> int:
-    """Return the most cases of m on the weaker side with which the p-value is below alpha; -1 for none."""
+    """Return the largest smaller count of m cases whose p-value is below alpha; -1 if there is none."""
     low, high = -1, m // 2
     while low < high:  # p grows with the smaller count
         middle = (low + high + 1) // 2

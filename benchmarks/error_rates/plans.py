@@ -1,4 +1,4 @@
-"""Power of the sizes that `assay plan` gives: with the truth known, and learned from pilots."""
+"""Power of the sizes that `assay plan` returns, with a known truth and with estimates from pilots."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from assay.comparison.planning import Plan, RowCost, plan, variation_of
 from assay.statistics.power import cases_for_rates, cases_for_scores
 
 LEAST_POWER = 0.78
-"""The least true power of a size that is planned for 80 %."""
+"""The least acceptable true power of a size planned for 80 %."""
 _COST = RowCost(1, 0, None, None, None)
 
 
 def settings() -> Iterator[Setting]:
-    """Return sizes for a known disagreement or spread."""
+    """Return settings of sizes for a known disagreement or spread."""
     for difference, disagreeing in ((0.2, 0.3), (0.1, 0.25), (0.05, 0.1), (0.3, 0.5), (0.05, 0.2)):
         name = {"values": f"0 and 1, {100 * disagreeing:g} % disagree", "difference": difference}
         yield Setting("plans", name, partial(_planned_rates, difference, disagreeing), quick=int(difference == 0.2))
@@ -32,7 +32,7 @@ def settings() -> Iterator[Setting]:
 
 
 def pilot_settings() -> Iterator[Setting]:
-    """Return sizes that two earlier runs over few cases give."""
+    """Return settings of sizes estimated from two earlier runs over few cases."""
     for values, measure in (("0 and 1", _rate_pilots), ("scores", _score_pilots)):
         for cases in (10, 20, 50, 100):
             quick = 15 if (values, cases) == ("0 and 1", 20) else 0
@@ -82,7 +82,7 @@ def _of_pilots(plans: Sequence[Plan], power_of: object) -> Sequence[Rate]:
         counted("power below 60 %", [power < 0.6 for power in planned]),
         averaged("mean power, upper limit", upper, at_least=LEAST_POWER),
         counted("power below 60 %, upper limit", [power < 0.6 for power in upper]),
-        # One-sided limits of 80 %: one plan in five may fall short of the power that is promised.
+        # The limits are one-sided at 80 %: one plan in five may miss the promised power.
         counted("power below 78 %, upper limit", [power < LEAST_POWER for power in upper], at_most=0.2),
         counted("not planned", [size.cases is None for size in sizes]),
     )
@@ -95,7 +95,7 @@ def _rate_power(cases: int, disagreeing: float, difference: float) -> float:
 
 @cache
 def _t_power(cases: int, effect: float) -> float:
-    """Return the power of t, which sign flips of normal differences reach from about ten cases on."""
+    """Return the power of t; with normal differences, sign flips reach it from about ten cases on."""
     if cases < 2:
         return 0.0
     bound = scipy.stats.t.ppf(1 - ALPHA / 2, cases - 1)

@@ -1,4 +1,4 @@
-"""What is measured: a rate, the error of its simulation, and the bound that it must keep."""
+"""A measured rate, the error of its simulation, and its bound."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 ALPHA = 0.05
 COVERAGE = 0.93
-"""The least coverage of a 95 % interval that passes."""
+"""The least acceptable coverage of a 95 % interval."""
 
 _ROUNDING = 1e-12
 
@@ -22,15 +22,15 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Rate:
-    """How often something happens.
+    """A measured rate.
 
     Args:
-        measure: What is counted, such as "false verdicts".
+        measure: The counted event, such as "false verdicts".
         value: Its share of the trials, or its exact probability.
-        trials: Simulated ones; None for an exact probability.
-        spread: Standard deviation of a trial's outcome where that is not 0 or 1.
-        at_most: The largest true rate that is right; None for no such bound.
-        at_least: The smallest true rate that is right; None likewise.
+        trials: Number of simulated trials; None for an exact probability.
+        spread: Standard deviation of a trial's outcome, if that is not 0 or 1.
+        at_most: The largest acceptable true rate; None for no upper bound.
+        at_least: The smallest acceptable true rate; None for no lower bound.
     """
 
     measure: str
@@ -46,7 +46,7 @@ class Rate:
         return self._error_at(self.value)
 
     def is_kept(self) -> bool:
-        """Whether the rate is within its bound and three standard errors of a simulation at the bound."""
+        """Whether the rate exceeds its bound by at most three standard errors of a simulation at the bound."""
         too_many = self.at_most is not None and self.value > self.at_most + 3 * self._error_at(self.at_most) + _ROUNDING
         too_few = (
             self.at_least is not None and self.value < self.at_least - 3 * self._error_at(self.at_least) - _ROUNDING
@@ -62,14 +62,14 @@ class Rate:
 
 @dataclass(frozen=True)
 class Setting:
-    """A known truth, and how often what Assay says of it is right.
+    """A known truth, and the rates at which Assay is right or wrong about it.
 
     Args:
-        theme: The table to which it belongs.
-        name: What is drawn, by column of the table.
+        theme: The table of the setting.
+        name: The drawn data, by column of the table.
         measure: Returns the rates, from a random generator and a number of trials.
-        trials: Trials of the whole form; exact settings ignore it.
-        quick: Trials of the quick form; 0 leaves the setting out there.
+        trials: Trials of the full form; exact settings ignore it.
+        quick: Trials of the quick form; 0 omits the setting there.
     """
 
     theme: str
@@ -80,16 +80,16 @@ class Setting:
 
     @property
     def title(self) -> str:
-        """The setting in a line."""
+        """The setting in one line."""
         return f"{self.theme}: " + ", ".join(f"{key} {value}" for key, value in self.name.items())
 
 
 def counted(measure: str, hits: Sequence[bool] | Flags, **bounds: float | None) -> Rate:
-    """Return how often a measure was hit."""
+    """Return the share of hits."""
     return Rate(measure, float(np.mean(hits)), len(hits), **bounds)
 
 
 def averaged(measure: str, values: Sequence[float] | Values, **bounds: float | None) -> Rate:
-    """Return the mean of what each trial came to."""
+    """Return the mean outcome of the trials."""
     outcomes = np.asarray(values, dtype=float)
     return Rate(measure, float(outcomes.mean()), len(outcomes), spread=float(outcomes.std(ddof=1)), **bounds)

@@ -13,11 +13,11 @@ from benchmarks.error_rates.rates import COVERAGE, Rate, Setting, Values, counte
 from assay.statistics.clustered_mean import ClusteredMean
 
 Rows = Callable[[np.random.Generator, int], tuple[Values, Sequence[int | None]]]
-"""Draws verdicts of whole runs, one a row, and the cluster of each column."""
+"""Draws verdicts of whole runs, one run per row, and the cluster of each column."""
 
 
 def settings() -> Iterator[Setting]:
-    """Return pass rates of one run: independent cases, copies, shared documents and repeats."""
+    """Return settings of pass rates: independent cases, copies, shared documents and repeats."""
     for layout, rate, rows in (
         ("20 cases", 0.8, copies(20, 1, 0.8)),
         ("100 cases", 0.8, copies(100, 1, 0.8)),
@@ -54,7 +54,7 @@ def _run(rate: float, draw: Rows, rng: np.random.Generator, trials: int) -> Sequ
 
 
 def copies(cases: int, times: int, rate: float) -> Rows:
-    """Return independent cases, each of which comes several times with the same verdict."""
+    """Return independent cases, each copied several times with the same verdict."""
 
     def draw(rng: np.random.Generator, trials: int) -> tuple[Values, Sequence[int | None]]:
         verdicts = np.repeat((rng.random((trials, cases)) < rate).astype(float), times, axis=1)
@@ -64,7 +64,7 @@ def copies(cases: int, times: int, rate: float) -> Rows:
 
 
 def documents(sizes: Sequence[int], icc: float, rate: float) -> Rows:
-    """Return cases of which those about one document pass or fail together to some degree."""
+    """Return cases that are correlated if they share a document."""
 
     def draw(rng: np.random.Generator, trials: int) -> tuple[Values, Sequence[int | None]]:
         verdicts = latent(rng, trials, sizes, icc) < scipy.stats.norm.ppf(rate)

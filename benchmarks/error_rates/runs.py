@@ -1,4 +1,4 @@
-"""Whole runs of drawn rows, compared as `assay compare` compares them."""
+"""Whole runs of drawn rows, compared as `assay compare` does."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def run(
     scale: tuple[float, float] | None = UNIT,
     facts: RunFacts | None = None,
 ) -> ComparedRun:
-    """Return a run with one metric, of which more is better.
+    """Return a run with one metric for which higher is better.
 
     Args:
-        name: Its id.
-        values: Of each case, or of each repeat of each case; NaN for a row whose agent failed.
-        scale: Bounds of the metric; None for a metric without any.
-        facts: What else is known of the run.
+        name: Id of the run.
+        values: Value per case, or per repeat of a case; NaN if the agent failed.
+        scale: Bounds of the metric; None for an unbounded metric.
+        facts: Further facts of the run.
     """
     rows = values if values.ndim == 2 else values[:, None]
     scores = CaseScores((METRIC,))

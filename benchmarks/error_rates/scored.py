@@ -14,7 +14,7 @@ SCALE = (1.0, 5.0)
 
 
 def settings() -> Iterator[Setting]:
-    """Return equal and different variants."""
+    """Return settings of equal and of different variants."""
     for cases in (12, 50, 200):
         yield _setting("1 to 5", cases, likert(cases), trials=4_000, quick=200 if cases == 12 else 0)
     yield _setting("pass rates of 3 repeats", 50, repeated(50, 3), trials=4_000)
@@ -50,7 +50,7 @@ def _setting(
 
 
 def t_decides(differences: Values) -> Flags:
-    """Return where the paired t-test is below the level."""
+    """Return which paired t-tests are significant."""
     n = differences.shape[1]
     error = differences.std(axis=1, ddof=1) / np.sqrt(n)
     mean = differences.mean(axis=1)
@@ -60,7 +60,7 @@ def t_decides(differences: Values) -> Flags:
 
 
 def likert(cases: int, difference: float = 0.0) -> Draw:
-    """Return rounded scores 1 to 5, of variants that correlate by 0.64 before rounding."""
+    """Return rounded scores 1 to 5 of variants with correlation 0.64 before rounding."""
 
     def draw(rng: np.random.Generator, trials: int) -> tuple[Values, Values]:
         case = rng.normal(3.3, 0.8, (trials, cases))
@@ -81,7 +81,7 @@ def repeated(cases: int, repeats: int, difference: float = 0.0) -> Draw:
 
 
 def sparse(cases: int) -> Draw:
-    """Return scores of which few change, up as often as down."""
+    """Return scores with few changes, up as often as down."""
 
     def draw(rng: np.random.Generator, trials: int) -> tuple[Values, Values]:
         changes = rng.random((trials, cases)) < 0.05
@@ -91,7 +91,7 @@ def sparse(cases: int) -> Draw:
 
 
 def tied(cases: int) -> Draw:
-    """Return scores of which half are equal and the others differ by a normal amount."""
+    """Return scores that are half equal and half different by a normal amount."""
 
     def draw(rng: np.random.Generator, trials: int) -> tuple[Values, Values]:
         changes = rng.random((trials, cases)) < 0.5
@@ -101,7 +101,7 @@ def tied(cases: int) -> Draw:
 
 
 def asymmetric(cases: int) -> Draw:
-    """Return scores whose mean is equal and whose changes are not: many gain little, few lose much."""
+    """Return scores with equal means and asymmetric changes: many gain little, few lose much."""
 
     def draw(rng: np.random.Generator, trials: int) -> tuple[Values, Values]:
         loses = rng.random((trials, cases)) < 0.1

@@ -1,4 +1,4 @@
-"""Rules that stop early: false verdicts, power, cases saved, and what is shown after a stop."""
+"""Early-stopping rules: false verdicts, power, saved cases, and the figures shown after a stop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHARED_FIELDS = ("rule", "cases", "n_pairs", "look", "z", "bound", "p", "standa
 
 
 def settings() -> Iterator[Setting]:
-    """Return equal and different variants, by both rules beside all cases."""
+    """Return settings of equal and different variants, by both rules and with all cases."""
     for cases, disagreeing in ((20, 0.5), (300, 0.2), (1_000, 0.2)):
         name = f"0 and 1, {100 * disagreeing:g} % disagree"
         yield _setting(name, cases, 0.0, rates(cases, disagreeing), quick=200 if cases == 20 else 0)
@@ -34,7 +34,7 @@ def settings() -> Iterator[Setting]:
 
 
 def interval_settings() -> Iterator[Setting]:
-    """Return what is shown after a stop, by both rules, with and without a true difference."""
+    """Return settings of the figures shown after a stop, by both rules, with and without a true difference."""
     for rule in StoppingRule:
         for difference in (0.0, 0.05, 0.1):
             name = {"rule": rule.value, "values": "0 and 1, 25 % disagree", "cases": 300, "difference": difference}
@@ -58,13 +58,13 @@ def bounded(cases: int, difference: float) -> Draw:
 
 
 def skewed_settings() -> Iterator[Setting]:
-    """Return variants of equal means whose changes are not symmetric: none of their null hypotheses is true but one."""
+    """Return variants with equal means and asymmetric changes: only the null hypothesis of equal means is true."""
     for cases in (6, 12, 20, 50, 100, 200):
         yield Setting("skewed", {"cases": cases}, partial(_skewed, cases), trials=1_000)
 
 
 def rates(cases: int, disagreeing: float, difference: float = 0.0) -> Draw:
-    """Return 0 and 1 of variants of which A is right in about 70 % of the cases."""
+    """Return 0 and 1 of variants; A is right in about 70 % of the cases."""
     lost, won = (disagreeing - difference) / 2, (disagreeing + difference) / 2
     both = max(0.0, 0.7 - lost)
     bounds = np.cumsum((both, lost, won))
@@ -135,7 +135,7 @@ def _after_stop(
 
 
 def _shown(plan: StoppingPlan, a: Values, b: Values) -> Comparison:
-    """Return the comparison of two runs that stopped where the rule says so, with what it shows of them."""
+    """Return the comparison of two runs that stopped by the rule, as `assay compare` shows it."""
     stop = first_stop(plan, list(zip(a.tolist(), b.tolist(), strict=True)))
     asked = plan.cases if stop is None else stop.cases
     low, high = plan.scale or _UNIT

@@ -1,6 +1,6 @@
 """Write the tables of docs/statistics.md from the measured rates: `python -m benchmarks.error_rates.tables`.
 
-A table stands between `<!-- error rates: NAME -->` and `<!-- end -->`. `--check` writes nothing and ends with 1 where
+A table is placed between `<!-- error rates: NAME -->` and `<!-- end -->`. `--check` writes nothing and exits with 1 if
 the page differs from the rates.
 """
 
@@ -25,11 +25,11 @@ _TABLE = re.compile(r"(<!-- error rates: ([a-z-]+) -->\n).*?(<!-- end -->)", re.
 
 @dataclass(frozen=True)
 class Measured:
-    """A setting with its rates, as they are saved.
+    """A setting with its saved rates.
 
     Args:
-        name: What was drawn.
-        rates: By measure.
+        name: The drawn data.
+        rates: Rates by measure.
     """
 
     name: dict[str, Any]
@@ -37,7 +37,7 @@ class Measured:
 
 
 Show = Callable[[Sequence[Measured]], str]
-"""Returns a cell from the settings of a row."""
+"""Formats a cell from the settings of a row."""
 
 
 def main() -> None:
@@ -56,13 +56,13 @@ def with_tables(text: str, rates: Sequence[dict[str, Any]]) -> str:
     """Return a page with the tables of these rates between its markers.
 
     Raises:
-        KeyError: The page asks for a table that there is not.
+        KeyError: The page names an unknown table.
     """
     return _TABLE.sub(lambda match: match[1] + "".join(f"{line}\n" for line in table(match[2], rates)) + match[3], text)
 
 
 def table(theme: str, rates: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the lines of a table; none where its theme has not been measured."""
+    """Return the lines of a table; empty if its theme has not been measured."""
     columns = _COLUMNS[theme]
     measured = [
         Measured(entry["setting"], {rate["measure"]: rate for rate in entry["rates"]})
@@ -81,7 +81,7 @@ def table(theme: str, rates: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def name(key: str, form: str = "{}") -> Show:
-    """Return what shows a part of the setting's name."""
+    """Return a formatter for a part of the setting's name."""
 
     def show(row: Sequence[Measured]) -> str:
         value = row[0].name[key]
@@ -93,12 +93,12 @@ def name(key: str, form: str = "{}") -> Show:
 
 
 def share(key: str) -> Show:
-    """Return what shows a part of the name that is a share."""
+    """Return a formatter for a part of the name that is a share."""
     return lambda row: f"{100 * row[0].name[key]:g} %"
 
 
 def rate(measure: str) -> Show:
-    """Return what shows a rate with its standard error, or that it is exact; a dash where it was not measured."""
+    """Return a formatter for a rate with its standard error, or marked exact; a dash if it was not measured."""
 
     def show(row: Sequence[Measured]) -> str:
         return shown(row[0].rates[measure]) if measure in row[0].rates else "–"
@@ -107,12 +107,12 @@ def rate(measure: str) -> Show:
 
 
 def extreme(choose: Callable[..., dict[str, Any]], measure: str, prefix: str = "") -> Show:
-    """Return what shows the smallest or largest rate of the settings of a row.
+    """Return a formatter for the smallest or largest rate of the settings of a row.
 
     Args:
         choose: `min` or `max`.
-        measure: Which rate.
-        wanted: How the name's `values` begin.
+        measure: The rate.
+        prefix: Prefix of the `values` in the name.
     """
 
     def show(row: Sequence[Measured]) -> str:
@@ -123,7 +123,7 @@ def extreme(choose: Callable[..., dict[str, Any]], measure: str, prefix: str = "
 
 
 def pooled(measure: str) -> Show:
-    """Return what shows the mean of a rate over the settings of a row."""
+    """Return a formatter for the mean of a rate over the settings of a row."""
 
     def show(row: Sequence[Measured]) -> str:
         rates = [setting.rates[measure] for setting in row]
@@ -134,18 +134,18 @@ def pooled(measure: str) -> Show:
 
 
 def number(measure: str, form: str = "{:g}") -> Show:
-    """Return what shows a mean that is no share."""
+    """Return a formatter for a mean that is not a share."""
     return lambda row: form.format(row[0].rates[measure]["value"]) if measure in row[0].rates else "–"
 
 
 def shown(rate: dict[str, Any]) -> str:
-    """Return a rate as the page prints it."""
+    """Return a rate as printed on the page."""
     value = 100 * rate["value"]
     return f"{value:.1f} ± {100 * rate['error']:.1f} %" if rate.get("trials") else f"{value:.2f} %"
 
 
 def first_of(*shows: Show) -> Show:
-    """Return what shows the first of several rates that a setting has."""
+    """Return a formatter for the first available of several rates."""
     return lambda row: next((text for show in shows if (text := show(row)) != "–"), "–")
 
 
@@ -158,16 +158,16 @@ _ROWS = {
     "drift": ("noise",),
     "corrected-rates": ("drawn", "labels"),
 }
-"""By what a row gathers several settings; by the whole name elsewhere."""
+"""The parts of the name that settings of one row share; by default the whole name."""
 
 
 def along(key: str, measure: str = "", digits: int = 1) -> Show:
-    """Return what shows a rate, in percent, along a part of the name.
+    """Return a formatter for a rate along a part of the name, in percent.
 
     Args:
-        key: Which part.
-        measure: Which rate; the first one if empty.
-        digits: Of a rate.
+        key: The part of the name.
+        measure: The rate; the first rate if empty.
+        digits: Decimal places of a rate.
     """
 
     def show(row: Sequence[Measured]) -> str:

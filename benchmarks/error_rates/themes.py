@@ -1,4 +1,4 @@
-"""All settings, theme by theme."""
+"""All settings by theme."""
 
 from __future__ import annotations
 
