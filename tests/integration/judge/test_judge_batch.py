@@ -16,6 +16,7 @@ from assay.testing.hostile_verdicts import FAMILIES
 from assay.testing.judges import says, system_of, user_of, verdict_id_of
 from assay.testing.providers import Reply, Tokens
 from assay.v1 import judge_pb2 as pb
+from assay_judge.batches.dispatcher import BatchDispatcher
 from assay_judge.judges import JudgeChoice
 
 if TYPE_CHECKING:
@@ -461,3 +462,23 @@ async def test_a_stop_tells_those_who_wait_to_ask_again(start: Start, tmp_path: 
     await until(lambda: judge.provider.batches.looked)
     judge.server.stopping.set()
     assert {(await one).verdict.reason for one in waiting} == {"batch_pending"}
+
+
+@pytest.mark.parametrize("start", ["sqlite"], indirect=True)
+async def test_a_judge_on_a_file_polls_it_only_while_verdicts_are_ordered(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No other process adds orders. An order of its own wakes it, each time."""
+    dispatchers: list[BatchDispatcher] = []
+    started = BatchDispatcher.start
+
+    async def start_dispatcher(dispatcher: BatchDispatcher) -> None:
+        dispatchers.append(dispatcher)
+        await started(dispatcher)
+
+    monkeypatch.setattr(BatchDispatcher, "start", start_dispatcher)
+    judge = await start(**QUICK)
+    for answer in ("first", "second"):
+        await until(lambda: dispatchers[0]._has_work._waiters)
+        assert dict((await judge.grade(answer, batch=True)).verdict.scores) == {"score": 4.0}
+    await until(lambda: dispatchers[0]._has_work._waiters)

@@ -22,6 +22,8 @@ class MemoryBooks:
     def __init__(self, paid: dict[str, int] | None = None, failures: int = 0) -> None:
         self.paid = paid or {}
         self.held: dict[str, int] = {}
+        self.is_shared = True  # tests change what is paid beside the accounts
+        self.other_changes = 0
         self.failures = failures
         self.most = 0
         """The most that was ever spent and reserved."""

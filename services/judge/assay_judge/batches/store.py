@@ -22,7 +22,7 @@ from assay_judge.state import schema, spending
 from assay_judge.state.statements import DatabaseTime, insert_into, is_among
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from assay.judging.rubric import Rubric
     from assay.model.scope import Scope
@@ -114,6 +114,7 @@ class BatchStore:
 
     def __init__(self, store: JudgeStore, lease_s: float) -> None:
         self.is_shared = store.is_shared
+        self._store = store
         self._database = store.database
         self._owner = secrets.token_hex(16)
         self._lease_until = _NOW + lease_s
@@ -156,7 +157,7 @@ class BatchStore:
             if order.reservation and connection.execute(stored).one_or_none() is None:
                 spending.settle(connection, order.run, order.reservation, 0)
 
-        await self._database.write(work)
+        await self._settle(work)
 
     async def backlog(self, *, wait_s: float, most: int, most_chars: int) -> Backlog:
         """Return what there is to do: orders are due after `wait_s`, or when there are enough for a batch."""
@@ -282,7 +283,7 @@ class BatchStore:
                 if connection.execute(update).rowcount and order.reservation:
                     spending.settle(connection, order.run, order.reservation, result.cost)
 
-        await self._database.write(work)
+        await self._settle(work)
 
     async def remove(self, record: BatchRecord) -> None:
         """Forget a batch whose orders all have outcomes."""
@@ -337,6 +338,12 @@ class BatchStore:
         """Forget outcomes that were not fetched for a month."""
         old = _orders.delete().where(_orders.c.outcome.is_not(None), _orders.c.changed_at < _NOW - _OUTCOMES_KEPT_S)
         await self._database.write(lambda connection: connection.execute(old))
+
+    async def _settle(self, work: Callable[[sa.Connection], None]) -> None:
+        try:
+            await self._database.write(work)
+        finally:  # a write may have taken place though it failed
+            self._store.other_changes += 1
 
     def _hold(self, connection: sa.Connection, record: BatchRecord) -> None:
         """Lock the row of a batch, and extend the lease on it."""

@@ -43,6 +43,7 @@ class Account:
         self.users = 0
         """Requests in flight."""
         self._store = store
+        self._seen_changes = -1  # nothing is read yet
         self._asked = 0  # amounts that are on their way to the database
         self._waiting: deque[_Turn] = deque()
         self._is_short = False
@@ -52,9 +53,11 @@ class Account:
         return self.retries < max(_RETRIES_ALWAYS, _RETRY_SHARE * self.calls)
 
     async def refresh(self) -> None:
-        """Read what is spent and reserved now: batches and other processes settle calls, too."""
-        if self.run.run_id:
+        """Read what is spent and reserved now, unless this account alone has changed it since the last query."""
+        changes = self._store.other_changes
+        if self.run.run_id and (self._seen_changes != changes or self._store.is_shared):
             self._note(await self._store.read_spending(self.run))
+            self._seen_changes = changes
 
     async def reserve(
         self, most: int, cap: int | None, *, lasts_s: float, waits: asyncio.Event | None = None, key: str = ""
@@ -105,6 +108,7 @@ class Account:
     async def settle(self, name: str, cost: int, *, key: str = "", lost_most: int = 0) -> None:
         """Replace a reservation by what was paid; bound what lost calls for the same verdict can have cost."""
         if name:
+            key = key if self.unknown or self._store.is_shared else ""  # no call was lost
             self._note(await self._store.settle(self.run, name, cost, key=key, lost_most=lost_most))
             self._wake()
 

@@ -66,6 +66,8 @@ class JudgeStore:
         self._writes = Grouped(partial(database.write, durable=False))
         self._puts = 0
         self.verdict_count = 0
+        self.other_changes = 0
+        """How often this process has changed what runs spend without their accounts."""
 
     @classmethod
     async def open(
@@ -125,6 +127,7 @@ class JudgeStore:
             return deleted, remaining
 
         counts = await self.database.write(work)
+        self.other_changes += 1
         await self.database.forget_deleted()
         self.verdict_count = await self.database.read(_count)
         return counts
