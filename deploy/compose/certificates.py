@@ -37,7 +37,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class CertificateRequest:
     """A certificate that a service needs.
 
     Args:
@@ -59,30 +59,30 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--names", default="", help="further names for certificates that include `localhost`, comma-separated"
     )
-    parser.add_argument("wanted", nargs="+", type=read_wanted, metavar="SERVICE=USE:NAME,...")
+    parser.add_argument("requests", nargs="+", type=read_request, metavar="SERVICE=USE:NAME,...")
     options = parser.parse_args(arguments)
     os.umask(0o022)
     authority = open_authority(options.folder / "authority")
-    for wanted in options.wanted:
-        provide(options.folder / wanted.service, authority, with_names(wanted, options.names), options.owner)
+    for request in options.requests:
+        provide(options.folder / request.service, authority, with_names(request, options.names), options.owner)
     return 0
 
 
-def read_wanted(text: str) -> Wanted:
+def read_request(text: str) -> CertificateRequest:
     """Return the certificate that SERVICE=USE:NAME,... asks for."""
     service, _, rest = text.partition("=")
     use, _, names = rest.partition(":")
     if not service or use not in USES or (use == "server" and not names):
         raise argparse.ArgumentTypeError(f"must be SERVICE=server:NAME,... or SERVICE=client, not {text!r}")
-    return Wanted(service, use, tuple(names.split(",")) if names else ())
+    return CertificateRequest(service, use, tuple(names.split(",")) if names else ())
 
 
-def with_names(wanted: Wanted, more: str) -> Wanted:
+def with_names(request: CertificateRequest, more: str) -> CertificateRequest:
     """Return a certificate with the further names of this host, if the service is reachable from outside."""
-    if "localhost" not in wanted.names:
-        return wanted
+    if "localhost" not in request.names:
+        return request
     names = (name.strip() for name in more.split(","))
-    return Wanted(wanted.service, wanted.use, (*wanted.names, *(name for name in names if name)))
+    return CertificateRequest(request.service, request.use, (*request.names, *(name for name in names if name)))
 
 
 def open_authority(folder: Path) -> Pair:
@@ -108,7 +108,7 @@ def open_authority(folder: Path) -> Pair:
     return authority
 
 
-def provide(folder: Path, authority: Pair, wanted: Wanted, owner: int | None) -> None:
+def provide(folder: Path, authority: Pair, request: CertificateRequest, owner: int | None) -> None:
     """Write the files of a service, unless its present files are valid for long enough."""
     folder.mkdir(parents=True, exist_ok=True)
     authority_pem = authority.certificate.public_bytes(serialization.Encoding.PEM)
@@ -116,31 +116,31 @@ def provide(folder: Path, authority: Pair, wanted: Wanted, owner: int | None) ->
     known = folder / "ca.crt"
     if present.exists() and known.exists() and known.read_bytes() == authority_pem:
         certificate = x509.load_pem_x509_certificate(present.read_bytes())
-        if left(certificate) >= RENEWED_BEFORE and names_of(certificate) == set(wanted.names):
+        if left(certificate) >= RENEWED_BEFORE and names_of(certificate) == set(request.names):
             return
     key = ec.generate_private_key(ec.SECP256R1())
-    certificate = signed(authority, key, wanted)
+    certificate = signed(authority, key, request)
     # tls.crt is written last: if this process dies earlier, the next start makes everything again. A server that reads
     # meanwhile keeps its old pair until key and certificate match.
     write(folder / "tls.key", private_pem(key), 0o400, owner)
     write(present, certificate.public_bytes(serialization.Encoding.PEM), 0o444)
     write(known, authority_pem, 0o444)
-    names = ",".join(wanted.names) or "none"
-    say(f"made a certificate: service={wanted.service} use={wanted.use} names={names} until={day(certificate)}")
+    names = ",".join(request.names) or "none"
+    say(f"made a certificate: service={request.service} use={request.use} names={names} until={day(certificate)}")
 
 
-def signed(authority: Pair, key: ec.EllipticCurvePrivateKey, wanted: Wanted) -> x509.Certificate:
+def signed(authority: Pair, key: ec.EllipticCurvePrivateKey, request: CertificateRequest) -> x509.Certificate:
     """Return a new certificate signed by the authority."""
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, wanted.service)])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, request.service)])
     builder = dated(name, authority.certificate.subject, key.public_key(), DAYS)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     builder = builder.add_extension(usage(signs_certificates=False), critical=True)
-    builder = builder.add_extension(x509.ExtendedKeyUsage([USES[wanted.use]]), critical=False)
+    builder = builder.add_extension(x509.ExtendedKeyUsage([USES[request.use]]), critical=False)
     builder = builder.add_extension(
         x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()), critical=False
     )
-    if wanted.names:
-        builder = builder.add_extension(x509.SubjectAlternativeName([general(name) for name in wanted.names]), False)
+    if request.names:
+        builder = builder.add_extension(x509.SubjectAlternativeName([general(name) for name in request.names]), False)
     return builder.sign(authority.key, hashes.SHA256())
 
 
