@@ -95,6 +95,7 @@ def test_targets(text: str, bound: float, target_op: str, target: float) -> None
     """A target goes the gate's way and may only ask for as much or more."""
     gate = parse_gate(text, metrics=RUN)
     assert (gate.bound, gate.target_op, gate.target) == (bound, target_op, target)
+    assert (gate.expression, gate.op) == (text, text.split(",")[-2].split()[-2])  # of the gate itself
 
 
 def test_a_metric_may_be_named_like_a_part_of_the_grammar() -> None:
@@ -137,6 +138,7 @@ REFUSED = [
     ("pass_rate >= 85%%", "is not a gate"),
     ("pass_rate >= %", "is not a gate"),
     ("pass_rate >= 85", "pass_rate is a share from 0 to 1: write 0.85 or 85%"),
+    ("pass_rate >= 100", "pass_rate is a share from 0 to 1: write 1 or 100%"),
     ("pass_rate == 1.5", "pass_rate is a share from 0 to 1: write 0.015 or 1.5%"),
     ("pass_rate >= 100.5", "pass_rate is a share from 0 to 1: write 0.85 or 85%"),
     ("pass_rate >= -0.5", "pass_rate is a share from 0 to 1: write 0.85 or 85%"),
