@@ -1,4 +1,4 @@
-"""Gates: conditions on a run's summary that decide the exit code.
+"""Gates: conditions on a run's summary that decide its verdict and exit status.
 
     gate    = subject op number [ "%" ] [ "," "target" op number [ "%" ] ]
     subject = "pass_rate" | "agent_errors"
@@ -54,7 +54,7 @@ _DIRECTIONS = {">=": 1, ">": 1, "<=": -1, "<": -1}
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """One condition.
+    """One condition on a run's summary.
 
     Args:
         expression: What the spec says.
@@ -101,7 +101,7 @@ def parse_gate(text: str, *, metrics: Mapping[str, str], repeats: int | None = N
 
 
 def read_gate(text: str, *, metrics: Mapping[str, str], repeats: int | None = None) -> Gate:
-    """Return the gate that a text describes, also one of a stored run that no new run may have.
+    """Return the gate that a text describes; accept gates of stored runs that a new run may not have.
 
     Args:
         text: As for `parse_gate`.
@@ -111,10 +111,10 @@ def read_gate(text: str, *, metrics: Mapping[str, str], repeats: int | None = No
     Raises:
         SpecError: The text is no gate, or names something that the run does not compute.
     """
-    found = _PATTERN.fullmatch(text) if len(text) <= _MAX_CHARS else None
-    if found is None:
+    match = _PATTERN.fullmatch(text) if len(text) <= _MAX_CHARS else None
+    if match is None:
         raise SpecError(f"{text[:80]!r} is not a gate: write NAME >= NUMBER, e.g. 'pass_rate >= 0.85'")
-    subject, op, number, target_op, target = found.groups()
+    subject, op, number, target_op, target = match.groups()
     head = subject.partition(".")[0]
     parts = [_label(quoted) if quoted else plain for quoted, plain in _PART.findall(subject, len(head))]
     group = label = ""
@@ -185,7 +185,7 @@ def _kind_info(gate: Gate, metrics: Mapping[str, str], what: str) -> str:
 
 
 def _share_problem(gate: Gate) -> str:
-    """Return what is wrong with a gate on a rate, and what to write instead."""
+    """Return the problem of a gate on a rate, with its replacement."""
     for value in (gate.bound, gate.target):
         if value is not None and not 0 <= value <= 1:
             share = f"{value / 100:.10g}" if 1 < value <= 100 else "0.85"
@@ -240,16 +240,16 @@ def _holds(actual: float, op: str, bound: float) -> bool:
 
 
 def may_be_chance(expression: str, interval: Sequence[float] | None) -> float | None:
-    """Return a gate's bound where it lies inside the 95 % interval of what was compared; None elsewhere."""
-    found = _PATTERN.fullmatch(expression)
-    if found is None or interval is None:
+    """Return a gate's bound if it lies inside the 95 % interval of the compared figure; None otherwise."""
+    match = _PATTERN.fullmatch(expression)
+    if match is None or interval is None:
         return None
-    bound = _number(found[3])
+    bound = _number(match[3])
     return bound if interval[0] < bound < interval[1] else None
 
 
 def compared_text(expression: str, actual: float | None, interval: Sequence[float] | None) -> str:
-    """Return what a gate compared with its 95 % interval, e.g. "0.87 [0.7902, 0.9224]"; "-" for nothing.
+    """Return a gate's compared figure with its 95 % interval, e.g. "0.87 [0.7902, 0.9224]"; "-" if there is none.
 
     Args:
         expression: The gate, or a threshold as a gate.
@@ -261,7 +261,7 @@ def compared_text(expression: str, actual: float | None, interval: Sequence[floa
 
 
 def actual_text(expression: str, actual: float | None) -> str:
-    """Return what a gate compared, rounded so far as it does not look equal to what it is compared with; "-" for none.
+    """Return a gate's compared figure, with enough digits to differ visibly from the bound; "-" if there is none.
 
     Args:
         expression: The gate, or a threshold as a gate.
@@ -269,6 +269,6 @@ def actual_text(expression: str, actual: float | None) -> str:
     """
     if actual is None:
         return "-"
-    found = _PATTERN.fullmatch(expression)
-    bounds = [_number(number) for number in found.group(3, 5) if number] if found else []
+    match = _PATTERN.fullmatch(expression)
+    bounds = [_number(number) for number in match.group(3, 5) if number] if match else []
     return text_apart(actual, bounds)

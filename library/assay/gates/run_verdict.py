@@ -1,4 +1,4 @@
-"""The verdict of a run: the one function that joins gates, thresholds and errors, from the stored summary alone.
+"""The verdict of a run: one function joins gates, thresholds and errors, from the stored summary alone.
 
     FAIL         a criterion was computed and does not hold
     INCOMPLETE   a criterion could not be computed, too many calls failed, or something was left out
@@ -77,9 +77,9 @@ def run_verdict(summary: RunSummary) -> RunVerdict:
     """Return the verdict that follows from a summary."""
     criteria = criteria_of(summary)
     failed = [
-        f"{one.expression} does not hold: {actual_text(one.expression, one.actual)}"
-        for one in criteria
-        if one.outcome == "fail"
+        f"{criterion.expression} does not hold: {actual_text(criterion.expression, criterion.actual)}"
+        for criterion in criteria
+        if criterion.outcome == "fail"
     ]
     gaps = list(dict.fromkeys(_gaps(summary)))
     gap = agent_error_gap(summary)
@@ -88,7 +88,7 @@ def run_verdict(summary: RunSummary) -> RunVerdict:
         failed += [gap] if gap else []
         failed += _unmade(summary)
         notes += tuple(_uncomputed(summary, criteria))
-        notes += tuple(gap for gap in gaps if not any(gap in said for said in (*failed, *notes)))
+        notes += tuple(gap for gap in gaps if not any(gap in sentence for sentence in (*failed, *notes)))
         return RunVerdict(VerdictStatus.FAIL, tuple(failed), notes)
     if gaps:
         return RunVerdict(VerdictStatus.INCOMPLETE, tuple(gaps), tuple(note for note in notes if note not in gaps))
@@ -102,14 +102,14 @@ def run_verdict(summary: RunSummary) -> RunVerdict:
 
 
 def criteria_of(summary: RunSummary) -> Sequence[GateResult]:
-    """Return what decides: the gates; without gates, the threshold of each metric that has one, as a gate.
+    """Return the deciding gates; without gates, each metric's threshold as one.
 
     The threshold of an optional metric decides only where it could be computed.
     """
     if summary.gates:
         return summary.gates
-    found = [(metric, _of_threshold(metric, summary)) for metric in summary.metrics if _decides(metric)]
-    return [one for metric, one in found if not (metric.is_optional and one.outcome is GateOutcome.INCOMPLETE)]
+    thresholds = [(metric, _of_threshold(metric, summary)) for metric in summary.metrics if _decides(metric)]
+    return [gate for metric, gate in thresholds if not (metric.is_optional and gate.outcome is GateOutcome.INCOMPLETE)]
 
 
 def missed_thresholds(summary: RunSummary) -> list[str]:
@@ -125,7 +125,7 @@ def missed_thresholds(summary: RunSummary) -> list[str]:
 
 
 def agent_errors_text(summary: RunSummary) -> str:
-    """Return on how many rows the agent failed; empty where on none or that is not known."""
+    """Return a sentence on how many rows the agent failed; empty if none or unknown."""
     if not summary.agent_errors:
         return ""
     rows = _counted(summary.row_count or 0, "row")
@@ -159,7 +159,7 @@ def metric_error_gap(metric: MetricSummary, summary: RunSummary) -> str:
 
 
 def survivors_note(metric: MetricSummary, what: str = "mean") -> str:
-    """Return over which rows an aggregate is, where agent errors or failures of the metric are not in it."""
+    """Return the rows that an aggregate covers, if it leaves out agent errors or failures of the metric."""
     left_out = metric.n_unanswered + metric.n_own_error
     if not left_out or metric.value is None:
         return ""
@@ -205,7 +205,7 @@ def _of_threshold(metric: MetricSummary, summary: RunSummary) -> GateResult:
 
 
 def uncomputed_text(metric: MetricSummary) -> str:
-    """Return that a metric has no value, and why, e.g. "exact_match was computed on no row (no references)"."""
+    """Return why a metric has no value, e.g. "exact_match was computed on no row (no references)"."""
     return f"{metric.metric} was computed on no row{_because(metric)}"
 
 
@@ -219,12 +219,12 @@ def _missing_reason(metric: MetricSummary) -> str:
 
 
 def _no_data(summary: RunSummary) -> str:
-    """Return that nothing was computed, and why where the rows say it."""
+    """Return a sentence that nothing was computed, with the rows' reasons."""
     return f"no metric was computed on any row: {_named(summary.metrics)}" if summary.metrics else "there is no metric"
 
 
 def _named(metrics: Sequence[MetricSummary]) -> str:
-    """Return metrics with why they have no value, those with the same reason together."""
+    """Return the metrics without a value, grouped by reason."""
     by_reason: dict[str, list[str]] = {}
     for metric in metrics:
         by_reason.setdefault(_because(metric), []).append(metric.metric)
@@ -246,7 +246,7 @@ def _unmeasured(summary: RunSummary, criteria: Sequence[GateResult]) -> str:
 
 
 def _undecided(summary: RunSummary) -> str:
-    """Return that metrics which decide rows have decided none, or the empty string."""
+    """Return a sentence that the metrics deciding rows have decided none; empty if one was decided."""
     deciding = [metric for metric in summary.metrics if metric.decides_rows and not metric.is_optional]
     if not deciding or summary.decided or not summary.row_count:
         return ""
@@ -255,7 +255,7 @@ def _undecided(summary: RunSummary) -> str:
 
 
 def _gaps(summary: RunSummary) -> Iterator[str]:
-    """Yield what keeps a run from a verdict."""
+    """Yield the reasons why a run has no verdict."""
     if summary.partial:
         yield "rows are missing: the run has not succeeded"
     if gap := agent_error_gap(summary):
@@ -263,10 +263,10 @@ def _gaps(summary: RunSummary) -> Iterator[str]:
     for gate in summary.gates:
         if gate.outcome is GateOutcome.INCOMPLETE:
             yield f"{gate.expression} could not be computed: {gate.reason}"
-    said = [gate.reason for gate in summary.gates]
+    reasons = [gate.reason for gate in summary.gates]
     for metric in summary.metrics:
         gap = "" if metric.is_optional else metric_error_gap(metric, summary)
-        if gap and gap not in said:
+        if gap and gap not in reasons:
             yield gap
     if canaries := failed_canaries(summary):
         yield canaries
@@ -291,13 +291,13 @@ def _unmade(summary: RunSummary) -> Iterator[str]:
 
 def _uncomputed(summary: RunSummary, criteria: Sequence[GateResult]) -> Iterator[str]:
     """Yield the thresholds that decide and could not be computed."""
-    for one in criteria:
-        if one.outcome is GateOutcome.INCOMPLETE and not summary.gates:
-            yield f"threshold not computed: {one.expression}: {one.reason}"
+    for criterion in criteria:
+        if criterion.outcome is GateOutcome.INCOMPLETE and not summary.gates:
+            yield f"threshold not computed: {criterion.expression}: {criterion.reason}"
 
 
 def failed_canaries(summary: RunSummary) -> str:
-    """Return that the judge failed on answers whose worth is known, unless the spec accepts that, or ""."""
+    """Return a sentence that the judge failed its canaries, unless the spec accepts that; otherwise ""."""
     canaries = summary.judging.canaries if summary.judging is not None else None
     if canaries is None or canaries.is_accepted or not canaries.is_untrusted:
         return ""
@@ -309,9 +309,9 @@ def _notes(summary: RunSummary, criteria: Sequence[GateResult]) -> Iterator[str]
         yield stopped_sentence(summary.stopped_early)
     if failed := agent_errors_text(summary):
         yield failed
-    for one in criteria:
-        if one.note:
-            yield f"{one.expression}: {one.note}"
+    for criterion in criteria:
+        if criterion.note:
+            yield f"{criterion.expression}: {criterion.note}"
     for metric in summary.metrics:
         if metric.value is None and (metric.is_optional or _is_passed_over(metric, summary)):
             reason = _missing_reason(metric)

@@ -1,4 +1,4 @@
-"""What a run that stopped early says of it, in one sentence; names are untrusted."""
+"""The sentence on a run's early stop; names are untrusted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def stopped_sentence(stopped: StoppedEarly) -> str:
 
 
 def saved_text(calls: int, tokens: float | None, usd: float | None, seconds: float | None) -> str:
-    """Return what stopping saved by estimate, without what is not known."""
+    """Return the estimated savings of stopping, leaving out unknown ones."""
     if not calls:
         return "nothing saved"
     parts = [f"{calls:,} call{'s' * (calls != 1)}"]

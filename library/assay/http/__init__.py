@@ -1,1 +1,1 @@
-"""HTTP/1.1 connections whose replies answer the request that they were sent for."""
+"""HTTP/1.1 connections that pair each reply with its own request."""

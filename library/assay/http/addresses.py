@@ -1,4 +1,4 @@
-"""Addresses that calls leave for, and the patterns of them that an installation allows."""
+"""Destinations of calls, and the patterns that an installation allows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MAX_NAME_CHARS = 253
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where something is called.
+    """The destination of a call.
 
     Args:
         scheme: "https" over TLS, else "http"; also for gRPC.
@@ -43,7 +43,7 @@ NOWHERE = Address("", "", None)
 
 
 def url_address(url: str) -> Address:
-    """Return the address of a URL; `NOWHERE` where it is none."""
+    """Return the address of a URL; `NOWHERE` if it has none."""
     try:
         parts = urlsplit(url)
         host = (parts.hostname or "").lower()
@@ -57,7 +57,7 @@ def url_address(url: str) -> Address:
 
 
 def dial_problem(url: str) -> str:
-    """Return why no client can connect to a URL's host and port; empty where one may.
+    """Return why no client can connect to a URL's host and port; empty if one can.
 
     Refuses what the HTTP client's own URL class refuses, so that an address that passes fails only when it is called,
     as an unreachable one. The client's package need not be installed where specs are validated, so symbols in an
@@ -81,7 +81,7 @@ def dial_problem(url: str) -> str:
 
 
 def service_address_problem(address: str) -> str:
-    """Return why no client can dial the address of a gRPC service; empty where one may.
+    """Return why no client can dial the address of a gRPC service; empty if one can.
 
     Args:
         address: host:port, unix:PATH, or another of gRPC's forms (dns:///, ipv4:, ipv6:), whose port may be left out.
@@ -94,12 +94,12 @@ def service_address_problem(address: str) -> str:
         example = place if _SERVICE_PLACE.fullmatch(place) else f"{place or '127.0.0.1'}:7070"
         return f"is a URL: write host:port, such as {example}"
     place = address.removeprefix(form)
-    for each in place.split(",") if form else [place]:
-        found = _SERVICE_PLACE.fullmatch(each if ":" in each.rpartition("]")[2] or not form else f"{each}:443")
-        if found is None or not 0 < int(found[2]) < 65536:
+    for server in place.split(",") if form else [place]:
+        match = _SERVICE_PLACE.fullmatch(server if ":" in server.rpartition("]")[2] or not form else f"{server}:443")
+        if match is None or not 0 < int(match[2]) < 65536:
             shown = f", not {address!r:.80}" if "@" not in address else ""
             return f"must be host:port, such as 127.0.0.1:7070{shown}"
-        if problem := host_problem(found[1].strip("[]")):
+        if problem := host_problem(match[1].strip("[]")):
             return problem
     return ""
 
@@ -116,7 +116,7 @@ def read_service_address(text: str) -> str:
 
 
 def host_problem(host: str) -> str:
-    """Return why a host, without a port, is neither a name nor an address; empty where it is one.
+    """Return why a host without a port is neither a name nor an address; empty if it is valid.
 
     A host whose last label is a number is an IPv4 address, of which the client takes four decimals without a leading 0.
     """
@@ -157,23 +157,23 @@ def _ipv6_problem(host: str) -> str:
 
 
 def covers(pattern: str, called: Address) -> bool:
-    """Return whether an address is one of a pattern's: `HOST`, `HOST:PORT` or `https://HOST[:PORT]`.
+    """Return whether an address matches a pattern: `HOST`, `HOST:PORT` or `https://HOST[:PORT]`.
 
     HOST is a whole name, or `*.` and the end of one. Without a port it is every port, after a scheme the scheme's own.
     """
-    found = _PATTERN.fullmatch(pattern)
-    if found is None:
+    match = _PATTERN.fullmatch(pattern)
+    if match is None:
         return False
-    scheme, host = found["scheme"], found["host"].strip("[]")
-    port = int(found["port"]) if found["port"] else _PORTS.get(scheme)
+    scheme, host = match["scheme"], match["host"].strip("[]")
+    port = int(match["port"]) if match["port"] else _PORTS.get(scheme)
     is_host = called.host.endswith(host[1:]) if host.startswith("*.") else called.host == host
     return is_host and scheme in (None, called.scheme) and port in (None, called.port)
 
 
 def pattern_problem(pattern: str) -> str:
-    """Return why a text is no such pattern; empty where it is one."""
-    found = _PATTERN.fullmatch(pattern)
-    if found is not None and (not found["port"] or 0 < int(found["port"]) < 65_536):
+    """Return why a text is not such a pattern; empty if it is one."""
+    match = _PATTERN.fullmatch(pattern)
+    if match is not None and (not match["port"] or 0 < int(match["port"]) < 65_536):
         return ""
     return (
         "must be HOST, HOST:PORT or https://HOST[:PORT] in lower case and without a path, where HOST may be "

@@ -1,4 +1,4 @@
-"""One TCP or TLS connection as an HTTP client needs it: what arrives while nothing was asked is never an answer."""
+"""A TCP or TLS connection for an HTTP client: bytes that arrive without a request are never taken for a reply."""
 
 from __future__ import annotations
 
@@ -93,12 +93,12 @@ class Wire(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        """Whether the server has not hung up."""
+        """Whether the server still holds the connection open."""
         return not self._eof and not self._transport.is_closing()
 
     @property
     def unread(self) -> bytes:
-        """What has arrived and was not read."""
+        """The bytes that have arrived and are still unread."""
         return bytes(self._buffer)
 
     def has_news(self) -> bool:
@@ -190,31 +190,37 @@ async def open_wire(
     return wire
 
 
-async def _first_to_answer(host: str, found: Sequence[AddressInfo]) -> socket.socket:
-    """Return a connected socket: addresses of a name are tried one beside the other, as one family may lead nowhere."""
-    families = [[address for address in found if address[0] == family] for family in dict.fromkeys(a[0] for a in found)]
-    alternating = [group[i] for i in range(len(found)) for group in families if i < len(group)]
-    made: list[socket.socket] = []
-    attempts = [partial(_connected, made, family, kind, protocol, to) for family, kind, protocol, _, to in alternating]
+async def _first_to_answer(host: str, addresses: Sequence[AddressInfo]) -> socket.socket:
+    """Return a connected socket; try a name's addresses in parallel, since one address family may be unreachable."""
+    families = [
+        [address for address in addresses if address[0] == family] for family in dict.fromkeys(a[0] for a in addresses)
+    ]
+    alternating = [group[i] for i in range(len(addresses)) for group in families if i < len(group)]
+    sockets: list[socket.socket] = []
+    attempts = [
+        partial(_connected, sockets, family, kind, protocol, to) for family, kind, protocol, _, to in alternating
+    ]
     try:
         connected, _, problems = await staggered_race(attempts, _NEXT_ADDRESS_S)
     except BaseException:
         # Cancelled in the moment in which a connection is there, the race returns it to no one.
-        for each in made:
-            each.close()
+        for attempt in sockets:
+            attempt.close()
         raise
     if not isinstance(connected, socket.socket):
         raise next((problem for problem in problems if isinstance(problem, OSError)), OSError(f"{host} has no address"))
     return connected
 
 
-async def _connected(made: list[socket.socket], family: int, kind: int, protocol: int, address: Any) -> socket.socket:
-    one = socket.socket(family, kind, protocol)
-    made.append(one)
+async def _connected(
+    sockets: list[socket.socket], family: int, kind: int, protocol: int, address: Any
+) -> socket.socket:
+    attempt = socket.socket(family, kind, protocol)
+    sockets.append(attempt)
     try:
-        one.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(one, address)
+        attempt.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(attempt, address)
     except BaseException:
-        one.close()
+        attempt.close()
         raise
-    return one
+    return attempt

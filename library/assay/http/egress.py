@@ -1,4 +1,4 @@
-"""How connections leave this process: which addresses they may have, and through which proxy.
+"""Outgoing connections: the addresses they may reach, and their proxy.
 
 A name is resolved once, every address that it has is checked, and the connection goes to an address that was checked: a
 name that changes between a check and a connection (DNS rebinding) leads nowhere.
@@ -54,7 +54,7 @@ class ForbiddenAddressError(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Egress:
-    """How connections leave this process.
+    """The rules for outgoing connections.
 
     Args:
         networks: Networks that addresses may be in, beside the public internet; None for every address.
@@ -69,10 +69,10 @@ class Egress:
         """Return whether an address, in the form that `getaddrinfo` gives it, may be connected to."""
         if self.networks is None:
             return True
-        found = _without_embedding(ipaddress.ip_address(address.partition("%")[0]))
-        if found in _METADATA:
+        plain = _without_embedding(ipaddress.ip_address(address.partition("%")[0]))
+        if plain in _METADATA:
             return False
-        return _is_public(found) or any(found in network for network in self.networks)
+        return _is_public(plain) or any(plain in network for network in self.networks)
 
     async def resolve(self, host: str, port: int) -> list[AddressInfo]:
         """Return the addresses of a host, all of which may be connected to.
@@ -85,16 +85,16 @@ class Egress:
             ForbiddenAddressError: One of them may not be connected to.
             OSError: The host has no address.
         """
-        found = _numeric(host, port) or await asyncio.get_running_loop().getaddrinfo(
+        infos = _numeric(host, port) or await asyncio.get_running_loop().getaddrinfo(
             host, port, type=socket.SOCK_STREAM
         )
-        if not all(self.allows(str(one[4][0])) for one in found):
+        if not all(self.allows(str(info[4][0])) for info in infos):
             raise ForbiddenAddressError(forbidden(host))
-        return list(found)
+        return list(infos)
 
     def forbids_literal(self, host: str) -> bool:
         """Return whether a host is an address, in any spelling that the system reads, that may not be connected to."""
-        return not all(self.allows(str(one[4][0])) for one in _numeric(host.strip("[]"), None))
+        return not all(self.allows(str(info[4][0])) for info in _numeric(host.strip("[]"), None))
 
 
 EVERYWHERE = Egress()
@@ -102,19 +102,19 @@ EVERYWHERE = Egress()
 
 
 def forbidden(host: str) -> str:
-    """Return the message for a host whose address is not allowed; the address itself says what is inside a network."""
+    """Return the message for a host whose address is not allowed; without the address, which reveals a network."""
     return (
         f"{host} has an address that may not be called from here: the operator allows networks with --egress-networks"
     )
 
 
 def own_networks(hosts: Iterable[str]) -> tuple[IPNetwork, ...]:
-    """Return the addresses among the hosts that an operator lists: one that is written down is allowed by that."""
-    found: list[IPNetwork] = []
+    """Return the addresses among the hosts that an operator lists; listing an address allows it."""
+    networks: list[IPNetwork] = []
     for host in hosts:
         with suppress(ValueError):  # a name, or a pattern
-            found.append(ipaddress.ip_network(host))
-    return tuple(found)
+            networks.append(ipaddress.ip_network(host))
+    return tuple(networks)
 
 
 def read_networks(text: str) -> tuple[IPNetwork, ...] | None:
@@ -157,8 +157,8 @@ async def connect_through(proxy: str, host: str, port: int) -> socket.socket:
     """
     loop = asyncio.get_running_loop()
     parts = urlsplit(proxy)
-    found = await loop.getaddrinfo(parts.hostname, parts.port or 80, type=socket.SOCK_STREAM)
-    family, kind, protocol, _, address = found[0]
+    infos = await loop.getaddrinfo(parts.hostname, parts.port or 80, type=socket.SOCK_STREAM)
+    family, kind, protocol, _, address = infos[0]
     connected = socket.socket(family, kind, protocol)
     try:
         connected.setblocking(False)
@@ -190,7 +190,7 @@ async def _reply_status(connected: socket.socket) -> str:
 
 
 def _numeric(host: str, port: int | None) -> list[AddressInfo]:
-    """Return the address that a host is, at once and without a look-up; nothing for a name."""
+    """Return the address that a host spells, without a look-up; none for a name."""
     try:
         return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST))
     except (OSError, UnicodeError):
@@ -202,7 +202,7 @@ def _is_public(address: IPAddress) -> bool:
 
 
 def _without_embedding(address: IPAddress) -> IPAddress:
-    """Return the IPv4 address that an IPv6 address stands for, else the address itself."""
+    """Return the IPv4 address embedded in an IPv6 address, or else the address itself."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
     for network, bits_after in _EMBEDDING.items():

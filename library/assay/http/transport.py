@@ -1,4 +1,4 @@
-"""HTTP/1.1 for agents and providers: a reply answers the request it was sent for, and no other.
+"""HTTP/1.1 for agents and providers: each reply belongs to the request it answers.
 
 The common pools of connections take bytes that are left after a reply for the beginning of the next one, which
 gives a row the answer of another row. Here a connection with such bytes is closed ("a client MUST NOT process …
@@ -33,7 +33,7 @@ _Origin = tuple[str, str, int | None]
 
 
 class HttpTransport(httpx2.AsyncBaseTransport):
-    """Connections that are kept and used again while their host keeps to one reply per request.
+    """A pool of connections, each reused while its host sends one reply per request.
 
     It has no time limits but that of connecting: the caller bounds the whole attempt.
 
@@ -114,7 +114,7 @@ class HttpTransport(httpx2.AsyncBaseTransport):
         exchange.wire.abort()
 
     def _reusable(self, origin: _Origin) -> Wire | None:
-        """Return the connection that was idle for longest: the one whose surplus bytes had most time to arrive."""
+        """Return the connection idle for longest: its surplus bytes had the most time to arrive."""
         idle = self._idle.get(origin, deque())
         for _ in range(len(idle)):
             since, wire = idle.popleft()
@@ -175,7 +175,7 @@ class _Exchange:
 
     @property
     def surplus(self) -> bytes:
-        """Bytes that belong to no reply, line ends aside."""
+        """Bytes that belong to no reply, except line ends."""
         after = self._parser.trailing_data[0] + self.wire.unread if self._complete else b""
         return self._early or after.strip(BLANK)
 

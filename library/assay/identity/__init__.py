@@ -1,4 +1,4 @@
-"""Who calls a shared installation, and what they may do.
+"""The callers of a shared installation, and their rights.
 
 tokens         the text of an API token: made, checked, hashed
 rights         rights, and the roles that have them

@@ -1,4 +1,4 @@
-"""What an installation that teams share records of calls: who did what, to what, from where, and how it ended."""
+"""The audit of a shared installation: who did what, to what, from where, and with which outcome."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def entry_digest(previous: str, sequence: int, at: str, entry: AuditEntry) -> st
         at: Its time.
         entry: Its content.
     """
-    content = [getattr(entry, each.name) for each in fields(entry)]
+    content = [getattr(entry, part.name) for part in fields(entry)]
     text = json.dumps([previous, sequence, at, *content], ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -96,7 +96,7 @@ class Auditor(Protocol):
         ...
 
     async def count(self, entry: AuditEntry) -> None:
-        """Store an entry of a kind that may come in floods: the first at once, those of the same minute as a number.
+        """Store an entry that may come in floods: the first at once, further ones of the minute as a count.
 
         Raises:
             StorageError: It cannot be stored.
@@ -129,7 +129,7 @@ class AuditedCall:
     settled: bool = False
 
     def entry(self, *, team: str = "", resource: str = "", action: str = "", outcome: str = DONE) -> AuditEntry:
-        """Return an entry about this call; what is not given is as the request has it."""
+        """Return an entry about this call, completed from the request."""
         own = self.identity
         return AuditEntry(
             team or self.team or own.team,
@@ -145,7 +145,7 @@ class AuditedCall:
         )
 
     def settle(self) -> None:
-        """Let the call have no further entry: one is stored in the transaction of its change, or nothing changed."""
+        """Add no further entry: the change's own transaction has stored one, or nothing changed."""
         self.settled = True
 
 
@@ -163,7 +163,7 @@ def audited_call() -> AuditedCall | None:
 
 
 async def record_export(resource: str) -> None:
-    """Record that the present call reads something as a whole; the same of the same caller is counted for a minute.
+    """Record a bulk read by the current call; repetitions by the same caller are counted for a minute.
 
     Raises:
         StorageError: It cannot be stored: nothing is to be sent then.

@@ -1,4 +1,4 @@
-"""What a server asks whose token a text is."""
+"""The authenticator, which resolves tokens to callers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from assay.identity.caller import Identity
 
 
 class Authenticator(Protocol):
-    """Knows tokens."""
+    """Resolves tokens."""
 
     async def authenticate(self, text: str) -> Identity:
-        """Return whose token a text is.
+        """Return the caller that a token belongs to.
 
         Raises:
             UnauthenticatedError: It is none, or none that is accepted; the reason says why.

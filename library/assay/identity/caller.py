@@ -1,4 +1,4 @@
-"""The identity of the present call, from its token to the handler that stores and reads for its team."""
+"""The caller's identity, carried from the token to the handler that works for its team."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from assay.identity.rights import RIGHTS, Right, Role
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who calls.
+    """The caller of a request.
 
     Args:
         team: Whose names the call reaches.

@@ -1,4 +1,4 @@
-"""Quotas: what a team may have at once, store and spend, each a whole number of its unit."""
+"""Quotas: a team's limits on concurrency, storage and spending, each a whole number of its unit."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ class Quota(enum.Enum):
         return f"{amount:,}"
 
     def parse(self, text: str) -> int:
-        """Return the amount that a text is: dollars, bytes such as 10GB or 512MiB, or a whole number.
+        """Parse an amount: dollars, bytes such as 10GB or 512MiB, or a whole number.
 
         Raises:
             ValueError: It is none; says what would be one.
         """
         if self is Quota.STORED_BYTES:
-            found = _BYTES.fullmatch(text)
-            if found is None:
+            match = _BYTES.fullmatch(text)
+            if match is None:
                 raise ValueError(f"must be bytes such as 500MB or 10GiB, not {text[:40]!r}")
-            amount = int(Decimal(found[1]) * _UNITS[found[2] or ""])
+            amount = int(Decimal(match[1]) * _UNITS[match[2] or ""])
         elif self is Quota.MONEY_PER_MONTH:
             amount = _nano(text)
         elif text.isascii() and text.isdecimal():
@@ -60,7 +60,7 @@ class Quota(enum.Enum):
 
 
 def nano_from_usd(dollars: float) -> int:
-    """Return dollars in billionths, from 0 to the largest quota: neither more nor less is an amount."""
+    """Return dollars as billionths, clamped to the range from 0 to the largest quota."""
     return min(round(min(dollars, MAX_AMOUNT / NANO) * NANO), MAX_AMOUNT) if dollars > 0 else 0
 
 

@@ -17,7 +17,7 @@ class Right(enum.Enum):
 
 
 class Role(enum.Enum):
-    """What the holder of a token is."""
+    """The role of a token's holder."""
 
     VIEWER = "viewer"
     RUNNER = "runner"
@@ -35,5 +35,5 @@ RIGHTS: Mapping[Role, frozenset[Right]] = {
 
 
 def roles_with(right: Right) -> list[Role]:
-    """Return the roles that have a right, the least first."""
+    """Return the roles that have a right, the least powerful first."""
     return [role for role in Role if right in RIGHTS[role]]

@@ -1,4 +1,4 @@
-"""API tokens: `assay_ID_SECRETCHECK`, of which a server keeps the hash alone.
+"""API tokens, `assay_ID_SECRETCHECK`; a server keeps only their hashes.
 
 The id has 10 characters and names the token in lists and logs. The secret has 256 random bits in 43 characters, the
 check 6: CRC-32 of all before, so that a cut or mistyped token is recognised without a look into the database. All are
@@ -41,7 +41,7 @@ class Token:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     def has_digest(self, digest: str) -> bool:
-        """Return whether this is the token of a stored hash; takes as long for a wrong one as for the right one."""
+        """Return whether a token matches a stored hash, in constant time."""
         return hmac.compare_digest(self.digest, digest)
 
 
@@ -53,11 +53,11 @@ def new_token() -> Token:
 
 
 def parse_token(text: str) -> Token | None:
-    """Return the token that a text is; None where its form or its check is wrong."""
-    found = TOKEN_PATTERN.fullmatch(text)
-    if found is None or not hmac.compare_digest(found[2], _check(text[:-_CHECK_CHARS])):
+    """Parse a token; return None if its form or its check is wrong."""
+    match = TOKEN_PATTERN.fullmatch(text)
+    if match is None or not hmac.compare_digest(match[2], _check(text[:-_CHECK_CHARS])):
         return None
-    return Token(found[1], text)
+    return Token(match[1], text)
 
 
 def _check(body: str) -> str:

@@ -1,1 +1,1 @@
-"""What a judge is given and is tested with: rubrics, canaries, recorded verdicts, prices."""
+"""The inputs and tests of a judge: rubrics, canaries, recorded verdicts, prices."""

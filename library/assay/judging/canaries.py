@@ -1,4 +1,4 @@
-"""Canaries: answers whose worth is known, judged among a run's own, to see whether its judge can be believed.
+"""Canaries: answers of known quality, judged among a run's own to see whether its judge can be trusted.
 
 For a small share of the cases the judge is also asked about an answer that must pass, the case's own reference, or one
 that must fail: another case's reference, nothing at all, a phrase that is known to fool judges, or a demand for the
@@ -61,7 +61,7 @@ _MASTER_KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """An answer whose worth is known.
+    """An answer of known quality.
 
     Args:
         kind: One of KINDS.
@@ -78,7 +78,7 @@ class Canary:
 
 
 def canary_share(case_count: int, rate: float) -> float:
-    """Return the share of a dataset's cases that have a canary: the rate, or as much as five canaries need.
+    """Return the share of cases with a canary: the rate, or the share that five canaries need.
 
     Args:
         case_count: Cases of the dataset.
@@ -88,7 +88,7 @@ def canary_share(case_count: int, rate: float) -> float:
 
 
 def is_canary_place(index: int, rate: float) -> bool:
-    """Return whether the case at a place has a canary: of n cases the first n·rate, rounded down, are spread evenly.
+    """Return whether the case at a position has a canary: floor(n·rate) of the first n cases have one, evenly spread.
 
     Args:
         index: The case's place in the dataset, from 0.
@@ -100,7 +100,7 @@ def is_canary_place(index: int, rate: float) -> bool:
 def choose_canaries(
     references: Sequence[str], *, first: int, rate: float, highest: float | None = None
 ) -> dict[int, Canary]:
-    """Return the canaries among cases that stand beside each other.
+    """Return the canaries among consecutive cases.
 
     Args:
         references: A reference of each case; empty where it has none, or where the rubric does not go by it.
@@ -111,12 +111,12 @@ def choose_canaries(
     Returns:
         By the case's place in the dataset.
     """
-    found = {}
+    canaries = {}
     for offset in range(len(references)):
         index = first + offset
         if is_canary_place(index, rate):
-            found[index] = _canary(_ordinal(index, rate), offset, references, highest)
-    return found
+            canaries[index] = _canary(_ordinal(index, rate), offset, references, highest)
+    return canaries
 
 
 def _ordinal(index: int, rate: float) -> int:
@@ -124,7 +124,7 @@ def _ordinal(index: int, rate: float) -> int:
 
 
 def _canary(number: int, offset: int, references: Sequence[str], highest: float | None) -> Canary:
-    """Return the canary whose turn it is, or the next kind that this case can have."""
+    """Return the next kind of canary that this case can have."""
     own = references[offset]
     turn = number % len(KINDS)
     for kind in (*KINDS[turn:], *KINDS[:turn]):
@@ -148,7 +148,7 @@ def _injection(number: int, highest: float | None) -> str:
 
 
 def _other_reference(offset: int, references: Sequence[str]) -> str:
-    """Return the nearest later reference, from the beginning again, that says something else; empty for none."""
+    """Return the next different reference, wrapping around at the end; empty if there is none."""
     own = fold(references[offset])
     for step in range(1, len(references)):
         other = references[(offset + step) % len(references)]
@@ -175,7 +175,7 @@ class CanaryFold:
     _cost: ExactSum = field(default_factory=ExactSum)
 
     def add(self, canary: Canary, *, passed: bool | None, cost_usd: float | None = None) -> None:
-        """Take one more.
+        """Count one more verdict.
 
         Args:
             passed: What the judge's verdict makes of it; None where there is no valid one.
@@ -191,7 +191,7 @@ class CanaryFold:
         counted[1] += passed is not canary.should_pass
 
     def result(self) -> CanarySummary | None:
-        """Return the summary; None where there was no canary."""
+        """Return the summary; None if there was no canary."""
         if not self._counts and not self._undecided:
             return None
         kinds = tuple(CanaryTally(kind, *self._counts[kind]) for kind in KINDS if kind in self._counts)
@@ -200,6 +200,6 @@ class CanaryFold:
 
 
 def canary_of(document: Mapping[str, Any]) -> Canary | None:
-    """Return the canary that a stored verdict is about; None where that is unknown."""
+    """Return the canary of a stored verdict; None if it is unknown."""
     kind = document.get("kind")
     return Canary(kind, "") if isinstance(kind, str) and kind in KINDS else None

@@ -1,4 +1,4 @@
-"""What verdicts of a run may cost, and which of its judges have no price."""
+"""The possible cost of a run's verdicts, and the judges without a price."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CAP_VARIABLE = "ASSAY_JUDGE_SPEND_CAP_USD"
 def prices_that_count(
     listed: ModelPrice | None, named: ModelPrice | None, *, is_capped: bool
 ) -> tuple[ModelPrice, ...]:
-    """Return the prices of a model of which a call costs the highest; empty where none is known.
+    """Return the highest of a model's prices per call; empty if none is known.
 
     Args:
         listed: What the judge service's table says; None where it has none.
@@ -48,7 +48,7 @@ def prices_that_count(
 
 
 def no_price(model: str, base_url: str, *, is_capped: bool = False) -> str:
-    """Return what is wrong with a spend cap for a model that has no price, and what to do.
+    """Return the problem of a spend cap for a model without a price, and its remedy.
 
     Args:
         model: The model's id.
@@ -67,7 +67,7 @@ def no_price(model: str, base_url: str, *, is_capped: bool = False) -> str:
 
 
 def cap_text(judge: JudgeSettings, environ: Mapping[str, str] | None) -> str:
-    """Return how many verdicts a spend cap allows at least; empty without a cap, or where a price is not known.
+    """Return a sentence on how many verdicts a spend cap allows at least; empty without a cap or a known price.
 
     Before each call the most that it can cost is reserved: a token for each byte of the request, and `max_tokens`. A
     verdict usually costs far less, so that more are asked for.
@@ -78,18 +78,20 @@ def cap_text(judge: JudgeSettings, environ: Mapping[str, str] | None) -> str:
     """
     if environ is None or judge.spend_cap_usd is None:
         return ""
-    found = [_most_usd(one, prices) for one, prices in zip(judge.judges, _counting(judge, environ), strict=True)]
-    if not all(found):  # replays cost nothing
+    highest = [
+        _most_usd(member, prices) for member, prices in zip(judge.judges, _counting(judge, environ), strict=True)
+    ]
+    if not all(highest):  # replays cost nothing
         return ""
-    most = sum(found)
+    most = sum(highest)
     count = math.floor(Fraction(repr(judge.spend_cap_usd)) / most)
     what = "by all of the jury" if judge.others else "like that"
-    said = f"at least {count:,} {what}" if count else "it may allow none"
-    return f"a verdict on {_TEXT_BYTES // 1000} KB of text may cost up to ${float(most):.4f}, {said}"
+    allowed = f"at least {count:,} {what}" if count else "it may allow none"
+    return f"a verdict on {_TEXT_BYTES // 1000} KB of text may cost up to ${float(most):.4f}, {allowed}"
 
 
 def _counting(judge: JudgeSettings, environ: Mapping[str, str]) -> list[tuple[ModelPrice, ...]]:
-    """Return for each judge of a run the prices of which a call costs the highest.
+    """Return the highest prices per call of each judge of a run.
 
     Raises:
         InvalidInputError: All that is wrong with the judge service's table.
@@ -98,9 +100,9 @@ def _counting(judge: JudgeSettings, environ: Mapping[str, str]) -> list[tuple[Mo
     entries = read_prices(Path(own) if own else None)
     return [
         prices_that_count(
-            find_price(entries, one, is_own_file=bool(own)), one.prices, is_capped=bool(environ.get(CAP_VARIABLE))
+            find_price(entries, member, is_own_file=bool(own)), member.prices, is_capped=bool(environ.get(CAP_VARIABLE))
         )
-        for one in judge.judges
+        for member in judge.judges
     ]
 
 
@@ -111,7 +113,7 @@ def _most_usd(judge: JudgeSettings, prices: Sequence[ModelPrice]) -> Fraction:
 
 
 def price_problems(judge: JudgeSettings, environ: Mapping[str, str]) -> list[Problem]:
-    """Return which judges of a run have no price though there is a spend cap, or what is wrong with the prices.
+    """Return the judges without a price under a spend cap, or the problems of the prices.
 
     Args:
         judge: Who judges; without problems of its own.
@@ -128,9 +130,9 @@ def price_problems(judge: JudgeSettings, environ: Mapping[str, str]) -> list[Pro
         return []
     return [
         Problem(
-            no_price(one.model, one.base_url, is_capped=is_capped),
+            no_price(member.model, member.base_url, is_capped=is_capped),
             f"judge.jury[{place}].model" if judge.others else "judge.model",
         )
-        for place, (one, prices) in enumerate(zip(judge.judges, counting, strict=True))
-        if one.provider in OWN_URLS and not prices
+        for place, (member, prices) in enumerate(zip(judge.judges, counting, strict=True))
+        if member.provider in OWN_URLS and not prices
     ]

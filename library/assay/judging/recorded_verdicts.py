@@ -1,4 +1,4 @@
-"""Recorded verdicts: a JSON Lines file of what a judge said of answers, used again without a judge.
+"""Recorded verdicts: a JSON Lines file of a judge's verdicts, used again in place of the judge.
 
 Each line holds one verdict, and what it is on:
 
@@ -52,7 +52,7 @@ _MOST_PROBLEMS = 50
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One verdict of a file, with what it states to be on; None for what it does not state."""
+    """One verdict of a file, with the case, answer and rubric that it states; None for each that it omits."""
 
     case: str
     verdict: RecordedVerdict
@@ -62,11 +62,11 @@ class _Line:
     turn: int | None = None
 
     def turn_of(self, case: Case) -> int:
-        """Return which turn of a case it is on, from 0."""
+        """Return the turn of a case that it judges, from 0."""
         return len(case.turns) - 1 if self.turn is None else self.turn
 
     def is_on(self, case: Case) -> bool:
-        """Return whether it is on this case as the dataset has it now."""
+        """Return whether it judges this case in the dataset's current form."""
         if self.turn_of(case) >= len(case.turns):
             return False
         case = case.up_to(self.turn_of(case))
@@ -96,7 +96,7 @@ class RecordedVerdicts:
     other_rubric_count: int = 0
 
     def of(self, case: Case) -> tuple[RecordedVerdict, ...]:
-        """Return the verdicts on answers of a case."""
+        """Return the verdicts on a case's answers."""
         return tuple(
             dataclasses.replace(line.verdict, turn_index=line.turn_of(case))
             for line in self.lines.get(case.case_id, ())
@@ -104,7 +104,7 @@ class RecordedVerdicts:
         )
 
     def warnings(self, cases: Iterable[Case], metrics: Iterable[MetricSettings]) -> Iterator[Problem]:
-        """Yield what a run would find missing: verdicts on what the dataset no longer holds, cases without any.
+        """Yield a run's problems with the file: verdicts on removed cases, cases without a verdict.
 
         Args:
             cases: Those of the dataset.
@@ -115,8 +115,8 @@ class RecordedVerdicts:
         needed = {(QUALITY if name == QUALITY else self.structured, "") for name in looked_for}
         checks_are_made = any(hasattr(kind, "rubrics") for kind in kinds)
         if self.other_rubric_count:
-            said = f"{_verdicts(self.other_rubric_count)} by another version of the rubric and not used"
-            yield Problem(f"{said}: record them again", file=self.file)
+            sentence = f"{_verdicts(self.other_rubric_count)} by another version of the rubric and not used"
+            yield Problem(f"{sentence}: record them again", file=self.file)
         stale, missing = 0, []
         for case in cases:
             lines = self.lines.get(case.case_id, ())
@@ -125,13 +125,15 @@ class RecordedVerdicts:
             if not needed | (_needed_by_checks(case) if checks_are_made else set()) <= there:
                 missing.append(case.case_id)
         if stale:
-            said = f"{_verdicts(stale)} on another question, reference or context than the dataset holds and not used"
-            yield Problem(f"{said}: record them again", file=self.file)
+            sentence = (
+                f"{_verdicts(stale)} on another question, reference or context than the dataset holds and not used"
+            )
+            yield Problem(f"{sentence}: record them again", file=self.file)
         if missing:
             which = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
             cases_lack = "case lacks" if len(missing) == 1 else "cases lack"
-            said = f"{len(missing):,} {cases_lack} a recorded verdict that the metrics need ({which})"
-            yield Problem(f"{said}: their rows will be errors of the judge", file=self.file)
+            sentence = f"{len(missing):,} {cases_lack} a recorded verdict that the metrics need ({which})"
+            yield Problem(f"{sentence}: their rows will be errors of the judge", file=self.file)
 
 
 class CasesWithVerdicts:
@@ -152,12 +154,12 @@ class CasesWithVerdicts:
 
 
 def answer_sha256(text: str) -> str:
-    """Return what an answer's text is recognised by, in hexadecimal."""
+    """Return the fingerprint of an answer's text, in hexadecimal."""
     return hashlib.sha256(clean_text(text).encode()).hexdigest()
 
 
 def rubric_sha256(rubric_yaml: str) -> str:
-    """Return what a version of a user's own rubric is recognised by, in hexadecimal."""
+    """Return the fingerprint of a user's rubric, in hexadecimal."""
     return hashlib.sha256(rubric_yaml.encode()).hexdigest()
 
 
@@ -187,7 +189,7 @@ def read_recorded_verdicts(path: Path, rubric_yaml: str = "") -> RecordedVerdict
 
 
 class _Reader:
-    """Gathers the lines of a file and all that is wrong with them."""
+    """Collects the lines of a file and all their problems."""
 
     def __init__(self, file: str, rubric: Rubric | None, rubric_yaml: str) -> None:
         self._file = file
@@ -202,7 +204,7 @@ class _Reader:
         self._others = 0
 
     def take(self, number: int, text: str) -> None:
-        """Take one line."""
+        """Add one line."""
         before = len(self._problems)
         try:
             data = REPLY_DECODER.decode(text.strip())
@@ -275,15 +277,15 @@ class _Reader:
         )
 
     def _verdict_problem(self, rubric: object, verdict: object) -> str:
-        """Return why a verdict is none by its rubric, or the empty text; one by a rubric that is not used may be."""
+        """Return why a verdict is invalid under its rubric; empty if it is valid or the rubric is unused."""
         if not isinstance(verdict, dict) or not isinstance(verdict.get("reasoning"), str):
             return "must be an object with the text reasoning, and the scores"
         if rubric == QUALITY:
             rated = read_rating(JudgeEvidence(verdict)) is not None
             return "" if rated else "must have a whole number from 1 to 5 in score"
         if rubric == ANSWER and self._structured == ANSWER:
-            found = verdict_of(verdict)
-            return f"must have a number from 0 to 1 in {found[len('invalid_') :]}" if isinstance(found, str) else ""
+            scores = verdict_of(verdict)
+            return f"must have a number from 0 to 1 in {scores[len('invalid_') :]}" if isinstance(scores, str) else ""
         known = self._rubrics.get(str(rubric))
         if known is None:
             return ""
@@ -295,7 +297,7 @@ class _Reader:
         return ""
 
     def _keys(self, rubric: str) -> tuple[str, ...]:
-        """Return what is read of a verdict: a judge's reply may hold more, such as its verdict_id."""
+        """Return the fields of a verdict that are read; a judge's reply may hold more, such as its verdict_id."""
         if rubric == QUALITY:
             return "reasoning", "score"
         if rubric in self._rubrics:
@@ -318,7 +320,7 @@ def _texts(data: Mapping[str, Any], key: str) -> tuple[str, ...] | None:
 
 
 def _value_problem(key: str, value: object) -> str:
-    """Return why a value cannot be that of a field, or the empty text."""
+    """Return why a value is not valid for a field; empty if it is."""
     if key in ("references", "contexts"):
         is_texts = isinstance(value, list) and all(isinstance(item, str) for item in value)
         return "" if is_texts else "must be a list of strings"

@@ -1,4 +1,4 @@
-"""What a rubric is."""
+"""Rubrics, as plain objects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """One thing to look at.
+    """One criterion of a rubric.
 
     Args:
         name: Its key in the verdict.
@@ -28,7 +28,7 @@ class Criterion:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """An answer and the verdict that it should get.
+    """An example answer with its right verdict.
 
     Args:
         scores: By criterion.
@@ -45,7 +45,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rubric:
-    """What a judge looks at; each is itself alone, so that what is made of it can be kept by it.
+    """The rubric of a judge; compared by identity, so that derived values can be cached by it.
 
     Args:
         name: The name that callers use.

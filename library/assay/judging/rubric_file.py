@@ -1,4 +1,4 @@
-"""Reading a rubric from YAML; everything that is wrong with it is said at once.
+"""Reading a rubric from YAML, with all problems reported at once.
 
     name: tone
     description: Whether the answer is friendly and professional.
@@ -48,7 +48,7 @@ _MAX_SCALE = 1_000_000.0
 
 
 def read_rubric(text: str, *, file: str = "", field: str = "") -> Rubric:
-    """Return the rubric that a YAML text holds.
+    """Return the rubric in a YAML text.
 
     Args:
         file: Its file, for messages.
@@ -128,7 +128,7 @@ class _Reader:
         return low, high, whole
 
     def _criteria(self, minimum: float, maximum: float, compares: bool) -> tuple[Criterion, ...]:
-        found: list[Criterion] = []
+        criteria: list[Criterion] = []
         for where, item in self._items("criteria", _MAX_CRITERIA, needed=True):
             self._known(item, ("name", "description", "anchors", "optional"), where)
             name = self._text(item, "name", where, most=64)
@@ -136,14 +136,14 @@ class _Reader:
                 self._report(f"{where}.name", "must be lower-case letters, digits and _, beginning with a letter")
             if name in RESERVED:
                 self._report(f"{where}.name", f"{name} is a key of every verdict: choose another name")
-            if name and any(criterion.name == name for criterion in found):
+            if name and any(criterion.name == name for criterion in criteria):
                 self._report(f"{where}.name", f"{name} is named twice")
             anchors = self._anchors(item.get("anchors"), f"{where}.anchors", minimum, maximum, compares)
             description = self._text(item, "description", where)
-            found.append(Criterion(name, description, anchors, self._flag(item, "optional", where)))
-        if found and all(criterion.optional for criterion in found):
+            criteria.append(Criterion(name, description, anchors, self._flag(item, "optional", where)))
+        if criteria and all(criterion.optional for criterion in criteria):
             self._report("criteria", "are all optional: a verdict needs at least one score")
-        return tuple(found)
+        return tuple(criteria)
 
     def _anchors(
         self, value: object, where: str, minimum: float, maximum: float, compares: bool
@@ -156,14 +156,14 @@ class _Reader:
             )  # fmt: skip
             self._report(where, what)
             return {}
-        found: dict[float, str] = {}
+        levels: dict[float, str] = {}
         for key, meaning in value.items():
             score = self._score(_parsed(key), f"{where}.{key}", minimum, maximum)
             if not isinstance(meaning, str) or not meaning.strip():
                 self._report(f"{where}.{key}", "must be a string that says what this score means")
             elif score is not None:
-                found[score] = meaning
-        return dict(sorted(found.items()))
+                levels[score] = meaning
+        return dict(sorted(levels.items()))
 
     def _examples(
         self, criteria: Sequence[Criterion], minimum: float, maximum: float, compares: bool
@@ -171,7 +171,7 @@ class _Reader:
         if compares and self.data.get("examples") is not None:
             self._report("examples", "are not read where two answers are compared: remove them")
             return ()
-        found = []
+        examples = []
         for where, item in self._items("examples", _MAX_EXAMPLES, needed=False):
             self._known(item, ("question", "answer", "reference", "scores", "reasoning"), where)
             scores = item.get("scores")
@@ -189,8 +189,8 @@ class _Reader:
                         given[criterion.name] = score
             texts = [self._text(item, key, where) for key in ("question", "answer", "reasoning")]
             reference = self._text(item, "reference", where, needed=False)
-            found.append(Example(texts[0], texts[1], given, texts[2], reference))
-        return tuple(found)
+            examples.append(Example(texts[0], texts[1], given, texts[2], reference))
+        return tuple(examples)
 
     def _score(self, value: object, where: str, minimum: float, maximum: float) -> float | None:
         number = self._number(value, where)
@@ -218,13 +218,13 @@ class _Reader:
         if len(value) > most:
             self._report(key, f"has {len(value)} entries; at most {most} are taken")
             return []
-        found = []
+        scores = []
         for index, item in enumerate(value):
             if isinstance(item, dict):
-                found.append((f"{key}[{index}]", item))
+                scores.append((f"{key}[{index}]", item))
             else:
                 self._report(f"{key}[{index}]", "must be a mapping")
-        return found
+        return scores
 
     def _text(self, data: Mapping[str, Any], key: str, where: str, *, needed: bool = True, most: int = 20_000) -> str:
         value = data.get(key)

@@ -1,4 +1,4 @@
-"""What `assay login` keeps for each server: tokens in the keyring, or in a file that its owner alone reads."""
+"""The credentials of `assay login`: a token per server, in the keyring or in a file that only its owner reads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FILE = "credentials.json"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a client proves its identity with, and how it recognises the server.
+    """A client's token, its certificate, and the authority by which it recognises the server.
 
     Args:
         token: An API token; empty for none.
@@ -61,7 +61,7 @@ def credentials_for(address: str, environment: Mapping[str, str] = os.environ) -
 
 
 def keep_credentials(address: str, credentials: Credentials) -> str:
-    """Store the credentials for a server, replacing those of before; return where its token is."""
+    """Store the credentials for a server, replacing earlier ones; return where its token is."""
     path = _path()
     kept = _read(path)
     in_keyring = keep_token(address, credentials.token)
@@ -76,10 +76,10 @@ def forget_credentials(address: str) -> bool:
     """Remove the credentials for a server; return whether there were any."""
     path = _path()
     kept = _read(path)
-    found = kept.pop(address, None)
-    if found is None:
+    removed = kept.pop(address, None)
+    if removed is None:
         return False
-    if found.get("keyring"):
+    if removed.get("keyring"):
         forget_token(address)
     _write(path, kept)
     return True

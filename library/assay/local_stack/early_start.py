@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EarlyStart:
-    """What was started early, and what was true before.
+    """The services started early, and the state before.
 
     Args:
         stack: The local stack, of which the orchestrator starts; None where `connect` has to start it: for the first
@@ -48,7 +48,7 @@ class EarlyStart:
                 self.stack.start(models=tuple(models))
 
     def abandon(self) -> None:
-        """End what was started, unless `connect` has taken it over."""
+        """Stop the services started early, unless `connect` has taken them over."""
         if self.stack is not None:
             self.stack.abandon()
 

@@ -1,4 +1,4 @@
-"""Where Assay keeps what it must keep on this machine."""
+"""The state directory of Assay on this machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Home:
 
     @classmethod
     def find(cls, path: Path | None = None) -> Home:
-        """Return where the state directory is, whether or not it is there."""
+        """Return the path of the state directory, whether or not it exists."""
         home = (path or Path(os.environ.get("ASSAY_HOME") or Path.home() / ".assay")).expanduser().absolute()
         sockets = home / "run"
         if len(os.fsencode(sockets)) > _MAX_SOCKET_PATH_BYTES:
@@ -64,7 +64,7 @@ class Home:
 
     @property
     def verdicts(self) -> Path:
-        """The folder in which the local judge keeps verdicts, and what runs have spent."""
+        """The folder of the local judge's verdicts and spending."""
         return self.path / "verdicts"
 
     def socket(self, service: str) -> Path:
@@ -77,6 +77,6 @@ class Home:
 
 
 def _check_private(folder: Path) -> None:
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o077:
         raise SetupError(f"{folder} is not a private folder of yours: remove it, or set ASSAY_HOME to another one")

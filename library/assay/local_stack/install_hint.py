@@ -1,4 +1,4 @@
-"""What to type to install an extra of Assay: into a checkout's environment, or from the package index."""
+"""The command that installs an extra of Assay, into a checkout's environment or from the package index."""
 
 from __future__ import annotations
 

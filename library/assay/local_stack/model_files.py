@@ -64,17 +64,17 @@ def is_folder(name: str) -> bool:
 
 def _folder_problem(folder: Path) -> str:
     configs = [folder / "config.json", *sorted(folder.glob("*/config.json"))]
-    found = next((config for config in configs if config.is_file()), None)
-    if found is None:
+    config_file = next((config for config in configs if config.is_file()), None)
+    if config_file is None:
         return "is no model: its folder has no config.json"
     if not any(folder.rglob("*.safetensors")):
         return (
             "has no weights that are read: its folder has no *.safetensors; the pickles of other formats may hold code"
         )
     try:
-        config = json.loads(found.read_text(encoding="utf-8"))
+        config = json.loads(config_file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return f"cannot be read: {found} is not JSON"
+        return f"cannot be read: {config_file} is not JSON"
     config = config if isinstance(config, dict) else {}
     if config.get("auto_map"):
         return "comes with code of its own (`auto_map` in its config.json), which is never run: choose another model"
@@ -92,7 +92,7 @@ def _own_code(folder: Path) -> str | None:
         modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    kinds = [each.get("type") for each in modules if isinstance(each, dict)] if isinstance(modules, list) else []
+    kinds = [module.get("type") for module in modules if isinstance(module, dict)] if isinstance(modules, list) else []
     return next(
         (kind for kind in kinds if isinstance(kind, str) and not kind.startswith("sentence_transformers.")), None
     )
@@ -115,7 +115,7 @@ def _is_complete(file: Path) -> bool:
             return False
         try:
             tensors = json.loads(weights.read(header_bytes))
-            ends = [each["data_offsets"][1] for name, each in tensors.items() if name != "__metadata__"]
+            ends = [tensor["data_offsets"][1] for name, tensor in tensors.items() if name != "__metadata__"]
         except (ValueError, TypeError, LookupError, AttributeError):
             return False
     return bool(size == _HEADER_SIZE.size + header_bytes + max(ends, default=0))

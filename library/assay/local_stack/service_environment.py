@@ -83,7 +83,7 @@ def _digest(salt: str, name: str, value: str) -> str:
 def _state_of(file: str) -> str:
     """Return what changes when a file does."""
     try:
-        found = Path(file).stat()
+        status = Path(file).stat()
     except OSError:
         return "absent"
-    return f"{found.st_mtime_ns} {found.st_size}"
+    return f"{status.st_mtime_ns} {status.st_size}"

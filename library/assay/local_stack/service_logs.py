@@ -21,7 +21,7 @@ def open_log(path: Path) -> IO[bytes]:
 
 
 def last_words(path: Path, start: int, service: str) -> str:
-    """Return why a service ended: what it has said itself, or whatever stands last in its log.
+    """Return why a service ended: its own message, or the last lines of its log.
 
     Args:
         path: The log.
@@ -34,8 +34,8 @@ def last_words(path: Path, start: int, service: str) -> str:
             lines = log.read().decode(errors="replace").splitlines()[-_TAIL_LINES:]
     except OSError:
         return "(no log)"
-    said = [line for line in lines if line.startswith(f"assay {service}: ")]
-    return "\n".join(said or lines)
+    own_lines = [line for line in lines if line.startswith(f"assay {service}: ")]
+    return "\n".join(own_lines or lines)
 
 
 def _private(path: str, flags: int) -> int:

@@ -1,4 +1,4 @@
-"""The local stack: services started where needed, shared while used, stopped when unused."""
+"""The local stack: services started on demand, shared while used, stopped when unused."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class LocalStack:
         judge_keys: Sequence[str] = KEY_VARIABLES,
         orchestrator: bool = True,
     ) -> None:
-        """Start what is not running: the orchestrator, the embedder if any model is needed, the judge if it is.
+        """Start the services that are needed and not running: the orchestrator, and embedder and judge on demand.
 
         A judge or embedder that runs with other keys or settings than those of this process's environment is restarted
         with these. A model that its files show cannot be loaded is refused before anything is started.
@@ -104,7 +104,7 @@ class LocalStack:
         self.start_missing()
 
     def start_missing(self) -> bool:
-        """Start what is needed and has no process, neither of this command nor of another; return whether any was.
+        """Start needed services that no command has started yet; return whether any was started.
 
         Raises:
             SetupError: A service is not installed or cannot be started.
@@ -133,7 +133,7 @@ class LocalStack:
         return (*KEY_VARIABLES, *self._judge_keys) if service == "judge" else ()
 
     def _renew(self, service: str) -> None:
-        """Restart a service whose keys or settings are not those of this process's environment.
+        """Restart a service whose keys or settings differ from this process's environment.
 
         Raises:
             SetupError: Another command uses it, or it does not stop.
@@ -188,7 +188,7 @@ class LocalStack:
         return not self._ends_with_lease("orchestrator") or not self._user.is_only()
 
     def restart_killed(self) -> bool:
-        """Start services again that a signal has ended, this command's and others'; return whether any had to be.
+        """Restart services that a signal has ended, this command's and others'; return whether there were any.
 
         Raises:
             SetupError: A service has ended by itself, and would only do so again, keeps being killed, or was stopped
@@ -226,7 +226,7 @@ class LocalStack:
         return _runs(self._home, service)
 
     def abandon(self) -> None:
-        """Give the lease back and end what was started here at once, if no other command uses it.
+        """Return the lease and stop the services started here at once, unless another command uses them.
 
         For services that were asked nothing: a command that refuses its input started the orchestrator meanwhile. No
         effect after `wait_until_stopped`.
@@ -242,12 +242,12 @@ class LocalStack:
             self._children[service].wait()
 
     def release(self) -> None:
-        """Give the lease back: the services that it keeps up end, if no other command uses them."""
+        """Return the lease; its services stop unless another command uses them."""
         self._lease.close()
         self._user.close()
 
     async def wait_until_stopped(self, timeout_s: float = 15.0) -> None:
-        """Give the lease back and wait until the services that it keeps up have ended, if no other command uses them.
+        """Return the lease and wait until its services have stopped, unless another command uses them.
 
         Services that stay are not waited for: those of `assay up`, and a judge that was restarted in the place of one.
         """
@@ -333,12 +333,12 @@ def environment_for(server: str | None, service: str = "orchestrator") -> Mappin
 
 
 def running_services(home: Home) -> dict[str, int]:
-    """Return the process ids of the local services that run, those among them that are still starting or stopping."""
+    """Return the process ids of the running local services, including those still starting or stopping."""
     return {service: _pid(home, service) for service in SERVICES if _runs(home, service)}
 
 
 def stop_services(home: Home) -> list[str]:
-    """Ask every local service that runs to stop; return their names."""
+    """Ask every running local service to stop; return their names."""
     stopped = []
     for service, pid in running_services(home).items():
         if pid > 0:
@@ -370,7 +370,7 @@ def _starting(home: Home) -> Iterator[None]:
 
 @contextmanager
 def _held(path: Path) -> Iterator[int]:
-    """Hold a file's lock alone and yield its descriptor; who inherits it holds the lock on."""
+    """Hold a file's exclusive lock and yield its descriptor; a process that inherits it keeps the lock."""
     lock = Lease(path)
     try:
         yield lock.take_alone()
@@ -384,7 +384,7 @@ def _life(home: Home, service: str) -> Path:
 
 
 def _record(home: Home, service: str) -> Path:
-    """The file that records with which keys and settings a service was started."""
+    """The file that records the keys and settings a service was started with."""
     return home.sockets / f"{service}.environment"
 
 
@@ -409,7 +409,7 @@ def _stop(home: Home, service: str) -> None:
 
 
 def _runs(home: Home, service: str) -> bool:
-    """Return whether a service has a process, be it one that does not listen yet or no longer."""
+    """Return whether a service has a process, even one that does not listen yet or any more."""
     return _is_locked(_life(home, service), fcntl.LOCK_SH) or _listens(home.socket(service))
 
 

@@ -1,1 +1,1 @@
-"""What every process of Assay has: settings, logs, redaction of secrets, failpoints for tests."""
+"""The parts of every Assay process: settings, logs, redaction of secrets, failpoints for tests."""

@@ -1,4 +1,4 @@
-"""Modules that other packages import and hardly ever use: put off until something of them is used."""
+"""Deferred imports of modules that other packages import but hardly ever use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Deferred(ModuleType):
 
 
 def defer_imports(*names: str) -> None:
-    """Have modules imported when an attribute of theirs is first read, not by the statement `import`.
+    """Defer modules: import each when an attribute of it is first read, not at the `import` statement.
 
     What is imported already stays. A module that is imported for its effect has none until then: see `import_deferred`.
 
@@ -49,7 +49,7 @@ def import_deferred(*names: str) -> None:
 
 @contextmanager
 def imported_when_called(module: str, function: str) -> Iterator[None]:
-    """Have `from module import function` give meanwhile what imports the module when it is called.
+    """Make `from module import function` yield a stand-in that imports the module when called.
 
     Where the module is imported already or not installed, everything is as it was.
     """

@@ -1,4 +1,4 @@
-"""Places at which a test may kill, stop, delay or fail this process: nothing at all unless its environment says so.
+"""Failpoints: places where a test may kill, stop, delay or fail this process; inert without a setting.
 
 ASSAY_FAILPOINTS is a list of `NAME=ACTION` separated by semicolons:
 
@@ -89,7 +89,7 @@ _ENDING = ("kill", "stop", "exit")
 
 
 class _Entry:
-    """What is to be done at a failpoint, and at which of the times that the process comes by."""
+    """The action of one failpoint, and on which pass it fires."""
 
     def __init__(self, text: str) -> None:
         name, equals, rest = (part.strip() for part in text.partition("="))
@@ -113,7 +113,7 @@ class _Entry:
 
 
 class Failpoints:
-    """What a process does when it comes by its failpoints.
+    """The failpoint actions of a process.
 
     Args:
         text: As ASSAY_FAILPOINTS.
@@ -133,7 +133,7 @@ class Failpoints:
         self.clock_offset_s = 0.0
 
     def pass_by(self, name: str) -> None:
-        """Do what is to be done at a failpoint, if anything."""
+        """Carry out a failpoint's action, if it has one."""
         with self._mutex:
             passing = self._passings[name] = self._passings.get(name, 0) + 1
             entries = [entry for entry in self._entries if entry.name == name and entry.applies(passing)]
@@ -186,11 +186,11 @@ class Failpoints:
 
 
 def _nothing(name: str) -> None:
-    """Come by a failpoint: one of FAILPOINTS."""
+    """Pass a failpoint, one of FAILPOINTS."""
 
 
 def _no_offset() -> float:
-    """Return how many seconds the clock of the store is to be ahead."""
+    """Return by how many seconds to advance the store's clock."""
     return 0.0
 
 

@@ -1,4 +1,4 @@
-"""What the services log: one record a line, as text or as JSON, whatever its values hold.
+"""The services' logs: one record per line, as text or JSON, whatever the values contain.
 
 Messages have the form "ended run: run=%s state=%s". As text they are shown like that; as JSON, what is written as
 name=%s is also a field of the record, and so is what the process works on: run, case, team and trace_id, where known.
@@ -35,7 +35,7 @@ _OWN_FIELDS = ("time", "level", "logger", "message", "exception")
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """What a process logs, and how.
+    """The log settings of a process.
 
     Args:
         level: The least severe of LEVELS that is logged.
@@ -47,7 +47,7 @@ class LogSettings:
 
 
 class TextFormatter(logging.Formatter):
-    """A record is one line, whatever its values hold; the lines of a traceback are indented."""
+    """Formats a record as one line, whatever its values contain; traceback lines are indented."""
 
     def __init__(self) -> None:
         super().__init__(_FORMAT)
@@ -64,7 +64,7 @@ class TextFormatter(logging.Formatter):
         self,
         ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None],
     ) -> str:
-        """Return a traceback, of which an exception's text cannot begin a line."""
+        """Return a traceback in which no exception text can begin a line."""
         return _indented(super().formatException(ei))
 
     def formatStack(self, stack_info: str) -> str:  # noqa: N802 - logging's name
@@ -73,7 +73,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """A record is one object on one line, in ASCII: time (UTC), level, logger, message, and its values by name."""
+    """Formats a record as one ASCII JSON object: time (UTC), level, logger, message and its values by name."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record."""
@@ -84,7 +84,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
             **context_fields(),
-            **({"trace_id": found} if (found := trace_id()) else {}),
+            **({"trace_id": current} if (current := trace_id()) else {}),
             **_fields(record),
         }
         if record.exc_info:
@@ -106,12 +106,12 @@ def configure_logging(settings: LogSettings | None = None) -> None:
 
 
 def log_settings() -> LogSettings:
-    """Return what this process logs, for processes that it starts."""
+    """Return this process's log settings, for processes that it starts."""
     return _settings
 
 
 def keep_out_of_logs(values: Iterable[str], secrets: Iterable[str] = ()) -> None:
-    """Take values out of what this process logs from now on, and of errors that it shows to callers.
+    """Redact values from this process's logs and from errors shown to callers, from now on.
 
     Those of fewer than 8 characters stay: they are ordinary words as well.
 
@@ -120,15 +120,15 @@ def keep_out_of_logs(values: Iterable[str], secrets: Iterable[str] = ()) -> None
         secrets: What is nothing but secret: the beginning of one is taken out, too.
     """
     global _kept_out, _redactor
-    found = (_kept_out[0].union(values), _kept_out[1].union(secrets))
-    if found != _kept_out:
+    redacted = (_kept_out[0].union(values), _kept_out[1].union(secrets))
+    if redacted != _kept_out:
         from assay.process.redaction import Redactor  # imported here: a start has no secret yet
 
-        _kept_out, _redactor = found, Redactor(*found)
+        _kept_out, _redactor = redacted, Redactor(*redacted)
 
 
 def redacted(text: str) -> str:
-    """Return a text without what is kept out of logs."""
+    """Return a text without the redacted values."""
     return text if _redactor is None else _redactor.redact_line(text)
 
 

@@ -1,4 +1,4 @@
-"""Secret values taken out of texts, however they are spelled there."""
+"""Redaction of secret values from texts, in any spelling."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SECRET_NAME = re.compile(r"(?i)(?:^|_)(?:key|apikey|token|secret|password|passw
 
 
 class Redactor:
-    """Takes values out of texts.
+    """Removes values from texts.
 
     Args:
         values: The values; none is empty.
@@ -64,12 +64,12 @@ class Redactor:
 
 
 def is_secret_name(name: str) -> bool:
-    """Return whether a variable is a key, token or password by its name, e.g. OPENAI_API_KEY."""
+    """Return whether a variable's name marks a key, token or password, e.g. OPENAI_API_KEY."""
     return _SECRET_NAME.search(name) is not None
 
 
 def secret_values(environ: Mapping[str, str]) -> frozenset[str]:
-    """Return the values of the variables that are keys, tokens or passwords by their names, e.g. OPENAI_API_KEY.
+    """Return the values of variables whose names mark keys, tokens or passwords, e.g. OPENAI_API_KEY.
 
     Values of fewer than 8 characters are left out: they are ordinary words as well.
     """
@@ -79,7 +79,7 @@ def secret_values(environ: Mapping[str, str]) -> frozenset[str]:
 
 
 class _Value:
-    """One value, and how it may come back: plain, in a URL, in JSON, in HTML, or encoded with other text around it."""
+    """One value in all its spellings: plain, in a URL, in JSON, in HTML, or encoded among other text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -93,7 +93,7 @@ class _Value:
         if len(text) >= RECOGNISABLE_CHARS:
             plain = text.encode("utf-8", "surrogatepass")
             base64s = {_as_base64(plain, before) for before in range(3)}
-            self._encoded = base64s | {each.replace("+", "-").replace("/", "_") for each in base64s}
+            self._encoded = base64s | {encoded.replace("+", "-").replace("/", "_") for encoded in base64s}
             self._encoded |= {plain.hex(), plain.hex().upper()}
 
     def redact(self, text: str) -> str:
@@ -118,7 +118,7 @@ def _spellings(char: str) -> str:
 
 
 def _as_base64(value: bytes, before: int) -> str:
-    """Return the characters of base64 that say nothing but a value, with some bytes (0 to 2) of a group before it."""
+    """Return the base64 characters that encode only the value, after 0 to 2 bytes of its first group."""
     code = base64.b64encode(b"\0" * before + value).decode().rstrip("=")
     first = -(-before * 8 // 6)
     last = (before + len(value)) * 8 // 6
@@ -126,25 +126,25 @@ def _as_base64(value: bytes, before: int) -> str:
 
 
 def _without_beginnings(text: str, spellings: set[str]) -> str:
-    """Return a text without the beginnings of a value: of several spellings the one that reaches farthest."""
-    long = [each for each in spellings if len(each) > RECOGNISABLE_CHARS]
+    """Return a text without beginnings of a value; of several spellings, the longest match counts."""
+    long = [spelling for spelling in spellings if len(spelling) > RECOGNISABLE_CHARS]
     after = 0
-    while found := [at for each in long if (at := text.find(each[:RECOGNISABLE_CHARS], after)) >= 0]:
-        start = min(found)
-        end = start + max(_shared_chars(text, start, each) for each in long)
+    while positions := [at for spelling in long if (at := text.find(spelling[:RECOGNISABLE_CHARS], after)) >= 0]:
+        start = min(positions)
+        end = start + max(_shared_chars(text, start, spelling) for spelling in long)
         text = text[:start] + REDACTED + text[end:]
         after = start + len(REDACTED)
     return text
 
 
 def _shared_chars(text: str, start: int, value: str) -> int:
-    """Return how many characters from a place on are those that a value begins with."""
+    """Return how many characters from a position on match the beginning of a value."""
     there = text[start : start + len(value)]
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(there, value, strict=False)))
 
 
 def _without_parts(text: str, secret: str) -> str:
-    """Return a text that is no part of a secret, nor ends with its beginning, nor begins with its end.
+    """Return a text that is not part of a secret, does not end with its beginning or begin with its end.
 
     Parts of fewer than 8 characters stay.
     """

@@ -1,4 +1,4 @@
-"""Where the values of secrets are: files of a folder, variables of the process, or a store of the operator's own.
+"""Stores of secret values: a folder of files, environment variables, or the operator's own store.
 
 A store is asked when a value is used, so that a rotated secret needs no restart, and only for references that have been
 checked: it need not know which team may use what.
@@ -27,7 +27,7 @@ _OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0
 
 
 class SecretStore(Protocol):
-    """Knows the values of secrets."""
+    """A store of secret values."""
 
     def read(self, reference: SecretReference) -> str | None:
         """Return the value of a secret as it is now; None where there is none.
@@ -41,7 +41,7 @@ class SecretStore(Protocol):
 
 
 class FolderSecrets:
-    """Files TEAM/NAME in a folder, as Kubernetes mounts a Secret for each team; a line feed at the end is no part.
+    """Files TEAM/NAME in a folder, as Kubernetes mounts each team's Secret; a final line feed is ignored.
 
     Links are followed within the folder of the team alone.
 
@@ -53,7 +53,7 @@ class FolderSecrets:
         self._folder = folder
 
     def read(self, reference: SecretReference) -> str | None:
-        """Return the text of a file; None where it is missing, no file of the team, larger than 8 KiB or no UTF-8."""
+        """Return the text of a file; None if it is missing, another team's, larger than 8 KiB or not UTF-8."""
         own = self._folder.resolve() / reference.team
         try:
             real = (own / reference.name).resolve(strict=True)
@@ -89,7 +89,7 @@ class VariableSecrets:
 
 @dataclass(frozen=True, slots=True)
 class SeveralStores:
-    """Stores that are asked in turn.
+    """Several stores, asked in turn.
 
     Args:
         stores: The first that has a secret gives its value.
@@ -99,7 +99,7 @@ class SeveralStores:
 
     def read(self, reference: SecretReference) -> str | None:
         """Return the value of the first store that has one."""
-        return next((value for each in self.stores if (value := each.read(reference)) is not None), None)
+        return next((value for store in self.stores if (value := store.read(reference)) is not None), None)
 
 
 def open_secrets(folder: Path | None, names: Mapping[SecretReference, str], environ: Mapping[str, str]) -> SecretStore:
@@ -131,7 +131,7 @@ def read_secret_variables(text: str) -> dict[SecretReference, str]:
 
 
 def value_problem(value: str | None, shown: str, setting: str) -> str:
-    """Return why a value cannot be used; empty where it can.
+    """Return why a value cannot be used; empty if it can.
 
     Args:
         value: What a store returned.
@@ -153,7 +153,7 @@ def value_problem(value: str | None, shown: str, setting: str) -> str:
 
 
 def folder_problem(folder: Path | None, flag: str = "--secrets") -> list[Problem]:
-    """Return a problem where the folder of secrets is none."""
+    """Return a problem if the path of secrets is not a folder."""
     if folder is None or folder.is_dir():
         return []
     return [Problem(f"{folder} is no folder: mount the secrets there, or leave the flag out", flag)]

@@ -26,7 +26,7 @@ _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Declaration:
-    """What a setting's field carries besides its default."""
+    """The declaration of a setting, beside its default."""
 
     text: str
     read: Callable[[str], Any] | None
@@ -42,7 +42,7 @@ class _Declaration:
     is_secret: bool
 
     def problem(self, value: Any) -> str:
-        """Return what is wrong with a value; empty where nothing is."""
+        """Return the problem of a value; empty if it is valid."""
         if self.choices and value not in self.choices:
             return f"must be {_either(self.choices)}, not {value!r}"
         if value is None or isinstance(value, (str, tuple, Mapping, Path)):
@@ -122,7 +122,7 @@ def flag_of(name: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceSettings:
-    """What every service has; a service adds its own fields. Values that are not allowed are refused, all at once."""
+    """The settings of every service, to which each adds its own. All invalid values are refused at once."""
 
     service: ClassVar[str]
     """What comes after `assay serve`."""
@@ -159,8 +159,8 @@ class ServiceSettings:
     def __post_init__(self) -> None:
         problems = [
             Problem(message, flag_of(name))
-            for name, each, declared in _declared(type(self))
-            if (message := declared.problem(getattr(self, each.name)))
+            for name, attribute, declared in _declared(type(self))
+            if (message := declared.problem(getattr(self, attribute.name)))
         ]
         if not self.listen:
             problems.append(Problem("is empty; give unix:/path or host:port", "--listen"))
@@ -190,7 +190,7 @@ class ServiceSettings:
 
     @property
     def is_exposed(self) -> bool:
-        """Whether more than health is served."""
+        """Whether the service answers more than health checks."""
         return True
 
     @property
@@ -213,7 +213,7 @@ class ServiceSettings:
 
     @property
     def log(self) -> LogSettings:
-        """What the process logs."""
+        """The log settings."""
         return LogSettings(self.log_level, self.log_format)
 
     @classmethod
@@ -241,10 +241,10 @@ class ServiceSettings:
 
 
 def _declared(settings: type[ServiceSettings]) -> Iterator[tuple[str, Field[Any], _Declaration]]:
-    """Yield each setting's name, as its flag has it, its field and its declaration."""
-    for each in fields(settings):
-        declared: _Declaration = each.metadata[_Declaration]
-        yield declared.flag or each.name, each, declared
+    """Yield each setting's name in its flag, its field and its declaration."""
+    for attribute in fields(settings):
+        declared: _Declaration = attribute.metadata[_Declaration]
+        yield declared.flag or attribute.name, attribute, declared
 
 
 class _Reader:
@@ -262,61 +262,61 @@ class _Reader:
             "comma-separated there.",
         )
         self._parser.add_argument("--version", action="version", version=__version__)
-        for name, each, declared in self._settings:
-            self._add(name, each, declared)
+        for name, attribute, declared in self._settings:
+            self._add(name, attribute, declared)
 
-    def _add(self, name: str, each: Field[Any], declared: _Declaration) -> None:
+    def _add(self, name: str, attribute: Field[Any], declared: _Declaration) -> None:
         text = declared.text + (f": {_either(declared.choices)}" if declared.choices else "")
         options: dict[str, Any] = {}
-        if isinstance(each.default, bool):
+        if isinstance(attribute.default, bool):
             options = {"action": argparse.BooleanOptionalAction}
-        elif _is_repeated(each, declared):
+        elif _is_repeated(attribute, declared):
             options = {"action": "append", "metavar": declared.metavar}
             text += "; repeatable"
-        text += f" (default: {self._shown(name, each, declared) or 'none'})"
+        text += f" (default: {self._shown(name, attribute, declared) or 'none'})"
         # Values are read afterwards, all of them, whatever is wrong with one.
         self._parser.add_argument(flag_of(name), default=argparse.SUPPRESS, help=text.replace("%", "%%"), **options)
 
-    def _shown(self, name: str, each: Field[Any], declared: _Declaration) -> str:
+    def _shown(self, name: str, attribute: Field[Any], declared: _Declaration) -> str:
         """Return the default that is in force, as the help shows it."""
         if declared.is_secret:
             return ""
-        found = self._text_of(name, declared)
-        if found is not None:
-            return found
-        default = self._default(each, declared)
+        text = self._text_of(name, declared)
+        if text is not None:
+            return text
+        default = self._default(attribute, declared)
         if isinstance(default, bool):
             return "on" if default else "off"
         if isinstance(default, tuple):
             return ", ".join(default)
         return "" if default is None or default is MISSING else str(default)
 
-    def _default(self, each: Field[Any], declared: _Declaration) -> Any:
-        return path(f"{self._home}/{declared.home}") if declared.home else each.default
+    def _default(self, attribute: Field[Any], declared: _Declaration) -> Any:
+        return path(f"{self._home}/{declared.home}") if declared.home else attribute.default
 
     def read(self, arguments: Sequence[str]) -> tuple[dict[str, Any], list[Problem]]:
-        """Return the values that are given, by field, and what is wrong; a value that cannot be read is left out."""
+        """Return the given values by field, and the problems; unreadable values are left out."""
         known, unknown = self._parser.parse_known_args(arguments)
         given = vars(known)
         problems = self._unknown(unknown) + self._replace(given)
         values: dict[str, Any] = {}
-        for name, each, declared in self._settings:
+        for name, attribute, declared in self._settings:
             where, text = flag_of(name), given.get(name)
             if text is None:
                 where, text = self._variable(name), self._text_of(name, declared)
             try:
                 if text is not None:
-                    values[each.name] = _value(text, each, declared)
+                    values[attribute.name] = _value(text, attribute, declared)
                 elif declared.home:
-                    values[each.name] = self._default(each, declared)
+                    values[attribute.name] = self._default(attribute, declared)
             except ValueError as error:
                 problems.append(Problem(str(error), where))
                 if declared.home:
-                    values[each.name] = self._default(each, declared)
+                    values[attribute.name] = self._default(attribute, declared)
         return values, problems
 
     def _replace(self, given: dict[str, Any]) -> list[Problem]:
-        """Empty the settings in whose place another one has a flag; return where both have one."""
+        """Empty settings that another setting's flag replaces; return problems where both have a flag."""
         problems = []
         for name, _, declared in self._settings:
             if name in given and (other := declared.in_place_of):
@@ -333,7 +333,7 @@ class _Reader:
         return self._prefix + name.upper()
 
     def _unknown(self, words: Sequence[str]) -> list[Problem]:
-        """Return what is wrong with what is left over; a word behind an unknown flag counts as that flag's value."""
+        """Return the problems of leftover arguments; a word after an unknown flag counts as its value."""
         flags = [flag_of(name) for name, _, _ in self._settings]
         wrong = [word.partition("=")[0] for word in words if word.startswith("-")]
         problems = [Problem(unknown_name("flag", word, flags)) for word in wrong]
@@ -352,11 +352,11 @@ class _Parser(argparse.ArgumentParser):
         raise InvalidInputError(message, reason="INVALID_SETTINGS")
 
 
-def _is_repeated(each: Field[Any], declared: _Declaration) -> bool:
-    return isinstance(each.default, tuple) and declared.read is None
+def _is_repeated(attribute: Field[Any], declared: _Declaration) -> bool:
+    return isinstance(attribute.default, tuple) and declared.read is None
 
 
-def _value(given: Any, each: Field[Any], declared: _Declaration) -> Any:
+def _value(given: Any, attribute: Field[Any], declared: _Declaration) -> Any:
     """Return a setting's value: of a switch or a repeated flag as argparse has it, of a text as its reader makes it."""
     if isinstance(given, bool):
         return given
@@ -364,9 +364,9 @@ def _value(given: Any, each: Field[Any], declared: _Declaration) -> Any:
         return tuple(given)
     if declared.read is not None:
         return declared.read(given)
-    if isinstance(each.default, tuple):
+    if isinstance(attribute.default, tuple):
         return listed(given)
-    return _READERS[type(each.default)](given)
+    return _READERS[type(attribute.default)](given)
 
 
 def _either(words: Sequence[str]) -> str:

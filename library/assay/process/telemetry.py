@@ -1,4 +1,4 @@
-"""What a service shows its operator while it runs: metrics and traces, where its settings ask for them."""
+"""Metrics and traces of a service, if its settings ask for them."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ def traced(service: str, *, asked_by: str, role: str = "") -> AbstractContextMan
 
 def _require(module: str, asked_by: str, extra: str) -> None:
     try:
-        found = importlib.util.find_spec(module)
+        spec = importlib.util.find_spec(module)
     except ImportError:
-        found = None
-    if found is None:
+        spec = None
+    if spec is None:
         message = f"{asked_by} needs {module}, which is not installed: {install_hint(extra)}"
         raise SetupError(message, reason="NOT_INSTALLED")

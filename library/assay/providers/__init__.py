@@ -1,1 +1,1 @@
-"""One client of providers of models for agents and judges: requests, replies, refusals, and when to call again."""
+"""The client of model providers for agents and judges: requests, replies, refusals and retries."""

@@ -38,7 +38,7 @@ def connect(service: Service, concurrency: int) -> AnthropicClient:
 
 
 def package_client(service: Service, connection: httpx2.AsyncClient) -> anthropic.AsyncAnthropic:
-    """Return the package's client, which takes nothing from the environment.
+    """Return the package's client, configured independently of the environment.
 
     Args:
         service: The service.
@@ -90,7 +90,7 @@ class AnthropicClient:
 
 
 def request_body(request: Request) -> dict[str, Any]:
-    """Return a request as the protocol has it."""
+    """Return a request in the form of the protocol."""
     parameters = request.parameters
     body: dict[str, Any] = {
         **request.extra,
@@ -123,7 +123,7 @@ def _system(request: Request) -> str | list[dict[str, Any]]:
 
 
 def reply_from(data: Mapping[str, Any], headers: Mapping[str, str] = NO_HEADERS) -> Reply:
-    """Return the reply that a message of a model is.
+    """Return the reply in a model's message.
 
     Raises:
         MalformedReplyError: It is none.
@@ -149,7 +149,7 @@ def reply_from(data: Mapping[str, Any], headers: Mapping[str, str] = NO_HEADERS)
 
 
 class Events:
-    """A message that comes as events: `assay.providers.streams.Assembly`."""
+    """A message assembled from events: `assay.providers.streams.Assembly`."""
 
     def __init__(self) -> None:
         self._message: dict[str, Any] = {}
@@ -182,14 +182,14 @@ class Events:
         return False
 
     def whole(self, *, ended: bool) -> Mapping[str, Any] | None:
-        """Return the message; None where it has not stopped."""
+        """Return the message; None if it is incomplete."""
         if not (ended or self.has_ended or self._message.get("stop_reason")):
             return None
         return {**self._message, "content": [block.whole() for block in self._blocks.values()]}
 
 
 class _Block:
-    """One block of a message's content that comes in pieces."""
+    """A block of a message's content, assembled from pieces."""
 
     def __init__(self, start: object, parts: PartCount) -> None:
         self._parts = parts
@@ -220,7 +220,7 @@ class _Block:
 
 
 def _update(whole: dict[str, Any], part: object) -> None:
-    """Update a mapping with another one; null in the second changes nothing."""
+    """Update a mapping with another; nulls in the second change nothing."""
     if isinstance(part, dict):
         whole.update((name, value) for name, value in part.items() if value is not None)
 
@@ -230,7 +230,7 @@ def _parts(content: Iterable[object], kind: str) -> Iterator[dict[str, Any]]:
 
 
 def _citations(content: Iterable[object]) -> Iterator[dict[str, Any]]:
-    """Yield the web pages and documents that a text cites, each once, in their order, with the passages cited of it."""
+    """Yield the web pages and documents that a text cites, each once and in order, with the cited passages."""
     passages: dict[tuple[str, str, int | None], dict[str, None]] = {}
     for part in _parts(content, "text"):
         listed = part.get("citations")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def request_body(request: Request) -> dict[str, Any]:
-    """Return a request as the protocol has it."""
+    """Return a request in the form of the protocol."""
     parameters = request.parameters
     system = "\n\n".join(filter(None, (request.shared_system, request.system)))
     body: dict[str, Any] = {
@@ -49,7 +49,7 @@ def request_body(request: Request) -> dict[str, Any]:
 
 
 def reply_from(data: Mapping[str, Any], headers: Mapping[str, str] = NO_HEADERS) -> Reply:
-    """Return the reply that a completion is.
+    """Return the reply in a completion.
 
     Raises:
         MalformedReplyError: It is none.
@@ -83,7 +83,7 @@ def reply_from(data: Mapping[str, Any], headers: Mapping[str, str] = NO_HEADERS)
 
 
 class Chunks:
-    """A completion that comes in chunks, the last of which is [DONE]: `assay.providers.streams.Assembly`."""
+    """A completion assembled from chunks up to [DONE]: `assay.providers.streams.Assembly`."""
 
     has_ended = False
 
@@ -107,7 +107,7 @@ class Chunks:
         return has_text
 
     def whole(self, *, ended: bool) -> Mapping[str, Any] | None:
-        """Return the completion; None where the model has not stopped."""
+        """Return the completion; None if it is incomplete."""
         if not ended and not any(choice.has_stopped for choice in self._choices.values()):
             return None
         choices = [choice.whole() for choice in self._choices.values()]
@@ -123,7 +123,7 @@ class Chunks:
 
 
 class _Choice:
-    """One message that comes in chunks."""
+    """A message assembled from chunks."""
 
     def __init__(self, parts: PartCount) -> None:
         self._parts = parts
@@ -166,7 +166,7 @@ class _Choice:
         return {**self._end, "message": message}
 
     def _call_of(self, piece: Mapping[str, Any]) -> _Call:
-        """Return the call that a piece belongs to; some services give all of them the same index, or none."""
+        """Return the call that a piece belongs to; some services give all calls the same index, or none."""
         index, name = piece.get("index"), piece.get("id")
         if isinstance(index, list | dict) or isinstance(name, list | dict):
             raise MalformedReplyError("the index or the id of a call of a tool is no number or text")
@@ -185,7 +185,7 @@ class _Choice:
 
 
 class _Call:
-    """One call of a tool that comes in chunks."""
+    """A tool call assembled from chunks."""
 
     def __init__(self) -> None:
         self.id: object = None
@@ -207,8 +207,8 @@ class _Call:
 
 
 def citations_in(annotations: object) -> list[dict[str, Any]]:
-    """Return the web pages and files that annotations of a text cite, each once, in their order."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    """Return the web pages and files that a text's annotations cite, each once and in order."""
+    pages: dict[tuple[str, str], dict[str, Any]] = {}
     for annotation in annotations if isinstance(annotations, list) else ():
         if isinstance(annotation, dict):
             # The one API has the fields within a field of the annotation's type, the other has them beside it.
@@ -217,8 +217,8 @@ def citations_in(annotations: object) -> list[dict[str, Any]]:
             place = {"uri": text_in(fields.get("url")), "id": text_in(fields.get("file_id"))}
             title = text_in(fields.get("title")) or text_in(fields.get("filename"))
             if any(place.values()):
-                found.setdefault((place["uri"], place["id"]), {**place, "title": title})
-    return list(found.values())
+                pages.setdefault((place["uri"], place["id"]), {**place, "title": title})
+    return list(pages.values())
 
 
 def _text_of(content: object) -> str:
@@ -230,7 +230,7 @@ def _text_of(content: object) -> str:
 
 
 def _has_thoughts(message: Mapping[str, Any]) -> bool:
-    """Return whether a message has thoughts, in a field of their own or as a part of the content."""
+    """Return whether a message has thoughts, in their own field or in the content."""
     content = message.get("content")
     kinds = [part.get("type") for part in content if isinstance(part, dict)] if isinstance(content, list) else []
     return "thinking" in kinds or any(message.get(name) for name in ("reasoning_content", "reasoning", "thinking"))
@@ -238,8 +238,8 @@ def _has_thoughts(message: Mapping[str, Any]) -> bool:
 
 def _refusal_in(content: object) -> object:
     parts: Sequence[object] = content if isinstance(content, list) else ()
-    found = (part.get("refusal") for part in parts if isinstance(part, dict) and part.get("type") == "refusal")
-    return next(found, None)
+    refusals = (part.get("refusal") for part in parts if isinstance(part, dict) and part.get("type") == "refusal")
+    return next(refusals, None)
 
 
 def _error_of(choice: Mapping[str, Any]) -> str:

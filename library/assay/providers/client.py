@@ -1,4 +1,4 @@
-"""A client of one service of a provider: the same for agents and for judges.
+"""A client of one provider service, shared by agents and judges.
 
 The providers' packages take a second or two to import, so that nothing here imports them before `connect`.
 """
@@ -76,7 +76,7 @@ def connect(provider: str, service: Service, concurrency: int) -> ModelClient:
 
 
 def missing_package(provider: str, where: str) -> str:
-    """Return what a provider's client lacks, e.g. "the package openai from 3.0 on where … runs"; empty for nothing.
+    """Return what a provider's client is missing, e.g. "the package openai from 3.0 on where … runs"; empty if nothing.
 
     Args:
         provider: A key of OWN_URLS.

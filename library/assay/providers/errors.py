@@ -1,4 +1,4 @@
-"""Why a call to a provider brought no reply: three errors, the same for agents and for judges.
+"""The errors of calls to providers, shared by agents and judges.
 
 ProviderStatusError     the service answered with an HTTP error
 UnreachableError        the service did not answer
@@ -57,8 +57,8 @@ class ProviderStatusError(Exception):
         inner = body.get("error", body) if isinstance(body, dict) else body
         error: dict[str, Any] = inner if isinstance(inner, dict) else {}
         detail = error.get("detail")
-        said = str(error.get("message") or detail or inner or "")
-        self.message = clean_text(" ".join(said.split()))[:_MESSAGE_CHARS]
+        message = str(error.get("message") or detail or inner or "")
+        self.message = clean_text(" ".join(message.split()))[:_MESSAGE_CHARS]
         self.type = str(error.get("type") or "")
         self.code = str(error.get("code") or "")
         self.parameter = str(error.get("param") or _invalid_field(detail))
@@ -70,7 +70,7 @@ class ProviderStatusError(Exception):
 
     @property
     def throttles(self) -> bool:
-        """Whether the same request is welcome later."""
+        """Whether the same request may be accepted later."""
         return self.status == 429 and self.may_pass
 
     @property
@@ -109,26 +109,26 @@ class UnreachableError(Exception):
 
 
 class MalformedReplyError(Exception):
-    """What the service answered is no reply of a model."""
+    """The service's answer is not a model's reply."""
 
 
 class ReplyTooLargeError(MalformedReplyError):
-    """The service answered more than is read."""
+    """The service's answer exceeds the limit."""
 
 
 def error_without_status(body: object, headers: Mapping[str, str]) -> ProviderStatusError:
-    """Return the HTTP error that an error would have been which came within a reply: in a stream, or in a batch.
+    """Return the HTTP error that corresponds to an error inside a reply, such as in a stream or a batch.
 
     Args:
         body: What the service says, usually a mapping with `error`; HTTP 500 where it names no known kind of error.
         headers: The headers of the reply that it came in.
     """
-    said = ProviderStatusError(500, headers, body)
-    if re.fullmatch("[45][0-9]{2}", said.code):  # as gateways have it
-        said.status = int(said.code)
+    refusal = ProviderStatusError(500, headers, body)
+    if re.fullmatch("[45][0-9]{2}", refusal.code):  # as gateways have it
+        refusal.status = int(refusal.code)
     else:
-        said.status = _ERROR_STATUSES.get(said.code) or _ERROR_STATUSES.get(said.type) or 500
-    return said
+        refusal.status = _ERROR_STATUSES.get(refusal.code) or _ERROR_STATUSES.get(refusal.type) or 500
+    return refusal
 
 
 def _invalid_field(detail: object) -> str:

@@ -1,4 +1,4 @@
-"""Tools that a provider runs while its model answers: their calls, with results, and the pages that they found."""
+"""Hosted tools, which a provider runs while its model answers: their calls, results and pages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RESULTS = ("output", "outputs", "results")
 
 
 def response_calls(output: Iterable[object]) -> Iterator[dict[str, Any]]:
-    """Yield the calls of tools among the items of a response, in their order, unchecked.
+    """Yield the tool calls among a response's items, in order, unchecked.
 
     Those that the provider ran have a `result`. A tool of a server of MCP has its own name, another one that of its
     item's type.
@@ -42,7 +42,7 @@ def response_calls(output: Iterable[object]) -> Iterator[dict[str, Any]]:
 
 
 def waiting_calls(output: Iterable[object]) -> list[dict[str, Any]]:
-    """Return the calls of a response that wait for the approval of a person, as interrupts."""
+    """Return the calls of a response that await a person's approval, as interrupts."""
     return [
         {"kind": "approval", **tool_call(item.get("id"), item.get("name"), item.get("arguments"))}
         for item in output
@@ -59,9 +59,11 @@ def message_calls(content: Iterable[object]) -> Iterator[dict[str, Any]]:
             # Arguments that came in pieces are a text, which is no JSON where the reply was cut off.
             call = tool_call(block.get("id"), block.get("name"), block.get("input"))
             if (answer := results.get(block.get("id"))) is not None:
-                found = _readable(answer.get("content"))
-                failed = answer.get("is_error") is True or (isinstance(found, dict) and _kind(found).endswith("_error"))
-                call = _with_result(call, found, None, is_error=failed)
+                result = _readable(answer.get("content"))
+                failed = answer.get("is_error") is True or (
+                    isinstance(result, dict) and _kind(result).endswith("_error")
+                )
+                call = _with_result(call, result, None, is_error=failed)
             elif _kind(block) != "tool_use":
                 call["result"] = None
             yield call
@@ -73,7 +75,7 @@ def is_hosted(call: Mapping[str, Any]) -> bool:
 
 
 def pages_found(values: object) -> Iterator[dict[str, Any]]:
-    """Yield the pages and files in the results of searches, each once, in their order."""
+    """Yield the pages and files in search results, each once and in order."""
     seen = set()
     for value in _mappings(values):
         place = {"uri": text_in(value.get("url")), "id": text_in(value.get("file_id"))}
@@ -92,18 +94,18 @@ def _kind(item: Mapping[str, Any]) -> str:
 
 
 def _readable(value: object) -> Any:
-    """Return a value without what only the provider can read."""
+    """Return a value without the parts that only the provider can read."""
     if isinstance(value, dict):
-        return {name: _readable(one) for name, one in value.items() if not str(name).startswith("encrypted_")}
-    return [_readable(one) for one in value] if isinstance(value, list) else value
+        return {name: _readable(item) for name, item in value.items() if not str(name).startswith("encrypted_")}
+    return [_readable(item) for item in value] if isinstance(value, list) else value
 
 
 def _mappings(value: object) -> Iterator[Mapping[str, Any]]:
     """Yield the mappings within lists and mappings, and a text in a list as a mapping with it as the URL."""
     if isinstance(value, dict):
         yield value
-        for one in value.values():
-            yield from _mappings(one) if isinstance(one, list | dict) else ()
+        for item in value.values():
+            yield from _mappings(item) if isinstance(item, list | dict) else ()
     elif isinstance(value, list):
-        for one in value:
-            yield from _mappings({"url": one} if isinstance(one, str) else one)
+        for item in value:
+            yield from _mappings({"url": item} if isinstance(item, str) else item)

@@ -82,7 +82,7 @@ def connection_to(service: Service, concurrency: int, max_body_bytes: int = _MAX
 
 
 def provider_error(problem: Exception) -> Exception:
-    """Return the error of this package that an exception of a provider's package, or of httpx2, is."""
+    """Translate an exception of a provider's package or of httpx2 into this package's error."""
     reply = getattr(problem, "response", None)
     if isinstance(reply, httpx2.Response) and not reply.is_success:
         is_page = reply.status_code < 500 and _is_web_page(reply.content)
@@ -101,7 +101,7 @@ def provider_error(problem: Exception) -> Exception:
 
 
 def read_reply(reply: httpx2.Response, reply_from: Callable[[Mapping[str, Any], Mapping[str, str]], Reply]) -> Reply:
-    """Return the reply of a model in an HTTP reply.
+    """Return the model's reply in an HTTP reply.
 
     Args:
         reply: With its body.
@@ -127,7 +127,7 @@ def read_reply(reply: httpx2.Response, reply_from: Callable[[Mapping[str, Any], 
 
 
 def _without_comments(body: bytes) -> bytes:
-    """Return a body without the comments of an event stream before it, with which gateways keep a connection open."""
+    """Strip the event-stream comments that gateways send before a body to keep a connection open."""
     start = 0
     for line in io.BytesIO(body):  # a body is megabytes: cutting off one line after the other takes quadratic time
         if line.strip() and not line.lstrip().startswith(b":"):
@@ -137,7 +137,7 @@ def _without_comments(body: bytes) -> bytes:
 
 
 def object_in(body: bytes) -> dict[str, Any]:
-    """Return the JSON object that a reply, or a piece of it, is.
+    """Return the JSON object in a reply or in a piece of it.
 
     Raises:
         MalformedReplyError: It is none; the message shows its beginning.
@@ -159,7 +159,7 @@ def headers_of(reply: httpx2.Response) -> Mapping[str, str]:
 
 
 def _error_in(body: bytes) -> object:
-    """Return what the body of an HTTP error says: JSON, or its beginning as a text."""
+    """Return the body of an HTTP error as JSON, or the beginning of its text."""
     try:
         return REPLY_DECODER.decode(body.decode())
     except (ValueError, RecursionError):

@@ -27,7 +27,7 @@ _EXPLANATION_CHARS = 500
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a model is sent.
+    """A request to a model.
 
     Args:
         model: Its id.
@@ -87,7 +87,7 @@ STOPS: Mapping[str, Stop] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class TokenUsage:
-    """What a service counted; None where it does not say.
+    """The usage that a service counted; None where it does not say.
 
     Inclusive: cached tokens are part of the input, thoughts are part of the output. No part is more than its whole.
     """
@@ -138,18 +138,18 @@ _TEXT_PARTS = ("text", "output_text", None)
 
 
 def text_of_parts(parts: Iterable[object]) -> str:
-    """Return the text of a message that comes in parts; thoughts, and parts of other kinds, are no text of it."""
+    """Return the text of a message in parts; thoughts and parts of other kinds are left out."""
     texts = (part.get("text") for part in parts if isinstance(part, dict) and part.get("type") in _TEXT_PARTS)
     return clean_text("".join(text for text in texts if isinstance(text, str)))
 
 
 def text_in(value: object) -> str:
-    """Return a text of a reply; empty where it is none."""
+    """Return a value of a reply if it is a text; empty otherwise."""
     return clean_text(value) if isinstance(value, str) else ""
 
 
 def name_in(value: object) -> str:
-    """Return a model's name or another short word of a reply; empty where it is no text."""
+    """Return a model's name or another short word of a reply; empty if it is not a text."""
     return text_in(value)[:_NAME_CHARS]
 
 
@@ -170,13 +170,13 @@ def tool_call(id: object, name: object, arguments: object) -> dict[str, Any]:  #
 
 
 def tokens_in(usage: object) -> TokenUsage | None:
-    """Return what the usage of a reply counts, whichever service's names it has; None where it counts nothing."""
+    """Return the usage of a reply, whichever service's names it uses; None if it counts nothing."""
     counts = read_counts(usage, _token_count) if isinstance(usage, Mapping) else {}
-    given, made, total = (counts.get(name) for name in ("input_tokens", "output_tokens", "total_tokens"))
+    given, produced, total = (counts.get(name) for name in ("input_tokens", "output_tokens", "total_tokens"))
     return token_usage(
         input=given,
-        output=made,
-        total=given + made if total is None and given and made is not None else total,
+        output=produced,
+        total=given + produced if total is None and given and produced is not None else total,
         cache_read=counts.get("cache_read_tokens"),
         cache_write=counts.get("cache_write_tokens"),
         reasoning=counts.get("reasoning_tokens"),
@@ -196,7 +196,7 @@ def token_usage(
     cache_write: int | None,
     reasoning: int | None,
 ) -> TokenUsage | None:
-    """Return usage, inclusive and each part cut to its whole; None where nothing is known.
+    """Return inclusive usage with each part cut to its whole; None if nothing is known.
 
     A count that no call can have is not known. Thoughts that the service counts beside the output are added to it.
     """

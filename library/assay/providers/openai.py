@@ -64,7 +64,7 @@ def connect(service: Service, concurrency: int) -> OpenAIClient:
 
 
 def package_client(service: Service, connection: httpx2.AsyncClient) -> openai.AsyncOpenAI:
-    """Return the package's client, which takes nothing from the environment.
+    """Return the package's client, configured independently of the environment.
 
     Args:
         service: The service.

@@ -1,4 +1,4 @@
-"""The providers' own services: where they are, and where their keys are. All maps are by provider."""
+"""The providers' own services: their addresses and the variables of their keys, by provider."""
 
 from __future__ import annotations
 

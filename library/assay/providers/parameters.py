@@ -1,4 +1,4 @@
-"""Parameters that a model may refuse: what is sent instead, and what is left out from then on."""
+"""Parameters that a model may refuse: their replacements, and those left out from then on."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Parameters:
     swapped: bool = False
 
     def without_refused(self, refusal: ProviderStatusError, request_text: str) -> Self | None:
-        """Return other parameters where a refusal says that the model does not take one of these, else None.
+        """Return replacement parameters if a refusal rejects one of these; otherwise None.
 
         A parameter that the model takes, with a wrong value, stays: that is the user's to correct.
 
@@ -73,17 +73,17 @@ _P = TypeVar("_P", bound=Parameters)
 
 
 class LearnedParameters:
-    """What one model was found to refuse, so that later requests need not be refused for it."""
+    """The parameters that a model has refused, so that later requests leave them out."""
 
     def __init__(self) -> None:
         self._changes: dict[str, Any] = {}
 
     def apply(self, wanted: _P) -> _P:
-        """Return the parameters without what the model is known to refuse."""
+        """Return the parameters without those that the model is known to refuse."""
         return dataclasses.replace(wanted, **self._changes)
 
     def learn(self, wanted: Parameters, accepted: Parameters) -> list[str]:
-        """Remember the changes with which a request was answered; return the names of those that are new.
+        """Remember the changes that got a request answered; return the names of new ones.
 
         Call it after the changed request has succeeded, never on a refusal alone: a refusal for another reason may
         quote the request and name any parameter. Requests that were in flight together each add their own.
@@ -99,7 +99,7 @@ class LearnedParameters:
 
 
 def refuses(refusal: ProviderStatusError, field: str, request_text: str) -> bool:
-    """Return whether a refusal says that the model, or the service, does not know a field of the request."""
+    """Return whether a refusal says that the model or the service does not support a field of the request."""
     is_unknown = refusal.code in _UNKNOWN_CODES or says_any(refusal, _UNKNOWN_WORDS, request_text)
     # Where the service says which field it means, its sentence need not be searched for one.
     is_named = refusal.parameter == field if refusal.parameter else says_any(refusal, (field,), request_text)
@@ -107,7 +107,7 @@ def refuses(refusal: ProviderStatusError, field: str, request_text: str) -> bool
 
 
 def says_any(refusal: ProviderStatusError, words: Iterable[str], request_text: str) -> bool:
-    """Return whether the message of a refusal holds one of some words in a place that quotes nothing of the request.
+    """Return whether a refusal's message contains one of some words outside anything it quotes from the request.
 
     Services quote prompts in their errors, and a prompt may hold any word: an answer that reads "the temperature is
     not supported" must not change how later answers are judged. A place is taken for a quotation where the word,
@@ -120,11 +120,11 @@ def says_any(refusal: ProviderStatusError, words: Iterable[str], request_text: s
     """
     message, sent = refusal.message.lower(), None
     for word in words:
-        for found in re.finditer(re.escape(word), message):
+        for match in re.finditer(re.escape(word), message):
             sent = _letters(request_text) if sent is None else sent
             core = _letters(word)
-            before = _letters(message[: found.start()])[-_NEIGHBOURS:]
-            after = _letters(message[found.end() :])[:_NEIGHBOURS]
+            before = _letters(message[: match.start()])[-_NEIGHBOURS:]
+            after = _letters(message[match.end() :])[:_NEIGHBOURS]
             pieces = [before + core] * bool(before) + [core + after] * bool(after)
             if not any(piece in sent for piece in pieces or [core]):
                 return True

@@ -1,4 +1,4 @@
-"""Prices of models, as a table says: the one that comes with Assay, or a file of one's own."""
+"""Prices of models, from Assay's table or the user's own file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class PricedModel(Protocol):
 
 
 def read_prices(path: Path | None) -> Sequence[Entry]:
-    """Return the entries of a file of prices; of the one that comes with Assay where none is given.
+    """Return the entries of a price file; of Assay's own table by default.
 
     Raises:
         InvalidInputError: All that is wrong with the file.
@@ -65,15 +65,15 @@ def find_price(entries: Sequence[Entry], who: PricedModel, *, is_own_file: bool)
 
 
 def price_number_problems(numbers: Mapping[str, Any], known: Sequence[str] = PRICE_NUMBERS) -> list[tuple[str, str]]:
-    """Return the names of the numbers of a spec's price that are wrong or missing, each with what is wrong.
+    """Return the problems of the numbers in a spec's price, by name.
 
     Args:
         numbers: The price by the names of `ModelPrice`.
         known: The names that it may have.
     """
-    found = number_problems(numbers, known, PRICE_NUMBERS[:2])
-    wrong = {name for name, _ in found}
-    return found + [
+    problems = number_problems(numbers, known, PRICE_NUMBERS[:2])
+    wrong = {name for name, _ in problems}
+    return problems + [
         (name, f"must be at most {_MOST:,}: prices are US dollars per million tokens")
         for name in known
         if name not in wrong and name != "long" and (numbers.get(name) or 0) > _MOST
@@ -83,7 +83,7 @@ def price_number_problems(numbers: Mapping[str, Any], known: Sequence[str] = PRI
 def price_from_mapping(
     value: Mapping[str, Any], where: str, problems: list[Problem], known: Sequence[str] = PRICE_NUMBERS
 ) -> ModelPrice | None:
-    """Return the price that a spec says; None where something is wrong, which is added to `problems`.
+    """Return the price in a spec; None if it has problems, which are added to `problems`.
 
     Args:
         value: The price by the names of `ModelPrice`.
@@ -91,14 +91,14 @@ def price_from_mapping(
         problems: Takes what is wrong.
         known: The names that it may have.
     """
-    found = price_number_problems(value, known)
-    found += [(str(name), unknown_name("price", name, known)) for name in value if name not in known]
-    problems += [Problem(message, f"{where}.{name}") for name, message in found]
-    return None if found else ModelPrice(**value)
+    wrong = price_number_problems(value, known)
+    wrong += [(str(name), unknown_name("price", name, known)) for name in value if name not in known]
+    problems += [Problem(message, f"{where}.{name}") for name, message in wrong]
+    return None if wrong else ModelPrice(**value)
 
 
 def cost_of(price: ModelPrice, tokens: TokenUsage) -> float | None:
-    """Return what a call cost in US dollars; None where its tokens are not known: 0 and 0 were not counted."""
+    """Return the cost of a call in US dollars; None if its tokens are unknown, as 0 and 0 mean."""
     if tokens.input is None or tokens.output is None or not (tokens.input or tokens.output):
         return None
     read, written = tokens.cache_read or 0, tokens.cache_write or 0

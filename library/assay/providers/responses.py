@@ -31,7 +31,7 @@ _LAST_EVENTS = ("response.completed", "response.incomplete", "response.failed", 
 
 
 def request_body(request: Request) -> dict[str, Any]:
-    """Return a request as the API has it. Nothing is stored at the service, as with Chat Completions."""
+    """Return a request in the form of the API. The service stores nothing, as with Chat Completions."""
     parameters = request.parameters
     body: dict[str, Any] = {
         "store": False,
@@ -50,7 +50,7 @@ def request_body(request: Request) -> dict[str, Any]:
 
 
 def reply_from(data: Mapping[str, Any], headers: Mapping[str, str] = NO_HEADERS) -> Reply:
-    """Return the reply that a response is.
+    """Return the reply in a response.
 
     Raises:
         MalformedReplyError: It is none, or the model is still at it.
@@ -84,7 +84,7 @@ def reply_from(data: Mapping[str, Any], headers: Mapping[str, str] = NO_HEADERS)
 
 
 class Events:
-    """A response that comes as events, the last of which has all of it: `assay.providers.streams.Assembly`."""
+    """A response in events, the last of which contains all of it: `assay.providers.streams.Assembly`."""
 
     def __init__(self) -> None:
         self.has_ended = False
@@ -106,7 +106,7 @@ class Events:
         return kind in _TEXT_EVENTS and bool(event.get("delta"))
 
     def whole(self, *, ended: bool) -> Mapping[str, Any] | None:
-        """Return the response; None where it has not come."""
+        """Return the response; None if it has not arrived."""
         return self._response
 
 
@@ -123,7 +123,7 @@ def _annotations(part: Mapping[str, Any]) -> list[object]:
 
 
 def _stop_of(data: Mapping[str, Any], status: str) -> tuple[Stop, str]:
-    """Return why a model stopped, as we and as the API call it."""
+    """Return why a model stopped, in our word and in the API's."""
     if status == "incomplete":
         details = data.get("incomplete_details")
         reason = name_in(details.get("reason")) if isinstance(details, dict) else ""

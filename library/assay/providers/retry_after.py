@@ -1,4 +1,4 @@
-"""How long a server that refuses a request asks its client to wait."""
+"""The wait that a server asks for when it refuses a request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def retry_after_s(headers: Mapping[str, str], *, now: float | None = None) -> float | None:
-    """Return the seconds that a reply's headers ask to wait; None where they say nothing that can be read.
+    """Return the wait in a reply's headers, in seconds; None if they hold none that can be read.
 
     Args:
         headers: The reply's headers, by lower-case name or in a mapping that does not mind the case.

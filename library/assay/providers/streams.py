@@ -1,4 +1,4 @@
-"""Replies that come in pieces: put together to what the reply would have been in one piece."""
+"""Streamed replies, assembled into the reply that one piece would have held."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _END_S = 0.1
 
 
 class Pieces:
-    """A text that comes in pieces."""
+    """A text assembled from pieces."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
         self._chars = 0
 
     def add(self, piece: object) -> bool:
-        """Add a piece; return whether it is a text that is not empty: anything else is left out.
+        """Add a piece that is a non-empty text and ignore any other; return whether it was one.
 
         Raises:
             ReplyTooLargeError: All of them are longer than 4 Mi characters.
@@ -56,7 +56,7 @@ class Pieces:
 
 
 class PartCount:
-    """Counts the parts of a reply that comes in pieces: choices, calls of tools, blocks, items, citations."""
+    """Counts the parts of a streamed reply: choices, tool calls, blocks, items, citations."""
 
     def __init__(self) -> None:
         self._parts = 0
@@ -83,7 +83,7 @@ class Assembly(Protocol):
         """Add a piece; return whether it holds text of the reply, other than thoughts."""
 
     def whole(self, *, ended: bool) -> Mapping[str, Any] | None:
-        """Return the reply as it would have been in one piece; None where pieces are missing.
+        """Return the assembled reply; None if pieces are missing.
 
         Args:
             ended: Whether the service has marked the end of the stream with [DONE].
@@ -91,7 +91,7 @@ class Assembly(Protocol):
 
 
 class StreamReader:
-    """Reads one stream; made when the request is sent, so that the time to the first text counts from there.
+    """Reads one stream; created when the request is sent, from where the time to the first text counts.
 
     Args:
         assembly: Takes the pieces.

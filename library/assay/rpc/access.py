@@ -1,4 +1,4 @@
-"""Who may call what: the token of a call, the right of its method, and the teams that its messages name."""
+"""Access control: a call's token, the right its method needs, and the teams its messages name."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Access:
         self._recheck_s = recheck_s
 
     async def identify(self, context: Context, rule: MethodRule) -> Identity | None:
-        """Return whose call it is; None where no token is needed.
+        """Return the caller; None if no token is needed.
 
         Raises:
             UnauthenticatedError: The call has no token, or one that is not accepted.
@@ -60,7 +60,7 @@ class Access:
             await self._teams.admit(identity.team)
 
     def while_accepted(self, context: Context, rule: MethodRule) -> AbstractAsyncContextManager[None]:
-        """End a stream inside the block with the error of its token, once that is no longer accepted."""
+        """End a stream inside the block with an error as soon as its token is no longer accepted."""
         known, is_stream = self._authenticator, rule.client_streams or rule.server_streams
         if known is None or rule.right is Right.NONE or not is_stream:
             return nullcontext()
@@ -114,7 +114,7 @@ def named_teams(rule: MethodRule) -> Sequence[tuple[str, Name]]:
 
 
 def check_named_teams(identity: Identity, named: Sequence[tuple[str, Name]], message: Any) -> None:
-    """Refuse a message that names another team than that of its caller.
+    """Refuse a message that names a team other than the caller's.
 
     Args:
         identity: The caller.
@@ -135,14 +135,14 @@ def check_named_teams(identity: Identity, named: Sequence[tuple[str, Name]], mes
 
 
 def values_at(message: Any, path: Sequence[str]) -> Iterator[str]:
-    """Yield the texts at a path of a message; what is not set has none."""
+    """Yield the texts at a path of a message; an unset field yields none."""
     name, *rest = path
     if rest:
         if message.HasField(name):
             yield from values_at(getattr(message, name), rest)
         return
-    found = getattr(message, name)
-    yield from [found] if isinstance(found, str) else found
+    value = getattr(message, name)
+    yield from [value] if isinstance(value, str) else value
 
 
 def _token(context: Context) -> str:
@@ -165,7 +165,7 @@ def _token(context: Context) -> str:
 
 
 def claimed_token_id(context: Context) -> str:
-    """Return the public part that the token of a call has, be it right or not; empty where it has none."""
+    """Return the public part of a call's token, valid or not; empty if there is none."""
     try:
         token = parse_token(_token(context))
     except UnauthenticatedError:

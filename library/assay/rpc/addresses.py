@@ -1,4 +1,4 @@
-"""Addresses of servers: which never leave this machine, and which stands for a list of them."""
+"""Addresses of servers: lists of them, and whether one stays on this machine."""
 
 from __future__ import annotations
 

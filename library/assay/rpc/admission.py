@@ -1,4 +1,4 @@
-"""The slots of a server: how many calls run at once, and how many of them one client or team may have."""
+"""The slots of a server: limits on concurrent calls, in total, per client and per team."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class SlotPool:
             self._hold(f"team {team}", self._limit - self._taken + 1, "team")
 
     def release_for(self, team: str) -> None:
-        """Count it no more."""
+        """Stop counting it."""
         if self._limit is not None:
             self._let_go(f"team {team}")
 

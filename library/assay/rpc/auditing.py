@@ -1,4 +1,4 @@
-"""The audit of a server's calls: what they change is recorded, and what is refused to them."""
+"""The audit of a server's calls: changes and refusals are recorded."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class CallAudit:
-    """What one call leaves in the audit.
+    """The audit record of one call.
 
     Args:
         auditor: Stores entries.
@@ -42,23 +42,23 @@ class CallAudit:
         self._call: AuditedCall | None = None
 
     def admitted(self, identity: Identity | None) -> None:
-        """Note whose call it is; its handler then knows that it is recorded."""
+        """Note the caller, and tell the handler that the call is recorded."""
         if identity is not None and self._rule.audit is not None:
             action = EXPORT if self._rule.audit is Audit.EXPORT else action_of(self._method)
             self._call = AuditedCall(action, identity, self._auditor, host_of(self._context.peer()))
             set_audited_call(self._call)
 
     def received(self, message: Any) -> None:
-        """Note what a message of the call names."""
+        """Note the resources that a message of the call names."""
         call = self._call
         if call is None:
             return
         for path, kind in self._rule.names.items():
-            found = next(values_at(message, path.split(".")), "")
+            resource = next(values_at(message, path.split(".")), "")
             if kind is Name.TEAM:
-                call.team = call.team or found
+                call.team = call.team or resource
             elif kind is Name.SCOPED and path not in ("page_token", "request_id"):
-                call.named = call.named or found
+                call.named = call.named or resource
         call.named = call.named or call.team
         call.request_id = call.request_id or getattr(message, "request_id", "")
         if getattr(message, "validate_only", False):
@@ -66,7 +66,7 @@ class CallAudit:
 
     @asynccontextmanager
     async def recorded(self) -> AsyncIterator[None]:
-        """Record what happens inside the block."""
+        """Record the call inside the block."""
         try:
             yield
         except AssayError as error:
@@ -85,7 +85,7 @@ class CallAudit:
             await self._auditor.record(call.entry())
 
     async def failed(self, error: AssayError) -> None:
-        """Record that the call was refused, where that is why it failed."""
+        """Record a refusal, if that is why the call failed."""
         if isinstance(error, UnauthenticatedError):
             claimed, address = claimed_token_id(self._context), host_of(self._context.peer())
             await self._refused(AuditEntry(OPERATORS, LOGIN, claimed, error.reason, address=address))

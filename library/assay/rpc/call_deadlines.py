@@ -1,4 +1,4 @@
-"""The longest time of calls with one answer: one timer for all of them, which most calls never reach."""
+"""The time limit of unary calls: one timer for all of them, since most never reach it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class CallDeadlines:
-    """Cancels the tasks of calls that take longer than a server allows: as all may take as long, the oldest is next.
+    """Cancels calls that exceed the server's limit; since the limit is the same for all, the oldest call is next.
 
     Args:
         limit_s: That time, in seconds.
@@ -20,7 +20,7 @@ class CallDeadlines:
         self._is_set = False
 
     def begin(self, task: asyncio.Task[Any]) -> None:
-        """Limit the time of a task from now on; `end` it."""
+        """Limit a task's time from now on; call `end` when it is done."""
         loop = asyncio.get_running_loop()
         self._ends_at[task] = loop.time() + self.limit_s
         if not self._is_set:
@@ -28,7 +28,7 @@ class CallDeadlines:
             loop.call_later(self.limit_s, self._check)
 
     def end(self, task: asyncio.Task[Any]) -> bool:
-        """Limit its time no more; return whether it was over, which cancelled the task, and nothing else did."""
+        """Stop limiting a task; return whether its time ran out and nothing else cancelled it."""
         self._ends_at.pop(task, None)
         if task not in self._expired:
             return False

@@ -58,7 +58,7 @@ def open_channel(address: str, options: ChannelOptions = ChannelOptions()) -> gr
 
 
 def _credentials(address: str, options: ChannelOptions) -> grpc.ChannelCredentials | None:
-    """Return what TLS is made with; None for a plain connection, over which no token leaves this machine."""
+    """Return the TLS credentials; None for a plain connection, which carries no token off this machine."""
     if options.tls is None and (options.credentials is not None or not options.token or is_local(address)):
         return options.credentials
     from assay.rpc.tls import ClientFiles, channel_credentials  # imported here: local calls do without it
@@ -67,7 +67,7 @@ def _credentials(address: str, options: ChannelOptions) -> grpc.ChannelCredentia
 
 
 async def server_version(channel: grpc.aio.Channel, service_name: str) -> str | None:
-    """Return the version of Assay that a server runs; None where it does not say, as older ones.
+    """Return the version of Assay that a server runs; None if it does not say.
 
     Args:
         channel: The channel to a server that is ready.
@@ -85,8 +85,8 @@ async def server_version(channel: grpc.aio.Channel, service_name: str) -> str | 
         await call
     except grpc.aio.AioRpcError as error:
         raise UnavailableError(f"the server does not answer: {error.details()}") from error
-    found = {str(key): value for key, value in await call.initial_metadata()}.get(VERSION_KEY)
-    return found if isinstance(found, str) else None
+    version = {str(key): value for key, value in await call.initial_metadata()}.get(VERSION_KEY)
+    return version if isinstance(version, str) else None
 
 
 async def wait_for_ready(channel: grpc.aio.Channel, service_name: str, timeout_s: float) -> None:
@@ -113,7 +113,7 @@ async def wait_for_ready(channel: grpc.aio.Channel, service_name: str, timeout_s
 
 
 class StreamReading(Generic[T]):
-    """Messages of a call whose stream is cancelled when reading ends, however it ends.
+    """The messages of a call, whose stream is cancelled when reading ends for whatever reason.
 
     Args:
         call: A call with a stream of answers.
@@ -155,7 +155,7 @@ def read_stream(
 
 
 class _DefaultDeadline(grpc.aio.UnaryUnaryClientInterceptor):
-    """Gives calls without a deadline one."""
+    """Gives a deadline to calls that have none."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s

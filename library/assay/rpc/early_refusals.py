@@ -1,4 +1,4 @@
-"""Refusing calls before their message is read: the least that a server can do for a flood of one team."""
+"""Refusing calls before their messages are read, the cheapest defence against a flood from one team."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class EarlyRefusals:
         self._refused: dict[Any, _Refused] = {}
 
     def note(self, context: Context, retry_after_s: float, refuse: Refuse) -> None:
-        """Refuse the calls to come with a call's token as this one is.
+        """Refuse further calls with this call's token in the same way.
 
         Args:
             context: The call.
@@ -49,7 +49,7 @@ class EarlyRefusals:
         self._refused[_token_of(context.invocation_metadata() or ())] = _Refused(refuse, until_s)
 
     def handler(self, method: str, metadata: Iterable[tuple[str, Any]]) -> Handler | None:
-        """Return what refuses a call; None where it is to be admitted as usual.
+        """Return the handler that refuses a call; None if it is to be admitted as usual.
 
         Args:
             method: The full name of its method.
@@ -58,15 +58,15 @@ class EarlyRefusals:
         if not self._refused:
             return None
         token = _token_of(metadata)
-        found = self._refused.get(token)
-        if found is None:
+        refusal = self._refused.get(token)
+        if refusal is None:
             return None
-        if asyncio.get_running_loop().time() >= found.until_s:
+        if asyncio.get_running_loop().time() >= refusal.until_s:
             del self._refused[token]
             return None
-        known = found.handlers.get(method)
+        known = refusal.handlers.get(method)
         if known is None:
-            known = found.handlers[method] = self._made(method, found.refuse)
+            known = refusal.handlers[method] = self._made(method, refusal.refuse)
         return known
 
     def _made(self, method: str, refuse: Refuse) -> Handler:

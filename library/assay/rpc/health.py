@@ -1,4 +1,4 @@
-"""grpc.health.v1 for a whole process: every service is ready, or none is."""
+"""grpc.health.v1 for a whole process: either all services are ready or none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Status = health_pb2.HealthCheckResponse
 
 
 class Health(health_pb2_grpc.HealthServicer):
-    """Answers for the named services and for "", the process as a whole.
+    """Reports the health of the named services and of "", the process as a whole.
 
     The servicer that comes with gRPC keeps its watchers until they leave, which holds up every
     graceful stop for its whole grace; this one ends them on `close`.

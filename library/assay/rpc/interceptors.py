@@ -1,4 +1,4 @@
-"""The interceptor of every server: what stands between the wire and a handler."""
+"""The interceptor of every server, between the wire and the handlers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MALFORMED = "MALFORMED_REQUEST"
 
 
 class CallInterceptor(grpc.aio.ServerInterceptor):
-    """Admits each call and its caller, decodes its messages, limits its time, and turns every failure into a status.
+    """Admits and authorizes each call, decodes its messages, limits its time, and turns every failure into a status.
 
     It looks up the method's rule; a method without one is not served. Requests reach it as bytes, so that a
     message that cannot be decoded is an INVALID_ARGUMENT like any other wrong input.
@@ -97,7 +97,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> _Served | None:
-        """Return what serves a method; None for one that is not served."""
+        """Return the handler of a method; None if it is not served."""
         method = handler_call_details.method
         rule = self._rules.get(method)
         if rule is not None and self._until_open is not None:
@@ -132,7 +132,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         return answer if observed is None else observed.counted(answer)
 
     def _unary(self, handler: Handler, method: str, rule: MethodRule) -> Callable[[Any, Context], Any]:
-        """Return the way of a call with one request and one answer: the most frequent, and the shortest in time."""
+        """Return the handler of unary calls, which are the most frequent and the shortest."""
         behave, decode = _behaviour(handler), self._decoder(handler, method, rule)
         pool, deadlines, access = self._admission.pool(rule.slots), self._deadlines, self._access
 
@@ -250,12 +250,12 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                             yield request
 
     def _audit_of(self, context: Context, method: str, rule: MethodRule) -> CallAudit | None:
-        """Return what records a call; None where nothing is recorded."""
+        """Return the audit record of a call; None if calls are not recorded."""
         auditor = self._options.auditor
         return None if auditor is None else CallAudit(auditor, context, method, rule)
 
     def _decoder(self, handler: Handler, method: str, rule: MethodRule) -> _Decode:
-        """Return what makes a message of bytes and checks which teams it names."""
+        """Return a function that decodes a message and checks the teams it names."""
         named = named_teams(rule)
 
         def decode(raw: Any, identity: Identity | None, audit: CallAudit | None) -> Any:
@@ -285,7 +285,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                 request.answered()
 
     async def _end(self, context: Context, method: str, error: BaseException, *, is_late: bool = False) -> None:
-        """End a call with the status of its failure; a failure that gRPC must see is raised as it is."""
+        """End a call with the status of its failure; re-raise a failure that gRPC itself must see."""
         if is_late:
             limit_s = self._deadlines.limit_s
             message = f"the call took longer than {limit_s:g} s, the server's limit: ask for less in one call"
@@ -315,12 +315,12 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         error.__traceback__ = None  # its frames hold the call, and some of them the error
 
     def _refusing(self, refusal: TeamRefusedError) -> Callable[[Context], Awaitable[None]]:
-        """Return what ends calls with one refusal."""
-        made = self._status_of(refusal)
+        """Return a handler that ends calls with one refusal."""
+        status = self._status_of(refusal)
 
         async def refuse(context: Context) -> None:
             await self._refusals.delay(refusal, context.time_remaining())
-            await self._abort(context, made)
+            await self._abort(context, status)
 
         return refuse
 
@@ -345,7 +345,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
 
 
 class _Served(NamedTuple):
-    """What serves a method.
+    """The server side of one method.
 
     Args:
         plain: Its handler.
@@ -361,7 +361,7 @@ class _Served(NamedTuple):
 
 
 class _Status(NamedTuple):
-    """What a call that failed ends with."""
+    """The status that ends a failed call."""
 
     code: grpc.StatusCode
     message: str
@@ -401,7 +401,7 @@ async def _coroutine(result: Any, method: str) -> Any:
 
 
 def presentable(error: Exception, method: str) -> AssayError:
-    """Return what a client may know of a failure; the log gets the rest.
+    """Return the part of a failure that a client may see; the log gets the rest.
 
     Args:
         error: What a handler raised. A domain error is shown as it is; of a group of nothing but domain errors, as
@@ -427,7 +427,7 @@ def _place(error: BaseException) -> str:
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    """Return the errors that a group holds, at whatever depth, in its order; an error that is no group is its own."""
+    """Return the errors of an exception group at any depth, in order; any other error is returned alone."""
     if not isinstance(error, BaseExceptionGroup):
         return [error]
     return [cause for part in error.exceptions for cause in _causes(part)]

@@ -1,6 +1,4 @@
-"""The table of methods: what each needs of the server in front of it and of its caller, and whether gRPC may call it
-again.
-"""
+"""The table of methods: each one's needs of server and caller, and whether gRPC may retry it."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ class Slots(enum.Enum):
 
 
 class Silence(enum.Enum):
-    """When a client that sends nothing on its stream is idle; its first message is due in any case."""
+    """When a client that sends nothing on its stream counts as idle; its first message is always due."""
 
     NEVER = "never"
     ALWAYS = "always"
@@ -31,7 +29,7 @@ class Silence(enum.Enum):
 
 
 class Name(enum.Enum):
-    """What a field of a request names, and where it is checked that the caller's team may."""
+    """The resource that a request's field names, and where the caller's right to it is checked."""
 
     SCOPED = "something of a team: the handler looks it up within the caller's scope, or makes it there"
     TEAM = "a team: the interceptor refuses another one than the caller's, but to operators"
@@ -40,7 +38,7 @@ class Name(enum.Enum):
 
 
 class Audit(enum.Enum):
-    """What the audit has of a method's calls, under an action made of its name: "delete-run" of DeleteRun."""
+    """The audit entries of a method's calls, under an action made from its name: "delete-run" for DeleteRun."""
 
     CHANGE = "each call that changes something; an entry is stored with the change"
     EXPORT = "that results of a run were read as a whole: the handler records it"
@@ -53,7 +51,7 @@ CHANGING_RIGHTS = frozenset({Right.RUN, Right.ADMINISTER, Right.OPERATE})
 
 @dataclass(frozen=True, slots=True)
 class MethodRule:
-    """What one method needs.
+    """The needs of one method.
 
     Args:
         slots: The slots that its calls take.

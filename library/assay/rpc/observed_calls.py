@@ -1,4 +1,4 @@
-"""Calls as an operator sees them: how many of each method, with which code, how long, how many at once."""
+"""The metrics of calls: by method, their number, codes, durations and concurrency."""
 
 from __future__ import annotations
 
@@ -91,16 +91,16 @@ class ObservedMethod:
         return traced
 
     def _count(self, code: grpc.StatusCode) -> Series:
-        found = self._by_code.get(code)
-        if found is None:
-            found = self._by_code[code] = CALLS.series(self._name, code.name)
-        return found
+        series = self._by_code.get(code)
+        if series is None:
+            series = self._by_code[code] = CALLS.series(self._name, code.name)
+        return series
 
 
 def _code_of(context: Any) -> grpc.StatusCode | None:
-    """Return the code with which a call was ended, None for none; the stubs say that it is a number."""
-    found: grpc.StatusCode | None = context.code()
-    return found
+    """Return the code that ended a call, or None; the stubs declare it as a number."""
+    code: grpc.StatusCode | None = context.code()
+    return code
 
 
 def parent_of(metadata: Iterable[tuple[str, Any]]) -> str:
@@ -109,7 +109,7 @@ def parent_of(metadata: Iterable[tuple[str, Any]]) -> str:
 
 
 def observed_methods(rules: Mapping[str, MethodRule]) -> dict[str, ObservedMethod]:
-    """Return what observes each method; nothing where the process exports nothing."""
+    """Return the observer of each method; none if the process exports nothing."""
     if not (is_exporting() or is_tracing()):
         return {}
     return {method: ObservedMethod(method, rule) for method, rule in rules.items()}

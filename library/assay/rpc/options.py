@@ -28,7 +28,7 @@ MIN_RETRY_MS = 10  # with pauses of 1 ms gRPC forgets every second retry, and th
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """How a server behaves towards its clients.
+    """The limits and timings of a server.
 
     Args:
         keepalive_time_ms: A quiet connection is probed this often.
@@ -98,7 +98,7 @@ class ServerOptions:
 
 @dataclass(frozen=True, slots=True)
 class ChannelOptions:
-    """How a client behaves towards its server.
+    """The limits and timings of a client.
 
     Args:
         keepalive_time_ms: A connection with open calls is probed this often; at least the server's
@@ -216,7 +216,7 @@ def _shared_arguments(options: ServerOptions | ChannelOptions) -> Arguments:
 
 
 def _require_positive(options: ServerOptions | ChannelOptions) -> None:
-    for each in fields(options):
-        value = getattr(options, each.name)
+    for option in fields(options):
+        value = getattr(options, option.name)
         if isinstance(value, int | float) and not isinstance(value, bool) and value <= 0:
-            raise ValueError(f"{each.name} is {value}; it must be greater than 0")
+            raise ValueError(f"{option.name} is {value}; it must be greater than 0")

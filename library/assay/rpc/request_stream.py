@@ -1,4 +1,4 @@
-"""A client's stream as a handler reads it: every message decoded, and none waited for without end."""
+"""A client's stream as a handler reads it: decoded messages, each awaited for a limited time."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class RequestStream:
             self._limit.reschedule(None if limit_s is None else asyncio.get_running_loop().time() + limit_s)
 
     def _limit_s(self) -> float | None:
-        """Return how long the message that is waited for may take."""
+        """Return how long the next message may take, in seconds."""
         if not self._received_count:
             return self._options.first_message_s
         is_due = self._silence is Silence.ALWAYS or (

@@ -1,4 +1,4 @@
-"""A gRPC server with health, reflection and its interceptor, and its life from start to stop."""
+"""A gRPC server with health, reflection and the interceptor, from start to stop."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ class RpcServer:
             await self._opened.wait()
 
     def set_serving(self, serving: bool) -> None:
-        """Say through health whether the server takes work."""
+        """Report through health whether the server takes work."""
         self._serving = serving
         self._health.set_serving(serving)
         if serving:
@@ -204,7 +204,7 @@ class RpcServer:
 
 
 class _Handlers(grpc.GenericRpcHandler):
-    """The handlers of a server; unlike those of gRPC's own server, some may be added after its start.
+    """The handlers of a server; unlike gRPC's own, they may be added after the start.
 
     gRPC's server has a task for each method that generated code registers, and looks at all of them for each call: with
     one handler of all methods a call costs less.
@@ -224,8 +224,8 @@ class _Handlers(grpc.GenericRpcHandler):
         """Generated code registers its methods twice; once is enough."""
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
-        found = (handlers.service(details) for handlers in self._handlers)
-        return next((handler for handler in found if handler is not None), None)
+        candidates = (handlers.service(details) for handlers in self._handlers)
+        return next((handler for handler in candidates if handler is not None), None)
 
 
 def _nothing(server: grpc.aio.Server) -> None:
@@ -263,7 +263,7 @@ def rules_of(service_name: str, methods: Mapping[str, MethodRule]) -> dict[str, 
 
 
 def naming_fields(message: Descriptor, prefix: str = "") -> Iterator[str]:
-    """Yield the paths of a request's fields that name something, by how contracts call such fields.
+    """Yield the paths of a request's fields that name a resource, by the naming rules of the contracts.
 
     Repeated messages are left out: they hold content, such as cases and answers, with ids of their own.
     """
@@ -327,7 +327,7 @@ async def _awaited(awaitable: Awaitable[None]) -> None:
 
 
 async def _finished_before(event: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
-    """Run `work`, cancelling it when the event is set; return whether it finished."""
+    """Run `work` and cancel it when the event is set; return whether it finished."""
     working, waiting = asyncio.ensure_future(work), asyncio.ensure_future(event.wait())
     try:
         await asyncio.wait({working, waiting}, return_when=asyncio.FIRST_COMPLETED)
@@ -363,7 +363,7 @@ def _signals_set(first: asyncio.Event, second: asyncio.Event) -> Iterator[None]:
 
 
 def exit_now(status: int) -> NoReturn:
-    """End a service's process whose resources are closed, without unloading its modules one by one.
+    """End a process whose resources are closed, without unloading its modules one by one.
 
     That unloading takes longer than serving a small run does, and the command waits for it.
     """

@@ -93,7 +93,7 @@ def to_status(error: AssayError, redact: Callable[[str], str] = str) -> Any:
         redact: Returns a text without secrets.
     """
     problems = error.problems if isinstance(error, InvalidInputError) else []
-    kept = [dataclasses.replace(each, message=redact(each.message)) for each in problems[:MAX_VIOLATIONS]]
+    kept = [dataclasses.replace(problem, message=redact(problem.message)) for problem in problems[:MAX_VIOLATIONS]]
     while True:
         status = _status(error, kept, omitted=count_problems(problems[len(kept) :]))
         status.message = redact(status.message)
@@ -103,7 +103,7 @@ def to_status(error: AssayError, redact: Callable[[str], str] = str) -> Any:
 
 
 def from_rpc_error(error: grpc.aio.AioRpcError) -> AssayError:
-    """Return the domain error that a failed call stands for."""
+    """Return the domain error of a failed call."""
     details = _details(error.trailing_metadata())
     info = details.get(error_details_pb2.ErrorInfo)
     if info is None or info.domain != DOMAIN:
@@ -125,7 +125,7 @@ def from_rpc_error(error: grpc.aio.AioRpcError) -> AssayError:
 
 
 def retry_after_s(error: grpc.aio.AioRpcError) -> float | None:
-    """Return how long a server of any kind asks to wait before another call, in seconds; None where it does not say."""
+    """Return the wait that a server asks for before another call, in seconds; None if it asks for none."""
     retry = _details(error.trailing_metadata()).get(error_details_pb2.RetryInfo)
     return None if retry is None else max(0.0, retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9)
 
@@ -138,7 +138,7 @@ def error_of(
     kind: str = "",
     problems: Sequence[Problem] = (),
 ) -> AssayError:
-    """Return the domain error for the parts of one that travelled, e.g. inside a stream.
+    """Return the domain error made from its transmitted parts, e.g. inside a stream.
 
     Args:
         code: The status code, or its number.
@@ -148,9 +148,9 @@ def error_of(
         problems: The problems of a wrong input.
     """
     code = _STATUS_CODES.get(code, grpc.StatusCode.UNKNOWN) if isinstance(code, int) else code
-    found = _KINDS.get(kind) or _BY_CODE.get(code, errors.InternalError)
-    content: Any = (problems or [Problem(message)]) if issubclass(found, InvalidInputError) else message
-    return found(content, reason=reason or None)
+    kind_of_error = _KINDS.get(kind) or _BY_CODE.get(code, errors.InternalError)
+    content: Any = (problems or [Problem(message)]) if issubclass(kind_of_error, InvalidInputError) else message
+    return kind_of_error(content, reason=reason or None)
 
 
 @contextmanager
@@ -216,8 +216,8 @@ def _place(file: str, line: int | None) -> str:
 def _too_large(details: str) -> str:
     """Return what gRPC means by "SERVER: Received message larger than max (50001500 vs. 4194304)"."""
     sizes = _SIZES.search(details)
-    said = f"{int(sizes[1]):,} bytes, more than {int(sizes[2]):,}" if sizes else details
-    return f"A message is too large: {said}. Send less in one message."
+    size = f"{int(sizes[1]):,} bytes, more than {int(sizes[2]):,}" if sizes else details
+    return f"A message is too large: {size}. Send less in one message."
 
 
 def _foreign(code: grpc.StatusCode, details: str) -> AssayError:
@@ -233,7 +233,7 @@ def _foreign(code: grpc.StatusCode, details: str) -> AssayError:
 def _details(trailers: Any) -> dict[type[Any], Any]:
     """Return the details that came with a failed call, by their type."""
     raw = next((value for key, value in trailers or () if key == DETAILS_KEY), b"")
-    found: dict[type[Any], Any] = {}
+    details_by_type: dict[type[Any], Any] = {}
     try:
         status = status_pb2.Status.FromString(raw)
         for packed in status.details:
@@ -244,10 +244,10 @@ def _details(trailers: Any) -> dict[type[Any], Any]:
             ):
                 message = kind()
                 if packed.Unpack(message):
-                    found[kind] = message
+                    details_by_type[kind] = message
     except DecodeError:  # whatever stands there, it did not come from Assay
         return {}
-    return found
+    return details_by_type
 
 
 def _clean(text: str) -> str:

@@ -1,4 +1,4 @@
-"""How many calls a team may make: what a server asks for each call, and how it slows a flood of one team down."""
+"""Rate limits of teams: the check before each call, and how a flood from one team is slowed down."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WORKED_ON_PER_TEAM = 8
 
 
 class TeamAdmission(Protocol):
-    """Knows how many calls teams may make."""
+    """The rate limits of teams."""
 
     async def admit(self, team: str) -> None:
         """Count one more call of a team.
@@ -85,7 +85,7 @@ class Refusals:
 
 
 class TeamTurns:
-    """Calls with one answer that are worked on at once, a few of each team: further ones of a team wait for these.
+    """Limits the unary calls of each team that run at once; further ones wait their turn.
 
     So a call waits for a few calls of each other team at most, however many one of them has sent.
 

@@ -1,4 +1,4 @@
-"""Certificates of servers and clients, from files; a server takes new ones without a restart."""
+"""Certificates of servers and clients, read from files; a server picks up new ones without a restart."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServerFiles:
-    """What a server proves its identity with, and which clients it takes.
+    """The identity of a server, and the authority of the clients it accepts.
 
     Args:
         certificate: Its certificate and those between it and its authority, PEM.
@@ -33,7 +33,7 @@ class ServerFiles:
 
 @dataclass(frozen=True, slots=True)
 class ClientFiles:
-    """How a client recognises its server, and proves its own identity.
+    """The authority by which a client recognises its server, and the client's own identity.
 
     Args:
         ca: The authorities of servers, PEM; None for those that gRPC brings along.
@@ -47,7 +47,7 @@ class ClientFiles:
 
 
 def server_credentials(files: ServerFiles) -> grpc.ServerCredentials:
-    """Return credentials that follow their files: a connection is made with what they hold by then.
+    """Return credentials that follow their files: each connection uses the current contents.
 
     Raises:
         SetupError: A file cannot be read, or key and certificate do not belong together.
@@ -84,12 +84,12 @@ class _FollowedFiles:
         self._lock = threading.Lock()  # handshakes are made in threads of gRPC
 
     def read(self) -> grpc.ServerCertificateConfiguration:
-        """Return what the files hold."""
+        """Return the contents of the files."""
         self._stamp = self._stamp_now()
         return self._configuration()
 
     def changed(self) -> grpc.ServerCertificateConfiguration | None:
-        """Return what the files hold if they have changed since it was last read, for the next connection."""
+        """Return the files' contents for the next connection if they have changed since the last reading."""
         with self._lock:
             try:
                 stamp = self._stamp_now()
@@ -113,10 +113,10 @@ class _FollowedFiles:
 
     def _stamp_now(self) -> _Stamp:
         try:
-            found = [path.stat() for path in self._paths]
+            stats = [path.stat() for path in self._paths]
         except OSError as problem:
             raise _unreadable(Path(str(problem.filename)), problem) from None
-        return tuple((each.st_mtime_ns, each.st_size, each.st_ino) for each in found)
+        return tuple((stat.st_mtime_ns, stat.st_size, stat.st_ino) for stat in stats)
 
 
 def _require_pair(certificate: Path, key: Path) -> None:

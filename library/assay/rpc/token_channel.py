@@ -16,7 +16,7 @@ from assay.rpc.wrapped_channel import WrappedChannel
 
 
 class TokenChannel(WrappedChannel):
-    """Sends a token with every call but those of health.
+    """Sends a token with every call except health checks.
 
     Args:
         channel: The channel that makes the calls.

@@ -1,4 +1,4 @@
-"""A channel whose calls carry the present span, so that what serves them joins its trace."""
+"""A channel whose calls carry the current span, so that their servers join its trace."""
 
 from __future__ import annotations
 

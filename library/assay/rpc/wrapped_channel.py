@@ -1,4 +1,4 @@
-"""A channel that completes calls where they are made: an interceptor for streams changes how they end."""
+"""A channel that adds to calls as they are made; an interceptor would change how streams end."""
 
 from __future__ import annotations
 
@@ -47,21 +47,21 @@ class WrappedChannel(grpc.aio.Channel):
         await self._channel.channel_ready()
 
     def unary_unary(self, method: str, *arguments: Any, **options: Any) -> Any:
-        """Return what makes calls of a method."""
+        """Return the caller of a method."""
         return self._calling(method, self._channel.unary_unary(method, *arguments, **options))
 
     def unary_stream(self, method: str, *arguments: Any, **options: Any) -> Any:
-        """Return what makes calls of a method."""
+        """Return the caller of a method."""
         return self._calling(method, self._channel.unary_stream(method, *arguments, **options))
 
     def stream_unary(self, method: str, *arguments: Any, **options: Any) -> Any:
-        """Return what makes calls of a method."""
+        """Return the caller of a method."""
         return self._calling(method, self._channel.stream_unary(method, *arguments, **options))
 
     def stream_stream(self, method: str, *arguments: Any, **options: Any) -> Any:
-        """Return what makes calls of a method."""
+        """Return the caller of a method."""
         return self._calling(method, self._channel.stream_stream(method, *arguments, **options))
 
     @abstractmethod
     def _calling(self, method: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what makes calls of a method, of what the other channel makes them with."""
+        """Wrap the other channel's caller of a method."""

@@ -1,1 +1,1 @@
-"""Scoring without an agent and without a run: `assay.score` and what belongs to it."""
+"""Scoring without an agent and without a run: `assay.score` and its relatives."""

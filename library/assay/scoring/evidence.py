@@ -1,4 +1,4 @@
-"""What scoring one row takes beside the metric itself: scores that it reads, vectors, verdicts."""
+"""The evidence for scoring one row: other metrics' scores, vectors, verdicts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class _Input:
-    """A score that a composite reads: the one that a row brings along in `scores`, else the metric's own."""
+    """A score that a composite reads: the row's own in `scores`, or else the metric's."""
 
     version = "1"
 
@@ -60,27 +60,27 @@ class _Input:
 
 
 def with_inputs(metric: Metric, given: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the metric, and behind it those whose scores it reads, directly or through others.
+    """Return the metric, followed by those whose scores it reads, directly or indirectly.
 
     Args:
         metric: What is computed.
         given: Its parameters as they are given, of which those of vectors are those of the others too.
     """
-    found: dict[str, Any] = {metric.name: metric}
+    metrics_by_name: dict[str, Any] = {metric.name: metric}
     pending = list(getattr(metric, "inputs", ()))
     while pending:
         name = pending.pop()
-        if name in found:
+        if name in metrics_by_name:
             continue
-        found[name] = _Input(name, _default_metric(name, given))
-        pending += found[name].inputs
-    return tuple(found.values())
+        metrics_by_name[name] = _Input(name, _default_metric(name, given))
+        pending += metrics_by_name[name].inputs
+    return tuple(metrics_by_name.values())
 
 
 def _default_metric(name: str, given: Mapping[str, Any]) -> Metric | None:
     if name not in METRICS:
         return None
-    of_vectors = {each.name for each in EMBEDDING} if METRICS[name].info.needs_embedder else set()
+    of_vectors = {parameter.name for parameter in EMBEDDING} if METRICS[name].info.needs_embedder else set()
     shared = {key: value for key, value in given.items() if key in of_vectors and value is not None}
     try:
         return build_metric(MetricSettings(name, complete_parameters(name, shared, where=name)))
@@ -89,9 +89,12 @@ def _default_metric(name: str, given: Mapping[str, Any]) -> Metric | None:
 
 
 def evidence_of(
-    metrics: Iterable[Any], case: Case, response: AgentResponse, found: Mapping[tuple[EmbeddingSettings, str], Embedded]
+    metrics: Iterable[Any],
+    case: Case,
+    response: AgentResponse,
+    embedded: Mapping[tuple[EmbeddingSettings, str], Embedded],
 ) -> dict[EmbeddingSettings, EmbeddingEvidence]:
-    """Return what a row needs of embedding models, by model.
+    """Return the texts that a row needs embedded, by model.
 
     Args:
         metrics: What is computed.
@@ -101,26 +104,26 @@ def evidence_of(
     """
     return {
         settings: _evidence(
-            settings, wanted, response.text, {text: found[settings, text] for text in texts_of(wanted, response)}
+            settings, wanted, response.text, {text: embedded[settings, text] for text in texts_of(wanted, response)}
         )
         for settings, wanted in wanted_texts(metrics, case, response).items()
     }
 
 
 def texts_of(wanted: WantedTexts, response: AgentResponse) -> tuple[str, ...]:
-    """Return the texts whose vectors give a row what it needs of one model, the answer first."""
+    """Return the texts that a row needs embedded by one model, the answer first."""
     return (response.text, *wanted.compared, *wanted.measured)
 
 
 def _evidence(
-    settings: EmbeddingSettings, wanted: WantedTexts, answer: str, found: Mapping[str, Embedded]
+    settings: EmbeddingSettings, wanted: WantedTexts, answer: str, embedded: Mapping[str, Embedded]
 ) -> EmbeddingEvidence:
-    own = found[answer]
+    own = embedded[answer]
     return EmbeddingEvidence(
         answer=own.vector,
-        cosines={text: cosine(own.vector, found[text].vector) for text in wanted.compared},
-        others={text: found[text].vector for text in wanted.measured},
-        truncated=frozenset(text for text, embedded in found.items() if embedded.truncated),
+        cosines={text: cosine(own.vector, embedded[text].vector) for text in wanted.compared},
+        others={text: embedded[text].vector for text in wanted.measured},
+        truncated=frozenset(text for text, vector in embedded.items() if vector.truncated),
         settings=settings._replace(model=own.model),
         revision=own.revision,
         precision=own.precision,
@@ -130,7 +133,7 @@ def _evidence(
 
 
 def verdicts_of(case: Case) -> dict[str, JudgeEvidence]:
-    """Return the verdicts that a row brings along, by rubric."""
+    """Return the verdicts in a row, by rubric."""
     brought = case.metadata.get("verdicts")
     if not isinstance(brought, Mapping):
         return {}

@@ -1,4 +1,4 @@
-"""What people pass to `assay.score` as an answer and as a reference: texts, numbers, arrays, mappings."""
+"""Answers and references passed to `assay.score`: texts, numbers, arrays, mappings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from assay.parsing.names import kind_of
 
 
 def read_answer(answer: object, problems: list[Problem]) -> dict[str, Any]:
-    """Return the fields of an answer; reports what is none.
+    """Return the fields of an answer; report values that are not answers.
 
     Args:
         answer: A text, a number, a mapping with the fields of an answer, or an answer.
@@ -31,7 +31,7 @@ def read_answer(answer: object, problems: list[Problem]) -> dict[str, Any]:
 
 
 def read_references(reference: object, problems: list[Problem]) -> list[str] | None:
-    """Return the right answers as texts, None where there are none; reports what is none.
+    """Return the references as texts, None if there are none; report values that are not references.
 
     Args:
         reference: A text or a number, or a list, set or array of them.
@@ -54,13 +54,13 @@ def read_references(reference: object, problems: list[Problem]) -> list[str] | N
 
 
 def _plain(value: object) -> object:
-    """Return a number or an array of numpy, or a column of a data frame, as Python has it."""
+    """Return a number or array of numpy, or a data frame's column, as a Python value."""
     convert = getattr(value, "tolist", None)
     return convert() if callable(convert) and not isinstance(value, type | memoryview) else value
 
 
 def _text(value: object) -> str | None:
-    """Return a text, or a number or truth value as a text; None for anything else."""
+    """Return a text, number or boolean as a text; None for anything else."""
     if isinstance(value, str):
         return value
     try:

@@ -1,4 +1,4 @@
-"""Datasets as the input of scoring: records whose answer stands beside the fields of their case.
+"""Datasets for scoring: records with an answer beside the fields of their case.
 
 A record is read as any other dataset's, with three liberties: `answer` is the answer where no other field holds
 one; fields of an answer may stand beside it; a record needs no question.
@@ -72,7 +72,7 @@ def answered_records(records: Iterable[Mapping[str, Any]]) -> Dataset:
 
 
 def check_answered(dataset: Dataset) -> DatasetInfo:
-    """Read the dataset once and return what it is.
+    """Read the dataset once and return its description.
 
     Raises:
         DatasetError: It is wrong, or records have no answer; holds every problem.
@@ -96,7 +96,7 @@ def check_answered(dataset: Dataset) -> DatasetInfo:
 
 @dataclass(frozen=True, slots=True)
 class _Answered:
-    """A source whose records are made ready to be read as cases with recorded answers."""
+    """A source that turns its records into cases with recorded answers."""
 
     inner: Source
     given: Mapping[str, str]
@@ -148,7 +148,7 @@ def _ready(record: Record, given: Mapping[str, str], *, from_cells: bool) -> Rec
 
 
 def _place_answer(data: dict[str, Any], names: dict[str, str], given: Mapping[str, str], *, from_cells: bool) -> None:
-    """Put the answer where a recorded one is looked for, with what stands beside it."""
+    """Move the answer, with its fields, to where recorded answers are read."""
     key = given.get("recorded")
     if key is None:
         key = next((names[name] for name in _RECORDED if name in names and data[names[name]] is not None), None)

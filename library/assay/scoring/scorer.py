@@ -127,7 +127,7 @@ def score_file(
     embed: EmbedFunction | None = None,
     embedder: str | None = None,
 ) -> tuple[tuple[Score, ...], MetricSummary]:
-    """Return the scores of a file's rows, in order, and what they come to.
+    """Return the scores of a file's rows, in order, and their summary.
 
     Args:
         metric: The metric's name.
@@ -149,8 +149,8 @@ def score_file(
     with Scorer(metric, parameters, embed=embed, embedder=embedder) as scorer:
         dataset = answered_file(path, field_map=field_map, encoding=encoding, on_bad_case=on_bad_case)
         warn_of_dataset(check_answered(dataset))
-        found = tuple(row.score for row in scorer.rows(dataset))
-        return found, scorer.summary()
+        scores = tuple(row.score for row in scorer.rows(dataset))
+        return scores, scorer.summary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +190,11 @@ class Scorer:
     ) -> None:
         kind = metric_kind(metric)
         if kind == FUNCTION_METRIC:
-            said = (
+            problem = (
                 "is a function of your own: call it, or name it under `metrics` of a spec and run `assay run` "
                 "(`assay init --metric` writes one)"
             )
-            raise SpecError([Problem(said, metric)])
+            raise SpecError([Problem(problem, metric)])
         self.info: MetricInfo = METRICS[kind].info
         self._parameter_names = {parameter.name for parameter in self.info.parameters}
         wanted = {name: value for name, value in (given or {}).items() if name in self._parameter_names}
@@ -206,12 +206,12 @@ class Scorer:
             # A threshold belongs to a model, so that of the default model does not apply.
             wanted.setdefault("model", own_model)
             if refused := [name for name in ("dimension", "windowed") if wanted.get(name)]:
-                said = "is for vectors of an embedder, and `embed` returns its own: leave it out"
-                raise SpecError([Problem(said, name) for name in refused])
+                problem = "is for vectors of an embedder, and `embed` returns its own: leave it out"
+                raise SpecError([Problem(problem, name) for name in refused])
         self.parameters: Mapping[str, Any] = complete_parameters(kind, wanted, where=kind)
         self._metric = build_metric(MetricSettings(kind, self.parameters))
         self._metrics = with_inputs(self._metric, {**wanted, "model": wanted.get("model", own_model)})
-        models = sorted({each.embedding.model for each in self._metrics if each.embedding is not None})
+        models = sorted({metric.embedding.model for metric in self._metrics if metric.embedding is not None})
         self._vectors: Vectors = FunctionVectors(embed) if embed is not None else ServiceVectors(embedder, models)
         self._fold = self._metric.aggregate()
         self._count = 0
@@ -225,11 +225,11 @@ class Scorer:
         self.close()
 
     def close(self) -> None:
-        """Let go of the embedder."""
+        """Release the embedder."""
         self._vectors.close()
 
     def other_fields(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Return those of some fields that are no parameters of the metric."""
+        """Return the fields that are not parameters of the metric."""
         return {name: value for name, value in fields.items() if name not in self._parameter_names}
 
     def score(self, answer: object, reference: object = None, **fields: Any) -> Score:
@@ -265,7 +265,7 @@ class Scorer:
             yield from self._chunk(chunk)
 
     def summary(self) -> MetricSummary:
-        """Return what all rows so far come to."""
+        """Return the summary of all rows so far."""
         return self._fold.result()
 
     def _chunk(self, cases: Sequence[Case]) -> Iterator[RowScore]:
@@ -274,9 +274,9 @@ class Scorer:
             for case in cases
             for answer in (case.recorded, *case.recorded_repeats)
         ]
-        found = self._embed(pairs)
+        embedded = self._embed(pairs)
         for case, response in pairs:
-            row = Row(case, response, evidence_of(self._metrics, case, response, found), verdicts_of(case))
+            row = Row(case, response, evidence_of(self._metrics, case, response, embedded), verdicts_of(case))
             scores = score_row(self._metrics, row)
             self._fold.add(self._result(row, scores), scores[0])
             self._count += 1
@@ -288,11 +288,11 @@ class Scorer:
         for case, response in pairs:
             for settings, wanted in wanted_texts(self._metrics, case, response).items():
                 texts.setdefault(settings, {}).update(dict.fromkeys(texts_of(wanted, response)))
-        found: dict[tuple[EmbeddingSettings, str], Embedded] = {}
+        vectors: dict[tuple[EmbeddingSettings, str], Embedded] = {}
         for settings, chosen in texts.items():
             embedded = self._vectors.embed(list(chosen), settings)
-            found |= {(settings, text): one for text, one in zip(chosen, embedded, strict=True)}
-        return found
+            vectors |= {(settings, text): vector for text, vector in zip(chosen, embedded, strict=True)}
+        return vectors
 
     def _result(self, row: Row, scores: Sequence[Score]) -> CaseResult:
         case, response = row.case, row.response

@@ -1,4 +1,4 @@
-"""Vectors for scoring outside a run: from a function of the caller's, or from an embedder."""
+"""Vectors for scoring outside a run, from the caller's function or an embedder."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SERVICE = "assay.v1.EmbedderService"
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """The vector of one text, and where it comes from.
+    """The vector of one text, and its origin.
 
     Args:
         vector: Its values.
@@ -57,13 +57,13 @@ class Embedded:
 
 
 class Vectors(Protocol):
-    """Where vectors come from."""
+    """A source of vectors."""
 
     def embed(self, texts: Sequence[str], settings: EmbeddingSettings) -> list[Embedded]:
         """Return the vectors of any number of texts, in order."""
 
     def close(self) -> None:
-        """Let go of what was opened."""
+        """Close what was opened."""
 
 
 class FunctionVectors:
@@ -82,25 +82,25 @@ class FunctionVectors:
         Raises:
             InvalidInputError: The function did not return one vector per text.
         """
-        found: list[Embedded] = []
+        embedded: list[Embedded] = []
         for batch in _batches(texts):
             vectors = list(self._function([text[:_MAX_TEXT_CHARS] for text in batch]))
             if len(vectors) != len(batch):
                 raise InvalidInputError(
                     f"embed returned {len(vectors)} vectors for {len(batch)} texts: one each is due"
                 )
-            found += [
+            embedded += [
                 Embedded(vector, len(text) > _MAX_TEXT_CHARS, settings.model)
                 for vector, text in zip(vectors, batch, strict=True)
             ]
-        return found
+        return embedded
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is nothing to close."""
 
 
 class ServiceVectors:
-    """Vectors from an embedder: one that runs, or a local one that is started with the first text.
+    """Vectors from an embedder: a running one, or a local one started at the first text.
 
     Its event loop has a thread of its own, so that it can be used from a notebook or from async code too.
 
@@ -129,10 +129,10 @@ class ServiceVectors:
         """
         if self._loop is None:
             self._open()
-        found: list[Embedded] = []
+        vectors: list[Embedded] = []
         for batch in _batches(texts):
-            found += self._wait(self._call(batch, settings))
-        return found
+            vectors += self._wait(self._call(batch, settings))
+        return vectors
 
     def close(self) -> None:
         """Close the connection; stop the embedder if it was started here and no other process uses it."""

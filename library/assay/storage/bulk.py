@@ -1,4 +1,4 @@
-"""Storing many rows at once, as each database does it fastest."""
+"""Bulk inserts, in the fastest way of each database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes that are carried out once, though the connection may break before their commit is confirmed.
+"""Changes that take effect once even if the connection breaks before their commit is confirmed.
 
 Every change leaves a mark in the transaction that carries it out. Where the connection broke in the commit, the mark
 says afterwards whether that took place. PostgreSQL's own answer (`pg_xact_status`) does not do: a server that was
@@ -22,7 +22,7 @@ _KEPT = timedelta(days=7)
 
 
 def introduce(connection: sa.Connection, table: sa.Table, count: int) -> list[str]:
-    """Return the names of so many writers of a process that begins; each makes one change at a time.
+    """Return the names of a new process's writers, each of which makes one change at a time.
 
     Those of processes that are gone are removed after a week; one that is older and still there comes back with its
     next change.
@@ -35,7 +35,7 @@ def introduce(connection: sa.Connection, table: sa.Table, count: int) -> list[st
 
 
 class Change(Generic[T]):
-    """One change on its way into the database.
+    """A change on its way into the database.
 
     Args:
         change: What to do in one transaction; it may be done again from the start.

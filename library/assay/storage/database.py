@@ -1,4 +1,4 @@
-"""The database: one protocol, and the choice between the two that keep it."""
+"""The database protocol, and the choice between its two implementations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Transactions(Protocol):
     """Reads and writes, each in a transaction of its own."""
 
     async def read(self, query: Callable[[sa.Connection], T]) -> T:
-        """Run a query off the event loop and return what it returns; all it reads is of one moment.
+        """Run a query off the event loop and return its result; it reads one snapshot.
 
         A query, as a change, may be run again from the start after its connection broke.
 
@@ -58,11 +58,11 @@ class Database(Transactions, Protocol):
         ...
 
     async def forget_deleted(self) -> None:
-        """Let what was deleted be gone from the files as well, as far as the database can do that while it is used."""
+        """Remove deleted data from the files as well, as far as the database can while it is in use."""
         ...
 
     def close(self) -> None:
-        """Finish what is being written and let another process have the database."""
+        """Finish pending writes and release the database to other processes."""
         ...
 
 

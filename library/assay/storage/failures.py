@@ -1,4 +1,4 @@
-"""Failures of a database: clients learn what to do, the operator's log also where it is and what the driver said."""
+"""Failures of a database: clients learn what to do; the log also says where and quotes the driver."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 class UnstorableValueError(ValueError):
-    """A value does not fit the database: a defect of what stores it, which no wait and no operator removes."""
+    """A value does not fit the database: a defect in the code that stores it, which no retry removes."""
 
 
 class FailureLog:

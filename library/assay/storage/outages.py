@@ -1,4 +1,4 @@
-"""Outlasting a PostgreSQL that is away for a while: restarted, failing over, out of connections for a moment."""
+"""Outlasting a PostgreSQL outage: a restart, a failover, a moment without free connections."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class Outages:
-    """Tries again what an outage broke, until the outage has lasted as long as patience does.
+    """Retries what an outage broke until its patience runs out.
 
     From then on everything fails after a second try, without waiting, until something succeeds again.
 
@@ -40,7 +40,7 @@ class Outages:
         self._closing = False
 
     def outlast(self, attempt: Callable[[], T], gave_up: threading.Event) -> T:
-        """Return what the attempt returns, made as often as needed.
+        """Return the result of an attempt, repeated as often as needed.
 
         Args:
             attempt: What to do. Whatever it changes it changes once, however often it is made.

@@ -1,4 +1,4 @@
-"""PostgreSQL: connections, transactions, and what keeps them safe when the server goes away."""
+"""PostgreSQL: connections and transactions that survive the loss of the server."""
 
 from __future__ import annotations
 
@@ -129,11 +129,11 @@ class PostgresDatabase:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """libpq's parameters, with the password, for others who connect to the same database."""
+        """libpq's parameters, including the password, for others who connect to the same database."""
         return dict(self._parameters)
 
     async def read(self, query: Callable[[sa.Connection], T]) -> T:
-        """Run a query on a reading thread and return what it returns; all it reads is of one moment."""
+        """Run a query on a reading thread and return its result; it reads one snapshot."""
         gave_up = threading.Event()
         try:
             return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, query, gave_up)
@@ -164,7 +164,7 @@ class PostgresDatabase:
         """Do nothing: the server's own vacuum does it, at times that its operator sets."""
 
     def close(self) -> None:
-        """Finish what is being written, and close the connections."""
+        """Finish pending writes and close the connections."""
         self._outages.close()
         for pool in (self._writers, self._readers):
             pool.shutdown(wait=True)
@@ -226,7 +226,7 @@ class PostgresDatabase:
                 revisions.upgrade(connection, self._tables)
 
     def _wait_for_migrations(self, patience_s: float) -> None:
-        """Return once another process has brought the tables up to date: this one may lack the right to."""
+        """Wait until another process has brought the tables up to date; this one may lack the right."""
         deadline = time.monotonic() + patience_s
         is_waiting = False
         while True:
@@ -244,7 +244,7 @@ class PostgresDatabase:
             time.sleep(_MIGRATION_POLL_S)
 
     def _check_unused(self, connection: sa.Connection) -> None:
-        """Raise where processes of an older version work with the tables: they would store what these do not hold."""
+        """Raise if processes of an older version use the tables: they would write rows that these cannot hold."""
         if names := self._tables.running_processes(connection):
             raise StorageError(
                 f"{self._place} is used by processes of an older version ({', '.join(names)}): stop them, then start "
@@ -278,7 +278,7 @@ def _original(problem: BaseException) -> BaseException | None:
 
 
 def _parse(url: str, service: str) -> dict[str, Any]:
-    """Return what a connection is opened with; the URL's own settings win over ours, except the isolation."""
+    """Return the parameters of connections; the URL's own settings override ours, except the isolation."""
     try:
         given = conninfo_to_dict(url)
     except psycopg.ProgrammingError:  # its text may quote the password

@@ -1,4 +1,4 @@
-"""What PostgreSQL says, as sentences for people; none of them shows the password."""
+"""PostgreSQL's errors as sentences for people, without the password."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _PASSING = ("08", "25P03", "57P01", "57P02", "57P03", "57P05", "53300", "40")
 
 
 def is_passing(problem: BaseException) -> bool:
-    """Return whether the same may succeed in a moment, without anybody's doing."""
+    """Return whether the same statement may soon succeed without anyone acting."""
     state = getattr(problem, "sqlstate", None) or _guess(problem, str(problem))
     if not state:
         return isinstance(problem, psycopg.OperationalError | psycopg.InterfaceError)
@@ -63,7 +63,7 @@ def is_data_exception(problem: BaseException | None) -> bool:
 
 
 def sentence(place: str, problem: BaseException | None, password: str) -> str:
-    """Return what is wrong with the database and what to do.
+    """Return a sentence on what is wrong with the database and what to do.
 
     Args:
         place: The database as users know it.
@@ -83,7 +83,7 @@ def sentence(place: str, problem: BaseException | None, password: str) -> str:
 
 
 def client_sentence(place: str, problem: BaseException | None) -> str:
-    """Return what clients of a service may know of it: neither where its database is nor what the driver says.
+    """Return the part that a service's clients may see: neither the database's address nor the driver's words.
 
     Args:
         place: The database as clients know it.

@@ -1,4 +1,4 @@
-"""Which version of the tables a database has, and how it gets the newest."""
+"""The revision of a database's tables, and upgrades to the newest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQLite in a file: opened once, locked against a second process, migrated, used off the event loop."""
+"""SQLite in a file: locked against a second process, migrated, and used off the event loop."""
 
 from __future__ import annotations
 
@@ -100,11 +100,11 @@ class SqliteDatabase:
         return await asyncio.get_running_loop().run_in_executor(self._writer, self._run, checked, durable)
 
     async def forget_deleted(self) -> None:
-        """Empty the log: deleted bytes are overwritten in the file, but the log has those of before."""
+        """Empty the log: deleted bytes are overwritten in the file, but the log still holds the old ones."""
         await asyncio.get_running_loop().run_in_executor(self._writer, self._empty_log)
 
     def close(self) -> None:
-        """Finish what is being written, close the file and let another process have it."""
+        """Finish pending writes, close the file and release it to other processes."""
         for pool in (self._writer, self._readers):
             pool.shutdown(wait=True)
         for connection in self._connections.values():
@@ -143,7 +143,7 @@ class SqliteDatabase:
         return self._connections[key]
 
     def _require_own_file(self) -> None:
-        """Raise where the file was deleted or replaced: what is stored in it would be lost without a word."""
+        """Raise if the file was deleted or replaced: anything stored in it would be lost silently."""
         if self._identity is not None and _identity(self._file) != self._identity:
             raise self._gone(str(self._path))
 
@@ -203,12 +203,12 @@ def _lock(path: Path, tables: ServiceTables) -> int:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Return which file is at a path; None where none is, or it cannot be seen."""
+    """Return the identity of the file at a path; None if there is none or it cannot be seen."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - as above
+        status = os.stat(path)  # noqa: PTH116 - as above
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 class _Connection(sqlite3.Connection):
@@ -221,9 +221,9 @@ class _Connection(sqlite3.Connection):
 
     def cursor(self, factory: Callable[[sqlite3.Connection], Any] | None = None) -> Any:
         """Return a new cursor."""
-        made = super().cursor(factory) if factory is not None else super().cursor()
-        self.cursors.add(made)
-        return made
+        cursor = super().cursor(factory) if factory is not None else super().cursor()
+        self.cursors.add(cursor)
+        return cursor
 
 
 def _raw(connection: sa.Connection) -> _Connection:
@@ -277,7 +277,7 @@ def _create(connection: sa.Connection, tables: ServiceTables) -> None:
 
 
 def _sentence(place: str, problem: sa.exc.DatabaseError | sqlite3.DatabaseError, other_folder: str) -> str:
-    """Return what is wrong with the database and what to do.
+    """Return a sentence on what is wrong with the database and what to do.
 
     Args:
         place: The database as the reader may know it.

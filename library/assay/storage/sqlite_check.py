@@ -1,4 +1,4 @@
-"""Checking a SQLite file that its last process did not close, before anything is changed in it.
+"""Checking a SQLite file that its last process did not close, before it is changed.
 
 SQLite takes its write-ahead log up to the first frame whose checksum is wrong. What was committed after that frame is
 gone, and no error says so: here it is counted. The format is that of https://www.sqlite.org/fileformat2.html#walformat,
@@ -93,8 +93,8 @@ def _is_header(head: bytes) -> bool:
     """Return whether a log's header is whole: it has the checksum of its first six words."""
     magic, *_, first, second = _HEADER.unpack(head)
     words = struct.unpack_from("<6I" if magic == _MAGIC_LITTLE else ">6I", head)
-    found = [0, 0]
+    sums = [0, 0]
     for word, other in zip(words[::2], words[1::2], strict=True):
-        found[0] = (found[0] + word + found[1]) & _MASK
-        found[1] = (found[1] + other + found[0]) & _MASK
-    return magic in (_MAGIC_LITTLE, _MAGIC_BIG) and found == [first, second]
+        sums[0] = (sums[0] + word + sums[1]) & _MASK
+        sums[1] = (sums[1] + other + sums[0]) & _MASK
+    return magic in (_MAGIC_LITTLE, _MAGIC_BIG) and sums == [first, second]

@@ -1,4 +1,4 @@
-"""The tables of one service, as the database needs to know them."""
+"""The declaration of one service's tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ServiceTables:
-    """What one service stores. Services that share a database differ in every table's name.
+    """The tables of one service. Services that share a database differ in every table's name.
 
     Args:
         service: The service as messages and connections name it, e.g. "orchestrator".

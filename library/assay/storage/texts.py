@@ -1,4 +1,4 @@
-"""Texts as both databases take them: without NUL, which PostgreSQL refuses, and without lone surrogates."""
+"""Texts that both databases accept: without NUL, which PostgreSQL refuses, and without lone surrogates."""
 
 from __future__ import annotations
 

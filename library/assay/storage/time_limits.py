@@ -1,4 +1,4 @@
-"""A limit on how long the queries of a block may take, whatever they search for."""
+"""A time limit on the queries of a block."""
 
 from __future__ import annotations
 

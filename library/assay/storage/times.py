@@ -8,7 +8,7 @@ from assay.process.failpoints import clock_offset_s, failpoint
 
 
 def now() -> str:
-    """Return the present moment, e.g. 2026-05-01T09:30:00.125Z."""
+    """Return the current time, e.g. 2026-05-01T09:30:00.125Z."""
     failpoint("store.clock")
     moment = datetime.now(UTC)
     if offset_s := clock_offset_s():

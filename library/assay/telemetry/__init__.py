@@ -1,1 +1,1 @@
-"""What operators see of a process: instruments for Prometheus, spans for OpenTelemetry, the context of log lines."""
+"""Telemetry of a process: instruments for Prometheus, spans for OpenTelemetry, the context of log lines."""

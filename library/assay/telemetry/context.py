@@ -1,4 +1,4 @@
-"""What a process works on at the moment: the run, case and team that its log lines carry as fields."""
+"""The current run, case and team, which log lines carry as fields."""
 
 from __future__ import annotations
 

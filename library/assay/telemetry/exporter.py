@@ -1,4 +1,4 @@
-"""The address at which Prometheus reads a process's instruments: HTTP without TLS, in threads of its own."""
+"""The endpoint where Prometheus reads a process's instruments: HTTP without TLS, in its own threads."""
 
 from __future__ import annotations
 

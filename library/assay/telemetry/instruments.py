@@ -1,4 +1,4 @@
-"""Instruments: what a process counts and measures for Prometheus; where nothing is exported they record nothing.
+"""The instruments of a process for Prometheus; without an exporter they record nothing.
 
 A module declares its instruments as it declares its logger. `prometheus_client` is imported by the first export alone.
 A series is looked up once where calls are many: what it returns depends on whether the process exports by then.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
             """Set a gauge."""
 
         def set_function(self, read: Callable[[], float]) -> None:
-            """Have a gauge read when it is scraped: by another thread."""
+            """Read a gauge by a function when it is scraped, in another thread."""
 
         def set_to_current_time(self) -> None:
             """Set a gauge to the present moment, in seconds since 1970."""
@@ -65,7 +65,7 @@ _SILENT: Series = _Silent()
 
 
 class _Export:
-    """What this process exports; like logging, one for a process."""
+    """The exporter of this process; like logging, there is one per process."""
 
     def __init__(self) -> None:
         self.declared: dict[str, Instrument] = {}
@@ -99,8 +99,8 @@ class Instrument:
         """Return the series of some labels, in the order of `labels`."""
         if self._made is None:
             return _SILENT
-        found: Series = self._made.labels(*values) if values else self._made  # type: ignore[assignment]
-        return found
+        series: Series = self._made.labels(*values) if values else self._made  # type: ignore[assignment]
+        return series
 
     def _begin(self, registry: CollectorRegistry) -> None:
         self._made = self._make(registry)
@@ -113,7 +113,7 @@ class Instrument:
 
 
 class Counter(Instrument):
-    """Counts what happened; it only rises."""
+    """Counts events; it only rises."""
 
     kind = "counter"
 
@@ -124,7 +124,7 @@ class Counter(Instrument):
 
 
 class Gauge(Instrument):
-    """Holds the present value of something; it appears with its first value, for 0 would be one."""
+    """Holds a current value; it appears with the first value, since 0 would be a value too."""
 
     kind = "gauge"
 
@@ -193,7 +193,7 @@ def team_label(team: str) -> str:
 
 
 def bounded_label(label: str, value: str) -> str:
-    """Return a value that callers choose as that of a label, or `other` once there are MAX_LABEL_VALUES of the label.
+    """Return a caller's value for a label, or `other` once the label has MAX_LABEL_VALUES values.
 
     Args:
         label: What the value names, e.g. `model`.

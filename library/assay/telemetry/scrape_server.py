@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class ScrapeServer:
-    """Answers every path with the metrics of a registry, from the start on.
+    """Answers every path with the metrics of a registry.
 
     Args:
         host: Where it listens.
@@ -58,7 +58,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().__init__(*arguments)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread, of which there are not more than a few."""
+        """Answer in one of a few threads."""
         if not self._slots.acquire(blocking=False):
             self.shutdown_request(request)
             return
@@ -93,7 +93,7 @@ class _Server6(_Server):
 
 
 class _LoggedErrors(io.StringIO):
-    """Logs the exception in hand in place of the traceback that is written here."""
+    """Logs the current exception instead of the traceback that the library would write."""
 
     def flush(self) -> None:
         """Log it."""

@@ -1,4 +1,4 @@
-"""Spans for OpenTelemetry: what a process did for a trace that a client, or it itself, began.
+"""Spans for OpenTelemetry, in traces that a client or the process itself began.
 
 `opentelemetry` is imported by `tracing` alone; without it every function here returns at once. The provider is this
 process's own and never the global one, which belongs to the user's code. Spans have neither texts of users nor those of
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
     class Span(Protocol):
-        """One span, as the code inside it may complete it."""
+        """The current span, to which the code inside it may add."""
 
         def set(self, name: str, value: str | int | float | bool) -> None:
             """Set an attribute: an identifier, a count or a code, never a text of a user."""
@@ -68,7 +68,7 @@ class _RealSpan:
 
 
 class _Process:
-    """What this process traces with; like logging, one for a process."""
+    """The tracer of this process; like logging, there is one per process."""
 
     tracer: Tracer | None = None
     current_span: Callable[[], Any] = staticmethod(lambda: None)
@@ -84,7 +84,7 @@ _unrecorded: ContextVar[str] = ContextVar("traceparent of a trace that is not re
 
 @contextmanager
 def tracing(service: str, *, role: str = "") -> Iterator[None]:
-    """Record spans inside the block and send what is left of them at its end, for 5 s at most.
+    """Record spans inside the block; send the remaining ones at its end, for 5 s at most.
 
     Args:
         service: The name of the service, or `command`.
@@ -131,9 +131,9 @@ def span(
 
 
 def _is_unsampled() -> bool:
-    """Return whether the present span belongs to a trace that is not recorded: nothing below it is, then."""
-    found = _process.current_span().get_span_context()
-    return found.is_valid and not found.trace_flags & _SAMPLED
+    """Return whether the current span belongs to an unrecorded trace, of which no later span is recorded either."""
+    context = _process.current_span().get_span_context()
+    return context.is_valid and not context.trace_flags & _SAMPLED
 
 
 def has_span(parent: str, *, is_read: bool) -> bool:
@@ -167,7 +167,7 @@ def server_span(name: str, *, parent: str) -> AbstractContextManager[Span]:
 
 
 def unsampled(parent: str) -> AbstractContextManager[Span]:
-    """Return a block inside which nothing is recorded, here and where the trace goes from here.
+    """Return a block inside which nothing is recorded, neither here nor in the services it calls.
 
     Args:
         parent: The traceparent of the trace that is continued without its spans; empty for none.
@@ -192,18 +192,18 @@ class _Unsampled:
 
 
 def traceparent() -> str:
-    """Return the present span in the form of W3C Trace Context; empty where there is none."""
+    """Return the current span in W3C Trace Context form; empty if there is none."""
     if _process.tracer is None:
         return ""
     if unrecorded := _unrecorded.get():
         return unrecorded
-    found = _process.current_span().get_span_context()
-    sampled = found.trace_flags & 1  # further flags say how the id was made
-    return f"00-{found.trace_id:032x}-{found.span_id:016x}-{sampled:02x}" if found.is_valid else ""
+    context = _process.current_span().get_span_context()
+    sampled = context.trace_flags & 1  # further flags say how the id was made
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{sampled:02x}" if context.is_valid else ""
 
 
 def trace_id() -> str:
-    """Return the id of the present trace, 32 hexadecimal digits; empty where there is none."""
+    """Return the id of the current trace, 32 hexadecimal digits; empty if there is none."""
     return traceparent()[3:35]
 
 
@@ -222,8 +222,8 @@ def _recorded(
         # An exception's text may hold anything.
         record_exception=False,
         set_status_on_exception=False,
-    ) as found:
-        real = _RealSpan(found)
+    ) as recorded:
+        real = _RealSpan(recorded)
         try:
             yield real
         except BaseException as problem:
@@ -251,7 +251,7 @@ def _unsampled_parent(parent: str) -> str:
 
 
 def _new_parent() -> str:
-    """Return the traceparent of a new trace that is not recorded: without one, what is called would begin traces."""
+    """Return the traceparent of a new, unrecorded trace; without one, called services would begin traces."""
     return f"00-{_random_bits(128) or 1:032x}-{_random_bits(64) or 1:016x}-00"  # 0 is no id
 
 

@@ -1,1 +1,1 @@
-"""Stand-ins for what cannot be in a test: public, so that tests of users' own setups can use them too."""
+"""Public stand-ins for services that a test cannot use, also for tests of users' own setups."""

@@ -1,4 +1,4 @@
-"""The batch APIs of a scripted provider, in both protocols: files and batches of OpenAI's, batches of Anthropic's.
+"""The batch APIs of a scripted provider: OpenAI's files and batches, Anthropic's batches.
 
 Each request of a batch is answered by the provider's scripts when the batch ends; a script that returns an HTTP error
 makes that request fail alone. How batches go is set by the attributes, at any time:
@@ -33,7 +33,7 @@ _OPENAI_ENDS = {"ended": "completed", "expired": "expired", "failed": "failed", 
 
 @dataclass(frozen=True, slots=True)
 class BatchReply:
-    """What is answered to one call of a batch API.
+    """The answer to one call of a batch API.
 
     Args:
         status: The HTTP status.
@@ -143,7 +143,7 @@ class ScriptedBatches:
 
     def _anthropic(self, method: str, parts: list[str], body: bytes, query: str, headers: dict[str, str]) -> BatchReply:
         if method == "POST":
-            requests = [(one["custom_id"], one["params"]) for one in json.loads(body)["requests"]]
+            requests = [(request["custom_id"], request["params"]) for request in json.loads(body)["requests"]]
             return self._accept("msgbatch", requests, {}, _anthropic_shape)
         if not parts:
             return self._list(query, "after_id", _anthropic_shape, "/v1/messages", headers)
@@ -259,7 +259,7 @@ class ScriptedBatches:
 
 
 def _anthropic_shape(batch: _Batch) -> dict[str, Any]:
-    kinds = [one["result"]["type"] for one in batch.results]
+    kinds = [result["result"]["type"] for result in batch.results]
     counts = {kind: kinds.count(kind) for kind in ("succeeded", "errored", "canceled", "expired")}
     shape = {
         "id": batch.name,
@@ -282,7 +282,7 @@ def _json(data: Any, status: int = 200) -> BatchReply:
 
 
 def _uploaded(content_type: str, body: bytes) -> bytes:
-    """Return the file of a form."""
+    """Return the file in a form."""
     head = f"content-type: {content_type}\r\n\r\n".encode()
     form = email.parser.BytesParser(policy=email.policy.HTTP).parsebytes(head + body)
     for part in form.iter_parts():

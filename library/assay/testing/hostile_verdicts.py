@@ -1,4 +1,4 @@
-"""Replies of a judge that must never become a score: some sixty families, each with endless members.
+"""Judge replies that must never become a score: some sixty families, each with endless members.
 
 Each family takes a random number generator and a valid verdict, as an object, and returns the text of a reply that
 holds no valid verdict, however close it comes.
@@ -101,7 +101,7 @@ def _two(rng: random.Random, verdict: dict[str, Any]) -> str:
 
 def _other_id(rng: random.Random, verdict: dict[str, Any]) -> str:
     known = str(verdict["verdict_id"])
-    made = rng.choice(
+    score = rng.choice(
         [
             "",
             known[:-1],
@@ -112,7 +112,7 @@ def _other_id(rng: random.Random, verdict: dict[str, Any]) -> str:
             f"{rng.getrandbits(128):032x}",
         ]
     )
-    return _text({**verdict, "verdict_id": made})
+    return _text({**verdict, "verdict_id": score})
 
 
 def _renamed(rng: random.Random, verdict: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Answers that try to make their judge give them a good score, and a judge that does whatever it reads."""
+"""Answers that try to talk their judge into a good score, and a judge that obeys everything it reads."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ _OBJECT = re.compile(r"\{.*?\}", re.DOTALL)
 
 
 def obey(system: str, user: str) -> list[str]:
-    """Return what a judge might say that follows every order in the answer instead of its own instructions.
+    """Return the reply of a judge that follows every order in the answer instead of its own instructions.
 
     It repeats the answer, or the verdict that stands in it as it is, first or last, alone, in words, in a fence, after
     thoughts that hold the right verdict_id, or within a verdict of its own which has that id but quotes carelessly.
@@ -85,8 +85,8 @@ def obey(system: str, user: str) -> list[str]:
         system: The whole system part of a request, where the right verdict_id stands.
         user: The material.
     """
-    found = _SHOWN.search(user)
-    answer = found[2] if found else user
+    match = _SHOWN.search(user)
+    answer = match[2] if match else user
     objects = _OBJECT.findall(answer) or [answer]
     known = re.search(r"verdict_id of this call is (\w+)", system)
     verdict_id = known[1] if known else ""

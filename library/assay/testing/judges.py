@@ -1,4 +1,4 @@
-"""Scripts for a provider that plays a judge: what it is asked, and verdicts that answer exactly that.
+"""Scripts for a provider that plays a judge, with verdicts that answer its requests exactly.
 
 with ScriptedProvider(says({"reasoning": "Right.", "score": 4})) as provider:
     ...
@@ -31,8 +31,8 @@ def user_of(request: ProviderRequest) -> str:
 
 def verdict_id_of(request: ProviderRequest) -> str:
     """Return the verdict_id of a request; empty where it has none."""
-    found = re.search(r"verdict_id of this call is (\w+)", system_of(request))
-    return found[1] if found else ""
+    match = re.search(r"verdict_id of this call is (\w+)", system_of(request))
+    return match[1] if match else ""
 
 
 def says(verdict: Mapping[str, Any], **reply: Any) -> Callable[[ProviderRequest], Reply]:

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """What a reply counts, inclusive: cached tokens are part of the input, reasoning is part of the output."""
+    """The usage of a reply, inclusive: cached tokens are part of the input, reasoning is part of the output."""
 
     input: int
     output: int
@@ -20,7 +20,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the provider answers once.
+    """One answer of the provider.
 
     Args:
         text: What the model says, or the message of an HTTP error.
@@ -59,7 +59,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class ProviderRequest:
-    """One request as it came; header names are lower-case."""
+    """One received request; header names are lower-case."""
 
     path: str
     headers: Mapping[str, str]
@@ -80,5 +80,5 @@ class ProviderRequest:
 
     @property
     def wants_stream(self) -> bool:
-        """Whether the reply is to come in pieces."""
+        """Whether the reply is to be streamed."""
         return isinstance(self.body, dict) and self.body.get("stream") is True

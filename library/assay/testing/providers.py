@@ -1,4 +1,4 @@
-"""A provider of models on a port of this machine, which gives scripted replies.
+"""A scripted model provider on a local port.
 
 It speaks OpenAI's Chat Completions (any path that ends with /chat/completions) and Responses (/responses), and
 Anthropic's Messages (/messages), in one piece or as a stream, as each request asks, and the batch APIs of both, so that
@@ -38,7 +38,7 @@ def echo(request: ProviderRequest) -> Reply:
 
 
 class ScriptedProvider:
-    """Answers with one reply after the other, the last one again and again; runs in threads of its own.
+    """Answers with its replies in turn and then repeats the last one; runs in its own threads.
 
     Args:
         replies: What is answered: replies, or functions of the request that return one.
@@ -88,7 +88,7 @@ class ScriptedProvider:
         return self._closing.wait(within_s)
 
     def take(self, request: ProviderRequest) -> Reply:
-        """Return what is to be answered to a request."""
+        """Return the answer to a request."""
         is_preflight = request.max_tokens == 1
         with self._lock:
             (self.preflights if is_preflight else self.requests).append(request)
@@ -129,7 +129,7 @@ class _Server(ThreadingHTTPServer):
                 connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: a client that hangs up is part of many tests."""
+        """Log nothing: in many tests the client hangs up."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -204,4 +204,4 @@ class _Handler(BaseHTTPRequestHandler):
                 return
 
     def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - the name that the base class gave it
-        """Say nothing."""
+        """Log nothing."""

@@ -1,4 +1,4 @@
-"""Replies of a scripted provider in one piece, as each protocol has them."""
+"""Whole replies of a scripted provider, in each protocol."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"
 
 
 def reply_body(path: str, reply: Reply) -> dict[str, Any]:
-    """Return a reply as the protocol of a path has it in one piece.
+    """Return a whole reply in the protocol of a path.
 
     Args:
         path: The path of the request; what follows a question mark is no part of it.

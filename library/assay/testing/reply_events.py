@@ -1,4 +1,4 @@
-"""Replies of a scripted provider in pieces: the server-sent events of each protocol."""
+"""Streamed replies of a scripted provider: the server-sent events of each protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An event loop whose clock jumps to the next timer instead of waiting for it, so that hours pass in a moment.
+"""An event loop whose clock jumps to the next timer, so that hours pass in a moment.
 
     assert run_in_virtual_time(lambda: asyncio.sleep(3600, "done")) == "done"
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class _JumpingSelector(selectors.SelectSelector):
-    """Never waits: a timeout that is asked for has passed."""
+    """Never waits: every requested timeout has passed."""
 
     def __init__(self) -> None:
         super().__init__()
