@@ -1,4 +1,4 @@
-"""Datasets: files of cases, streamed, recognised, and refused with every problem at once."""
+"""Datasets of cases, read as a stream; a refused file reports every problem at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["FORMAT_NAMES", "ON_BAD_CASE", "Dataset", "DatasetInfo", "open_datase
 
 
 def __getattr__(name: str) -> object:
-    """Import the readers of all formats when a dataset is first opened: most commands say their help without."""
+    """Import the readers of all formats when a dataset is first opened; most commands show their help without them."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from assay.datasets import dataset

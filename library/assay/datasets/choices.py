@@ -1,9 +1,9 @@
-"""What users may choose about a dataset: names alone, so that a command line is checked without the readers."""
+"""Users' options for a dataset: names alone, so that a command line is checked without importing the readers."""
 
 from __future__ import annotations
 
 ON_BAD_CASE = ("refuse", "skip")
-"""What may be done about a record that is wrong."""
+"""The ways to treat an invalid record."""
 
 FORMAT_NAMES = (
     "plain",
@@ -21,4 +21,4 @@ FORMAT_NAMES = (
     "pairwise",
     "assay-results",
 )
-"""What a spec's `format` may say: the formats of `assay.datasets.foreign`, in their order, after the plain ones."""
+"""The values of a spec's `format`: the plain formats, then those of `assay.datasets.foreign` in their order."""

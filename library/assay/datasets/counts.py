@@ -1,4 +1,4 @@
-"""What the cases of a dataset bring along, counted."""
+"""Counts of what the cases of a dataset contain."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ if TYPE_CHECKING:
     from assay.model.case import Case
 
 MAX_NAMES = 1000
-"""Most categories, and most tags, that are counted each by itself."""
+"""Maximum number of categories, and of tags, that are counted individually."""
 
 
 @dataclass(slots=True)
 class CaseCounts:
-    """How many cases hold what.
+    """Numbers of cases by content.
 
     Args:
-        turns: Turns of all cases.
-        multi_turn: Cases of more than one turn.
-        references: Cases with a reference that is not blank, in any turn.
+        turns: Turns over all cases.
+        multi_turn: Cases with several turns.
+        references: Cases with a non-blank reference in any turn.
         recorded: Cases with a recorded answer.
         expected_sources: Cases with expected sources, in any turn.
         expected_tools: Cases with expected tool calls, in any turn.
         assertions: Cases with checks of their own.
-        labels: Cases with people's labels.
+        labels: Cases with human labels.
         variables: Cases with template variables.
         choices: Cases with choices.
-        categories: Cases by category; the empty one is that of cases without.
+        categories: Cases by category; the empty name counts cases without one.
         tags: Cases by tag.
-        uncounted_categories: Cases whose category is one beyond the first MAX_NAMES.
-        uncounted_tags: Tags of cases that are ones beyond the first MAX_NAMES.
+        uncounted_categories: Cases with a category beyond the first MAX_NAMES.
+        uncounted_tags: Occurrences of tags beyond the first MAX_NAMES.
     """
 
     cases: int = 0
@@ -72,7 +72,7 @@ class CaseCounts:
 
 
 def _noted(counted: dict[str, int], name: str) -> bool:
-    """Count a name, unless it is one too many; return whether it was counted."""
+    """Count a name unless there are too many; return whether it was counted."""
     if name not in counted and len(counted) >= MAX_NAMES:
         return False
     counted[name] = counted.get(name, 0) + 1
@@ -80,7 +80,7 @@ def _noted(counted: dict[str, int], name: str) -> bool:
 
 
 def count_cases(cases: Iterable[Case]) -> tuple[CaseCounts, Case | None]:
-    """Return what the cases hold, and the first of them; memory does not grow with their number."""
+    """Return the counts of the cases, and the first case; memory use does not grow with their number."""
     counts, first = CaseCounts(), None
     for case in cases:
         first = first or case

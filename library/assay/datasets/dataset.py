@@ -1,4 +1,4 @@
-"""A dataset: checked in one streaming pass, read in another."""
+"""Datasets, checked in one streaming pass and read in another."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ _ALL = CaseSelection()
 
 @dataclass(frozen=True, slots=True)
 class DatasetInfo:
-    """What a dataset was recognised as.
+    """The properties of a dataset, determined by a pass over it.
 
     Args:
         path: The file; None for cases given as objects.
-        name: The file's name.
+        name: The file's name, for display.
         format: Shape and container, e.g. "prompt-benchmark/json".
-        mapping: Canonical field to the dataset's own, as recognised.
-        case_count: Cases.
+        mapping: The dataset's own field names as detected, by canonical field.
+        case_count: Number of cases.
         recorded_count: Cases with a recorded answer.
-        reference_count: Cases with a reference that is not blank.
+        reference_count: Cases with a non-blank reference.
         sources_count: Cases with expected sources.
         tools_count: Cases with expected tool calls.
         approvals_count: Cases with approvals of their own.
-        textless_count: Cases with variables in place of a question.
-        sha256: Of the file's bytes; empty for cases given as objects.
-        warnings: What is odd, but no reason to refuse; one of each kind.
-        skipped_count: Records that are no cases because their field `skip` says so.
-        left_out_count: Records that are wrong and were left out, where that is allowed.
-        left_out: What is wrong with records that were left out; the first fifty problems.
-        optional_fields: Fields of cases that only some metrics read.
-        checks: Checks that cases bring along, by type.
-        selection: Which cases were taken, with their numbers; None for all of the dataset.
+        textless_count: Cases with variables instead of a question.
+        sha256: Hash of the file's bytes; empty for cases given as objects.
+        warnings: Oddities that do not refuse the dataset; at most one of each kind.
+        skipped_count: Records whose field `skip` excludes them.
+        left_out_count: Invalid records that were left out, if that is allowed.
+        left_out: The first fifty problems of records that were left out.
+        optional_fields: Fields of cases that only some metrics use.
+        checks: Number of checks in the cases, by type.
+        selection: The selection of cases, with counts; None for the whole dataset.
         copy_count: Cases that repeat an earlier one: equal question, variables, history, references and approvals.
-        first_copy: The first of them and what it repeats, e.g. "record 2 repeats record 1"; empty without one.
+        first_copy: The first such copy, e.g. "record 2 repeats record 1"; empty without one.
     """
 
     path: Path | None
@@ -82,12 +82,12 @@ class Dataset:
     """Cases from a file or from objects; nothing is read before `check` or `cases`.
 
     Args:
-        source: Where the records come from.
-        field_map: Canonical field to the dataset's own name for it.
-        selection: Which cases to take; all the rest is checked, too, unless only the limit is given.
+        source: The source of the records.
+        field_map: The dataset's own field names, by canonical field.
+        selection: The selection of cases; the rest is checked too, unless only the limit is set.
         failed_cases: The ids of the cases that failed in the run that `selection.failed_of` names.
         on_bad_case: "refuse" or "skip".
-        format: The format to read it as; None means what the records look like.
+        format: The format; None to detect it from the records.
     """
 
     def __init__(
@@ -120,24 +120,24 @@ class Dataset:
         return self._source.name
 
     def check(self) -> DatasetInfo:
-        """Read everything once and return what it is.
+        """Read the whole dataset once and return its properties.
 
         Raises:
-            DatasetError: Something is wrong; holds every problem, at most fifty of them.
+            DatasetError: The dataset is invalid; the error holds every problem, at most fifty.
         """
         if self._info is None:
             self._info = self._checked()
         return self._info
 
     def __iter__(self) -> Iterator[Case]:
-        """Yield what `cases` yields, from the first case each time."""
+        """Yield the same as `cases`, starting from the first case each time."""
         return self.cases()
 
     def cases(self) -> Iterator[Case]:
         """Yield the cases in order; the dataset is checked first.
 
         Raises:
-            DatasetError: Something is wrong, or the file has changed since it was checked.
+            DatasetError: The dataset is invalid, or the file changed after the check.
         """
         info = self.check()
         if self._source.signature() != self._signature:
@@ -203,10 +203,10 @@ class Dataset:
         if reader.skipped_count:
             warnings.append(Problem(f"{_records(reader.skipped_count)} skipped: `skip` is true", file=file))
         if diagnostics.left_out_count:
-            said = (
+            message = (
                 f"{_records(diagnostics.left_out_count)} wrong and left out: correct them, or read on with what is left"
             )
-            warnings.append(Problem(said, file=file))
+            warnings.append(Problem(message, file=file))
         if selector is not None and (odd := selector.warning()):
             warnings.append(Problem(odd, file=file))
         return DatasetInfo(
@@ -234,7 +234,7 @@ class Dataset:
         )
 
     def _cut_at_limit(self, reader: CaseReader) -> CaseSelection | None:
-        """Return the limit with the count of cases that it was taken from; None where it leaves nothing out."""
+        """Return the limit and the number of cases it was applied to; None if it omits none."""
         unread = reader.unread_count
         if unread == 0:
             return None
@@ -247,7 +247,7 @@ def _records(count: int) -> str:
 
 
 def _missing(reader: CaseReader, selector: Selector | None) -> list[str]:
-    """Return why there is nothing to run, or less than was asked for."""
+    """Return why there are no cases to run, or fewer than requested."""
     if not (reader.count if selector is None else selector.total_count):
         return [_no_cases(reader)]
     return selector.problems() if selector is not None else []
@@ -274,13 +274,13 @@ def open_dataset(
     """Return the dataset of a file; nothing is read before `check` or `cases`.
 
     Args:
-        path: A JSON, JSON Lines, CSV, TSV or YAML file, which may be compressed with gzip.
-        field_map: Canonical field to the dataset's own name for it; an empty name switches the field off.
-        encoding: The file's encoding; None means UTF-8, or what its byte order mark says.
-        selection: Which cases to take; with a limit alone, cases after the limit are counted and not checked.
+        path: A JSON, JSON Lines, CSV, TSV or YAML file, optionally compressed with gzip.
+        field_map: The dataset's own field names, by canonical field; an empty name disables the field.
+        encoding: The file's encoding; None for UTF-8, or the encoding of its byte order mark.
+        selection: The selection of cases; with only a limit, cases after it are counted but not checked.
         failed_cases: The ids of the cases that failed in the run that `selection.failed_of` names.
-        on_bad_case: "refuse" the dataset for a record that is wrong, or "skip" the record, count and list it.
-        format: The format to read it as, e.g. "deepeval" or "plain"; None means what the records look like.
+        on_bad_case: "refuse" to reject the dataset for an invalid record, or "skip" to omit, count and list the record.
+        format: The format, e.g. "deepeval" or "plain"; None to detect it from the records.
     """
     source = FileSource.of(Path(path), os.fspath(path), encoding)
     return Dataset(
@@ -302,12 +302,12 @@ def records_dataset(
     on_bad_case: str = "refuse",
     format: str | None = None,  # noqa: A002
 ) -> Dataset:
-    """Return the dataset of some objects in memory, with the field names that a file may have.
+    """Return a dataset of objects in memory; field names may be the same as in files.
 
     Args:
-        records: The objects, or a data frame of pandas, polars or pyarrow. What is missing (None, NaN, NaT) is an
-            absent field; numpy's numbers are numbers; dates, times and decimals become texts.
-        name: For people.
+        records: The objects, or a data frame of pandas, polars or pyarrow. Missing values (None, NaN, NaT) count as
+            absent fields, numpy's numbers as numbers; dates, times and decimals become texts.
+        name: The display name.
         selection: As for `open_dataset`.
         failed_cases: As for `open_dataset`.
         on_bad_case: As for `open_dataset`.

@@ -1,4 +1,4 @@
-"""What a pass over a dataset finds: problems, which refuse it, and warnings, which do not."""
+"""The problems and warnings of a pass over a dataset; only problems refuse it."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ if TYPE_CHECKING:
     from assay.model.case import Case
 
 _MAX_PROBLEMS = 50
-# UTF-8 read as cp1252: what becomes of quotes and dashes, of ≤ and ≥, of accented letters, of Arabic.
+# UTF-8 decoded as cp1252: quotes and dashes, ≤ and ≥, accented letters, Arabic.
 _MOJIBAKE = re.compile("â€|â‰|Ã[\u0080-\u00bf€‚ƒ„…†‡ˆ‰Š‹Œ]|Ø[§¨ª\u00ad¯±³¹]|Ù[„…†ˆŠ\u0080-\u008a]")
 
 
 def looks_damaged(text: str) -> bool:
-    """Return whether a text was read in a wrong encoding, or lost characters, before it came here."""
+    """Return whether a text was decoded with a wrong encoding or lost characters before it got here."""
     if text.isascii():
         return False
-    # The pattern takes ten times as long as the search for its first letters.
+    # The pattern is ten times slower than searching for its first letters.
     begins = "Ø" in text or "Ù" in text or "Ã" in text or "â" in text
     return "\ufffd" in text or (begins and _MOJIBAKE.search(text) is not None)
 
 
 def _written(text: str) -> str:
-    """Return a text that can be written down: names of fields may hold half characters."""
+    """Return a text that can be encoded: names of fields may hold lone surrogates."""
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def _is_text(value: object) -> bool:
-    """Return whether a value could be an answer: a text, or a list of texts."""
+    """Return whether a value could be an answer: a text or a list of texts."""
     items = value if isinstance(value, list) else [value]
     return any(isinstance(item, str) and item.strip() for item in items)
 
 
 @dataclass(slots=True)
 class Diagnostics:
-    """Gathers problems and warnings.
+    """Collects problems and warnings.
 
     Args:
-        file: The file as the user named it; empty where there is none.
-        leave_out: Whether a record that is wrong is left out, rather than refusing the dataset.
+        file: The file as the user named it; empty if there is none.
+        leave_out: Whether an invalid record is left out instead of refusing the dataset.
     """
 
     file: str
@@ -75,18 +75,18 @@ class Diagnostics:
             self._unlisted_count += 1
 
     def left_out(self) -> tuple[Problem, ...]:
-        """Return what is wrong with the records that are left out; only the first fifty problems."""
+        """Return the first fifty problems of the records that are left out."""
         return tuple(self._left_out)
 
     def warn(self, kind: str, message: str, *, record: Record | None = None, name: str = "", many: str = "") -> None:
-        """Add a warning; only the first of its kind is kept, the others are counted.
+        """Add a warning; only the first of its kind is kept, further ones are counted.
 
         Args:
-            kind: What it is about.
-            message: The sentence.
-            record: Where.
-            name: The field.
-            many: The sentence for several records, with `{count}`; empty for the first one's and their number.
+            kind: The kind of warning.
+            message: The warning.
+            record: The record it is about.
+            name: The field's name.
+            many: The warning for several records, with `{count}`; empty to append the number to the first one's.
         """
         if kind not in self._warnings and len(self._warnings) >= _MAX_PROBLEMS:
             return
@@ -101,11 +101,11 @@ class Diagnostics:
         return Problem(message, where, self.file, record.line)
 
     def error(self) -> DatasetError:
-        """Return the error with every problem."""
+        """Return the error with all problems."""
         return DatasetError([*self._problems, *self._left_out, *further_problems(self._unlisted_count, file=self.file)])
 
     def warnings(self) -> tuple[Problem, ...]:
-        """Return one warning of each kind."""
+        """Return the warnings, at most one per kind."""
         return tuple(
             first
             if count == 1
@@ -119,7 +119,7 @@ class Diagnostics:
         )
 
     def look_at(self, case: Case, layout: Layout, record: Record) -> None:
-        """Warn about what is odd in a case, but no reason to refuse it."""
+        """Warn about oddities of a case that do not refuse it."""
         turn = case.turns[-1]
         for text in (turn.input, *turn.references):
             if looks_damaged(text):
@@ -173,18 +173,18 @@ class Diagnostics:
         )
 
     def _look_at_answer(self, name: str, layout: Layout, record: Record) -> None:
-        """Warn about a field that is not read, and looks like an answer."""
+        """Warn about an unread field that looks like an answer."""
         references = layout.sources.get("references", ())
         if not references:
-            said = f"may be the right answer, and no field is read as it: set `map: {{reference: {shown(name)}}}`"
+            advice = f"may be the right answer, and no field is read as it: set `map: {{reference: {shown(name)}}}`"
         elif references[0] in layout.answers and is_reference_name(folded(name)):
-            said = (
+            advice = (
                 f"may be the right answer, which is read from {shown(references[0])}: to change that, set "
                 f"`map: {{reference: {shown(name)}}}`"
             )
         else:
-            said = f"may be an answer that an agent gave; to score it, set `map: {{recorded: {shown(name)}}}`"
-        self.warn(f"answer {name}", f"is not read, and {said}", record=record, name=name)
+            advice = f"may be an answer that an agent gave; to score it, set `map: {{recorded: {shown(name)}}}`"
+        self.warn(f"answer {name}", f"is not read, and {advice}", record=record, name=name)
 
     def _warn_of_passage(self, text: str, layout: Layout, record: Record) -> None:
         source = layout.sources["expected_sources"][0] if "expected_sources" in layout.sources else "expected_sources"
@@ -197,7 +197,7 @@ class Diagnostics:
         )
 
     def _look_at_choice(self, name: str, layout: Layout, record: Record) -> None:
-        # An object of expectations is no second reference.
+        # An object of expectations is not a second reference.
         held = [
             source
             for source in layout.sources[name]

@@ -1,4 +1,4 @@
-"""What every reader yields: raw records with their place; and the one way to read a JSON text."""
+"""Raw records with their place, which all readers yield, and the parser of JSON texts."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 MAX_RAW_CHARS = 8 * 1024 * 1024
-"""Largest raw record in characters: a case of 1 MiB fits however it is escaped."""
+"""Maximum size of a raw record in characters; a case of 1 MiB fits however it is escaped."""
 
 MAX_DEPTH = 100
-"""Deepest nesting of a record."""
+"""Maximum nesting depth of a record."""
 
 _SHOWN_CHARS = 60
 
 
 class BadFileError(Exception):
-    """Reading cannot continue; the message says what is wrong and what to do, `line` where."""
+    """The rest of the file cannot be read; the message says why and what to do, `line` says where."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(message)
@@ -26,7 +26,7 @@ class BadFileError(Exception):
 
 
 class BadRecordError(Exception):
-    """One record of another tool's format cannot be read; the message says why, `field` where in the record."""
+    """A record of another tool's format cannot be read; the message says why, `field` says where."""
 
     def __init__(self, message: str, field: str = "") -> None:
         super().__init__(message)
@@ -35,16 +35,16 @@ class BadRecordError(Exception):
 
 
 class Record(NamedTuple):
-    """One raw record.
+    """A raw record.
 
     Args:
         number: 1-based number of the record in the file.
-        line: 1-based physical line at which it starts; None where there are no lines.
-        data: What it holds; None where `problem` says why there is nothing.
-        size: Characters that it took in the file.
-        suspect: Whether it may hold NUL, half characters or deep nesting, and must be searched for them.
-        problem: Why it holds nothing usable; empty where it does.
-        field: Where in the record the problem is; empty for the whole of it.
+        line: 1-based physical line at which it starts; None for sources without lines.
+        data: The value; None if `problem` explains why there is none.
+        size: Its size in characters in the file.
+        suspect: Whether it must be searched for NUL, lone surrogates and deep nesting.
+        problem: Why it has no usable value; empty if it does.
+        field: The path of the problem in the record; empty for the whole record.
     """
 
     number: int
@@ -58,29 +58,29 @@ class Record(NamedTuple):
 
 @dataclass(slots=True)
 class _Oddities:
-    """What the hooks of one JSON text came across."""
+    """The oddities that the hooks encountered in a JSON text."""
 
     twice: str | None = None
     not_finite: str = ""
 
 
 class JsonText:
-    """Reads JSON values out of texts; keeps what is odd about the last one."""
+    """Parses JSON values from texts; keeps the oddities of the last value."""
 
     def __init__(self) -> None:
         self._odd = _Oddities()
         decoder: Any = json.JSONDecoder(parse_constant=self._constant, parse_float=self._finite)
         self._scan = decoder.scan_once
-        # A hook for every object takes as long as all the rest, so this one reads only what may name a field twice.
+        # A hook on every object doubles the parsing time, so this parser only handles text that may repeat a field.
         self._read_pairs = json.JSONDecoder(object_pairs_hook=self._pairs, parse_constant=_ignored).raw_decode
 
     def read(self, text: str, start: int = 0) -> tuple[Any, int]:
-        """Return the value that begins at `start`, and where it ends.
+        """Return the value that begins at `start`, and its end.
 
         Raises:
-            json.JSONDecodeError: There is no JSON value; `pos` says where it went wrong.
-            ValueError: A number has more digits than can be read.
-            RecursionError: It is nested far too deep.
+            json.JSONDecodeError: There is no JSON value; `pos` is the position of the error.
+            ValueError: A number has too many digits.
+            RecursionError: The value is nested far too deep.
         """
         odd = self._odd
         if odd.not_finite:
@@ -91,22 +91,22 @@ class JsonText:
             raise json.JSONDecodeError("Expecting value", text, stop.value) from None
 
     def record(self, number: int, line: int, data: Any, raw: str) -> Record:
-        """Return the record of the value that was read last.
+        """Return the record of the last parsed value.
 
         Args:
             number: The record's number.
             data: The value.
-            raw: The text it was read from; only space may stand around the value.
+            raw: The text it was parsed from; only whitespace may surround the value.
         """
         braces = raw.count("{")
-        # Only an escape can bring in NUL or half a character; only many brackets can nest deep.
+        # Only an escape can produce NUL or a lone surrogate; only many brackets can nest deep.
         suspect = "\\u" in raw or raw.count("[") + braces > MAX_DEPTH
         if self._odd.not_finite:
             problem = f"holds {self._odd.not_finite}, which is no JSON number: write null, or a number"
             return Record(number, line, None, len(raw), suspect, problem)
         keys = len(data) if braces == 1 and type(data) is dict else _count_keys(data)
         if raw.count(":") == keys or _count_key_marks(raw) == keys:
-            # As Record(...) does, in a third of its time.
+            # Same as Record(...), in a third of the time.
             return tuple.__new__(Record, (number, line, data, len(raw), suspect, "", ""))
         problem = self._named_twice(raw)
         return Record(number, line, None if problem else data, len(raw), suspect, problem)
@@ -135,11 +135,11 @@ class JsonText:
 
 
 def _ignored(name: str) -> None:
-    """Take a NaN or an infinity, which another reading has already reported."""
+    """Accept a NaN or infinity, which another pass has already reported."""
 
 
 def _count_keys(data: Any) -> int:
-    """Return how many fields all objects in `data` have."""
+    """Return the number of fields of all objects in `data`."""
     count, pending = 0, [data]
     while pending:
         item = pending.pop()
@@ -152,7 +152,7 @@ def _count_keys(data: Any) -> int:
 
 
 def _count_key_marks(raw: str) -> int:
-    """Return how many colons may follow a field's name; none that does is missed, some in texts are counted too."""
+    """Return an upper bound on the colons after field names; some inside texts are counted too."""
     return (
         raw.count('":')
         + raw.count(" :")
@@ -161,7 +161,7 @@ def _count_key_marks(raw: str) -> int:
 
 
 def find_unusable(data: Any) -> str:
-    """Return what no store or wire takes in `data`: NUL, half characters, nesting too deep; empty if nothing."""
+    """Return why no store or wire accepts `data`: NUL, lone surrogates, deep nesting; empty if they do."""
     pending: list[tuple[Any, int]] = [(data, 0)]
     while pending:
         item, depth = pending.pop()
@@ -189,10 +189,10 @@ def _unusable_text(text: str) -> str:
 
 
 def json_trouble(error: json.JSONDecodeError, column: int) -> str:
-    """Return what is wrong where a text is not JSON, for people.
+    """Return why a text is not JSON, for the user.
 
     Args:
-        error: What reading it raised.
+        error: The parser's exception.
         column: The column of the error on its line, from 1.
     """
     closing, before = error.doc[error.pos : error.pos + 1], error.doc[: error.pos].rstrip(" \t\r\n")
@@ -202,7 +202,7 @@ def json_trouble(error: json.JSONDecodeError, column: int) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a value for a message, shortened, on one line and safe to print."""
+    """Return a value for a message: shortened, on one line and printable."""
     if isinstance(value, str) and len(value) > _SHOWN_CHARS:
         value = value[:_SHOWN_CHARS] + "..."
     try:

@@ -1,4 +1,4 @@
-"""The cases of a dataset that a run is over: those that meet the conditions, counted while they are read."""
+"""Selecting the cases of a run: those that meet the conditions, counted while they are read."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from assay.model.case import Case
     from assay.model.run_settings import CaseSelection
 
-_MOST_CANDIDATES = 10_000  # names among which the nearest to a wrong one is looked for
+_MOST_CANDIDATES = 10_000  # names that are searched for the nearest match to a wrong name
 _MOST_LISTED = 20
 
 
 class Selector:
-    """Decides case by case, in one pass over a dataset.
+    """Selects cases in a single pass over a dataset.
 
     Args:
         selection: The conditions and the limit.
@@ -34,7 +34,7 @@ class Selector:
         self._tags, self._categories = frozenset(selection.tags), frozenset(selection.categories)
         self._unmet_patterns = set(self._patterns)
         self._found_failed: set[str] = set()
-        # What the dataset has, as keys in its order: near misses are named from it.
+        # The dataset's values, as dict keys in order, for suggesting near misses.
         self._case_ids: dict[str, None] = {}
         self._seen_tags: dict[str, None] = {}
         self._seen_categories: dict[str, None] = {}
@@ -42,7 +42,7 @@ class Selector:
         self.matched_count = 0
 
     def takes(self, case: Case) -> bool:
-        """Count the next case of the dataset; return whether the run is over it."""
+        """Count the next case of the dataset; return whether it is selected."""
         self.total_count += 1
         self._note(case)
         conditions = self._selection
@@ -56,33 +56,33 @@ class Selector:
         return matches and (conditions.limit is None or self.matched_count <= conditions.limit)
 
     def counted(self) -> CaseSelection:
-        """Return the selection with what was counted."""
+        """Return the selection with its counts."""
         return replace(self._selection, matched_count=self.matched_count, total_count=self.total_count)
 
     def problems(self) -> list[str]:
-        """Return why the conditions do not fit the dataset: values that no case has, or no case that has them all."""
-        found = [_unmet("id", text, self._case_ids) for text in self._patterns if text in self._unmet_patterns]
-        found += [
+        """Return why the conditions do not fit: values that no case has, or no case that meets all of them."""
+        messages = [_unmet("id", text, self._case_ids) for text in self._patterns if text in self._unmet_patterns]
+        messages += [
             _unmet("tag", tag, self._seen_tags)
             for tag in dict.fromkeys(self._selection.tags)
             if tag not in self._seen_tags
         ]
-        found += [
+        messages += [
             _unmet("category", category, self._seen_categories)
             for category in dict.fromkeys(self._selection.categories)
             if category not in self._seen_categories
         ]
         run_id = self._selection.failed_of
         if run_id and not self._found_failed:
-            found.append(f"has none of the {_cases(len(self._failed))} that failed in run {run_id}")
-        if not found and not self.matched_count:
-            found.append(
+            messages.append(f"has none of the {_cases(len(self._failed))} that failed in run {run_id}")
+        if not messages and not self.matched_count:
+            messages.append(
                 f"has no case that meets all conditions at once, of {_cases(self.total_count)}: leave a condition out"
             )
-        return found
+        return messages
 
     def warning(self) -> str:
-        """Return what is odd about the selection, or the empty text."""
+        """Return the warning about the selection, or the empty text."""
         missing = len(self._failed - self._found_failed)
         if not missing:
             return ""
@@ -108,16 +108,16 @@ class Selector:
         return bool(fitting)
 
 
-def _unmet(what: str, wanted: str, seen: Collection[str]) -> str:
-    """Return the sentence for a value that no case has: the nearest that a case has, or some of those there are."""
+def _unmet(kind: str, missing: str, seen: Collection[str]) -> str:
+    """Return the message for a value that no case has, with the nearest existing value or some of them."""
     known = [name for name in seen if name]
-    said = f"has no case with the {what} {wanted[:60]!r}"
+    message = f"has no case with the {kind} {missing[:60]!r}"
     if not known:
-        return f"{said}: its cases have no {'categories' if what == 'category' else 'tags'}"
-    if (close := nearest(wanted, known)) is not None:
-        return f"{said}; did you mean {close!r}?"
+        return f"{message}: its cases have no {'categories' if kind == 'category' else 'tags'}"
+    if (close := nearest(missing, known)) is not None:
+        return f"{message}; did you mean {close!r}?"
     more = f", ... and {len(known) - _MOST_LISTED} more" if len(known) > _MOST_LISTED else ""
-    return f"{said}; it has: {', '.join(known[:_MOST_LISTED])}{more}"
+    return f"{message}; it has: {', '.join(known[:_MOST_LISTED])}{more}"
 
 
 def _cases(count: int) -> str:

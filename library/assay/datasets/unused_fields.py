@@ -1,4 +1,4 @@
-"""Optional fields of cases that only some metrics read: counted, with a warning where no such metric is computed."""
+"""Optional fields of cases that only some metrics use: counted, with a warning if the run has no such metric."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _FOR_BOTH = ("semantic_similarity", "assertions")
 
 @dataclass(frozen=True, slots=True)
 class OptionalField:
-    """A field of cases that only some metrics read.
+    """A field of cases that only some metrics use.
 
     Args:
-        field: The field: "assertions", "threshold", "thresholds.NAME", or "turns" for what earlier turns expect where
-            their answers are not recorded.
-        metrics: The metrics that read it, any of which is enough; empty for "turns".
-        case_count: Cases that have it.
-        record: Number of the first record that has it, from 1.
-        line: Its line, where it has one.
+        field: The field: "assertions", "threshold", "thresholds.NAME", or "turns" for expectations of earlier turns
+            without recorded answers.
+        metrics: The metrics that use it, any of which is enough; empty for "turns".
+        case_count: Number of cases with the field.
+        record: Number of the first record with it, from 1.
+        line: Its line, if it has one.
     """
 
     field: str
@@ -42,10 +42,10 @@ class OptionalField:
 
 @dataclass(slots=True)
 class OptionalFields:
-    """Collects the optional fields of a dataset's cases, one entry a field, and counts checks by type.
+    """Collects the optional fields of a dataset's cases, and counts checks by type.
 
     Args:
-        checks: Checks of all cases, by type; "not-" is no part of it.
+        checks: Number of checks in all cases, by type without "not-".
     """
 
     _found: dict[str, OptionalField] = field(default_factory=dict)
@@ -79,53 +79,53 @@ class OptionalFields:
         self._found[field] = OptionalField(field, metrics, count, *first)
 
     def found(self) -> tuple[OptionalField, ...]:
-        """Return one entry for each field."""
+        """Return the optional fields, one entry per field."""
         return tuple(self._found.values())
 
 
 def unused_fields(fields: Iterable[OptionalField], metrics: Sequence[MetricSettings], file: str) -> tuple[Problem, ...]:
-    """Return a warning about each optional field that no metric of a run reads.
+    """Return a warning about each optional field that no metric of the run uses.
 
     Args:
         fields: The optional fields of the cases.
         metrics: The run's metrics.
-        file: The dataset, for people.
+        file: The dataset's display name.
     """
-    # A case names the metrics of its thresholds as the run does; its checks go to whatever metric makes checks.
+    # A case names its thresholds' metrics as the run does; its checks go to any metric that makes checks.
     names = {metric.name for metric in metrics} | {metric.kind for metric in metrics if metric.kind == "assertions"}
     return tuple(
-        Problem(_sentence(each, names), f"record {each.record}, {each.field}", file, each.line)
-        for each in fields
-        if each.field != _TURNS and names.isdisjoint(each.metrics)
+        Problem(_sentence(optional, names), f"record {optional.record}, {optional.field}", file, optional.line)
+        for optional in fields
+        if optional.field != _TURNS and names.isdisjoint(optional.metrics)
     )
 
 
 def unscored_turns(fields: Iterable[OptionalField], file: str) -> tuple[Problem, ...]:
-    """Return a warning about earlier turns of conversations that expect something, where only recorded answers count.
+    """Return a warning about expectations of earlier turns when only recorded answers are scored.
 
     Args:
         fields: The optional fields of the cases.
-        file: The dataset, for people.
+        file: The dataset's display name.
     """
     return tuple(
         Problem(
             "expects something of earlier turns that is not scored, because the case records its last answer alone: "
             "record every turn (`assay run --record`), or make each turn a case with its `history`"
-            + ("" if each.case_count == 1 else f" (and {each.case_count - 1:,} more)"),
-            f"record {each.record}, {_TURNS}",
+            + ("" if optional.case_count == 1 else f" (and {optional.case_count - 1:,} more)"),
+            f"record {optional.record}, {_TURNS}",
             file,
-            each.line,
+            optional.line,
         )
-        for each in fields
-        if each.field == _TURNS
+        for optional in fields
+        if optional.field == _TURNS
     )
 
 
-def _sentence(each: OptionalField, names: set[str]) -> str:
-    more = "" if each.case_count == 1 else f" (and {each.case_count - 1:,} more)"
-    wanted = " nor ".join(each.metrics)
-    computed = f"{'neither ' if len(each.metrics) > 1 else 'no '}{wanted}"
-    what = "checks" if each.field == "assertions" else "a threshold"
-    close = nearest(each.metrics[0], names) if len(each.metrics) == 1 else None
+def _sentence(optional: OptionalField, names: set[str]) -> str:
+    more = "" if optional.case_count == 1 else f" (and {optional.case_count - 1:,} more)"
+    listed = " nor ".join(optional.metrics)
+    computed = f"{'neither ' if len(optional.metrics) > 1 else 'no '}{listed}"
+    noun = "checks" if optional.field == "assertions" else "a threshold"
+    close = nearest(optional.metrics[0], names) if len(optional.metrics) == 1 else None
     hint = f"; did you mean {close!r}?" if close is not None else ": add the metric, or leave the field out"
-    return f"holds {what} that nothing is compared with, because the run computes {computed}{hint}{more}"
+    return f"holds {noun} that nothing is compared with, because the run computes {computed}{hint}{more}"

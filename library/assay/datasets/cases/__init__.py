@@ -1,1 +1,1 @@
-"""Cases: made from records, checked, and given ids."""
+"""Building cases from records, checking them and giving them ids."""

@@ -1,4 +1,4 @@
-"""One pass over a dataset: records recognised, turned into cases, given ids."""
+"""A pass over a dataset: detect the format, turn records into cases, assign ids."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ _HEAD_CHARS = 4 * 1024 * 1024
 
 
 class CaseReader:
-    """One pass over a dataset.
+    """A pass over a dataset.
 
     Args:
-        source: Where the records come from.
-        field_map: Which field holds what.
-        diagnostics: Takes problems and warnings.
-        limit: Only so many records, those that are to be skipped not counted; None means all.
-        format_name: The format to read, one of `assay.datasets.FORMAT_NAMES`; None to recognise it.
-        selector: Decides which cases are taken; None for all.
+        source: The source of the records.
+        field_map: The map from fields to their contents.
+        diagnostics: Collects problems and warnings.
+        limit: Maximum number of records, not counting skipped ones; None for all.
+        format_name: The format, one of `assay.datasets.FORMAT_NAMES`; None to detect it.
+        selector: Selects the cases; None for all.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class CaseReader:
         self.container = "objects"
         self.shape = "plain"
         self.count = 0
-        self.unread_count: int | None = 0  # records after the limit; None where the file breaks off there
+        self.unread_count: int | None = 0  # records after the limit; None if the file breaks off there
         self.skipped_count = 0
         self.copy_count = 0
         self.first_copy = ""
@@ -82,10 +82,10 @@ class CaseReader:
         self.textless_count = 0
 
     def cases(self) -> Iterator[Case]:
-        """Yield the cases that are right.
+        """Yield the valid cases.
 
         Raises:
-            BadFileError: The file cannot be read any further.
+            BadFileError: The rest of the file cannot be read.
         """
         for record in self._records():
             case = self._case(record)
@@ -94,10 +94,10 @@ class CaseReader:
                 yield case
 
     def survey(self) -> None:
-        """Find and count what `cases` does, without building the cases of plain records.
+        """Find and count the same as `cases`, without building the cases of plain records.
 
         Raises:
-            BadFileError: The file cannot be read any further.
+            BadFileError: The rest of the file cannot be read.
         """
         for record in self._records(counts_unread=True):
             if self._selector is not None or not self._survey_plain(record):
@@ -107,12 +107,12 @@ class CaseReader:
                     self._note_copy(content_of(case), record)
 
     def _note_copy(self, content: str, record: Record) -> None:
-        """Note what a case asks and expects; a case that an earlier one equals is a copy."""
+        """Record the case's content; a case that equals an earlier one is a copy."""
         place = record.line if self._place_is_line and record.line else record.number
         before = self._contents.take(content, place)
         if before is not None:
-            what = "line" if self._place_is_line else "record"
-            self.first_copy = self.first_copy or f"{what} {place} repeats {what} {before}"
+            noun = "line" if self._place_is_line else "record"
+            self.first_copy = self.first_copy or f"{noun} {place} repeats {noun} {before}"
             self.copy_count += 1
 
     def _records(self, *, counts_unread: bool = False) -> Iterator[Record]:
@@ -143,7 +143,7 @@ class CaseReader:
                 break
 
     def _unread_count(self, records: Iterator[Record]) -> int | None:
-        """Return how many cases follow the limit, without checking them; None where the file breaks off."""
+        """Return the number of unchecked cases after the limit; None if the file breaks off."""
         count = 0
         try:
             for record in records:
@@ -166,7 +166,7 @@ class CaseReader:
         self.textless_count += bool(case.variables) and not all(turn.input for turn in case.turns)
 
     def _survey_plain(self, record: Record) -> bool:
-        """Note a record that the short cut can read; return whether it could."""
+        """Survey a record by the short cut; return whether that was possible."""
         data = record.data
         if record.suspect or type(data) is not dict:
             return False
@@ -190,24 +190,24 @@ class CaseReader:
         return True
 
     def _choose_format(self, head: list[Record]) -> None:
-        """Settle which format the file is in: the one that the user names, or what the first records look like."""
+        """Determine the file's format: the user's choice, or the one that the first records match."""
         if self._format_name is not None:
-            self._format = next((each for each in FORMATS if each.name == self._format_name), None)
+            self._format = next((candidate for candidate in FORMATS if candidate.name == self._format_name), None)
             self.shape = self._format_name
             return
-        self._format = find_format(head, set(self._field_map.given.values()), self._source.name)
+        self._format = find_format(head, set(self._field_map.user_map.values()), self._source.name)
         if self._format is not None:
             self.shape = self._format.name
         else:
-            if self.container.startswith("json") and not self._field_map.given and (odd := doubt(head)):
+            if self.container.startswith("json") and not self._field_map.user_map and (odd := doubt(head)):
                 self.diagnostics.warn("doubt", odd)
             self.shape = next((shape_of(record.data) for record in head if isinstance(record.data, dict)), "plain")
 
     def _prepare(self, chosen: Format, container: Container | None) -> None:
-        """Make ready to turn records of a format into plain ones."""
+        """Prepare to convert records of a format into plain ones."""
         top: dict[str, Any] = {}
         if chosen.reads_top and container is not None and container.kind in ("json", "yaml"):
-            # What all records share may stand after them.
+            # Data shared by all records may follow them in the file.
             whole, records = self._source.open()
             for _ in records:
                 pass
@@ -216,7 +216,7 @@ class CaseReader:
                 raise BadFileError(f"{problem}, in what stands beside its cases")
         setting = Setting(
             top,
-            self._field_map.given,
+            self._field_map.user_map,
             self._from_cells,
             container is not None and container.kind in ("csv", "tsv"),
             lambda text: self.diagnostics.warn("unread", text),
@@ -226,7 +226,7 @@ class CaseReader:
         self._field_map.take_canonical(chosen.fields)
 
     def _learn(self, head: list[Record], container: Container | None) -> None:
-        """Settle what the fields are, by the first records."""
+        """Learn from the first records what the fields contain."""
         mappings = [(record, record.data) for record in head if isinstance(record.data, dict)]
         if not mappings:
             return
@@ -241,7 +241,7 @@ class CaseReader:
             raise BadFileError(without_question(self._field_map, [data for _, data in mappings]), first.line)
 
     def _converted(self, record: Record) -> Record:
-        """Return the plain record of one in another tool's format."""
+        """Return the plain record for a record in another tool's format."""
         assert self._convert is not None, "only files in another tool's format are converted"
         if not isinstance(record.data, Mapping):
             return record
@@ -255,7 +255,7 @@ class CaseReader:
             return record._replace(data=None, problem=error.message, field=error.field)
 
     def _joined(self, chosen: Format, records: Iterator[Record]) -> Record:
-        """Return the plain record of a file whose records are parts of one case."""
+        """Return the plain record of a file whose records together form a case."""
         assert chosen.joined is not None, "only formats that have parts join them"
         parts: list[Record] = []
         size = 0
@@ -263,7 +263,7 @@ class CaseReader:
             parts.append(record)
             size += record.size
             if record.problem or not isinstance(record.data, Mapping):
-                return record  # it says itself what is wrong
+                return record  # the exception already names the problem
             if record.suspect and (unusable := find_unusable(record.data)):
                 return record._replace(data=None, problem=unusable)
             if size > MAX_RAW_CHARS:
@@ -286,19 +286,19 @@ class CaseReader:
             diagnostics.report(f"must be an object with named fields, not {shown(record.data)}", record=record)
             return None
         layout = self._field_map.layout(record.data)
-        found = Findings()
-        trouble = found.trouble
+        findings = Findings()
+        trouble = findings.trouble
         if "skip" in layout.sources and is_skipped(record.data, layout, trouble):
             self.skipped_count += 1
             return None
-        case = None if trouble else build_case(record, layout, from_cells=self._from_cells, found=found)
+        case = None if trouble else build_case(record, layout, from_cells=self._from_cells, findings=findings)
         if case is not None and layout.answers and (problem := two_faced(layout, record.data)):
             trouble.append(problem)
         if case is None or trouble:
             for name, message in trouble:
                 diagnostics.report(message, record=record, name=name)
             return None
-        for kind, name, message in found.odd:
+        for kind, name, message in findings.odd:
             diagnostics.warn(kind, message, record=record, name=name)
         diagnostics.look_at(case, layout, record)
         return self._with_id(case, record, layout)
@@ -316,20 +316,20 @@ class CaseReader:
     def _derive_id(self, base: str, place: int, record: Record) -> str:
         case_id, first = self._ids.derive(base, place)
         if first:
-            what = "line" if self._place_is_line else "record"
+            noun = "line" if self._place_is_line else "record"
             self.diagnostics.warn(
                 "equal",
-                f"repeats {what} {first:,}, and counts as a case of its own (id {case_id})",
+                f"repeats {noun} {first:,}, and counts as a case of its own (id {case_id})",
                 record=record,
-                many=f"repeats {what} {first:,}; {{count}} such records count as cases of their own (their ids end in "
+                many=f"repeats {noun} {first:,}; {{count}} such records count as cases of their own (their ids end in "
                 "-2, -3, ...)",
             )
         return case_id
 
     def _report_id(self, case_id: str, before: int, record: Record, layout: Layout) -> None:
-        what = "line" if self._place_is_line else "record"
+        noun = "line" if self._place_is_line else "record"
         self.diagnostics.report(
-            f"{shown(case_id)} is the id of {what} {before} too: give every case an id of its own, or derive "
+            f"{shown(case_id)} is the id of {noun} {before} too: give every case an id of its own, or derive "
             'ids with `map: {id: ""}`',
             record=record,
             name=layout.sources.get("id", ("id",))[0],
@@ -337,7 +337,7 @@ class CaseReader:
 
 
 def _problem_of(chosen: Format, part: Record) -> BadRecordError | None:
-    """Return why a record cannot be a part of a case, as reported for the record itself; None where it can."""
+    """Return why a record cannot be a part of a case, as reported for the record itself; None if it can."""
     assert chosen.joined is not None, "only formats that have parts join them"
     try:
         chosen.joined([part.data], "")
@@ -347,7 +347,7 @@ def _problem_of(chosen: Format, part: Record) -> BadRecordError | None:
 
 
 def _stem(name: str) -> str:
-    """Return a file's name without its endings, e.g. "lamps" of "lamps.test.json"."""
+    """Return a file's name without its suffixes, e.g. "lamps" for "lamps.test.json"."""
     return name.split(".")[0] or name
 
 

@@ -1,4 +1,4 @@
-"""A case as a record of Assay's own format: what `open_dataset` reads as the same case again."""
+"""Writing a case as a record of Assay's own format, which `open_dataset` reads back as an equal case."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def case_record(case: Case) -> dict[str, Any]:
-    """Return the JSON object of a case; recorded verdicts, which no dataset holds, are left out."""
+    """Return a case as a JSON object, without recorded verdicts, which datasets do not hold."""
     whole = {
         "variables": case.variables,
         "parameters": case.parameters,

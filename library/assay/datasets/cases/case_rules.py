@@ -1,4 +1,4 @@
-"""What a case may be: the same for every reader of datasets and for the service that stores them."""
+"""The rules for a valid case, shared by all readers of datasets and the service that stores them."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _OBJECTS = ("variables", "parameters", "expected", "labels", "metadata")
 
 
 def case_problems(case: Case) -> list[Problem]:
-    """Return everything that keeps a case from being stored, read and run; fields are relative to the case.
+    """Return all reasons why a case cannot be stored, read or run; fields are relative to the case.
 
-    Its size as a whole is not among it: that is `excess`, which takes longer.
+    Its total size is not checked here: `excess` does that, which takes longer.
     """
     problems = []
     if problem := name_problem(case.case_id, MAX_CASE_ID_CHARS):
@@ -52,7 +52,7 @@ def case_problems(case: Case) -> list[Problem]:
         if value and (problem := _json_problem(value)):
             problems.append(Problem(problem, name))
     if too_long := list(_list_problems(case)):
-        return [*problems, *too_long]  # going through them is much work
+        return [*problems, *too_long]  # walking them is expensive
     problems += [*_tool_problems(case), *_approval_problems(case)]
     for index, assertion in enumerate(case.assertions):
         problems += _assertion_problems(assertion, f"assertions[{index}]")
@@ -68,7 +68,7 @@ def case_problems(case: Case) -> list[Problem]:
 
 
 def excess(case: Case) -> str:
-    """Return that a case is too large as a whole, its recorded answers aside, or the empty text."""
+    """Return the message for a case that is too large without its recorded answers, or the empty text."""
     size = len(json.dumps(case_to_json(case.without_answers()), ensure_ascii=False).encode())
     if size <= MAX_CASE_BYTES:
         return ""
@@ -80,7 +80,7 @@ def _is_weight(weight: float) -> bool:
 
 
 def _list_problems(case: Case) -> Iterator[Problem]:
-    """Yield the lists that metrics go through and that are too long."""
+    """Yield the lists that metrics iterate over and that are too long."""
     for name in ("assertions", "verdicts"):
         if len(entries := getattr(case, name)) > _MAX_ENTRIES:
             yield _too_long(entries, name)
@@ -140,7 +140,7 @@ def _verdict_problems(verdict: RecordedVerdict, where: str) -> Iterator[Problem]
 
 
 def _conversation_problems(case: Case) -> Iterator[Problem]:
-    """Yield what is wrong with the recorded answers to earlier turns: one a turn, until the agent fails at one."""
+    """Yield the problems of recorded answers to earlier turns: each turn has one, until the agent fails."""
     if not case.recorded_turns:
         return
     last = [answer for answer in (case.recorded, *case.recorded_repeats) if answer is not None]
@@ -149,20 +149,20 @@ def _conversation_problems(case: Case) -> Iterator[Problem]:
         return
     for index, (earlier, answer) in enumerate(zip(case.recorded_turns, last, strict=True)):
         where = f"recorded[{index}]" if len(last) > 1 else "recorded"
-        given, due = len(earlier) + 1, len(case.turns)
-        if given > due or (given < due and not answer.is_failed):
-            yield Problem(f"has {given} answers to {due} turns: each turn has one, until one is an error", where)
-        for turn_index, each in enumerate(earlier[:_MAX_TURNS]):
-            if problem := _recorded_problem(each):
+        count, due = len(earlier) + 1, len(case.turns)
+        if count > due or (count < due and not answer.is_failed):
+            yield Problem(f"has {count} answers to {due} turns: each turn has one, until one is an error", where)
+        for turn_index, response in enumerate(earlier[:_MAX_TURNS]):
+            if problem := _recorded_problem(response):
                 yield Problem(problem, f"{where}.turns[{turn_index}]")
-            elif each.is_failed:
+            elif response.is_failed:
                 yield Problem(
                     "is an error, and answers follow: a conversation ends there", f"{where}.turns[{turn_index}]"
                 )
 
 
 def _recorded_problem(recorded: AgentResponse) -> str:
-    """Return what keeps a recorded answer from being one: it has the rules and limits of an agent's."""
+    """Return why a recorded answer is invalid, by the rules and limits for an agent's answer."""
     if _is_plain(recorded):
         return ""
     data = response_to_json(recorded)
@@ -178,7 +178,7 @@ def _recorded_problem(recorded: AgentResponse) -> str:
 
 
 def _is_plain(recorded: AgentResponse) -> bool:
-    """Return whether an answer is a short text with good numbers: most are, and need no second reading."""
+    """Return whether an answer is a short text with valid numbers; most are, and need no second pass."""
     if recorded.is_failed or len(recorded.text) > _PLAIN_CHARS:
         return False
     if recorded.error or recorded.tool_calls or recorded.sources or recorded.retrieved or recorded.attempts:
@@ -198,7 +198,7 @@ def _is_plain(recorded: AgentResponse) -> bool:
 
 
 def _json_problem(value: Any) -> str:
-    """Return what keeps a value from being written as JSON and read again, or the empty text."""
+    """Return why a value cannot be written as JSON and read back, or the empty text."""
     pending: list[tuple[Any, int]] = [(value, 0)]
     while pending:
         item, depth = pending.pop()

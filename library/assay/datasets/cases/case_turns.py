@@ -1,4 +1,4 @@
-"""The turns of a case: what the user asks, what is expected, and what an agent once answered."""
+"""The turns of a case: the user's text, the expectations and the recorded answers."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _TURN_FIELDS = ("input", "history", "references", "expected_sources", "expected_
 def read_turns(
     fields: Fields, references: tuple[str, ...], variables: dict[str, Any]
 ) -> tuple[tuple[Turn, ...], list[Any]]:
-    """Return the turns of a case, and the answers that are recorded in them.
+    """Return the turns of a case, and the answers recorded in them.
 
     Args:
         fields: The record.
-        references: Those of the case.
-        variables: Those of the case; an input that is an object is added.
+        references: The case's references.
+        variables: The case's variables; an input that is an object is added to them.
     """
     source, value = fields.find("turns")
     if isinstance(value, str):
@@ -83,31 +83,31 @@ def _turn(fields: Fields, references: tuple[str, ...], variables: dict[str, Any]
 
 def _inner_turn(outer: Fields, where: str, item: dict[str, Any], *, needs_input: bool) -> tuple[Turn, Any]:
     layout = (outer.layout.turns or FieldMap()).layout(item)
-    found = Findings()
-    fields = Fields(item, layout, found, from_cells=outer.from_cells)
+    findings = Findings()
+    fields = Fields(item, layout, findings, from_cells=outer.from_cells)
     for name in _not_of_a_turn(layout):
-        found.trouble.append((name, unknown_name("field of a turn", name, _TURN_FIELDS)))
+        findings.trouble.append((name, unknown_name("field of a turn", name, _TURN_FIELDS)))
     text = fields.text("input")
     source, asked = fields.find("input")
     if needs_input and (is_blank(asked) or (isinstance(asked, str) and not text.strip())):
-        found.trouble.append((source, "is blank: every turn needs a question"))
+        findings.trouble.append((source, "is blank: every turn needs a question"))
     if problem := two_faced(layout, item):
-        found.trouble.append(problem)
+        findings.trouble.append(problem)
     turn = Turn(text, _history(fields), fields.texts("references"), _sources(fields), expected_tools(fields))
-    outer.trouble.extend((f"{where}.{name}" if name else where, message) for name, message in found.trouble)
-    for kind, name, message in found.odd:
+    outer.trouble.extend((f"{where}.{name}" if name else where, message) for name, message in findings.trouble)
+    for kind, name, message in findings.odd:
         outer.warn(kind, f"{where}.{name}", message)
     return turn, fields.find("recorded")[1]
 
 
 def _not_of_a_turn(layout: Layout) -> list[str]:
-    """Return the first field that a turn does not have."""
+    """Return the first field that turns cannot have."""
     others = [names[0] for name, names in layout.sources.items() if name not in _TURN_FIELDS]
     return [*layout.rest, *layout.hidden, *others][:1]
 
 
 def two_faced(layout: Layout, data: dict[str, Any]) -> tuple[str, str] | None:
-    """Return what is wrong with a record that has `answer` beside another reference, as no earlier one has."""
+    """Return the problem of a record with `answer` beside another reference, if no earlier record had both."""
     held = [name for name in layout.sources.get("references", ()) if not is_blank(data[name])]
     answers = [name for name in held if name in layout.answers]
     if not answers or answers == held:
@@ -119,7 +119,7 @@ def two_faced(layout: Layout, data: dict[str, Any]) -> tuple[str, str] | None:
 
 
 def _sources(fields: Fields) -> tuple[str, ...]:
-    """Return the expected sources; an object of one, as answers have them, stands for its title, address or id."""
+    """Return the expected sources; a source object, as in answers, stands for its title, address or id."""
     source, value = fields.find("expected_sources")
     items = value_in_cell(value) if isinstance(value, str) else value
     items = [items] if isinstance(items, dict) else items
@@ -157,13 +157,13 @@ def _history(fields: Fields) -> tuple[Message, ...]:
 
 
 def recorded_answers(fields: Fields, spoken: list[Any]) -> tuple[tuple[tuple[AgentResponse, ...], ...], bool]:
-    """Return the recorded answers, of each repeat one a turn, and whether there are those to earlier turns.
+    """Return the recorded answers, per repeat and turn, and whether earlier turns have any.
 
-    A list under another name than `recorded` is no list of repeats.
+    Only the field `recorded` may hold a list of repeats.
 
     Args:
         fields: The record.
-        spoken: The answers that its turns hold; None for a turn without one.
+        spoken: The answers in the record's turns; None for a turn without one.
     """
     source, value = fields.find("recorded")
     if value is None:
@@ -174,52 +174,52 @@ def recorded_answers(fields: Fields, spoken: list[Any]) -> tuple[tuple[tuple[Age
     if is_recorded and isinstance(value, str):
         value = _in_cell(value, is_table=fields.from_cells)
     if is_recorded and isinstance(value, list) and len(value) > 1:
-        given = {f"{source}[{index}]": answers for index, answers in enumerate(value)}
+        sources = {f"{source}[{index}]": answers for index, answers in enumerate(value)}
     else:
-        given = {source: value}
-    found = [_conversation(fields, where, answers) for where, answers in given.items()]
-    return tuple(answers for answers in found if answers), any(map(_is_conversation, given.values()))
+        sources = {source: value}
+    conversations = [_conversation(fields, where, answers) for where, answers in sources.items()]
+    return tuple(answers for answers in conversations if answers), any(map(_is_conversation, sources.values()))
 
 
 def _spoken(fields: Fields, answers: list[Any]) -> tuple[str, Any]:
-    """Return the answers in turns as a recorded conversation; where only the last turn has one, as its answer."""
+    """Return the answers in turns as a recorded conversation, or as the case's answer if only the last turn has one."""
     source = fields.find("turns")[0]
-    given = [not is_blank(answer) for answer in answers]
-    if not any(given):
+    present = [not is_blank(answer) for answer in answers]
+    if not any(present):
         return source, None
-    if given == [False] * (len(given) - 1) + [True]:
+    if present == [False] * (len(present) - 1) + [True]:
         return source, answers[-1]
-    first = given.index(False) if False in given else len(given)
-    if any(given[first:]):
+    first = present.index(False) if False in present else len(present)
+    if any(present[first:]):
         fields.trouble.append((f"{source}[{first}]", "has no recorded answer, and a later turn has one"))
     return source, {"turns": answers[:first]}
 
 
 def _in_cell(cell: str, *, is_table: bool) -> Any:
-    """Return what a text of a recorded answer holds: an object of an answer, a list of repeats, or just the text."""
+    """Return the recorded answer in a text: an answer object, a list of repeats, or the text itself."""
     value = value_in_cell(cell) if is_table else cell
     if not isinstance(value, list) or isinstance(value[0] if value else None, dict):
         return value
-    # An answer may be a JSON list; a list as Python writes it is a cell of a data frame.
+    # An answer may be a JSON list; a list in Python's notation is a cell of a data frame.
     return cell if isinstance(json_in_cell(cell), list) else value
 
 
 def _is_conversation(value: object) -> bool:
-    """Return whether a recorded value is an object of nothing but the answers to all turns."""
+    """Return whether a recorded value is an object with only the answers to all turns."""
     return isinstance(value, dict) and value.keys() == {"turns"} and isinstance(value["turns"], list)
 
 
 def _conversation(fields: Fields, source: str, value: Any) -> tuple[AgentResponse, ...]:
-    """Return recorded answers, the last one last; empty where one is wrong."""
+    """Return recorded answers, the final one last; empty if any is invalid."""
     if not _is_conversation(value):
         answers = [_answer(fields, source, value)]
     else:
         turns = value["turns"]
         if not turns:
             fields.trouble.append((f"{source}.turns", "is empty: it has an answer to each turn"))
-        answers = [_answer(fields, f"{source}.turns[{index}]", each) for index, each in enumerate(turns)]
-    found = tuple(answer for answer in answers if answer is not None)
-    return found if len(found) == len(answers) else ()
+        answers = [_answer(fields, f"{source}.turns[{index}]", item) for index, item in enumerate(turns)]
+    complete = tuple(answer for answer in answers if answer is not None)
+    return complete if len(complete) == len(answers) else ()
 
 
 def _answer(fields: Fields, source: str, value: object) -> AgentResponse | None:

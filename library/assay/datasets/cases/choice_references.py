@@ -1,4 +1,4 @@
-"""References that name a choice of a multiple-choice question: by its letter, or by its number."""
+"""References to a choice of a multiple-choice question by its letter or number."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _WHOLE = re.compile(r"\d+\.0")
 
 
 def with_choice(fields: Fields, references: tuple[str, ...], choices: Sequence[str]) -> tuple[str, ...]:
-    """Return the references of a case with both letter and text of the choice that the only one names.
+    """Return the references with the choice's letter and text, if the only reference names a choice.
 
     Args:
-        fields: The record; takes the warnings.
-        references: The case's.
-        choices: The case's, in order.
+        fields: The record; collects the warnings.
+        references: The case's references.
+        choices: The case's choices, in order.
     """
     if len(references) != 1:
         return references
@@ -41,7 +41,7 @@ def with_choice(fields: Fields, references: tuple[str, ...], choices: Sequence[s
 
 
 def _bare(reference: str, choices: Sequence[str]) -> str:
-    """Return "B" of "(b)" and "1" of "1.0" where no choice is written so."""
+    """Return "B" for "(b)" and "1" for "1.0" unless a choice is written that way."""
     text = reference.strip()
     if text in choices:
         return text
@@ -51,7 +51,7 @@ def _bare(reference: str, choices: Sequence[str]) -> str:
 
 
 def _warn_of_options(fields: Fields, source: str, reference: str) -> None:
-    """Warn where the reference may name one of the choices in a field that is not read."""
+    """Warn if the reference may name a choice in a field that is not read."""
     if not (len(reference) == 1 and reference in _LETTERS) and not reference.isdecimal():
         return
     for name in fields.layout.rest:
@@ -80,7 +80,7 @@ def _by_letter(fields: Fields, source: str, letter: str, choices: Sequence[str])
 
 
 def _by_number(fields: Fields, source: str, number: int, choices: Sequence[str]) -> tuple[str, ...]:
-    """Return text and letter of the choice with a number, if the first records show from where they count."""
+    """Return text and letter of a numbered choice, if the first records show where numbering starts."""
     first = fields.layout.first_choice
     index = number - (first or 0)
     if first is None or not 0 <= index < len(choices):

@@ -1,4 +1,4 @@
-"""What a case has beside question and references: tool calls, checks, thresholds, approvals; how much it counts."""
+"""The other fields of a case: expected tool calls, checks, thresholds, approvals and weight."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0"
 
 
 def expected_tools(fields: Fields) -> tuple[ExpectedTool, ...]:
-    """Return the tool calls that a good answer makes, in order."""
+    """Return the expected tool calls, in order."""
     source, value = fields.find("expected_tools")
     if isinstance(value, str) and isinstance(value := value_in_cell(value), str):
         value = list(fields.names("expected_tools", split_tools))
@@ -34,10 +34,10 @@ def expected_tools(fields: Fields) -> tuple[ExpectedTool, ...]:
 
 
 def tools_of(fields: Fields, where: str, value: object) -> tuple[ExpectedTool, ...]:
-    """Return the tool calls that a list of names or of objects describes.
+    """Return the tool calls in a list of names or objects.
 
     Args:
-        fields: Takes what is wrong.
+        fields: Collects the problems.
         where: The field that holds the list.
         value: The list; a single item is a list of one.
     """
@@ -55,7 +55,7 @@ def _tool(fields: Fields, where: str, item: object) -> ExpectedTool | None:
 
 
 def assertions(fields: Fields) -> tuple[Assertion, ...]:
-    """Return the checks that the case brings along."""
+    """Return the checks of the case."""
     source, items = fields.items("assertions")
     checks = (_assertion(fields, f"{source}[{index}]", item) for index, item in enumerate(items))
     return tuple(check for check in checks if check is not None)
@@ -95,7 +95,7 @@ def _assertion(fields: Fields, where: str, item: object) -> Assertion | None:
 
 
 def approvals(fields: Fields) -> tuple[Approval, ...]:
-    """Return what is decided where the agent stops to wait for a person; each decision once where it does not say."""
+    """Return the scripted approvals of the case; a decision without `times` is used once."""
     source, value = fields.find("approvals")
     if isinstance(value, str) and fields.from_cells:
         value = value_in_cell(value)
@@ -105,30 +105,30 @@ def approvals(fields: Fields) -> tuple[Approval, ...]:
         hint = 'where it is something else, switch it off with `map: {approvals: ""}`'
         fields.trouble.append((source, f"must be a list such as [{{approve: true}}], not {shown(value)}; {hint}"))
         return ()
-    found, problems = read_approvals(value, times=1)
+    read, problems = read_approvals(value, times=1)
     fields.trouble += [(f"{source}{part}", problem) for part, problem in problems]
-    return found
+    return read
 
 
 def thresholds(fields: Fields) -> dict[str, float]:
-    """Return the thresholds of the case's own: `threshold` for similarity and checks, `thresholds` by metric."""
-    found: dict[str, float] = {}
+    """Return the case's own thresholds: `threshold` for similarity and checks, `thresholds` by metric."""
+    by_metric: dict[str, float] = {}
     source, value = fields.find("threshold")
     if not is_blank(value):
         threshold = fields.as_number(source, value)
-        found = {} if threshold is None else dict.fromkeys(_BOTH, threshold)
+        by_metric = {} if threshold is None else dict.fromkeys(_BOTH, threshold)
     source, _ = fields.find("thresholds")
     for metric, value in fields.mapping("thresholds").items():
         threshold = fields.as_number(f"{source}.{metric}", value)
         if not metric.strip():
             fields.trouble.append((source, "has a threshold without the name of a metric"))
         elif threshold is not None:
-            found[metric.strip()] = threshold
-    return found
+            by_metric[metric.strip()] = threshold
+    return by_metric
 
 
 def weight(fields: Fields) -> float:
-    """Return how much the case counts; 1 where it does not say."""
+    """Return the weight of the case; 1 by default."""
     source, value = fields.find("weight")
     if is_blank(value):
         return 1.0
@@ -137,7 +137,7 @@ def weight(fields: Fields) -> float:
 
 
 def labels(fields: Fields) -> dict[str, Any]:
-    """Return what people said about the recorded answer: an object, or under `labels` whatever else it is."""
+    """Return the human labels of the recorded answer: an object; another value is put under `labels`."""
     source, value = fields.find("labels")
     if isinstance(value, str) and fields.from_cells:
         value = value_in_cell(value)
@@ -147,12 +147,12 @@ def labels(fields: Fields) -> dict[str, Any]:
 
 
 def is_skipped(data: Mapping[str, Any], layout: Layout, trouble: Trouble) -> bool:
-    """Return whether a record says that it is not to be used.
+    """Return whether a record is marked to be skipped.
 
     Args:
         data: The record.
-        layout: Where its fields are; `skip` must be among them.
-        trouble: Takes what is wrong with the field.
+        layout: Its fields; `skip` must be among them.
+        trouble: Collects the problems of the field.
     """
     source = layout.sources["skip"][0]
     value = data[source]

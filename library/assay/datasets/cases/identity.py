@@ -1,4 +1,4 @@
-"""Ids of cases: derived where there is none, and never the same twice."""
+"""Ids of cases: derived if missing, and unique in a dataset."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _MAX_PLACE = 2**32 - 1
 
 
 def derive_id(case: Case) -> str:
-    """Return 12 hexadecimal digits that stay the same when cases are reordered or references edited.
+    """Return 12 hexadecimal digits that reordering cases or editing references does not change.
 
-    They are the beginning of the SHA-256 of the input, variables, parameters and approvals, where there are some, as
-    canonical JSON: sorted keys, NFC, no spaces.
+    They are the beginning of the SHA-256 of the input, variables, parameters and any approvals as canonical JSON:
+    sorted keys, NFC, no spaces.
     """
     inputs = [turn.input for turn in case.turns]
     whole: dict[str, Any] = {"input": inputs[0] if len(inputs) == 1 else inputs}
@@ -31,13 +31,14 @@ def derive_id(case: Case) -> str:
         whole["approvals"] = approvals_to_json(case.approvals)
     text = _canonical(whole)
     if not unicodedata.is_normalized("NFC", text):
-        # Not the JSON text itself: a mark after an escape (\\n and an accent) would become a part of the escape.
+        # Normalising the JSON text itself would merge a combining mark into a preceding escape such as \
+        # .
         text = _canonical(_normal(whole))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def derive_plain_id(text: str) -> str:
-    """Return what `derive_id` does for a case of one turn without variables and parameters.
+    """Return the same id as `derive_id` for a case of one turn without variables and parameters.
 
     Args:
         text: The turn's input.
@@ -47,7 +48,7 @@ def derive_plain_id(text: str) -> str:
 
 
 def _normal(value: Any) -> Any:
-    """Return the value with every text in Unicode form NFC."""
+    """Return the value with all texts in Unicode form NFC."""
     if isinstance(value, str):
         return unicodedata.normalize("NFC", value)
     if isinstance(value, dict):
@@ -60,7 +61,7 @@ def _canonical(value: Any) -> str:
 
 
 def content_of(case: Case) -> str:
-    """Return a text that cases with equal question, variables, history, references and approvals share."""
+    """Return a text that is equal for cases with equal question, variables, history, references and approvals."""
     turns = case.turns
     if len(turns) == 1 and not (case.variables or turns[0].history or case.approvals) and len(turns[0].references) < 2:
         return plain_content(turns[0].input, "".join(turns[0].references))
@@ -70,7 +71,7 @@ def content_of(case: Case) -> str:
 
 
 def plain_content(question: str, reference: str) -> str:
-    """Return what `content_of` does for a case of one turn without variables and history."""
+    """Return the same text as `content_of` for a case of one turn without variables and history."""
     return f"{_equal(question)}\x1e{_equal(reference)}"
 
 
@@ -79,27 +80,27 @@ def _equal(text: str) -> str:
 
 
 class CaseIds:
-    """The ids of a dataset, in a dozen bytes each: a million of them take 24 MiB."""
+    """The ids of a dataset, in about a dozen bytes each: a million take 24 MiB."""
 
     def __init__(self) -> None:
         self._places = _Table()
         self._counts = _Table()
 
     def take(self, case_id: str, place: int) -> int | None:
-        """Note an id that the dataset gives; return where it was used before, or None.
+        """Register an id from the dataset; return the place where it occurred before, or None.
 
         Args:
-            place: Its line, or the number of its record; at least 1.
+            place: The line or the record number; at least 1.
         """
         return self._places.put(hash(case_id) or 1, place) or None
 
     def derive(self, base: str, place: int) -> tuple[str, int]:
-        """Return the id of a case that has none, and the place of the first equal case; 0 where there is none.
+        """Return an id for a case without one, and the place of the first equal case; 0 if there is none.
 
         The id of a case that equals an earlier one ends in -2, -3, ...
 
         Args:
-            base: As `derive_id` says.
+            base: The id from `derive_id`.
             place: As for `take`.
         """
         first = self._places.put(_key(base), place)
@@ -114,7 +115,7 @@ class CaseIds:
 
 
 def _key(case_id: str) -> int:
-    """Return 64 bits that stand for an id; two of a million ids share them once in 37 million datasets."""
+    """Return a 64-bit hash of an id; two of a million ids collide once in 37 million datasets."""
     return hash(case_id) or 1
 
 
@@ -126,11 +127,11 @@ class _Table:
         self._reset(1024)
 
     def put(self, key: int, value: int) -> int:
-        """Store the value unless the key has one; return the one it had, or 0."""
+        """Store the value unless the key has one; return the existing value, or 0."""
         keys, mask = self._keys, self._mask
         slot = key & mask
-        while found := keys[slot]:
-            if found == key:
+        while existing := keys[slot]:
+            if existing == key:
                 return self._values[slot]
             slot = (slot + 1) & mask
         keys[slot] = key
@@ -145,7 +146,7 @@ class _Table:
         return self._values[self._slot(key)]
 
     def set(self, key: int, value: int) -> None:
-        """Store the value, whatever the key had."""
+        """Store the value; overwrite any existing one."""
         slot = self._slot(key)
         if self._keys[slot]:
             self._values[slot] = min(value, _MAX_PLACE)
@@ -155,7 +156,7 @@ class _Table:
     def _slot(self, key: int) -> int:
         keys, mask = self._keys, self._mask
         slot = key & mask
-        while (found := keys[slot]) and found != key:
+        while (existing := keys[slot]) and existing != key:
             slot = (slot + 1) & mask
         return slot
 

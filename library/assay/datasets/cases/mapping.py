@@ -1,4 +1,4 @@
-"""From a raw record to a case, everything checked."""
+"""Building a checked case from a raw record."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ _FIRST_NAME = re.compile(r"\w+")
 _TAG_MARKS = re.compile(r"[,;|]")
 
 
-def build_case(record: Record, layout: Layout, *, from_cells: bool, found: Findings) -> Case | None:
-    """Return the case that a record describes, or None after noting what is wrong in `found.trouble`.
+def build_case(record: Record, layout: Layout, *, from_cells: bool, findings: Findings) -> Case | None:
+    """Return the case of a record, or None after adding its problems to `findings.trouble`.
 
     A case without an id of its own gets the empty id.
 
     Args:
         record: A record that holds an object.
-        layout: Where its fields are.
+        layout: The layout of its fields.
         from_cells: Whether its values are cells of a table.
-        found: Takes what is wrong and what is odd.
+        findings: Collects problems and warnings.
     """
-    trouble = found.trouble
+    trouble = findings.trouble
     if record.suspect and (problem := find_unusable(record.data)):
         trouble.append(("", problem))
         return None
     texts = plain_texts(record, layout, from_cells=from_cells)
     if texts is not None:
         return _plain_case(texts, {name: record.data[name] for name in layout.rest} if layout.rest else {})
-    fields = Fields(record.data, layout, found, from_cells=from_cells)
+    fields = Fields(record.data, layout, findings, from_cells=from_cells)
     expected, references = _expected(fields)
     choices = fields.names("choices", split_choices)
     references = with_choice(fields, references, choices)
     variables = dict(fields.mapping("variables"))
     turns, spoken = read_turns(fields, references, variables)
     conversations, has_turns = recorded_answers(fields, spoken)
-    answers = tuple(each[-1] for each in conversations)
-    earlier = tuple(each[:-1] for each in conversations)
+    answers = tuple(conversation[-1] for conversation in conversations)
+    earlier = tuple(conversation[:-1] for conversation in conversations)
     case = Case(
         case_id=_case_id(fields),
         turns=turns,
@@ -80,7 +80,7 @@ def build_case(record: Record, layout: Layout, *, from_cells: bool, found: Findi
     trouble += [
         (_source_of(problem.field, fields), problem.message)
         for problem in case_problems(case)
-        if problem.field != "case_id"  # which is derived later where there is none, and was checked where there is one
+        if problem.field != "case_id"  # derived later if missing, and checked above if present
     ]
     if trouble:
         return None
@@ -91,17 +91,17 @@ def build_case(record: Record, layout: Layout, *, from_cells: bool, found: Findi
 
 
 def _source_of(path: str, fields: Fields) -> str:
-    """Return the path of a case's field with the name that it has in the record."""
+    """Return the path of a case's field with the record's own name for it."""
     name = _FIRST_NAME.match(path)
     return path if name is None else fields.find(name[0])[0] + path[name.end() :]
 
 
 def plain_texts(record: Record, layout: Layout, *, from_cells: bool) -> tuple[str, str, str, str] | None:
-    """Return question, reference, id and category of a record of plain texts, or None where it takes the long way.
+    """Return question, reference, id and category of a record of plain texts, or None if it needs the full reading.
 
     Args:
-        record: A record that holds an object, nothing in which is unusable.
-        layout: Where its fields are.
+        record: A record that holds an object without unusable parts.
+        layout: The layout of its fields.
         from_cells: Whether its values are cells of a table.
     """
     names = layout.plain
@@ -128,7 +128,7 @@ def _plain_case(texts: tuple[str, str, str, str], metadata: dict[str, Any]) -> C
 
 
 def _expected(fields: Fields) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return what metrics compare with: named values, and the references."""
+    """Return the values that metrics compare with: named values, and the references."""
     source, value = fields.find("references")
     expected: dict[str, Any] = {}
     references: tuple[str, ...] = ()
@@ -137,9 +137,9 @@ def _expected(fields: Fields) -> tuple[dict[str, Any], tuple[str, ...]]:
             fields.trouble.append((source, f"must be a string or a list of strings, not {shown(value)}"))
         expected = dict(value)
     else:
-        # A cell in a column for one reference may be JSON that the agent is to answer with.
+        # A cell in a column for one reference may be JSON that the agent should answer with.
         references = fields.texts("references", lists_in_cells=fields.from_cells and is_plural(source))
-    # Under `expected`, because agents see metadata and must not see answers.
+    # Kept under `expected`, because agents see metadata and must not see answers.
     spare = [name for canonical in _ANSWERS for name in _spare(fields, canonical)]
     for name in (*fields.layout.hidden, *spare):
         value = fields.record[name]
@@ -151,7 +151,7 @@ def _expected(fields: Fields) -> tuple[dict[str, Any], tuple[str, ...]]:
 
 
 def _spare(fields: Fields, canonical: str) -> list[str]:
-    """Return the fields that could be a canonical one, but another is."""
+    """Return the fields that could be a canonical field that another one already is."""
     sources = fields.layout.sources.get(canonical, ())
     if len(sources) < 2:
         return []
@@ -175,7 +175,7 @@ def _tags(fields: Fields) -> tuple[str, ...]:
 
 
 def _metadata(fields: Fields) -> dict[str, Any]:
-    """Return what Assay does not read: nothing that a dataset holds is dropped."""
+    """Return the fields that Assay does not use: no data of a dataset is dropped."""
     source, value = fields.find("metadata")
     if isinstance(value, str):
         value = value_in_cell(value)

@@ -1,1 +1,1 @@
-"""The fields of a dataset: their names, aliases and languages."""
+"""The fields of a dataset: names, aliases and languages."""

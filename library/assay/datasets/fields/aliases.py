@@ -1,4 +1,4 @@
-"""Which field of a dataset holds what: names, their aliases, and the user's own mapping."""
+"""Matching a dataset's fields to canonical ones by names, aliases and the user's own mapping."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "metadata": ("metadata",),
     "approvals": ("approvals",),
 }  # fmt: skip
-"""Canonical field to the names it is recognised by, best first, as `folded` gives them."""
+"""The recognised names of each canonical field, best first, in the form of `folded`."""
 
 _SYNONYMS = {"case_id": "id", "reference": "references", "context": "contexts", "filters": "parameters"}
-# Beside one of these, `answer` may be the right answer all the same: a worked solution has a short answer, too.
+# Beside one of these, `answer` may still be the right answer: a worked solution has a short answer too.
 _LOOSE_REFERENCES = frozenset(ALIASES["references"][ALIASES["references"].index("correct_answer") :])
 _TRUTH = frozenset({"truth", "groundtruth", "gt", "gold", "golden"})
 _RIGHT = frozenset({"true", "correct", "right", "ideal", "best", "expected", "reference", "ref", "target", "official"})
@@ -54,20 +54,20 @@ _ANSWER_NOUNS = frozenset({"answer", "answers", "response", "responses", "reply"
 _RIGHT_NAMES = frozenset({"y_true", "ans_true", "oracle", "expectation", "want", "should_be", "chosen", "label_text"})
 _DOUBTFUL_NAMES = frozenset({"label", "y"})
 OPTION_NAMES = frozenset({"options", "endings", "answer_choices", "alternatives", "candidates"})
-"""Fields that are not read and may hold the choices of a question."""
+"""Unread fields that may hold the choices of a question."""
 _UNNAMED = re.compile(r"unnamed:_\d+(\.\d+|_level_\d+)?|__index_level_\d+__|level_\d+")
 _MAX_LAYOUTS = 1000
 _PASSAGE_CHARS = 200
 _SENTENCE = re.compile(r"\S\s+\S+\s+[^\W\d_A-Z]{3,}[.。؟।]\s*\Z")
-"""The end of a sentence: a title ends without a full stop, or with an abbreviation."""
+"""The end of a sentence: titles end without a full stop, or with an abbreviation."""
 
 
 @cache
 def names_of(field: str) -> tuple[str, ...]:
-    """Return the names that a canonical field is recognised by, English ones first.
+    """Return the recognised names of a canonical field, English ones first.
 
-    The field `answer` stands for the words that mean the right answer, or one that an agent once gave: what stands
-    beside them decides.
+    The field `answer` stands for words that mean either the right answer or a recorded one; the neighbouring fields
+        decide.
     """
     return tuple(dict.fromkeys((*ALIASES.get(field, (field,)), *foreign_names().get(field, ()))))
 
@@ -78,36 +78,36 @@ def _two_faced() -> frozenset[str]:
 
 
 def is_passage(text: object) -> bool:
-    """Return whether a text is a passage rather than the name of a source."""
+    """Return whether a text is a passage and not the name of a source."""
     if not isinstance(text, str) or not any(map(str.isspace, text.strip())):
         return False
     return len(text) > _PASSAGE_CHARS or "\n" in text.strip() or _SENTENCE.search(text) is not None
 
 
 def is_plural(name: str) -> bool:
-    """Return whether a name speaks of several things."""
+    """Return whether a name is a plural."""
     return name.strip().lower().endswith("s")
 
 
 def is_blank(value: object) -> bool:
-    """Return whether a field holds nothing: null, or an empty text."""
+    """Return whether a value is null or an empty text."""
     return value is None or value == ""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the fields of one kind of record are.
+    """The layout of a kind of record: which field holds what.
 
     Args:
-        sources: Canonical name to the record's fields for it, best first.
-        hidden: Fields that would give the answer away; agents must not see them.
-        rest: Fields that Assay does not read.
-        choices: Of `input`, `references` and `recorded`, those that another reading is possible of.
-        plain: Set where a short cut reads the record.
-        doubtful: Fields that are not read, and look like a right answer or an agent's.
-        turns: Where the fields of turns are; None for a record without turns.
-        answers: Fields of `references` that are called `answer`, in any language.
-        first_choice: The number of the first choice where answers are numbers of choices; None where it is not known.
+        sources: The record's fields for each canonical name, best first.
+        hidden: Fields that would reveal the answer; agents must not see them.
+        rest: Fields that Assay does not use.
+        choices: The fields among `input`, `references` and `recorded` that could be read differently.
+        plain: Set if the short cut can read the record.
+        doubtful: Unread fields that look like a right or recorded answer.
+        turns: The layout of the turns; None for a record without turns.
+        answers: Fields of `references` named `answer`, in any language.
+        first_choice: The number of the first choice if answers are choice numbers; None if unknown.
     """
 
     sources: Mapping[str, tuple[str, ...]]
@@ -123,9 +123,9 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class PlainFields:
-    """The fields of a record that holds nothing but a question, one reference, an id and a category.
+    """The fields of a record of only a question, one reference, an id and a category.
 
-    `may_list` says whether the reference's name is a plural.
+    `may_list` tells whether the reference's name is a plural.
     """
 
     input: str
@@ -136,27 +136,27 @@ class PlainFields:
 
     @classmethod
     def of(cls, sources: Mapping[str, tuple[str, ...]]) -> PlainFields | None:
-        """Return the fields if the sources are as plain as that."""
+        """Return the fields if the sources are that plain."""
         if "input" not in sources or not sources.keys() <= {"input", "references", "id", "category"}:
             return None
-        if any(len(found) > 1 for found in sources.values()):
+        if any(len(names) > 1 for names in sources.values()):
             return None
-        first = {name: found[0] for name, found in sources.items()}
+        first = {name: names[0] for name, names in sources.items()}
         reference = first.get("references")
         return cls(first["input"], reference, first.get("id"), first.get("category"), is_plural(reference or ""))
 
 
 @dataclass(slots=True)
 class FieldMap:
-    """Which field of the dataset holds what.
+    """Maps a dataset's fields to canonical ones.
 
-    `learn` settles, from the first records, what a field called `answer` is; `layout` then places every record.
+    `learn` determines the meaning of a field named `answer` from the first records; `layout` then maps every record.
 
     Args:
-        given: The user's own mapping, canonical name to the dataset's; an empty name switches a field off.
+        user_map: The user's own mapping, from canonical names to the dataset's; an empty name disables a field.
     """
 
-    given: Mapping[str, str] = field(default_factory=dict)
+    user_map: Mapping[str, str] = field(default_factory=dict)
     seen: dict[str, dict[str, None]] = field(default_factory=dict)
     answer_is_recorded: bool = False
     turns: FieldMap | None = None
@@ -171,33 +171,33 @@ class FieldMap:
     _layouts: dict[tuple[str, ...], Layout] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.given = {_SYNONYMS.get(folded(name), folded(name)): source for name, source in self.given.items()}
+        self.user_map = {_SYNONYMS.get(folded(name), folded(name)): source for name, source in self.user_map.items()}
 
     def problems(self) -> list[str]:
-        """Return what is wrong with the user's mapping."""
-        return [unknown_name("field in map", name, ALIASES) for name in self.given if name not in ALIASES]
+        """Return the problems of the user's mapping."""
+        return [unknown_name("field in map", name, ALIASES) for name in self.user_map if name not in ALIASES]
 
     def take_canonical(self, fields: Mapping[str, str]) -> None:
-        """Note that the records were turned into canonical ones, with the user's mapping applied.
+        """Accept records that were converted to canonical fields with the user's mapping applied.
 
         Args:
-            fields: Canonical field to the name that the records had for it before.
+            fields: The records' original names, by canonical field.
         """
-        self._shown = {**fields, **{name: source for name, source in self.given.items() if source}}
-        self._named = dict(self.given)
-        self.given = {name: name if source else "" for name, source in self.given.items()}
+        self._shown = {**fields, **{name: source for name, source in self.user_map.items() if source}}
+        self._named = dict(self.user_map)
+        self.user_map = {name: name if source else "" for name, source in self.user_map.items()}
 
     def learn(self, records: Sequence[Mapping[str, Any]]) -> None:
-        """Settle, by the first records, what names mean that have two meanings.
+        """Resolve names with two meanings from the first records.
 
-        `answer` is recorded if some record holds it beside another reference; contexts that are passages are no
-        names of sources; a number that occurs twice is no id.
+        `answer` is a recorded answer if any record has it beside another reference; contexts that are passages are not
+        names of sources; a number that occurs twice is not an id.
         """
         named = [{folded(key): value for key, value in record.items() if not is_blank(value)} for record in records]
-        if source := self.given.get("references"):
+        if source := self.user_map.get("references"):
             self.answer_is_recorded = folded(source) not in _two_faced()
         else:
-            self.answer_is_recorded = "references" in self.given or any(map(_holds_both, named))
+            self.answer_is_recorded = "references" in self.user_map or any(map(_holds_both, named))
         unused = {name for name in foreign_names()["id"] if _repeats(name, named)}
         if any(map(is_passage, _texts_under("reference_contexts", named))):
             unused.add("reference_contexts")
@@ -213,8 +213,8 @@ class FieldMap:
             self.turns.learn(turns)
 
     def _find_first_choice(self, records: Sequence[Mapping[str, Any]]) -> int | None:
-        """Return 0 or 1 where the answers of these records can only count the choices from there."""
-        names = [folded(self.given[name]) if self.given.get(name) else name for name in ("choices", "references")]
+        """Return the number, 0 or 1, from which the answers of these records must count the choices."""
+        names = [folded(self.user_map[name]) if self.user_map.get(name) else name for name in ("choices", "references")]
         numbers, last = set(), False
         for record in records:
             choices = record.get(names[0])
@@ -229,9 +229,9 @@ class FieldMap:
 
     def _names(self) -> dict[str, tuple[str, ...]]:
         names = {name: names_of(name) for name in ALIASES}
-        if self.given.get("input"):
-            # Where people name the question themselves, a word such as `Antwort` is not taken on its own for the right
-            # answer: it may as well be what an agent once said.
+        if self.user_map.get("input"):
+            # If users map the question themselves, a word such as `Antwort` does not by itself mean the right answer:
+            # it may be a recorded one.
             names["references"] = ALIASES["references"]
             names["recorded"] = ALIASES["recorded"]
             answers: tuple[str, ...] = ("answer",)
@@ -245,39 +245,39 @@ class FieldMap:
         return {name: tuple(alias for alias in aliases if alias not in self._unused) for name, aliases in names.items()}
 
     def layout(self, record: Mapping[str, Any]) -> Layout:
-        """Return where the fields of a record are."""
+        """Return the layout of a record's fields."""
         keys = tuple(record)
-        found = self._layouts.get(keys)
-        if found is None:
-            found = self._place(keys)
+        known = self._layouts.get(keys)
+        if known is None:
+            known = self._place(keys)
             if len(self._layouts) >= _MAX_LAYOUTS:
                 self._layouts.clear()
-            self._layouts[keys] = found
-            for name, sources in found.sources.items():
+            self._layouts[keys] = known
+            for name, sources in known.sources.items():
                 self.seen.setdefault(name, {}).update(dict.fromkeys(sources))
             if len(self._found) < _MAX_LAYOUTS:
                 self._found.update(dict.fromkeys(keys))
-        return found
+        return known
 
     def _place(self, keys: tuple[str, ...]) -> Layout:
         named: dict[str, str] = {}
         for key in keys:
             named.setdefault(folded(key), key)
         sources: dict[str, tuple[str, ...]] = {}
-        for name, source in self.given.items():
+        for name, source in self.user_map.items():
             actual = source if source in keys else named.get(folded(source))
             if source and actual is not None:
                 sources[name] = (actual,)
-        taken = {key for found in sources.values() for key in found}
+        taken = {key for names in sources.values() for key in names}
         self._known = self._known or self._names()
         for name, aliases in self._known.items():
             free = tuple(named[alias] for alias in aliases if alias in named and named[alias] not in taken)
-            if name not in self.given and free:
+            if name not in self.user_map and free:
                 sources[name] = free
-        used = {key for found in sources.values() for key in found}
+        used = {key for names in sources.values() for key in names}
         rest = tuple(key for key in keys if key not in used and not (self._index and folded(key) in self._index))
         hidden = tuple(key for key in rest if gives_away(folded(key)))
-        choices = tuple(name for name, found in sources.items() if self._is_choice(name, found, sources))
+        choices = tuple(name for name, names in sources.items() if self._is_choice(name, names, sources))
         doubtful = tuple(key for key in rest if self._is_doubtful(folded(key))) if "recorded" not in sources else ()
         has_options = any(key.lower() in OPTION_NAMES for key in rest)
         plain = None if hidden or doubtful or has_options else PlainFields.of(sources)
@@ -299,45 +299,45 @@ class FieldMap:
             return True
         return name in foreign_names()["references"] or name in foreign_names()["answer"]
 
-    def _is_choice(self, name: str, found: tuple[str, ...], sources: Mapping[str, tuple[str, ...]]) -> bool:
+    def _is_choice(self, name: str, fields: tuple[str, ...], sources: Mapping[str, tuple[str, ...]]) -> bool:
         if name in ("input", "references"):
-            return len(found) > 1
-        if name != "recorded" or name in self.given or folded(found[0]) not in _two_faced():
+            return len(fields) > 1
+        if name != "recorded" or name in self.user_map or folded(fields[0]) not in _two_faced():
             return False
         return "references" not in sources or folded(sources["references"][0]) in _LOOSE_REFERENCES
 
     def mapping(self) -> dict[str, str]:
-        """Return, for people, canonical name to the dataset's fields as recognised so far."""
+        """Return the dataset's fields detected so far, by canonical name, for display."""
         return {name: self._shown.get(name, " | ".join(self.seen[name])) for name in ALIASES if name in self.seen}
 
     def unused(self) -> list[str]:
-        """Return what is wrong with the user's mapping after all records were seen."""
+        """Return the problems of the user's mapping after all records were read."""
         if self._named:
-            # A question that no variable holds was reported with every record.
+            # A question that no variable holds was already reported with every record.
             return [
                 f"{name}: no record has a field {shown(source)}"
                 for name, source in self._named.items()
                 if source and name not in self.seen and name != "input"
             ]
-        found = ", ".join(shown(name) for name in list(self._found)[:12])
+        listed = ", ".join(shown(name) for name in list(self._found)[:12])
         return [
             f"{name}: no record has a field {shown(source)}; did you mean {shown(close)}?"
             if (close := nearest(source, self._found))
-            else f"{name}: no record has a field {shown(source)}; fields found: {found or 'none'}"
-            for name, source in self.given.items()
+            else f"{name}: no record has a field {shown(source)}; fields found: {listed or 'none'}"
+            for name, source in self.user_map.items()
             if source and name not in self.seen
         ]
 
 
 def gives_away(name: str) -> bool:
-    """Return whether a field would give the answer away, by its folded name."""
+    """Return whether a field would reveal the answer, by its folded name."""
     if name.startswith(("expected", "ground_truth", "reference", "gold_", "golden_", "correct_", "solution")):
         return True
     return name in names_of("references") or name in _two_faced() or is_reference_name(name)
 
 
 def is_reference_name(name: str) -> bool:
-    """Return whether a folded name that is not known speaks of a right answer, as `gold_text` does."""
+    """Return whether an unknown folded name means a right answer, as `gold_text` does."""
     words = name.split("_")
     if name in _RIGHT_NAMES or not _TRUTH.isdisjoint(words):
         return True
@@ -346,7 +346,7 @@ def is_reference_name(name: str) -> bool:
 
 
 def looks_like_answer(name: str) -> bool:
-    """Return whether a folded name that is not known speaks of an answer, right or not: `answer_2`, `bot_response`."""
+    """Return whether an unknown folded name means an answer, right or not: `answer_2`, `bot_response`."""
     stem = name.rstrip("0123456789").rstrip("_")
     if is_reference_name(name) or (stem != name and stem in _two_faced()):
         return True
@@ -357,7 +357,7 @@ def looks_like_answer(name: str) -> bool:
 
 @cache
 def _foreign_endings() -> tuple[str, ...]:
-    """Return words for `answer` that others end with, as `modellantwort` does."""
+    """Return the words for `answer` that other words end with, as `modellantwort` does."""
     return tuple(word for word in foreign_names()["answer"] if len(word) > 3)
 
 
@@ -375,7 +375,7 @@ def _repeats(name: str, records: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _is_whole(value: object) -> bool:
-    """Return whether a value is absent or a whole number, as those of an index are."""
+    """Return whether a value is absent or an integer, like those of an index."""
     return is_blank(value) or (str(value).isdecimal() and not isinstance(value, bool))
 
 

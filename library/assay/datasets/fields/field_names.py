@@ -1,4 +1,4 @@
-"""Names of fields as they are compared."""
+"""Normalised field names, for comparison."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _ENDS = " \t\r\n:*.?؟\ufeff\u200b\u200e\u200f"  # marks that people and tools p
 
 
 def folded(name: str) -> str:
-    """Return a field name as it is compared: `Expected-Answer`, `expectedAnswer` and `expected answer:` are one.
+    """Return a field name for comparison: `Expected-Answer`, `expectedAnswer` and `expected answer:` are equal.
 
-    Letters count without case and accents, in every script.
+    Case and accents are ignored, in every script.
     """
     plain = _HUMP.sub("_", name).lower()
     if not plain.isascii():

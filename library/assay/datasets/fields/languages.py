@@ -1,4 +1,4 @@
-"""Names of a dataset's main fields in languages other than English, as people head the columns of their tables."""
+"""Names of a dataset's main fields in languages other than English, as column headings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LANGUAGES = (
     "Hindi", "Hungarian", "Indonesian", "Italian", "Japanese", "Korean", "Norwegian", "Persian", "Polish",
     "Portuguese", "Romanian", "Russian", "Spanish", "Swedish", "Thai", "Turkish", "Ukrainian", "Urdu", "Vietnamese",
 )  # fmt: skip
-"""The languages whose names are known, for the guide."""
+"""The supported languages, for the guide."""
 
 _QUESTIONS = (
     "frage, fragestellung, benutzerfrage, pregunta, consulta, pergunta, questão, domanda, quesito, vraag, soru, "
@@ -23,7 +23,7 @@ _QUESTIONS = (
     "întrebare, kérdés, ερώτηση, ερώτημα, سؤال, السؤال, الاستفسار, سوال, پرسش, שאלה, 问题, 問題, 提问, 提問, 题目, "
     "題目, 质问, 質問, 問い, 設問, 질문, 문제, 문의, प्रश्न, सवाल, প্রশ্ন, pertanyaan, soalan, câu hỏi, คำถาม"
 )
-# What is right, or what an agent said: as `answer` in English.
+# Words for a right or a recorded answer, like `answer` in English.
 _ANSWERS = (
     "antwort, réponse, respuesta, contestación, resposta, risposta, antwoord, cevap, yanıt, ответ, відповідь, "
     "odpowiedź, odpověď, svar, vastaus, răspuns, válasz, απάντηση, إجابة, الإجابة, جواب, الجواب, الرد, پاسخ, תשובה, "
@@ -64,7 +64,7 @@ _IDS = (
 
 @cache
 def foreign_names() -> Mapping[str, tuple[str, ...]]:
-    """Return the folded names by canonical field; those that mean what `answer` means are under `answer`."""
+    """Return the folded names by canonical field; words with the meaning of `answer` are under `answer`."""
     listed = {
         "input": _QUESTIONS,
         "answer": _ANSWERS,

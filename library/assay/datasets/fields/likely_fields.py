@@ -1,4 +1,4 @@
-"""Fields of a dataset that may hold the question and the right answer, by their names, then by their texts."""
+"""Guessing which fields hold the question and the right answer, first by name, then by text."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _LETTERS = re.compile(r"[^\W\d_]")
 
 
 def without_question(field_map: FieldMap, records: Sequence[Mapping[str, Any]]) -> str:
-    """Return the sentence for a dataset in which no field holds the question.
+    """Return the message for a dataset without a question field.
 
     Args:
-        field_map: What is known of its fields.
-        records: Its first records.
+        field_map: The fields detected so far.
+        records: The first records.
     """
     fields = list(dict.fromkeys(name for record in records for name in record))
     listed = ", ".join(map(shown, fields[:_SHOWN_FIELDS])) or "none"
     if len(fields) > _SHOWN_FIELDS:
         listed += f" and {len(fields) - _SHOWN_FIELDS:,} more"
-    if source := field_map.given.get("input"):
+    if source := field_map.user_map.get("input"):
         return f"map: input: no record has a field {shown(source)}; fields found: {listed}"
-    free = [name for name in fields[:_MAX_FIELDS] if not any(name in found for found in field_map.seen.values())]
+    free = [name for name in fields[:_MAX_FIELDS] if not any(name in names for names in field_map.seen.values())]
     example = {} if "references" in field_map.seen else _likely_reference(free)
     question = _likely_question([name for name in free if name not in example.values()], records)
     hint = "say which field is the question: `map: {input: ...}`"
@@ -51,9 +51,9 @@ def without_question(field_map: FieldMap, records: Sequence[Mapping[str, Any]]) 
 def _likely_reference(fields: Sequence[str]) -> dict[str, str]:
     names = {field: folded(field) for field in fields}
     for fits in (is_reference_name, looks_like_answer, _is_nearly("references")):
-        found = next((field for field, name in names.items() if fits(name)), None)
-        if found is not None:
-            return {"reference": found}
+        likely = next((field for field, name in names.items() if fits(name)), None)
+        if likely is not None:
+            return {"reference": likely}
     return {}
 
 
@@ -63,7 +63,7 @@ def _is_nearly(field: str) -> Any:
 
 
 def _likely_question(fields: Sequence[str], records: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return the field that is likely the question: by its name, else the one with the longest texts."""
+    """Return the likely question: by its name, else the field with the longest texts."""
     lengths = {field: length for field in fields if (length := _mean_length(field, records)) > 0}
     names = {field: folded(field) for field in lengths}
     nearly = _is_nearly("input")
@@ -72,10 +72,10 @@ def _likely_question(fields: Sequence[str], records: Sequence[Mapping[str, Any]]
         nearly,
         lambda name: name in _TEXT_NAMES[:2],
     )
-    for each in fits:
-        found = next((field for field, name in names.items() if each(name)), None)
-        if found is not None:
-            return found
+    for is_fit in fits:
+        likely = next((field for field, name in names.items() if is_fit(name)), None)
+        if likely is not None:
+            return likely
     return max(lengths, key=lambda field: lengths[field], default=None)
 
 
@@ -84,7 +84,7 @@ def _words(name: str) -> set[str]:
 
 
 def _mean_length(field: str, records: Sequence[Mapping[str, Any]]) -> float:
-    """Return the mean length of a field's texts; 0 where it holds no texts that anybody could ask."""
+    """Return the mean length of a field's texts; 0 if none could be a question."""
     name = folded(field)
     if not _words(name).isdisjoint(_NO_QUESTIONS) or looks_like_answer(name):
         return 0.0

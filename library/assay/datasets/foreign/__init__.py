@@ -1,4 +1,4 @@
-"""Formats of other tools: recognised by the marks of their records, or named by the user, and read as plain records."""
+"""Formats of other tools, detected by marks in their records or named by the user, and converted to plain records."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ Convert = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a file's records stand in.
+    """The context of a file's records.
 
     Args:
-        top: What stands beside the list of records.
-        given: The user's own mapping, canonical name to the file's.
-        from_cells: Whether records are rows of a table.
-        are_texts: Whether they are rows of a table that holds nothing but texts.
-        warn: Takes a warning about the whole file.
+        top: The file's data beside the list of records.
+        user_map: The user's own mapping, from canonical names to the file's.
+        from_cells: Whether records are table rows.
+        are_texts: Whether they are rows of a table that holds only texts.
+        warn: Accepts a warning about the whole file.
     """
 
     top: Mapping[str, Any]
-    given: Mapping[str, str]
+    user_map: Mapping[str, str]
     from_cells: bool
     are_texts: bool
     warn: Callable[[str], None]
@@ -60,16 +60,16 @@ class Format:
     """A format of another tool.
 
     Args:
-        name: What users call it.
-        matches: Says whether a record, by snake-case names, has the marks of the format.
-        prepare: Returns what makes plain records of the format's.
-        fields: Canonical field to the format's own, for people.
+        name: Its name for users.
+        matches: Returns whether a record, by snake-case names, has the marks of the format.
+        prepare: Returns the converter to plain records.
+        fields: The format's own field names by canonical field, for display.
         oddity: Returns a warning about a record, or the empty text.
-        is_sure: Whether its marks mean nothing else, so that one record that has them is enough.
-        reads_top: Whether what stands beside the records matters.
-        joined: Returns the plain record of a file whose records are parts of one case, by the file's name.
-        is_part: Says whether a record is such a part.
-        gathered: Returns one record for the records of each case, where several that follow each other are of one.
+        is_sure: Whether its marks are unambiguous, so that one record with them is enough.
+        reads_top: Whether the data beside the records matters.
+        joined: Returns the plain record, named by the file, of a file whose records form one case.
+        is_part: Returns whether a record is such a part.
+        gathered: Returns a record per case if consecutive records belong to one case.
     """
 
     name: str
@@ -85,11 +85,11 @@ class Format:
 
 
 def _records(convert: Convert) -> Callable[[Setting], Convert]:
-    """Return the `prepare` of a format each of whose records stands by itself."""
+    """Return the `prepare` of a format with independent records."""
 
     def prepare(setting: Setting) -> Convert:
-        found = (lambda row: convert(opened(row))) if setting.from_cells else convert
-        return with_mapping(found, setting.given)
+        converter = (lambda row: convert(opened(row))) if setting.from_cells else convert
+        return with_mapping(converter, setting.user_map)
 
     return prepare
 
@@ -97,7 +97,7 @@ def _records(convert: Convert) -> Callable[[Setting], Convert]:
 def _promptfoo(setting: Setting) -> Convert:
     if unread := promptfoo.unread_parts(setting.top):
         setting.warn(unread)
-    return promptfoo.Tests(setting.top, given=setting.given, are_rows=setting.are_texts or None).convert
+    return promptfoo.Tests(setting.top, field_map=setting.user_map, are_rows=setting.are_texts or None).convert
 
 
 def _pydantic_evals(setting: Setting) -> Convert:
@@ -135,39 +135,39 @@ FORMATS = (
         gathered=assay_results.gathered,
     ),
 )
-"""Every format that is read; `assay.datasets.choices` holds their names."""
+"""All formats; `assay.datasets.choices` has their names."""
 
 
 def find_format(records: Sequence[Record], taken: Iterable[str] = (), name: str = "") -> Format | None:
-    """Return the format that a file's first records are in; None for plain records.
+    """Return the format of a file's first records; None for plain records.
 
-    A format whose marks could be a plain record's is recognised where at least half of the records have them.
+    If a format's marks could be a plain record's, at least half of the records must have them.
 
     Args:
         records: The first records.
-        taken: Fields that the user's own mapping names: a mapped field is no mark.
+        taken: Fields in the user's own mapping, which do not count as marks.
         name: The file's name.
 
     Raises:
-        BadFileError: Two formats fit equally, or one that is not read does.
+        BadFileError: Two formats fit equally, or an unsupported one does.
     """
     seen = [(record, *_marks(record.data, taken)) for record in records if isinstance(record.data, Mapping)]
     counts: dict[str, int] = {}
     first: dict[str, Record] = {}
     if seen and (problem := trace_export(seen[0][0].data)):
         raise BadFileError(problem, seen[0][0].line)
-    for each in FORMATS:
-        fitting = [record for record, named, keys in seen if each.matches(named, keys)]
-        if fitting and (each.is_sure or 2 * len(fitting) >= len(seen)):
-            counts[each.name], first[each.name] = len(fitting), fitting[0]
-    best = [each for each in FORMATS if counts.get(each.name) == max(counts.values(), default=0)]
+    for candidate in FORMATS:
+        fitting = [record for record, named, keys in seen if candidate.matches(named, keys)]
+        if fitting and (candidate.is_sure or 2 * len(fitting) >= len(seen)):
+            counts[candidate.name], first[candidate.name] = len(fitting), fitting[0]
+    best = [candidate for candidate in FORMATS if counts.get(candidate.name) == max(counts.values(), default=0)]
     if len(best) > 1:
-        names = " and ".join(each.name for each in best)
+        names = " and ".join(candidate.name for candidate in best)
         raise BadFileError(f"looks like {names} alike: set `format:` to the one that it is", first[best[0].name].line)
     if best:
         return best[0]
     if name.lower().endswith(_TEST_FILE) and adk.may_be_turns([named for _, named, _ in seen]):
-        return next(each for each in FORMATS if each.name == adk.NAME)
+        return next(candidate for candidate in FORMATS if candidate.name == adk.NAME)
     for record, named, keys in seen:
         if _is_chat(named, keys):
             raise BadFileError(
@@ -179,7 +179,7 @@ def find_format(records: Sequence[Record], taken: Iterable[str] = (), name: str 
 
 
 def doubt(records: Sequence[Record]) -> str:
-    """Return the warning about plain records that another tool would read in another way, or the empty text."""
+    """Return the warning about plain records that another tool would read differently, or the empty text."""
     named = [_marks(record.data, ())[0] for record in records if isinstance(record.data, Mapping)]
     if len(named) < 2 or not adk.may_be_turns(named):
         return ""
@@ -190,14 +190,14 @@ def doubt(records: Sequence[Record]) -> str:
 
 
 def is_foreign(record: Mapping[str, Any], taken: Iterable[str] = ()) -> bool:
-    """Return whether a record has the marks of a format that cannot be taken for plain.
+    """Return whether a record has the unambiguous marks of a format.
 
     Args:
-        record: One raw record.
+        record: A raw record.
         taken: As for `find_format`.
     """
     named, keys = _marks(record, taken)
-    return any(each.is_sure and each.matches(named, keys) for each in FORMATS) or _is_chat(named, keys)
+    return any(candidate.is_sure and candidate.matches(named, keys) for candidate in FORMATS) or _is_chat(named, keys)
 
 
 def _marks(record: Mapping[str, Any], taken: Iterable[str]) -> tuple[dict[str, Any], frozenset[str]]:

@@ -1,4 +1,4 @@
-"""ADK's eval sets, its earlier eval files, and its test files, each of which is one conversation."""
+"""ADK's eval sets, its older eval files, and its test files, which each hold one conversation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from assay.datasets.records import BadRecordError, shown
 NAME = "adk"
 
 FIELDS = {"id": "eval_id | name | the file's name", "turns": "conversation | data | the file's list"}
-"""Canonical field to the format's own."""
+"""The format's own field names, by canonical field."""
 
 _TURN_MARKS = {
     "expected_tool_use", "expected_intermediate_agent_responses", "expected_intermediate_agent_response",
@@ -22,11 +22,11 @@ _RECORDED_WITH = ("invocation_id", "creation_timestamp")
 
 
 def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
-    """Return whether a record is a case of an eval set or file, or a turn of a test file.
+    """Return whether a record is a case of an eval set or eval file, or a turn of a test file.
 
     Args:
         record: The record by snake-case names.
-        keys: These names.
+        keys: Its field names.
     """
     conversation, data = record.get("conversation"), record.get("data")
     return bool(
@@ -44,7 +44,7 @@ def _any_has(items: object, *names: str) -> bool:
 
 
 def may_be_turns(records: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether records hold nothing but what a turn of a test file may hold too.
+    """Return whether records hold only fields that a turn of a test file may hold too.
 
     Args:
         records: Records by snake-case names.
@@ -53,7 +53,7 @@ def may_be_turns(records: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def is_turn(record: Mapping[str, Any]) -> bool:
-    """Return whether a record is one turn of the conversation that a file of such records is."""
+    """Return whether a record is a turn of the conversation in a test file."""
     parts = Parts(record)
     return parts.has("query") and not parts.has("data", "conversation")
 
@@ -62,7 +62,7 @@ def convert(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the plain record of a case.
 
     Raises:
-        BadRecordError: It cannot be read.
+        BadRecordError: The record cannot be read.
     """
     parts = Parts(record)
     if is_turn(record):
@@ -93,7 +93,7 @@ def convert(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _turn(turn: object, field: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the plain turn, and what was recorded between question and answer."""
+    """Return the plain turn, and the recorded events between question and answer."""
     if not isinstance(turn, Mapping):
         raise BadRecordError(f"must be a turn with user_content, not {shown(turn)}", field)
     parts = Parts(turn)
@@ -115,12 +115,12 @@ def _turn(turn: object, field: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _exact(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return expected calls that are compared as by ADK: by name and by exactly these arguments, none where none."""
+    """Return expected calls compared as ADK does: by name and exact arguments, none meaning no arguments."""
     return [{"arguments": {}, **tool, "match": "exact"} for tool in tools]
 
 
 def _content_text(content: object, field: str) -> str:
-    """Return the joined text of a content's parts, the model's thoughts left out."""
+    """Return the joined text of a content's parts, without the model's thoughts."""
     if isinstance(content, str):
         return content
     parts = content.get("parts") if isinstance(content, Mapping) else None
@@ -140,7 +140,7 @@ def _content_text(content: object, field: str) -> str:
 
 
 def _events_calls(events: object) -> list[Any]:
-    """Return the calls of tools in recorded events, in order."""
+    """Return the tool calls in recorded events, in order."""
     calls = []
     for event in listed(events):
         content = event.get("content") if isinstance(event, Mapping) else None
@@ -152,7 +152,7 @@ def _events_calls(events: object) -> list[Any]:
 
 
 def _state(session: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a session's first state, which the agent of such a case starts from."""
+    """Return the parameters of a session's initial state, which the agent starts from."""
     state = session.get("state")
     return {"state": state} if state else {}
 
@@ -166,12 +166,12 @@ def _old_case(parts: Parts) -> dict[str, Any]:
 
 
 def joined(turns: Sequence[object], name: object, field: str = "") -> dict[str, Any]:
-    """Return the plain record of one conversation.
+    """Return the plain record of a conversation.
 
     Args:
         turns: Records of its turns.
         name: Its id; empty to derive one.
-        field: Where they stand.
+        field: The path of the turns.
 
     Raises:
         BadRecordError: A turn cannot be read.

@@ -1,4 +1,4 @@
-"""Answers that were recorded: texts, objects with a text somewhere in them, and what was retrieved for them."""
+"""Recorded answers: texts, objects containing a text, and their retrieved items."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from assay.model.answers.response_text import TEXT_KEYS
 
 
 def retrieved_items(texts: Sequence[str], ids: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Return recorded retrieved items of their contents and ids, either of which may be missing."""
+    """Return retrieved items from their contents and ids, either of which may be missing."""
     items: list[dict[str, Any]] = [{"content": text} for text in texts]
     if ids and len(ids) == len(texts):
         return [{"id": name} | item for name, item in zip(ids, items, strict=True)]
@@ -20,30 +20,30 @@ def retrieved_items(texts: Sequence[str], ids: Sequence[str] = ()) -> list[dict[
 
 
 def answer_of(value: object, field: str, **beside: Any) -> dict[str, Any] | None:
-    """Return a recorded answer; None where there is neither an answer nor anything beside it.
+    """Return a recorded answer; None if there is neither an answer nor any other field.
 
     Args:
         value: The answer's text, or an object with the fields of an answer.
-        field: Where it stands.
-        beside: Further fields of an answer; None and empty lists are left out, but no list of `tool_calls`: an empty
-            one says that no tool was called.
+        field: The path of the value.
+        beside: Further fields of an answer. None and empty lists are dropped, except an empty `tool_calls`, which means
+            that no tool was called.
 
     Raises:
-        BadRecordError: It is no text.
+        BadRecordError: The value is not a text.
     """
-    found = {name: item for name, item in beside.items() if item is not None and (item != [] or name == "tool_calls")}
-    if is_blank(value) and not found:
+    details = {name: item for name, item in beside.items() if item is not None and (item != [] or name == "tool_calls")}
+    if is_blank(value) and not details:
         return None
     if isinstance(value, Mapping):
-        return {**found, **value}
-    return {"text": "" if is_blank(value) else text_of(value, field)} | found
+        return {**details, **value}
+    return {"text": "" if is_blank(value) else text_of(value, field)} | details
 
 
 def recorded_in(value: object, field: str) -> dict[str, Any] | None:
-    """Return the recorded answer of an output: a text, or an object of any shape with the text somewhere in it.
+    """Return the recorded answer of an output: a text, or an object of any shape that contains the text.
 
     Raises:
-        BadRecordError: No text in it is clearly the answer's.
+        BadRecordError: No text in it is clearly the answer.
     """
     if not isinstance(value, Mapping):
         return answer_of(value, field)
@@ -68,7 +68,7 @@ def _last_message(value: Mapping[str, Any]) -> str | None:
     messages = (
         [item.get("message") for item in choices if isinstance(item, Mapping)] if isinstance(choices, list) else []
     )
-    found = messages or value.get("messages")
-    last = found[-1] if isinstance(found, list) and found else None
+    talk = messages or value.get("messages")
+    last = talk[-1] if isinstance(talk, list) and talk else None
     content = last.get("content") if isinstance(last, Mapping) else None
     return content if isinstance(content, str) else None

@@ -1,4 +1,4 @@
-"""Assay's own reports: the rows of results.json and results.jsonl, whose answers are recorded ones."""
+"""Assay's own reports: the rows of results.json and results.jsonl, with their answers as recorded answers."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ FIELDS = {
     "tags": "tags",
     "weight": "weight",
 }
-"""Canonical field to the format's own."""
+"""The format's own field names, by canonical field."""
 
 _MARKS = frozenset(("case_id", "repeat", "status", "question", "answer", "scores", "response"))
 _RESULTS = (
     *_MARKS, "run_id", "passed", "reason", "references", "expected", "latency_ms", "started_at", "duration_ms", "turns",
     "repeats", "num_tokens", "hit_rate", "mrr", "judge_score", "combined_score",
 )  # fmt: skip
-"""What a report adds to a case, and what `convert` reads itself."""
+"""The fields that a report adds to a case, and the fields that `convert` reads."""
 _REPEATS = "repeats"
 _OF_A_TURN = ("expected_sources", "expected_tools")
 
 
 def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
-    """Return whether a record is a row of a report.
+    """Return whether a record is a report row.
 
     Args:
         record: The record by snake-case names.
-        keys: These names.
+        keys: Its field names.
     """
     return keys >= _MARKS and isinstance(record["scores"], Mapping)
 
 
 def gathered(records: Iterable[Record]) -> Iterator[Record]:
-    """Yield a record for each case: rows that follow each other and have one id are its repeats."""
+    """Yield a record per case; consecutive rows with the same id are its repeats."""
     rows: list[Record] = []
     for record in records:
         if rows and not _is_repeat(rows[-1], record):
@@ -60,8 +60,8 @@ def gathered(records: Iterable[Record]) -> Iterator[Record]:
 def _is_repeat(before: Record, record: Record) -> bool:
     if not isinstance(before.data, Mapping) or not isinstance(record.data, Mapping):
         return False
-    one, other = before.data, record.data
-    return one.get("case_id") == other.get("case_id") and one.get("repeat") != other.get("repeat")
+    previous, current = before.data, record.data
+    return previous.get("case_id") == current.get("case_id") and previous.get("repeat") != current.get("repeat")
 
 
 def _joined(rows: list[Record]) -> Record:
@@ -74,12 +74,12 @@ def _joined(rows: list[Record]) -> Record:
 
 
 def convert(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plain record of the rows of a case: question, references and, of each repeat, its answer.
+    """Return the plain record for a case's rows: question, references and every repeat's answer.
 
-    What was scored is left out: it is scored again.
+    Scores are dropped because the answers are scored again.
 
     Raises:
-        BadRecordError: An answer is not in the report.
+        BadRecordError: The report lacks an answer.
     """
     rows = record[_REPEATS] if isinstance(record.get(_REPEATS), list) else [record]
     answers = [_answer(row) for row in rows if isinstance(row, Mapping)]
@@ -107,11 +107,11 @@ def _turns(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _expected(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the case of a row, or a turn, expects beside references; reports have the names of datasets."""
-    found = row.get("expected") or {}
-    if not isinstance(found, Mapping):
-        raise BadRecordError(f"must be an object, not {shown(found)}", "expected")
-    return dict(found)
+    """Return the expectations of a row or turn besides references; reports use the names of datasets."""
+    expected = row.get("expected") or {}
+    if not isinstance(expected, Mapping):
+        raise BadRecordError(f"must be an object, not {shown(expected)}", "expected")
+    return dict(expected)
 
 
 def _answer(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,9 +124,9 @@ def _answer(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _response(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an answer as datasets record it, of a row or a turn."""
-    found = row.get("response") or {}
-    if not isinstance(found, Mapping):
-        raise BadRecordError(f"must be an object, not {shown(found)}", "response")
+    """Return the answer of a row or turn in the form of datasets."""
+    response = row.get("response") or {}
+    if not isinstance(response, Mapping):
+        raise BadRecordError(f"must be an object, not {shown(response)}", "response")
     latency = {"latency_ms": row["latency_ms"]} if row.get("latency_ms") is not None else {}
-    return {"status": row.get("status"), "text": row.get("answer") or "", **latency, **found}
+    return {"status": row.get("status"), "text": row.get("answer") or "", **latency, **response}

@@ -1,4 +1,4 @@
-"""Calls of tools, as the tools write them: those that are due, and those that were made."""
+"""Tool calls in other tools' formats: expected calls and recorded ones."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from assay.model.answers.response_names import call_parts
 
 
 def expected_tool(item: object, field: str) -> dict[str, Any]:
-    """Return an expected call of a tool as a plain record has it.
+    """Return an expected tool call for a plain record.
 
     Raises:
-        BadRecordError: It names no tool.
+        BadRecordError: The item does not name a tool.
     """
     if isinstance(item, str) and item.strip():
         return {"name": item.strip()}
@@ -22,10 +22,10 @@ def expected_tool(item: object, field: str) -> dict[str, Any]:
 
 
 def called_tool(item: object, field: str) -> dict[str, Any]:
-    """Return a recorded call of a tool as an answer has it.
+    """Return a recorded tool call for an answer.
 
     Raises:
-        BadRecordError: It names no tool.
+        BadRecordError: The item does not name a tool.
     """
     if isinstance(item, str) and item.strip():
         return {"name": item.strip()}

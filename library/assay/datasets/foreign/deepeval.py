@@ -23,7 +23,7 @@ FIELDS = {
     "expected_tools": "expected_tools",
     "metadata": "additional_metadata",
 }
-"""Canonical field to the format's own."""
+"""The format's own field names, by canonical field."""
 
 _COUNTS = {
     "input_tokens": ("input_tokens", "input_token_count", "prompt_tokens"),
@@ -41,12 +41,12 @@ _OTHER_REFERENCES = tuple(name for name in ALIASES["references"] if name not in 
 def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
     """Return whether a record is a test case.
 
-    Plain records may say `actual_output` and `expected_output` too: a record that has no more of DeepEval's names than
-    these, and a reference under another name, is a plain one.
+    Plain records may also use `actual_output` and `expected_output`: a record with only these of DeepEval's names, and
+        with a reference under another name, is plain.
 
     Args:
         record: The record by snake-case names.
-        keys: These names.
+        keys: Its field names.
     """
     if "turns" in keys and keys & _TALK:
         return True
@@ -59,8 +59,8 @@ def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
 def convert(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the plain record of a test case.
 
-    Lists may be texts, in tables as in JSON. `context` are the passages that the case gives; what was retrieved, called
-    and counted belongs to the recorded answer.
+    Lists may be written as texts, in tables and in JSON. `context` holds the passages given with the case; retrieved
+    items, calls and counts belong to the recorded answer.
 
     Raises:
         BadRecordError: It cannot be read.
@@ -78,10 +78,10 @@ def convert(record: Mapping[str, Any]) -> dict[str, Any]:
     return parts.finish(plain, parts.take("additional_metadata"))
 
 
-def _with_lists(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record with the lists that DeepEval writes as texts: `|` separates passages, `;` tools."""
+def _with_lists(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record with lists parsed from texts: `|` separates passages, `;` tools."""
     record: dict[str, Any] = {}
-    for name, cell in given.items():
+    for name, cell in raw.items():
         value = cell
         mark = _LISTS.get(folded(name))
         if isinstance(cell, str) and mark:

@@ -11,7 +11,7 @@ from assay.datasets.foreign.parts import Parts
 NAME = "inspect"
 
 FIELDS = {"id": "id", "input": "input", "references": "target", "choices": "choices", "metadata": "metadata"}
-"""Canonical field to the format's own."""
+"""The format's own field names, by canonical field."""
 
 
 def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
@@ -19,7 +19,7 @@ def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
 
     Args:
         record: The record by snake-case names.
-        keys: These names.
+        keys: Its field names.
     """
     return "target" in keys and isinstance(record.get("input"), str | list)
 
@@ -27,11 +27,11 @@ def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
 def convert(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the plain record of a sample.
 
-    The model that Inspect asks sees the choices, so the agent gets them as the parameter `choices`. A target that is
-    the letter of a choice is right as that choice's text too, as in every case with choices.
+    Inspect shows the choices to the model, so the agent gets them as the parameter `choices`. A target that is a
+    choice's letter also accepts that choice's text, as in every case with choices.
 
     Raises:
-        BadRecordError: It needs files or a sandbox, or cannot be read.
+        BadRecordError: The sample needs files or a sandbox, or cannot be read.
     """
     parts = Parts(record)
     parts.refuse("files", "setup", why="needs files in a sandbox, which agents are not given: use samples without them")
@@ -48,7 +48,7 @@ def convert(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _choices(parts: Parts) -> list[str]:
-    """Return the choices; Inspect cuts one text at its commas, or where there is none at its spaces."""
+    """Return the choices; Inspect splits a single text at commas, or at spaces if it has no comma."""
     choices = parts.texts("choices")
     if len(choices) != 1 or isinstance(parts.take("choices"), list):
         return choices

@@ -1,4 +1,4 @@
-"""LangSmith's examples: inputs, and outputs that are the reference."""
+"""LangSmith's examples: inputs, and outputs that serve as the reference."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIELDS = {
     "references": "outputs",
     "metadata": "metadata",
 }
-"""Canonical field to the format's own."""
+"""The format's own field names, by canonical field."""
 
 _ANSWERS = (*ALIASES["references"], "answer", "output", "response", "text", "content")
 
@@ -30,7 +30,7 @@ def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
 
     Args:
         record: The record by snake-case names.
-        keys: These names.
+        keys: Its field names.
     """
     return {"inputs", "outputs"} <= keys and "expectations" not in keys
 
@@ -38,8 +38,8 @@ def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
 def convert(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the plain record of an example.
 
-    The one text of `outputs`, or the one with a name by which a reference is recognised, is the reference; the others
-    stay under their names in `expected`.
+    The only text in `outputs`, or the one with a known name for references, is the reference; the others stay under
+    their names in `expected`.
 
     Raises:
         BadRecordError: It cannot be read.
@@ -56,7 +56,7 @@ def convert(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def oddity(record: Mapping[str, Any]) -> str:
-    """Return the warning that outputs are read as right answers, which they are not in every export."""
+    """Return the warning that outputs are read as right answers, which is wrong for some exports."""
     if not Parts(record).has("outputs"):
         return ""
     return (
@@ -70,22 +70,22 @@ def _references(value: object, field: str) -> tuple[list[str], dict[str, Any]]:
         return ([] if is_blank(value) else [text_of(value, field)]), {}
     held = {str(name): item for name, item in value.items() if not is_blank(item)}
     names = {folded(name): name for name in reversed(held)}
-    found = next((names[alias] for alias in _ANSWERS if alias in names), None)
+    key = next((names[alias] for alias in _ANSWERS if alias in names), None)
     texts = [name for name, item in held.items() if isinstance(item, str)]
-    if found is None and len(texts) == 1:
-        found = texts[0]
-    if found is None and "messages" in held:
-        found = "messages"
-    if found is not None and (said := _last_said(held[found])):
-        return [said], {name: item for name, item in held.items() if name != found}
-    if found is None or isinstance(held[found], Mapping):
+    if key is None and len(texts) == 1:
+        key = texts[0]
+    if key is None and "messages" in held:
+        key = "messages"
+    if key is not None and (text := _last_said(held[key])):
+        return [text], {name: item for name, item in held.items() if name != key}
+    if key is None or isinstance(held[key], Mapping):
         return [], held
-    rest = {name: item for name, item in held.items() if name != found}
-    return texts_of(held[found], f"{field}.{found}"), rest
+    rest = {name: item for name, item in held.items() if name != key}
+    return texts_of(held[key], f"{field}.{key}"), rest
 
 
 def _last_said(value: object) -> str:
-    """Return what the last message says, if the value is a message or a list of them and an agent's is the last."""
+    """Return the text of the last message if the value is a message, or a list of them, that ends with an agent's."""
     talk = value if isinstance(value, list) else [value]
     if not is_talk(talk) or not all(isinstance(item, Mapping) and item.keys() & {"role", "type"} for item in talk):
         return ""

@@ -1,4 +1,4 @@
-"""LlamaIndex' labelled examples: query, reference answer, reference contexts."""
+"""LlamaIndex's labelled examples: query, reference answer, reference contexts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from assay.datasets.foreign.parts import Parts, text_of
 NAME = "llama-index"
 
 FIELDS = {"input": "query", "references": "reference_answer"}
-"""Canonical field to the format's own."""
+"""The format's own field names, by canonical field."""
 
 
 def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
@@ -18,13 +18,13 @@ def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
 
     Args:
         record: The record by snake-case names.
-        keys: These names.
+        keys: Its field names.
     """
     return "query" in keys and ({"reference_answer", "reference_contexts"} <= keys or "query_by" in keys)
 
 
 def convert(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plain record of an example; reference contexts are passages, so they go to `expected`.
+    """Return the plain record of an example; reference contexts are passages and go to `expected`.
 
     Raises:
         BadRecordError: It cannot be read.

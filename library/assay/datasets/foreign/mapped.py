@@ -1,4 +1,4 @@
-"""The user's own mapping, applied to records of another tool's format."""
+"""The user's own mapping for records of another tool's format."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Convert = Callable[[Mapping[str, Any]], dict[str, Any]]
 _HOLDERS = ("inputs", "item")
 
 
-def with_mapping(convert: Convert, given: Mapping[str, str]) -> Convert:
-    """Return a conversion that puts mapped fields where the user says.
+def with_mapping(convert: Convert, field_map: Mapping[str, str]) -> Convert:
+    """Return a converter that puts mapped fields where the user's mapping says.
 
-    A field is looked for in the record and in its `inputs`.
+    A field is looked up in the record and in its `inputs`.
 
     Args:
-        convert: The format's own.
-        given: Canonical name to the record's.
+        convert: The format's own converter.
+        field_map: The user's mapping, from canonical names to the record's.
     """
-    named = {canonical: source for canonical, source in given.items() if source}
+    named = {canonical: source for canonical, source in field_map.items() if source}
     if not named:
         return convert
 
@@ -31,7 +31,7 @@ def with_mapping(convert: Convert, given: Mapping[str, str]) -> Convert:
         data, put, beside = _taken(record, named)
         plain = convert(data)
         if "input" in put:
-            # What was the input without the mapping, or filled a prompt, is handed over with the question.
+            # The former input, or values that filled a prompt, are passed along with the question.
             spare = beside | {name: plain.pop(name) for name in ("input",) if name in plain}
             spare |= plain.pop("variables", {})
             if spare:
@@ -48,7 +48,7 @@ def with_mapping(convert: Convert, given: Mapping[str, str]) -> Convert:
 def _taken(
     record: Mapping[str, Any], named: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Return the record without its mapped fields, these by canonical name, and what stood beside a mapped question."""
+    """Return the record without mapped fields, these by canonical name, and the siblings of a mapped question."""
     data, put = dict(record), {}
     beside: dict[str, Any] = {}
     for canonical, source in named.items():

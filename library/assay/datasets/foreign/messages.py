@@ -1,4 +1,4 @@
-"""Messages and inputs of other tools' records, and what a plain record asks with them."""
+"""Reading messages and inputs of other tools' records as the question of a plain record."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _ROLES = {
     "ai": "assistant", "model": "assistant", "agent": "assistant", "tool": "tool", "function": "tool",
 }  # fmt: skip
 _FIELDS = frozenset({"role", "type", "from", "name", "id", "tool_call_id", "content", "value", "data", "parts"})
-"""What a message without a text may have; under another name its text would be lost."""
+"""The fields that a message without a text may have; a text under another name would be lost."""
 _CALL_PARTS = ("tool_use", "tool_call", "function_call")
 
 
 def messages_of(value: object, field: str) -> list[dict[str, Any]]:
-    """Return messages with Assay's names of roles; the calls of tools that they make are under `tool_calls`.
+    """Return messages with Assay's role names and their tool calls under `tool_calls`.
 
     Raises:
-        BadRecordError: It is no list of messages.
+        BadRecordError: The value is not a list of messages.
     """
     if not isinstance(value, list):
         raise BadRecordError(f"must be a list of messages, not {shown(value)}", field)
@@ -53,7 +53,7 @@ def _message(item: object, field: str) -> dict[str, Any]:
 
 
 def _split(content: Any) -> tuple[Any, list[Any]]:
-    """Return what a message says, and the calls of tools among its parts."""
+    """Return a message's text, and the tool calls among its parts."""
     if not isinstance(content, list):
         return content, []
     calls = [part for part in content if isinstance(part, Mapping) and part.get("type") in _CALL_PARTS]
@@ -61,7 +61,7 @@ def _split(content: Any) -> tuple[Any, list[Any]]:
 
 
 def _content(message: Mapping[str, Any]) -> Any:
-    """Return what a message says, under any of the names that tools have for it."""
+    """Return a message's content, under any of the tools' names for it."""
     inner = message.get("data")
     if isinstance(inner, Mapping) and "content" not in message:
         return inner.get("content")
@@ -76,10 +76,10 @@ def _is_parts(content: object) -> bool:
 
 
 def conversation(value: object, field: str) -> dict[str, Any]:
-    """Return `input` and `history` of a list of messages of which the last one asks; or `input` of a text.
+    """Return `input` and `history` from a list of messages that ends with a question, or `input` from a text.
 
     Raises:
-        BadRecordError: It is neither, or the last message is an answer.
+        BadRecordError: The value is neither, or the last message is an answer.
     """
     if not isinstance(value, list):
         return {} if is_blank(value) else {"input": text_of(value, field)}
@@ -90,13 +90,13 @@ def conversation(value: object, field: str) -> dict[str, Any]:
 
 
 def place_inputs(value: object, field: str) -> dict[str, Any]:
-    """Return what the inputs of a record are: `input` with `parameters`, or `variables`.
+    """Return the inputs of a record as `input` with `parameters`, or as `variables`.
 
-    One text is the input; of several values, the one with a name by which an input is recognised; where there is
-    none, all of them are variables. A list of messages is a conversation.
+    A single text is the input. Of several values, the one with a known name for inputs is; without one, all of them are
+    variables. A list of messages is a conversation.
 
     Raises:
-        BadRecordError: They are neither an object nor a text.
+        BadRecordError: The value is neither an object nor a text.
     """
     if not isinstance(value, Mapping):
         return conversation(value, field)
@@ -104,13 +104,13 @@ def place_inputs(value: object, field: str) -> dict[str, Any]:
     if len(values) == 1 and isinstance(next(iter(values.values())), str):
         return {"input": next(iter(values.values()))}
     names = {folded(name): name for name in reversed(values)}
-    found = next((names[alias] for alias in names_of("input") if alias in names), None)
-    if found is not None and isinstance(values[found], str | int | float):
+    key = next((names[alias] for alias in names_of("input") if alias in names), None)
+    if key is not None and isinstance(values[key], str | int | float):
         return {
-            "input": text_of(values[found], f"{field}.{found}"),
-            "parameters": {name: item for name, item in values.items() if name != found},
+            "input": text_of(values[key], f"{field}.{key}"),
+            "parameters": {name: item for name, item in values.items() if name != key},
         }
-    talk = "messages" if "messages" in values else found
+    talk = "messages" if "messages" in values else key
     if talk is not None and (is_talk(values[talk]) or (talk == "messages" and isinstance(values[talk], list))):
         rest = {name: item for name, item in values.items() if name != talk}
         return conversation(values[talk], f"{field}.{talk}") | {"parameters": rest}

@@ -19,7 +19,7 @@ FIELDS = {
     "expected_sources": "expectations.expected_retrieved_context",
     "recorded": "outputs",
 }
-"""Canonical field to the format's own."""
+"""The format's own field names, by canonical field."""
 
 
 def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
@@ -27,13 +27,13 @@ def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
 
     Args:
         record: The record by snake-case names.
-        keys: These names.
+        keys: Its field names.
     """
     return "inputs" in keys and "expectations" in keys
 
 
 def convert(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plain record of a row; expectations but the response stay under their names in `expected`.
+    """Return the plain record of a row; expectations other than the response stay under their names in `expected`.
 
     Raises:
         BadRecordError: It cannot be read.
@@ -60,6 +60,6 @@ def _response(value: object) -> str:
 
 
 def _addresses(value: object) -> list[str]:
-    """Return the addresses of expected documents; those without one are kept under `expected` only."""
-    found = [item.get("doc_uri") for item in listed(value) if isinstance(item, Mapping)]
-    return [address for address in found if isinstance(address, str) and address]
+    """Return the addresses of expected documents; documents without one are kept only in `expected`."""
+    addresses = [item.get("doc_uri") for item in listed(value) if isinstance(item, Mapping)]
+    return [address for address in addresses if isinstance(address, str) and address]

@@ -1,4 +1,4 @@
-"""OpenAI's evals: input and ideal, by themselves or wrapped in `item`."""
+"""OpenAI's evals: input and ideal, at the top or wrapped in `item`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from assay.datasets.records import BadRecordError
 NAME = "openai-evals"
 
 FIELDS = {"input": "input", "references": "ideal"}
-"""Canonical field to the format's own."""
+"""The format's own field names, by canonical field."""
 
-# The fields of a wrapped item are whatever its author chose.
+# The fields of a wrapped item are its author's choice.
 _QUESTIONS = ALIASES["input"]
 _ANSWERS = (*ALIASES["references"], "correct_answer", "correct_label", "answer")
 _OWN = frozenset(alias for name in ("id", "category", "tags", "metadata") for alias in ALIASES[name])
@@ -28,7 +28,7 @@ def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
 
     Args:
         record: The record by snake-case names.
-        keys: These names.
+        keys: Its field names.
     """
     if "item" in keys:
         return keys <= {"item", "sample", "id", "metadata"} and isinstance(record["item"], Mapping)
@@ -38,7 +38,7 @@ def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
 
 
 def convert(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plain record of a sample; its own `sample` of an answer is the recorded one.
+    """Return the plain record of a sample; the answer in its `sample` is the recorded one.
 
     Raises:
         BadRecordError: It cannot be read.
@@ -65,7 +65,7 @@ def _plain(parts: Parts) -> dict[str, Any]:
 
 
 def _item(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plain record of an item: where nothing in it is a question, its values fill a prompt."""
+    """Return the plain record of an item; without a question, its values fill a prompt."""
     parts = Parts(item)
     references = parts.texts(*_ANSWERS)
     if not parts.has(*_QUESTIONS):

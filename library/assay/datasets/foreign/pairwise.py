@@ -1,4 +1,4 @@
-"""Pairs of answers with people's preference."""
+"""Pairs of answers with a human preference."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from assay.datasets.records import BadRecordError, shown
 NAME = "pairwise"
 
 FIELDS = {"input": "input", "labels": "output_1 | output_2 | label"}
-"""Canonical field to the format's own."""
+"""The format's own field names, by canonical field."""
 
 _LABELS = ("label", "preference", "winner")
 _FIRST = {"1", "output_1", "output1", "first", "a", "answer_1", "model_1"}
@@ -26,13 +26,13 @@ def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
 
     Args:
         record: The record by snake-case names.
-        keys: These names.
+        keys: Its field names.
     """
     return {"output_1", "output_2"} <= keys
 
 
 def convert(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plain record of a pair: both answers and the preference 1, 2 or "tie" are labels.
+    """Return the plain record of a pair; both answers and the preference 1, 2 or "tie" are labels.
 
     Raises:
         BadRecordError: It cannot be read.

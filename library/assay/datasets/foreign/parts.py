@@ -1,4 +1,4 @@
-"""The fields of another tool's record, and where in a plain one they go."""
+"""Placing the fields of another tool's record in a plain record."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TELLING = ("solution", "correct", "gold")
 
 
 class Parts:
-    """The fields of one record, taken one by one; `finish` finds a place for what is left."""
+    """The fields of a record, taken one by one; `finish` places the rest."""
 
     def __init__(self, record: Mapping[str, Any]) -> None:
         self._record = record
@@ -31,7 +31,7 @@ class Parts:
         self._details: dict[str, Any] = {}
 
     def take(self, *names: str) -> Any:
-        """Return the value of the first of these fields that holds something; None where none does."""
+        """Return the value of the first of these fields that is not empty; None if there is none."""
         for name in names:
             key = self._names.get(name)
             if key is not None and not is_blank(self._record[key]):
@@ -40,18 +40,18 @@ class Parts:
         return None
 
     def has(self, *names: str) -> bool:
-        """Return whether one of these fields holds something."""
+        """Return whether any of these fields is not empty."""
         return any(name in self._names and not is_blank(self._record[self._names[name]]) for name in names)
 
     def name(self, *names: str) -> str:
-        """Return the record's own name of the first of these fields that it has, for messages."""
+        """Return the record's own name for the first of these fields that it has, for messages."""
         return next((self._names[name] for name in names if name in self._names), names[0])
 
     def mapping(self, *names: str) -> dict[str, Any]:
-        """Return the object in a field; the empty one where there is none.
+        """Return the object in a field; an empty one if there is none.
 
         Raises:
-            BadRecordError: It holds something else.
+            BadRecordError: The field holds another type.
         """
         value = self.take(*names)
         if value is None:
@@ -61,22 +61,22 @@ class Parts:
         return dict(value)
 
     def texts(self, *names: str) -> list[str]:
-        """Return the texts in a field; one text is a list of one.
+        """Return the texts in a field; a single text becomes a list.
 
         Raises:
-            BadRecordError: It holds something else.
+            BadRecordError: The field holds another type.
         """
         return texts_of(self.take(*names), self.name(*names))
 
     def tools(self, *names: str, where: str = "") -> list[dict[str, Any]]:
-        """Return the expected calls of tools in a field; what else it says about them is kept under `expected`.
+        """Return the expected tool calls in a field; their further details are kept under `expected`.
 
         Args:
             names: The field's names.
-            where: Where the record itself stands, for messages.
+            where: The path of the record, for messages.
 
         Raises:
-            BadRecordError: Some item names no tool.
+            BadRecordError: An item does not name a tool.
         """
         items, field = listed(self.take(*names)), f"{where}{self.name(*names)}"
         if any(isinstance(item, Mapping) and not item.keys() <= CALL_FIELDS for item in items):
@@ -84,15 +84,15 @@ class Parts:
         return [expected_tool(item, f"{field}[{index}]") for index, item in enumerate(items)]
 
     def rest(self) -> dict[str, Any]:
-        """Return the fields that hold something and were not taken, and details of tools."""
+        """Return the non-empty fields that were not taken, and details of tools."""
         left = {name: value for name, value in self._record.items() if name not in self._taken}
         return self._details | {name: value for name, value in left.items() if value not in (None, "", [], {})}
 
     def refuse(self, *names: str, why: str) -> None:
-        """Refuse the record if one of these fields holds something.
+        """Refuse the record if any of these fields is not empty.
 
         Raises:
-            BadRecordError: It does.
+            BadRecordError: Such a field is not empty.
         """
         for name in names:
             value = self.take(name)
@@ -100,14 +100,14 @@ class Parts:
                 raise BadRecordError(why, self.name(name))
 
     def finish(self, plain: dict[str, Any], metadata: object = None) -> dict[str, Any]:
-        """Return the plain record without what is empty, completed by the fields that were not taken.
+        """Return the plain record without empty fields, completed by the fields that were not taken.
 
-        Fields with names of Assay's own are kept by these, what would give the answer away goes to `expected`,
-        which agents do not see, and everything else to the metadata.
+        Fields with Assay's names keep them; fields that would reveal the answer go to `expected`, which agents do not
+        see; all others go to the metadata.
 
         Args:
             plain: The plain record so far.
-            metadata: What the tool itself calls metadata.
+            metadata: The tool's own metadata.
         """
         kept: dict[str, Any] = {}
         expected = self._details | dict(plain.pop("expected", None) or {})
@@ -131,7 +131,7 @@ class Parts:
 
 
 def tells(name: str) -> bool:
-    """Return whether a field of this name would give the answer away."""
+    """Return whether a field of this name would reveal the answer."""
     plain = folded(name)
     return plain not in _OWN and (gives_away(plain) or plain.startswith(_TELLING))
 
@@ -145,17 +145,17 @@ def _pairs(value: object) -> list[tuple[str, Any]]:
 
 
 def listed(value: Any) -> list[Any]:
-    """Return the items of a list, one value as a list of one, nothing as an empty list."""
+    """Return the items of a list; a single value becomes a list, an absent one an empty list."""
     if is_blank(value):
         return []
     return value if isinstance(value, list) else [value]
 
 
 def text_of(value: object, field: str) -> str:
-    """Return a text or the digits of a number, also of a list of text parts.
+    """Return a text or the digits of a number; the parts of a text list are joined.
 
     Raises:
-        BadRecordError: It is something else.
+        BadRecordError: The value has another type.
     """
     if isinstance(value, str):
         return value
@@ -167,10 +167,10 @@ def text_of(value: object, field: str) -> str:
 
 
 def texts_of(value: object, field: str) -> list[str]:
-    """Return a list's items as texts; one text is a list of one.
+    """Return a list's items as texts; a single text becomes a list.
 
     Raises:
-        BadRecordError: Some item is no text.
+        BadRecordError: An item is not a text.
     """
     items = listed(value)
     many = isinstance(value, list)

@@ -30,7 +30,7 @@ FIELDS = {
     "recorded": "providerOutput | __providerOutput",
     "metadata": "description, metadata | __description, __metadata",
 }
-"""Canonical field to what holds it in a test, and in a row of a table."""
+"""The sources of each canonical field in a test, and in a table row."""
 
 _PLAIN_FIELDS = frozenset({"expected", "expected_output", "reference", "references", "question", "input"})
 _TEST_FIELDS = frozenset({"vars", "assert", "description", "metadata", "options", "threshold", "provideroutput"})
@@ -46,11 +46,11 @@ _TEMPLATE_REF = "#/assertionTemplates/"
 
 
 def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
-    """Return whether a record is one of promptfoo's tests.
+    """Return whether a record is a promptfoo test.
 
     Args:
         record: The record by snake-case names.
-        keys: These names.
+        keys: Its field names.
     """
     if any(key.startswith(("__expected", "__metadata:", "__config:")) for key in keys) or keys & _SPECIAL:
         return True
@@ -65,19 +65,19 @@ _SPECIAL = frozenset(folded(name) for name in _COLUMNS)
 
 
 def convert(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plain record of a test that stands by itself.
+    """Return the plain record of an independent test.
 
     Raises:
-        BadRecordError: It holds code, or something that cannot be read.
+        BadRecordError: The test holds code, or cannot be read.
     """
     return Tests({}).convert(record)
 
 
 def unread_parts(top: Mapping[str, Any]) -> str:
-    """Return the warning about what a config file holds beside its tests; empty where there is nothing.
+    """Return the warning about a config file's other contents; empty if it has none.
 
     Raises:
-        BadFileError: It holds tests that would be left out.
+        BadFileError: They include tests that would be omitted.
     """
     if top.get("scenarios"):
         raise BadFileError("holds `scenarios`, which are not read: write their tests out under `tests`")
@@ -91,33 +91,33 @@ def unread_parts(top: Mapping[str, Any]) -> str:
 
 
 class Tests:
-    """The tests of one file.
+    """The tests of a file.
 
     Args:
-        top: What stands beside the tests in a config file.
-        given: The user's own mapping, canonical name to a variable's.
-        are_rows: Whether the tests are rows of a table; None where the fields decide.
+        top: The data beside the tests in a config file.
+        user_map: The user's own mapping, from canonical names to variables.
+        are_rows: Whether the tests are table rows; None to decide by their fields.
 
     Raises:
-        BadFileError: What stands beside the tests cannot be read.
+        BadFileError: The data beside the tests cannot be read.
     """
 
     def __init__(
-        self, top: Mapping[str, Any], *, given: Mapping[str, str] | None = None, are_rows: bool | None = None
+        self, top: Mapping[str, Any], *, field_map: Mapping[str, str] | None = None, are_rows: bool | None = None
     ) -> None:
         default = top.get("defaultTest") or {}
         if not isinstance(default, Mapping):
             raise BadFileError(f"holds a defaultTest that is {shown(default)}: write the test itself there")
         self._default = default
         self._templates = top.get("assertionTemplates") or {}
-        self._given = given or {}
+        self._field_map = field_map or {}
         self._are_rows = are_rows
 
     def convert(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Return the plain record of a test.
 
         Raises:
-            BadRecordError: It holds code, or something that cannot be read.
+            BadRecordError: The test holds code, or cannot be read.
         """
         is_row = self._are_rows
         if is_row is None:
@@ -143,17 +143,17 @@ class Tests:
         if not is_blank(output):
             plain["recorded"] = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
         plain["metadata"] = _metadata(merged, plain)
-        for canonical, source in self._given.items():
+        for canonical, source in self._field_map.items():
             if canonical == "input":
                 continue
-            if found := _same_name(source, variables):
-                plain[canonical] = variables[found]
-            elif found := _same_name(source, plain["metadata"]):
-                plain[canonical] = plain["metadata"].pop(found)
+            if variable := _same_name(source, variables):
+                plain[canonical] = variables[variable]
+            elif variable := _same_name(source, plain["metadata"]):
+                plain[canonical] = plain["metadata"].pop(variable)
         return plain
 
     def _merged(self, test: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the test with what the default test adds; its own values go first."""
+        """Return the test merged with the default test; its own values take precedence."""
         merged = {**self._default, **{key: value for key, value in test.items() if value is not None}}
         for name in ("vars", "options", "metadata"):
             parts = (self._default.get(name) or {}, test.get(name) or {})
@@ -169,25 +169,25 @@ class Tests:
         return merged
 
     def _name_of_input(self, variables: Mapping[str, Any]) -> str:
-        if given := self._given.get("input"):
-            found = _same_name(given, variables)
-            if not found:
+        if source := self._field_map.get("input"):
+            variable = _same_name(source, variables)
+            if not variable:
                 listed = ", ".join(map(shown, variables)) or "none"
-                raise BadRecordError(f"has no variable {shown(given)}, the question; it has {listed}", "vars")
-            return found
+                raise BadRecordError(f"has no variable {shown(source)}, the question; it has {listed}", "vars")
+            return variable
         if len(variables) == 1:
             return next(iter(variables))
         named = [name for name in variables if folded(name) in names_of("input")]
         return named[0] if len(named) == 1 else ""
 
     def _checks(self, test: Mapping[str, Any], variables: Mapping[str, Any]) -> list[dict[str, Any]]:
-        found: list[tuple[str, Any]] = []
+        checks: list[tuple[str, Any]] = []
         options = test.get("options")
         if not (isinstance(options, Mapping) and options.get("disableDefaultAsserts")):
-            found += _listed(self._default.get("assert"), "defaultTest.assert")
-        found += [(name, check) for name, check in test.get(_ROW_CHECKS, ())]
-        found += _listed(test.get("assert"), "assert")
-        return [self._check(check, field, variables) for field, check in found]
+            checks += _listed(self._default.get("assert"), "defaultTest.assert")
+        checks += [(name, check) for name, check in test.get(_ROW_CHECKS, ())]
+        checks += _listed(test.get("assert"), "assert")
+        return [self._check(check, field, variables) for field, check in checks]
 
     def _check(self, check: Any, field: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(check, Mapping):
@@ -211,7 +211,7 @@ class Tests:
         return plain
 
     def _filled(self, check: Mapping[str, Any], field: str) -> Mapping[str, Any]:
-        """Return the check with what its template says; its own values go first."""
+        """Return the check merged with its template; its own values take precedence."""
         ref = check.get("$ref")
         if ref is None:
             return check
@@ -269,7 +269,7 @@ def _variables(test: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _metadata(test: Mapping[str, Any], plain: dict[str, Any]) -> dict[str, Any]:
-    """Return what Assay does not read of a test; fields with names of its own go to the plain record."""
+    """Return the fields of a test that Assay does not use; those with names of its own go to the plain record."""
     metadata = dict(test["metadata"])
     read = {"vars", "assert", "threshold", "metadata", "options", "providerOutput", _ROW_CHECKS}
     for name, value in test.items():
@@ -286,7 +286,7 @@ def _metadata(test: Mapping[str, Any], plain: dict[str, Any]) -> dict[str, Any]:
 
 
 def _test_of_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the test that a row of a table describes: special columns begin with __, all others are variables."""
+    """Return the test of a table row: special columns begin with __, all others are variables."""
     test: dict[str, Any] = {"vars": {}, "options": {}, "metadata": {}}
     checks: dict[str, dict[str, Any]] = {}
     thresholds: dict[str, float] = {}
@@ -333,5 +333,5 @@ def _take_column(test: dict[str, Any], name: str, cell: Any) -> None:
 
 
 def _split(cell: str) -> list[str]:
-    """Return the items of a cell, cut at commas that no backslash stands before."""
+    """Return the items of a cell, split at commas not preceded by a backslash."""
     return [item.replace("\\,", ",").strip() for item in re.split(r"(?<!\\),", cell) if item.strip()]

@@ -1,4 +1,4 @@
-"""promptfoo's checks: the grammar of `__expected` cells, and what may not be in a check."""
+"""promptfoo's checks: the grammar of `__expected` cells, and the parts that are refused."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ _CODE = "is code, which is not run: say it as a check such as contains, regex or
 
 
 def check_of_cell(cell: str, field: str) -> dict[str, Any]:
-    """Return the check that a cell describes: `[not-]type(threshold):value`, or a text that the answer must equal.
+    """Return the check in a cell: `[not-]type(threshold):value`, or a text that the answer must equal.
 
-    Code is kept as the text that it is: nothing runs it, and no run makes such a check.
+    Code is kept as text: nothing executes it, and no run makes such a check.
 
     Args:
         cell: The cell's text.
         field: Its column, for messages.
 
     Raises:
-        BadRecordError: It is no check.
+        BadRecordError: The cell is not a check.
     """
     text = cell.strip()
     if code := _CODE_CELL.match(text):
@@ -72,14 +72,14 @@ def check_of_cell(cell: str, field: str) -> dict[str, Any]:
 
 
 def _parts(text: str) -> tuple[str, str, str | None, str | None] | None:
-    """Return negation, type, threshold and value of a cell; None for a text that begins with no type."""
-    found = _CELL.fullmatch(text)
-    if found is None:
+    """Return negation, type, threshold and value of a cell; None for a text that does not begin with a type."""
+    match = _CELL.fullmatch(text)
+    if match is None:
         return None
-    negation, kind, threshold, value = found.groups()
+    negation, kind, threshold, value = match.groups()
     if kind not in _TYPES and ":" in kind:
         kind, _, rest = kind.partition(":")
-        # What looked like the second half of a type is the value.
+        # The apparent second half of a type is the value.
         threshold, value = None, text[len(negation or "") + len(kind) + 1 :] if rest else value
     if kind not in _TYPES or (threshold is None and value is None and kind not in _WITHOUT_VALUE):
         return None
@@ -110,12 +110,12 @@ def _cell_value(kind: str, value: str, field: str) -> Any:
 
 
 def is_json_check(kind: object) -> bool:
-    """Return whether a check of this type, negated or not, holds a schema."""
+    """Return whether a check of this type, negated or not, contains a schema."""
     return isinstance(kind, str) and kind.removeprefix("not-") in ("is-json", "contains-json")
 
 
 def schema_in(text: str) -> Any:
-    """Return the schema that a text holds as JSON or YAML, or the text."""
+    """Return the schema in a text of JSON or YAML, or the text."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -124,33 +124,33 @@ def schema_in(text: str) -> Any:
 
 
 def number(value: object, field: str) -> float:
-    """Return a finite number, given as one or as its digits.
+    """Return a finite number from a number or its digits.
 
     Raises:
-        BadRecordError: It is none.
+        BadRecordError: The value is not a number.
     """
-    found = math.nan
+    result = math.nan
     if isinstance(value, int | float | str) and not isinstance(value, bool):
         try:
-            found = float(value)
+            result = float(value)
         except (ValueError, OverflowError):
-            found = math.nan
-    if not math.isfinite(found):
+            result = math.nan
+    if not math.isfinite(result):
         raise BadRecordError(f"must be a number, not {shown(value)}", field)
-    return found
+    return result
 
 
 def is_code(check: Mapping[str, Any]) -> bool:
-    """Return whether a check is a program: no run makes it."""
+    """Return whether a check is a program, which no run executes."""
     kind = check.get("type")
     return isinstance(kind, str) and kind.strip().removeprefix("not-") in _CODE_TYPES
 
 
 def refuse_code(check: Mapping[str, Any], field: str) -> None:
-    """Refuse code in a check that is none itself, and a file that may be code.
+    """Refuse code inside a check of another type, and a file that may be code.
 
     Raises:
-        BadRecordError: It has some.
+        BadRecordError: The check contains code.
     """
     for name in ("transform", "contextTransform", "config"):
         if check.get(name):
@@ -164,10 +164,10 @@ def refuse_code(check: Mapping[str, Any], field: str) -> None:
 
 
 def render(value: Any, variables: Mapping[str, Any], field: str) -> Any:
-    """Return the value with `{{name}}` replaced by the test's variable, in every text of it.
+    """Return the value with every `{{name}}` in its texts replaced by the test's variable.
 
     Raises:
-        BadRecordError: It holds more of a template than that, or names a variable that the test does not have.
+        BadRecordError: The template is more complex, or names a variable that the test lacks.
     """
     if isinstance(value, str):
         return _rendered(value, variables, field) if "{" in value else value
@@ -187,13 +187,13 @@ def _rendered(text: str, variables: Mapping[str, Any], field: str) -> str:
         )
 
     def filled(place: re.Match[str]) -> str:
-        found = variables.get(place[1])
-        if found is None:
+        content = variables.get(place[1])
+        if content is None:
             raise BadRecordError(f"names the variable {place[1]!r}, which the test does not have", field)
-        if isinstance(found, bool):
-            return "true" if found else "false"
-        if isinstance(found, str | int | float):
-            return str(found)
-        raise BadRecordError(f"puts the variable {place[1]!r} into a text, but it is {shown(found)}", field)
+        if isinstance(content, bool):
+            return "true" if content else "false"
+        if isinstance(content, str | int | float):
+            return str(content)
+        raise BadRecordError(f"puts the variable {place[1]!r} into a text, but it is {shown(content)}", field)
 
     return _PLACE.sub(filled, text)

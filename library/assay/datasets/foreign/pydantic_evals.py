@@ -1,4 +1,4 @@
-"""pydantic-evals' datasets: cases with inputs, an expected output and evaluators."""
+"""pydantic-evals datasets: cases with inputs, an expected output and evaluators."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIELDS = {
     "assertions": "evaluators",
     "metadata": "metadata",
 }
-"""Canonical field to the format's own."""
+"""The format's own field names, by canonical field."""
 
 _CASE = {"name", "inputs", "metadata", "expected_output", "evaluators"}
 
@@ -31,7 +31,7 @@ def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
 
     Args:
         record: The record by snake-case names.
-        keys: These names.
+        keys: Its field names.
     """
     if "inputs" not in keys or keys & {"outputs", "expectations"}:
         return False
@@ -39,7 +39,7 @@ def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
 
 
 def convert(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plain record of a case; evaluators that cannot be checks are left to `oddity`.
+    """Return the plain record of a case; `oddity` reports evaluators that cannot be checks.
 
     Raises:
         BadRecordError: It cannot be read.
@@ -62,7 +62,7 @@ def convert(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def oddity(record: Mapping[str, Any]) -> str:
-    """Return the warning that names a case's evaluators that are not read; empty where all are."""
+    """Return the warning that names a case's unread evaluators; empty if all are read."""
     parts = Parts(record)
     expected = parts.take("expected_output")
     try:
@@ -76,10 +76,10 @@ def oddity(record: Mapping[str, Any]) -> str:
 
 
 def with_common(top: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
-    """Return what adds the evaluators that stand beside a file's cases to each of them.
+    """Return a function that adds the file's common evaluators to each case.
 
     Args:
-        top: What stands beside the cases.
+        top: The data beside the cases.
     """
     common = listed(top.get("evaluators"))
     if not common:
@@ -100,7 +100,7 @@ def _evaluator(item: object) -> tuple[str, Any]:
 
 
 def _check(name: str, arguments: Any, expected: Any) -> dict[str, Any] | None:
-    """Return the check that an evaluator is, an empty one where it checks nothing, None where it is none."""
+    """Return the check for an evaluator: an empty one if it checks nothing, None if there is no equivalent."""
     if name == "EqualsExpected":
         if isinstance(expected, bool):
             return None
@@ -115,8 +115,8 @@ def _check(name: str, arguments: Any, expected: Any) -> dict[str, Any] | None:
 
 
 def _contains(arguments: Any) -> dict[str, Any] | None:
-    given = arguments if isinstance(arguments, Mapping) else {"value": arguments}
-    value = given.get("value")
-    if isinstance(value, str) and value and not given.get("as_strings"):
-        return {"type": "contains" if given.get("case_sensitive", True) else "icontains", "value": value}
+    options = arguments if isinstance(arguments, Mapping) else {"value": arguments}
+    value = options.get("value")
+    if isinstance(value, str) and value and not options.get("as_strings"):
+        return {"type": "contains" if options.get("case_sensitive", True) else "icontains", "value": value}
     return None

@@ -1,4 +1,4 @@
-"""Ragas' samples: of one question, of a conversation, and under the names of earlier versions."""
+"""Ragas samples: single questions, conversations, and the field names of older versions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIELDS = {
     "expected_sources": "reference_context_ids",
     "expected_tools": "reference_tool_calls",
 }
-"""Canonical field to the format's own."""
+"""The format's own field names, by canonical field."""
 
 _OWN = {
     "retrieved_contexts", "reference_contexts", "retrieved_context_ids", "reference_context_ids", "rubrics",
@@ -35,7 +35,7 @@ def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
 
     Args:
         record: The record by snake-case names.
-        keys: These names.
+        keys: Its field names.
     """
     if "user_input" in keys:
         return bool(keys & _OWN) or isinstance(record["user_input"], list)
@@ -45,8 +45,8 @@ def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
 def convert(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the plain record of a sample.
 
-    A list of messages that ends with an answer is a conversation: what the user says are its turns, the last answer
-    is recorded, with all calls of tools. One that ends with the user is asked unchanged.
+    A list of messages that ends with an answer is a conversation: the user's messages are its turns, and the last
+        answer is recorded with all tool calls. A list that ends with the user's message is asked unchanged.
 
     Raises:
         BadRecordError: It cannot be read.
@@ -66,11 +66,11 @@ def convert(record: Mapping[str, Any]) -> dict[str, Any]:
     if messages and messages[-1]["role"] in ("assistant", "tool"):
         return parts.finish({"turns": _turns(messages, ends, field), "recorded": _said(messages), "expected": expected})
     answer = parts.take("response", "answer")
-    # Earlier versions' test sets have no answer, and their contexts are the passages that the question was made of.
-    given = parts.texts("contexts") if answer is None and not parts.has("user_input") else []
-    retrieved = retrieved_items(parts.texts("retrieved_contexts", "contexts") if not given else [], _ids(parts))
+    # Test sets of older versions have no answer; their contexts are the passages behind the question.
+    passages = parts.texts("contexts") if answer is None and not parts.has("user_input") else []
+    retrieved = retrieved_items(parts.texts("retrieved_contexts", "contexts") if not passages else [], _ids(parts))
     recorded = answer_of(answer, parts.name("response", "answer"), retrieved=retrieved, sources=_named(retrieved))
-    plain = {**conversation(asked, field), **ends, "contexts": given, "recorded": recorded, "expected": expected}
+    plain = {**conversation(asked, field), **ends, "contexts": passages, "recorded": recorded, "expected": expected}
     return parts.finish(plain)
 
 
@@ -79,7 +79,7 @@ def _ids(parts: Parts) -> list[str]:
 
 
 def _named(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the items that sources can be compared by: those with an id."""
+    """Return the items that sources can be compared by, which are those with an id."""
     return [dict(item) for item in items if "id" in item]
 
 

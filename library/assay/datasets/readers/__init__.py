@@ -1,1 +1,1 @@
-"""Readers of files and objects: each yields records with their place."""
+"""Readers of files and objects; they yield records with their place."""

@@ -1,4 +1,4 @@
-"""CSV and TSV: one record per row, by the names in the first row."""
+"""CSV and TSV: each row is a record, with field names from the first row."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _MAX_EXCEL_CHARS = 1000
 
 
 def find_delimiter(head: str) -> str:
-    """Return what separates the cells: what Excel's first line `sep=;` says, or the first of `, ; tab |` that fits.
+    """Return the delimiter: the one in Excel's first line `sep=;`, or the first of `, ; tab |` that fits.
 
-    One fits that cuts all first rows into equally many cells.
+    A delimiter fits if it splits all of the first rows into the same number of cells.
     """
-    if (said := _EXCEL.match(head)) is not None:
-        return said[1]
+    if (declared := _EXCEL.match(head)) is not None:
+        return declared[1]
     complete = head[: head.rfind("\n") + 1] or head
     fallback = ""
     for delimiter in _DELIMITERS:
@@ -46,16 +46,16 @@ def _widths(text: str, delimiter: str) -> list[int]:
             if len(widths) == _SAMPLE_ROWS:
                 break
     except csv.Error:
-        pass  # a quoted cell that the sample cuts off, or a fault that reading will name
+        pass  # a quoted cell that the sample cuts off, or an error that reading will report
     return widths
 
 
 def read_csv(stream: TextIO, delimiter: str) -> Iterator[Record]:
-    """Yield one record per row; a cell may span lines, an empty cell is an absent field.
+    """Yield a record per row; a cell may span lines, and an empty cell is an absent field.
 
     Args:
-        stream: The text, opened so that line ends are kept.
-        delimiter: One character.
+        stream: The text, opened with line ends preserved.
+        delimiter: A single character.
     """
     if csv.field_size_limit() < MAX_RAW_CHARS:
         csv.field_size_limit(MAX_RAW_CHARS)
@@ -67,7 +67,7 @@ def read_csv(stream: TextIO, delimiter: str) -> Iterator[Record]:
     try:
         for row in rows:
             if not any(row) or (names is None and rows.line_num == 1 and lines.is_excel_line):
-                pass  # an empty line, a row of nothing but separators, or the line that tells Excel the separator
+                pass  # an empty line, a row of only separators, or the line that tells Excel the separator
             elif names is None:
                 names = _header(row)
             else:
@@ -94,7 +94,7 @@ def _record(number: int, line: int, names: list[str], row: list[str], lines: _Li
 
 
 def _header(row: list[str]) -> list[str]:
-    """Return the names of the columns; one without a name gets that of its place, as in tables of data frames."""
+    """Return the column names; a column without a name is named by its position, as in data frames."""
     names = [name.strip() for name in row]
     while names and not names[-1]:
         names.pop()
@@ -112,7 +112,7 @@ def _header(row: list[str]) -> list[str]:
 
 
 class _Lines:
-    """The lines of a file, counted in size from one record to the next."""
+    """The lines of a file, with their size counted per record."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

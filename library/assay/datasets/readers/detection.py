@@ -1,4 +1,4 @@
-"""Which reader a file needs: by its name for CSV, TSV and YAML, by its contents for JSON and JSON Lines."""
+"""Detecting a file's kind: by name for CSV, TSV and YAML, by contents for JSON and JSON Lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".yaml", ".yml", ".parquet")
-"""What a dataset's name may end with, before .gz."""
+"""The suffixes of a dataset's name, before .gz."""
 
 _WORKBOOKS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 _HEAD_CHARS = 64 * 1024
@@ -27,14 +27,14 @@ _MAX_FIRST_LINE_CHARS = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A file whose kind is known.
+    """A file of a known kind.
 
     Args:
         path: The file.
         kind: json, jsonl, csv, tsv, yaml or parquet.
         codec: Its encoding.
-        delimiter: What separates the cells of a CSV.
-        top: What stands beside the list of cases; filled while the records are read.
+        delimiter: The cell separator of a CSV.
+        top: The data beside the list of cases; filled while the records are read.
     """
 
     path: Path
@@ -45,12 +45,12 @@ class Container:
 
     @property
     def name(self) -> str:
-        """The kind as messages name it, e.g. "jsonl.gz"."""
+        """The kind for messages, e.g. "jsonl.gz"."""
         return self.kind + (".gz" if self.path.suffix.lower() == ".gz" else "")
 
     @property
     def is_table(self) -> bool:
-        """Whether its records are rows of a table, in whose cells lists are texts."""
+        """Whether its records are table rows, whose cells hold lists as texts."""
         return self.kind in ("csv", "tsv", "parquet")
 
     def records(self) -> Iterator[Record]:
@@ -75,10 +75,10 @@ class Container:
 
 
 def recognise_container(path: Path, encoding: str | None) -> Container:
-    """Return what kind of file it is.
+    """Return the container for a file's kind.
 
     Raises:
-        BadFileError: It cannot be read, or is no dataset.
+        BadFileError: The file cannot be read, or is not a dataset.
     """
     if is_parquet(path):
         return Container(path, "parquet", "")

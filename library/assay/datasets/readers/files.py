@@ -1,4 +1,4 @@
-"""Opening a dataset's file: compression, encoding, and what is no dataset at all."""
+"""Opening a dataset's file: compression, encoding, and refusing files that are not datasets."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _NO_DATASETS = {
 _HTML = (b"<!doctype", b"<html")
 _WHERE = "in the spec (`--encoding` where there is none)"
 _BOMS = (
-    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark is the beginning of this one
+    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose byte order mark is the beginning of this one
     (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
     (codecs.BOM_UTF8, "utf-8-sig"),
 )
-# These decode to texts that a file in that encoding never held, or do not decode files at all.
+# These codecs decode to texts that no file in that encoding held, or do not decode files.
 _NO_FILE_CODECS = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "utf-7", "mbcs", "oem")
 _BUFFER_BYTES = 256 * 1024
 _RATIO_FREE_BYTES = 16 * 1024 * 1024
@@ -47,7 +47,7 @@ _MAX_RATIO = 200  # datasets shrink 3- to 30-fold; a bomb up to 1030-fold
 
 
 def suffix_of(path: Path) -> str:
-    """Return the suffix that names the format, lower case, without .gz."""
+    """Return the suffix that determines the format, in lower case, without .gz."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] == ".gz":
         suffixes.pop()
@@ -58,11 +58,11 @@ def find_codec(path: Path, encoding: str | None) -> str:
     """Return the codec of a file.
 
     Args:
-        path: The file, which may be compressed with gzip.
-        encoding: What the user says it is; None means UTF-8, or what its byte order mark says.
+        path: The file, optionally compressed with gzip.
+        encoding: The user's encoding; None for UTF-8, or the encoding of the byte order mark.
 
     Raises:
-        BadFileError: The file cannot be read, is no text, or the encoding does not fit.
+        BadFileError: The file cannot be read, is not text, or has another encoding.
     """
     with _open_bytes(path) as stream:
         head = stream.read(4096)
@@ -95,27 +95,28 @@ def _known_codec(encoding: str) -> str:
     return name
 
 
-def _agreed(given: str, marked: str | None) -> str:
-    if marked is None or given == marked:
-        return given
-    if given.replace("-", "").startswith(marked.removesuffix("-sig").replace("-", "")):
+def _agreed(named: str, marked: str | None) -> str:
+    if marked is None or named == marked:
+        return named
+    if named.replace("-", "").startswith(marked.removesuffix("-sig").replace("-", "")):
         return marked
     raise BadFileError(
-        f"begins with the mark of {marked.removesuffix('-sig')}, but `encoding` says {given}: leave the encoding out"
+        f"begins with the mark of {marked.removesuffix('-sig')}, but `encoding` says {named}: leave the encoding out"
     )
 
 
 @contextmanager
 def open_text(path: Path, codec: str, *, newline: str) -> Iterator[TextIO]:
-    """Open a file, compressed or not, as text; reading errors inside the block become BadFileError.
+    """Open a file, compressed or not, as text; read errors inside the block become BadFileError.
 
     Args:
         path: The file.
-        codec: As `find_codec` says.
-        newline: As for `open`: an empty text keeps line ends and knows all of them, "\\n" only that one.
+        codec: The codec from `find_codec`.
+        newline: As for `open`: an empty text keeps all kinds of line ends, "\
+            " accepts only that one.
 
     Raises:
-        BadFileError: It cannot be opened or read on, or is not in that encoding.
+        BadFileError: The file cannot be opened or read, or has another encoding.
     """
     try:
         with _open_bytes(path) as stream, io.TextIOWrapper(stream, codec, newline=newline) as text:
@@ -154,7 +155,7 @@ def _open_bytes(path: Path) -> Iterator[BinaryIO]:
 
 
 class _Unpacked(io.RawIOBase):
-    """The contents of a gzip file, unless it expands like a bomb."""
+    """The contents of a gzip file; a decompression bomb is refused."""
 
     def __init__(self, raw: BinaryIO) -> None:
         self._raw = raw
@@ -177,7 +178,7 @@ class _Unpacked(io.RawIOBase):
 
 
 def _wrongly_encoded(path: Path, codec: str) -> BadFileError:
-    """Return the error that names the first byte that is not in the encoding."""
+    """Return the error that names the first byte outside the encoding."""
     name = codec.removesuffix("-sig")
     decoder = codecs.getincrementaldecoder(name)()
     before, line = 0, 1
@@ -187,7 +188,7 @@ def _wrongly_encoded(path: Path, codec: str) -> BadFileError:
             try:
                 decoder.decode(chunk, final=not chunk)
             except UnicodeDecodeError as error:
-                # What the decoder had kept of earlier chunks stands before this one.
+                # Bytes that the decoder kept from earlier chunks come before this one.
                 start = error.start - (len(error.object) - len(chunk))
                 line += chunk[: max(start, 0)].count(b"\n")
                 return _encoding_error(name, error.object[error.start], before + start, line)

@@ -1,4 +1,4 @@
-"""JSON: a list of cases, or an object that holds the list under a known key; read item by item."""
+"""JSON: a list of cases, or an object with the list under a known key; read item by item."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ CONTAINER_KEYS = ("eval_cases", "examples", "tests", "cases", "data", "test_case
 _SQUEEZED_KEYS = frozenset(key.replace("_", "") for key in CONTAINER_KEYS)
 _CHUNK_CHARS = 128 * 1024
 _SPACE = re.compile(r"[ \t\r\n]*")
-_LONGEST_WORD = 16  # an error this close to the end of what was read may only mean that more is to come
+_LONGEST_WORD = 16  # an error this close to the end of the buffer may only mean that more text follows
 _INCOMPLETE = ("Unterminated string", "Invalid \\")
 
 
 def is_container_key(name: str) -> bool:
-    """Return whether the list of cases may stand under a key; `evalCases` is `eval_cases`."""
+    """Return whether a key may hold the list of cases; `evalCases` is `eval_cases`."""
     return folded(name).replace("_", "") in _SQUEEZED_KEYS
 
 
 def read_json(stream: TextIO, top: dict[str, Any]) -> Iterator[Record]:
-    """Yield the items of an array, or of the list that an object holds under a known key.
+    """Yield the items of an array, or of the list under a known key of an object.
 
-    An object without such a list is itself the only record.
+    An object without such a list is the only record itself.
 
     Args:
         stream: The text.
-        top: Takes what an object holds beside the list.
+        top: Receives the object's data beside the list.
     """
     text = _Text(stream)
     first = text.peek()
@@ -70,18 +70,18 @@ def _items(text: _Text) -> Iterator[Record]:
 
 def _object(text: _Text, top: dict[str, Any]) -> Iterator[Record]:
     text.expect("{")
-    line, size, found, has_list = text.line, 0, "", False
+    line, size, list_key, has_list = text.line, 0, "", False
     while text.peek() != "}":
         key = text.key()
         text.expect(":")
         if is_container_key(key) and text.peek() == "[":
             has_list, any_items = True, False
             for record in _items(text):
-                if found:
-                    raise two_lists(found, key, record.line)
+                if list_key:
+                    raise two_lists(list_key, key, record.line)
                 any_items = True
                 yield record
-            found = key if any_items else found
+            list_key = key if any_items else list_key
         else:
             top[key], raw = text.value()
             size += len(raw)
@@ -100,12 +100,12 @@ def _object(text: _Text, top: dict[str, Any]) -> Iterator[Record]:
 
 
 def two_lists(first: str, second: str, line: int | None) -> BadFileError:
-    """Return the error for a file in which two lists may be the cases."""
+    """Return the error for a file in which two lists could be the cases."""
     return BadFileError(f"holds two lists of cases, {first!r} and {second!r}: keep one of them", line)
 
 
 def no_list(top: Mapping[str, Any], line: int | None) -> BadFileError:
-    """Return the error for an object that is neither a case nor holds a list of cases."""
+    """Return the error for an object that is neither a case nor contains a list of cases."""
     if traces := trace_export(top):
         return BadFileError(traces, line)
     elsewhere = next((key for key, value in top.items() if is_container_key(key) and isinstance(value, str)), None)
@@ -115,15 +115,15 @@ def no_list(top: Mapping[str, Any], line: int | None) -> BadFileError:
             "the dataset, or write the list there",
             line,
         )
-    found = ", ".join(shown(key) for key in list(top)[:10])
+    listed = ", ".join(shown(key) for key in list(top)[:10])
     return BadFileError(
-        f"holds no list of cases: it has {found}, and the list must stand under one of {', '.join(CONTAINER_KEYS)}",
+        f"holds no list of cases: it has {listed}, and the list must stand under one of {', '.join(CONTAINER_KEYS)}",
         line,
     )
 
 
 class _Text:
-    """A JSON text that is read as far as it is needed."""
+    """A JSON text that is read on demand."""
 
     def __init__(self, stream: TextIO) -> None:
         self.json = JsonText()
@@ -131,11 +131,11 @@ class _Text:
         self._stream = stream
         self._buffer = ""
         self._position = 0
-        self._dropped = 0  # characters of the present line that are no longer in the buffer
+        self._dropped = 0  # characters of the current line that are no longer in the buffer
         self._ended = False
 
     def peek(self) -> str:
-        """Return the next character that is no space, or the empty string at the end."""
+        """Return the next non-space character, or the empty string at the end."""
         while True:
             match = _SPACE.match(self._buffer, self._position)
             assert match is not None, "the pattern matches everywhere"
@@ -146,15 +146,15 @@ class _Text:
                 return ""
 
     def expect(self, mark: str, *, or_else: str = "") -> None:
-        """Pass over a mark that must come next."""
-        found = self.peek()
-        if found != mark:
+        """Skip a mark that must come next."""
+        character = self.peek()
+        if character != mark:
             due = f'"{mark}"' + (f' or "{or_else}"' if or_else else "")
             raise self.error(f"{due} is due")
         self._position += 1
 
     def key(self) -> str:
-        """Return the name of an object's next member."""
+        """Return the name of the object's next member."""
         if self.peek() != '"':
             raise self.error("a name in double quotes is due")
         name, _ = self.value()
@@ -162,7 +162,7 @@ class _Text:
         return name
 
     def value(self) -> tuple[Any, str]:
-        """Return the value that comes next, and its text."""
+        """Return the next value and its text."""
         self.peek()
         while True:
             try:
@@ -186,10 +186,10 @@ class _Text:
             self._fill()
 
     def error(self, message: str) -> BadFileError:
-        """Return the error for what comes next."""
-        found = self.peek()
-        what = f"found {shown(found)}" if found else "the file ends here: it may be cut off"
-        return BadFileError(f"is not valid JSON: {message}, {what}", self.line)
+        """Return the error for the next part of the text."""
+        character = self.peek()
+        cause = f"found {shown(character)}" if character else "the file ends here: it may be cut off"
+        return BadFileError(f"is not valid JSON: {message}, {cause}", self.line)
 
     def _may_go_on(self, error: json.JSONDecodeError) -> bool:
         if self._ended:
@@ -211,7 +211,7 @@ class _Text:
         self._position = position
 
     def _fill(self) -> bool:
-        """Read on; return whether there was more."""
+        """Read more text; return whether there was any."""
         kept = self._buffer[self._position :]
         # Doubling keeps the work linear where one value spans many chunks.
         chunk = self._stream.read(max(_CHUNK_CHARS, len(kept)))

@@ -1,4 +1,4 @@
-"""JSON Lines: one record per line, ended by a line feed and nothing else."""
+"""JSON Lines: one record per line, ended only by a line feed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TOO_LARGE = f"is longer than {MAX_RAW_CHARS // 1024**2} MiB"
 
 
 def is_json_lines(head: str) -> bool:
-    """Return whether a JSON text is one object per line, by its beginning: one whole object, and more after it."""
+    """Return whether a JSON text has one object per line: its beginning is a whole object with more text after it."""
     first, _, rest = head.lstrip().partition("\n")
     if not rest.strip():
         return False
@@ -26,7 +26,7 @@ def is_json_lines(head: str) -> bool:
 
 
 def read_jsonl(stream: TextIO) -> Iterator[Record]:
-    """Yield one record per line; blank lines are passed over.
+    """Yield a record per line; blank lines are skipped.
 
     Args:
         stream: The text, opened so that only a line feed ends a line.
@@ -46,7 +46,7 @@ def read_jsonl(stream: TextIO) -> Iterator[Record]:
 
 
 def parse_line(text: JsonText, raw: str, number: int, line: int) -> Record:
-    """Return the record of one JSON text that stands by itself."""
+    """Return the record of an independent JSON text."""
     start = 0 if raw[0] == "{" else len(raw) - len(raw.lstrip(" \t\r\n"))
     try:
         data, end = text.read(raw, start)

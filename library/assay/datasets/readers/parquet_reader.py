@@ -1,4 +1,4 @@
-"""Parquet: one record per row, read batch by batch; needs pyarrow."""
+"""Parquet: one record per row, read in batches; needs pyarrow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BATCH_BYTES = 64 * 1024 * 1024
 
 
 def is_parquet(path: Path) -> bool:
-    """Return whether a file begins like parquet; False for one that cannot be read."""
+    """Return whether a file starts like Parquet; False if it cannot be read."""
     try:
         if not path.is_file():
             return False
@@ -29,10 +29,10 @@ def is_parquet(path: Path) -> bool:
 
 
 def read_parquet(path: Path) -> Iterator[Record]:
-    """Yield one record per row; a null is an absent field, dates become texts.
+    """Yield a record per row; a null is an absent field, and dates become texts.
 
     Raises:
-        BadFileError: It is damaged, or pyarrow is not installed.
+        BadFileError: The file is damaged, or pyarrow is not installed.
     """
     try:
         import pyarrow
@@ -57,9 +57,9 @@ def read_parquet(path: Path) -> Iterator[Record]:
 
 
 def _row_sizes(metadata: Any) -> list[int]:
-    """Return the mean size of a row of each row group, in bytes before compression, as the file's end states it.
+    """Return the mean uncompressed size of a row in each row group, in bytes, from the file's footer.
 
-    A few bytes of a file may unfold to gigabytes: it is looked at before anything is unfolded.
+    A few bytes may decompress to gigabytes, so sizes are checked before decompressing.
 
     Raises:
         BadFileError: Rows are larger than a case may be.

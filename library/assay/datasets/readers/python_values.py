@@ -1,4 +1,4 @@
-"""Objects in memory as records: data frames, and values that JSON has no form for."""
+"""Reading objects in memory as records: data frames, and values without a JSON form."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from typing import Any
 from assay.datasets.records import shown
 
 _TEXTS = (datetime.timedelta, decimal.Decimal, uuid.UUID, pathlib.PurePath)
-_MISSING = ("NAType", "NaTType")  # pandas' own, which neither equal themselves nor are false
+_MISSING = ("NAType", "NaTType")  # pandas' missing values, which neither equal themselves nor are false
 
 
 def is_table(data: object) -> bool:
-    """Return whether an object is a data frame or a table of columns: of pandas, polars, pyarrow or alike."""
+    """Return whether an object is a data frame or table: of pandas, polars, pyarrow or a similar library."""
     return any(hasattr(data, name) for name in ("to_dicts", "to_pylist")) or (
         hasattr(data, "to_dict") and hasattr(data, "columns")
     )
 
 
 def table_rows(data: Any) -> list[dict[str, Any]]:
-    """Return the rows of a data frame; an index that has a name is a column, any other is left out."""
+    """Return the rows of a data frame; a named index becomes a column, any other is dropped."""
     if hasattr(data, "to_dicts"):
         return list(data.to_dicts())
     if hasattr(data, "to_pylist"):
@@ -43,7 +43,7 @@ def table_rows(data: Any) -> list[dict[str, Any]]:
 
 
 def _counting(data: Any) -> list[Any]:
-    """Return the columns of whole numbers that are floats only because some are missing."""
+    """Return the integer columns that are floats only because values are missing."""
     floats = [name for name in data.columns if getattr(data[name].dtype, "kind", "") == "f"]
     return [
         name
@@ -53,10 +53,10 @@ def _counting(data: Any) -> list[Any]:
 
 
 def plain_record(record: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return a record as JSON knows it; a field whose value is missing (None, NaN, NaT) is left out.
+    """Return a record with JSON values; a field with a missing value (None, NaN, NaT) is omitted.
 
     Raises:
-        ValueError: A value has no form in JSON; the second argument is its field.
+        ValueError: A value has no JSON form; the second argument is its field.
     """
     data: dict[str, Any] = {}
     for key, value in record.items():
@@ -70,10 +70,10 @@ def plain_record(record: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def plain_value(value: Any) -> Any:
-    """Return a value as JSON knows it: dates and exact numbers as texts, what is missing as None.
+    """Return a value in JSON form: dates and exact numbers as texts, missing values as None.
 
     Raises:
-        ValueError: JSON has no form for it.
+        ValueError: The value has no JSON form.
     """
     if value is None or isinstance(value, str | bool | int):
         return value.value if isinstance(value, enum.Enum) else value

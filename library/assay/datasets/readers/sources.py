@@ -1,4 +1,4 @@
-"""Where a dataset's records come from: a file, or objects in memory."""
+"""Sources of a dataset's records: a file, or objects in memory."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Signature = tuple[int, ...]
-"""What changes when a file does."""
+"""A value that changes whenever the file does."""
 
 
 class Source(Protocol):
-    """Where records come from."""
+    """A source of records."""
 
     @property
     def path(self) -> Path | None:
@@ -36,12 +36,12 @@ class Source(Protocol):
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The display name."""
         ...
 
     @property
     def is_table(self) -> bool:
-        """Whether objects in memory are rows of a table; of a file, the container's kind says it."""
+        """Whether objects in memory are table rows; for a file, the container's kind tells."""
         ...
 
     def open(self) -> tuple[Container | None, Iterator[Record]]:
@@ -49,11 +49,11 @@ class Source(Protocol):
         ...
 
     def signature(self) -> Signature:
-        """Return what changes when the source does."""
+        """Return a value that changes whenever the source does."""
         ...
 
     def sha256(self) -> str:
-        """Return the SHA-256 of the file's bytes; the empty text for objects."""
+        """Return the SHA-256 of the file's bytes; empty for objects."""
         ...
 
 
@@ -63,9 +63,9 @@ class FileSource:
 
     Args:
         path: The file.
-        file: As the user named it.
-        encoding: Of its text; None for what it says itself.
-        place: Where it is read, whichever folder is the current one by then.
+        file: The name as the user gave it.
+        encoding: The text's encoding; None to detect it.
+        place: The absolute path, independent of later changes of the current folder.
     """
 
     path: Path
@@ -75,7 +75,7 @@ class FileSource:
 
     @classmethod
     def of(cls, path: Path, file: str, encoding: str | None) -> FileSource:
-        """Return a file, found from the current folder."""
+        """Return a source for a file, resolved in the current folder."""
         return cls(path, file, encoding, path.absolute())
 
     @property
@@ -94,7 +94,7 @@ class FileSource:
         try:
             status = self.place.stat()
         except (OSError, ValueError):
-            return ()  # opening it will say why
+            return ()  # opening it will report why
         return status.st_size, status.st_mtime_ns, status.st_ino
 
     def sha256(self) -> str:
@@ -107,7 +107,7 @@ class FileSource:
 
 @dataclass(frozen=True, slots=True)
 class ObjectSource:
-    """Objects in memory; `of` takes a data frame, too."""
+    """Objects in memory; `of` also accepts a data frame."""
 
     objects: tuple[Mapping[str, Any], ...]
     name: str
@@ -132,7 +132,7 @@ class ObjectSource:
 
 
 def _object_record(text: JsonText, number: int, data: object) -> Record:
-    """Return the record of an object, read as if it stood in a file."""
+    """Return the record of an object, read like an object in a file."""
     try:
         raw = json.dumps(plain_record(data) if isinstance(data, Mapping) else data, ensure_ascii=False)
     except ValueError as problem:

@@ -1,4 +1,4 @@
-"""Exports of traces, which hold what agents did and no cases: recognised, so that the message says what to do."""
+"""Trace exports, which hold actions of agents and no cases: recognised so that the error can say what to do."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ SENTENCE = (
     "with the fields `question`, `reference` and, for an answer that was given, `recorded`; tool calls and tokens of "
     "new answers are read from traces with `agent.traces`; if the records are cases all the same, set `format: plain`"
 )
-"""The message; `what` is the kind of export."""
+"""The error message; `what` is the kind of export."""
 
 
 def trace_export(record: object) -> str:
-    """Return the message for a record of an export of traces, or the empty text."""
+    """Return the error message for a record of a trace export, or the empty text."""
     names = frozenset(folded(str(name)) for name in record) if isinstance(record, Mapping) else frozenset()
-    # Cases may keep the trace that they come from; `input` alone is what a span has, too.
+    # Cases may keep their original trace; `input` alone also occurs in a span.
     is_case = not names.isdisjoint(name for name in (*names_of("input"), "turns") if name != "input")
     kind = "" if is_case else _kind(names)
     return SENTENCE.format(what=kind) if kind else ""

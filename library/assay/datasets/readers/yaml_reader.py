@@ -1,4 +1,4 @@
-"""YAML: a list of cases, or a mapping that holds the list under a known key; read item by item."""
+"""YAML: a list of cases, or a mapping with the list under a known key; read item by item."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _READ_AHEAD_CHARS = 64 * 1024
 
 
 def read_yaml(stream: TextIO, top: dict[str, Any]) -> Iterator[Record]:
-    """Yield the items of a list, or of the list that a mapping holds under a known key.
+    """Yield the items of a list, or of the list under a known key of a mapping.
 
-    A mapping without such a list is itself the only record.
+    A mapping without such a list is the only record itself.
 
     Args:
         stream: The text.
-        top: Takes what a mapping holds beside the list.
+        top: Receives the mapping's data beside the list.
     """
     limited = _Limited(stream)
     events = iterate_events(limited)
@@ -64,16 +64,16 @@ def _line(item: yaml.Event | yaml.Node) -> int:
 
 
 def _value(node: yaml.Node) -> tuple[Any, str]:
-    found: list[tuple[str, YamlSyntaxError]] = []
-    data = construct(node, problems=found)
-    return data, "; ".join(f"{path}: {error.message}" if path else error.message for path, error in found)
+    problems: list[tuple[str, YamlSyntaxError]] = []
+    data = construct(node, problems=problems)
+    return data, "; ".join(f"{path}: {error.message}" if path else error.message for path, error in problems)
 
 
 def _mapping(
     start: yaml.Event, events: Iterator[yaml.Event], limited: _Limited, top: dict[str, Any]
 ) -> Iterator[Record]:
     line = _line(start)
-    found, has_list, size = "", False, 0
+    list_key, has_list, size = "", False, 0
     while not isinstance(event := next(events), yaml.MappingEndEvent):
         key = compose(event, events, 1).value
         value = next(events)
@@ -85,11 +85,11 @@ def _mapping(
         if is_container_key(key) and isinstance(value, yaml.SequenceStartEvent):
             has_list, any_items = True, False
             for record in _items(events, limited):
-                if found:
-                    raise two_lists(found, key, record.line)
+                if list_key:
+                    raise two_lists(list_key, key, record.line)
                 any_items = True
                 yield record
-            found = key if any_items else found
+            list_key = key if any_items else list_key
         else:
             top[key], problem = _value(compose(value, events, 1))
             size += limited.take()
@@ -104,7 +104,7 @@ def _mapping(
 
 
 class _Limited:
-    """A text that no single record may read too much of."""
+    """A text that limits how much a single record may read."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -121,6 +121,6 @@ class _Limited:
         return chunk
 
     def take(self) -> int:
-        """Return at least the size of what was read since the last time, and count anew."""
+        """Return at least the size read since the last call, and start counting again."""
         size, self._size = self._size, 0
         return size + _READ_AHEAD_CHARS

@@ -1,1 +1,1 @@
-"""Values of records: read as the kind of value that their field holds."""
+"""Parsing the values of records by the type of their field."""

@@ -1,4 +1,4 @@
-"""Texts that hold lists and objects, as cells of tables do: as JSON, or as Python writes them."""
+"""Lists and objects written as text in table cells, as JSON or in Python's notation."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _BRACKETS = ("[]", "{}", "()")
 _WRAPPERS = ("array(", "Index(", "set(", "frozenset(")
 _WRAPPED = re.compile(r"\w+\(\s*(\[.*\]|\{.*\})\s*(?:,\s*dtype=[^()]*)?\)", re.DOTALL)
 _NUMPY = re.compile(r"\bnp\.\w+\(([^()]*)\)|(?<=[\[,\s])nan(?=\s*[,\]])")
-"""Scalars in a list as numpy writes them, and a missing value."""
+"""Scalars in a list in numpy's notation, and a missing value."""
 _SIDE_BY_SIDE = re.compile(r"""['"]\s+['"]""")
 _SPACE_TOKENS = (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
 
 def opened(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of a table with the lists and objects in its cells."""
+    """Return a table row with the lists and objects in its cells parsed."""
     return {name: value_in_cell(cell) if isinstance(cell, str) else cell for name, cell in row.items()}
 
 
 def value_in_cell(cell: str) -> Any:
-    """Return the list or object that a cell holds, or the cell."""
+    """Return the list or object in a cell, or the cell."""
     text = cell.strip()
     if not may_list(text):
         return cell
@@ -45,13 +45,13 @@ def value_in_cell(cell: str) -> Any:
 
 
 def may_list(cell: str) -> bool:
-    """Return whether a cell has the brackets of a list or an object, as JSON, Python or numpy write them."""
+    """Return whether a cell has the brackets of a list or object in JSON, Python or numpy notation."""
     text = cell.strip()
     return text[:1] + text[-1:] in _BRACKETS or (text.endswith(")") and text.startswith(_WRAPPERS))
 
 
 def texts_in_cell(cell: str) -> list[str] | None:
-    """Return the texts and numbers that a cell lists; None where it holds anything else."""
+    """Return the texts and numbers listed in a cell; None if it holds anything else."""
     value = value_in_cell(cell)
     if not isinstance(value, list):
         return None
@@ -62,7 +62,7 @@ def texts_in_cell(cell: str) -> list[str] | None:
 
 
 def json_in_cell(cell: str) -> Any:
-    """Return what a cell holds as JSON, or the cell."""
+    """Return the JSON value in a cell, or the cell."""
     try:
         value = json.loads(cell, parse_constant=_no_number, parse_float=_finite)
     except (ValueError, RecursionError):
@@ -82,13 +82,13 @@ def _no_number(name: str) -> None:
 
 
 def _literal(text: str) -> Any:
-    """Return what Python's way of writing lists and objects says, as tables written from data frames have it."""
-    # The parser of literals is no match for texts that are made to exhaust it.
+    """Return the value of a list or object in Python's notation, which tables written from data frames contain."""
+    # Python's literal parser cannot resist texts that are designed to exhaust it.
     if len(text) > _MAX_LITERAL_CHARS or sum(map(text.count, "[{(")) > _MAX_BRACKETS or _is_deep(text):
         return text
     value = _evaluated(text)
     if value is None:
-        value = _evaluated(_NUMPY.sub(lambda found: found[1] or "None", text))
+        value = _evaluated(_NUMPY.sub(lambda match: match[1] or "None", text))
     if isinstance(value, set):
         value = tuple(sorted(value, key=lambda item: text.find(repr(item))))
     if isinstance(value, tuple) and value and all(isinstance(item, str) for item in value):
@@ -97,19 +97,19 @@ def _literal(text: str) -> Any:
 
 
 def _evaluated(text: str) -> Any:
-    """Return the value of a literal of Python; None where it is none."""
+    """Return the value of a Python literal; None if the text is not one."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about escapes in texts that are not ours
+            warnings.simplefilter("ignore")  # warnings about escapes in the user's texts
             return ast.literal_eval(_with_commas(text))
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError, tokenize.TokenError):
         return None
 
 
 def _with_commas(text: str) -> str:
-    """Return the text with a comma between texts that stand side by side, as arrays of numpy are written.
+    """Return the text with commas inserted between adjacent texts, which numpy arrays are written as.
 
-    Python would take them for one text.
+    Python would concatenate them.
     """
     if _SIDE_BY_SIDE.search(text) is None:
         return text

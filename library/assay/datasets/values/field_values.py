@@ -1,4 +1,4 @@
-"""The values of one record, each as the kind that its field is due to hold."""
+"""The values of a record, checked against the types of their fields."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from assay.datasets.fields.aliases import Layout
 
 Trouble = list[tuple[str, str]]
-"""What is wrong with one record, as (field, message) pairs."""
+"""The problems of a record, as (field, message) pairs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What reading one record came across.
+    """The findings of reading a record.
 
     Args:
-        trouble: What is wrong.
-        odd: What is odd, as (kind, field, message); one warning of each kind is shown.
+        trouble: Problems.
+        odd: Oddities, as (kind, field, message); one warning of each kind is shown.
     """
 
     trouble: Trouble = field(default_factory=list)
@@ -35,21 +35,21 @@ class Findings:
 
 
 class Fields:
-    """The values of one record by canonical name; gathers what is wrong."""
+    """The values of a record by canonical name; collects problems."""
 
-    def __init__(self, record: Mapping[str, Any], layout: Layout, found: Findings, *, from_cells: bool) -> None:
+    def __init__(self, record: Mapping[str, Any], layout: Layout, findings: Findings, *, from_cells: bool) -> None:
         self.record = record
         self.layout = layout
-        self.trouble = found.trouble
+        self.trouble = findings.trouble
         self.from_cells = from_cells
-        self._odd = found.odd
+        self._odd = findings.odd
 
     def warn(self, kind: str, source: str, message: str) -> None:
-        """Note what is odd about the record, but no reason to refuse it."""
+        """Add an oddity of the record that does not refuse it."""
         self._odd.append((kind, source, message))
 
     def find(self, name: str) -> tuple[str, Any]:
-        """Return the field that holds a canonical one, and its value; None where there is none."""
+        """Return the field for a canonical one, and its value; None if there is none."""
         sources = self.layout.sources.get(name)
         if sources is None:
             return name, None
@@ -79,7 +79,7 @@ class Fields:
         return ""
 
     def texts(self, name: str, *, lists_in_cells: bool = True) -> tuple[str, ...]:
-        """Return the texts of a list; one text is a list of one, unless it is written as a list itself."""
+        """Return the texts of a list; a single text becomes a list, unless it is itself written as one."""
         source, value = self.find(name)
         if is_blank(value):
             return ()
@@ -102,11 +102,11 @@ class Fields:
         )
 
     def names(self, name: str, split: Callable[[str], tuple[list[str], str]]) -> tuple[str, ...]:
-        """Return the names in a list, or in one text that separates them.
+        """Return the names in a list, or in a text with separators.
 
         Args:
             name: The canonical field.
-            split: Returns the names in a text, and what is doubtful about them.
+            split: Returns the names in a text, and any doubt about them.
         """
         source, value = self.find(name)
         if not isinstance(value, str) or value.lstrip().startswith("[") or texts_in_cell(value) is not None:
@@ -114,7 +114,7 @@ class Fields:
         names, doubt = split(value)
         if doubt:
             self.warn(f"{name} {doubt}", source, f"{shown(value)} is read as {doubt}; to be exact, write a JSON list")
-        return tuple(self.as_text(source, each) for each in names)
+        return tuple(self.as_text(source, text) for text in names)
 
     def mapping(self, name: str) -> dict[str, Any]:
         source, value = self.find(name)
@@ -128,7 +128,7 @@ class Fields:
         return {}
 
     def as_number(self, where: str, value: object, *, low: float = -math.inf, high: float = math.inf) -> float | None:
-        """Return a finite number, also where a cell holds its digits; None after telling what is wrong."""
+        """Return a finite number, also from a cell with its digits; None after reporting a problem."""
         number = math.nan
         if isinstance(value, int | float) and not isinstance(value, bool):
             try:
@@ -147,7 +147,7 @@ class Fields:
         return None
 
     def items(self, name: str) -> tuple[str, list[Any]]:
-        """Return the field that holds a canonical list, and its items; one value is one item."""
+        """Return the field for a canonical list, and its items; a single value is one item."""
         source, value = self.find(name)
         if is_blank(value):
             return source, []

@@ -1,4 +1,4 @@
-"""Messages whose content is a list of parts, as the providers of models write them."""
+"""Messages whose content is a list of parts, as model providers write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several names in one text, as people write them into a cell of a table."""
+"""Splitting a text into names, as people write them into a table cell."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _CHOICE_MARKS = ("\n", "|", ";", ",")
 
 
 def split_sources(text: str) -> tuple[list[str], str]:
-    """Return the titles or addresses in a text, and how it was read where it may mean something else.
+    """Return the titles or addresses in a text, and the chosen reading if the text is ambiguous.
 
-    `;`, `|` and line ends separate names. A comma does between names such as `a.pdf,b.pdf`, but a title may have one.
-    An address may have all of these: there, only a mark before a further address separates.
+    `;`, `|` and line ends separate names. A comma separates names such as `a.pdf,b.pdf`, but may be part of a title. An
+    address may contain any of these, so only a mark before another address separates addresses.
     """
     if "://" in text:
         names = _cut(_ADDRESS, text)
@@ -40,7 +40,7 @@ def split_sources(text: str) -> tuple[list[str], str]:
 
 
 def split_tools(text: str) -> tuple[list[str], str]:
-    """Return the names of tools in a text, and how it was read where it may mean something else."""
+    """Return the tool names in a text, and the chosen reading if the text is ambiguous."""
     names = _cut(_TOOL_MARKS, text)
     if any(map(_BRACKETS.search, names)):
         return [text.strip()], "the name of one tool"
@@ -48,13 +48,13 @@ def split_tools(text: str) -> tuple[list[str], str]:
 
 
 def split_choices(text: str) -> tuple[list[str], str]:
-    """Return the choices in a text, which has at least two of them."""
+    """Return the choices in a text that has at least two."""
     mark = next((mark for mark in _CHOICE_MARKS if mark in text), None)
     return (_cut(re.compile(re.escape(mark)), text) if mark else [text]), ""
 
 
 def _cut(marks: re.Pattern[str], text: str) -> list[str]:
-    """Return the names between marks, without the bullets or the quotes that all of them have."""
+    """Return the names between marks, without bullets or quotes that all of them have."""
     names = [name for part in marks.split(text) if (name := part.strip())]
     if len(names) > 1 and all(map(_BULLET.match, names)):
         names = [_BULLET.sub("", name, count=1) for name in names]
