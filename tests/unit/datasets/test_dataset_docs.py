@@ -37,7 +37,7 @@ def test_the_first_example_is_a_dataset(write: Callable[..., str], read: Callabl
 
 def test_the_table_of_formats_is_the_one_in_the_code() -> None:
     """The guide says of every format by what it is recognised and what goes where, and of no other."""
-    table = _GUIDE.read_text(encoding="utf-8").split("## Formats of other tools")[1].split("`inputs` that are")[0]
+    table = _GUIDE.read_text(encoding="utf-8").split("## Formats of other tools")[1].split("If `inputs` is")[0]
     names = re.findall(r"^\| `([\w-]+)` \| .+ \| .+ \|$", table, re.MULTILINE)
     assert sorted(set(names) - {"format"}) == sorted(FORMAT_NAMES)
 
