@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 EXACT = {"threshold": 0.85, "collapse_whitespace": False, "strip_punctuation": False, "arabic_fold": False}
 
 
+PAUSE_WAIT_S = 60.0
+
+
 @asynccontextmanager
 async def _serve(
     folder: Path,
@@ -52,7 +55,10 @@ async def _serve(
     server = RpcServer(settings.server_options)
     database = open_database(settings)
     planner, dispatcher = Planner(settings, embedder), open_dispatcher(settings, database)
-    manager = RunManager(database, settings, planner, dispatcher, storage_backoff=storage_backoff)
+    # On a busy machine, questions in flight may take longer to end than a pause waits by default.
+    manager = RunManager(
+        database, settings, planner, dispatcher, storage_backoff=storage_backoff, pause_wait_s=PAUSE_WAIT_S
+    )
     service = RunService(database, manager, settings, server.stopping, LOCAL)
     register = partial(orchestrator_pb2_grpc.add_RunServiceServicer_to_server, service)
     # As the process does it: calls that come before the manager has started wait.
