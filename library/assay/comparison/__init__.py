@@ -1,1 +1,1 @@
-"""Whether one variant is better than another: runs joined by case, tested, and decided. Neither grpc nor stubs."""
+"""Comparisons of runs: joined by case, tested and decided, without grpc and stubs."""

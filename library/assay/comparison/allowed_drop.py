@@ -1,4 +1,4 @@
-"""The largest drop that a pipeline allows: what the values say of it, and how often noise alone exceeds it."""
+"""The allowed drop of a pipeline: the observed drop, its bound, and how often noise alone exceeds it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _AFTER_LOOKS = frozenset({"always_valid", "stagewise"})
 
 @dataclass(frozen=True, slots=True)
 class AllowedDrop:
-    """What a comparison says of the largest drop that is allowed.
+    """The drop of a run beside the largest allowed drop.
 
     Args:
-        label: The run that is compared with the first one.
-        drop: By how much the primary metric is worse; below 0 where it is better.
-        allowed: The largest drop that is allowed.
-        bound: The largest drop that the values do not exclude, one-sided at 1 - alpha; None where they exclude none.
+        label: The run, compared with the first one.
+        drop: The amount by which the primary metric is worse; below 0 if it is better.
+        allowed: The largest allowed drop.
+        bound: The largest drop that the values do not exclude, one-sided at 1 - alpha; None if they exclude none.
         noise_chance: How often noise alone exceeds the allowed drop where both runs are equal, Φ(-allowed/standard
-            error); None where the values have no spread, where errors differ, and after looking early.
+            error); None if the values have no spread, where errors differ, and after looking early.
         is_narrow: Whether the interval of the difference reaches at most the allowed drop to either side.
     """
 
@@ -41,17 +41,17 @@ class AllowedDrop:
 
 
 def allowed_drop(label: str, metric: MetricComparison, allowed: float | None) -> AllowedDrop | None:
-    """Return what the primary metric of a run says of an allowed drop; None without either of the two."""
+    """Return the drop of a run's primary metric beside the allowed one; None without either."""
     difference = metric.difference if metric.median_unbiased is None else metric.median_unbiased
     if difference is None or allowed is None:
         return None
     bound = None
-    # Errors that withhold a verdict are in the bounds.
+    # The bounds include the errors that withhold a verdict.
     is_bounded = metric.verdict not in (Verdict.NO_DATA, Verdict.WITHHELD) or metric.reason == Reason.AGENT_ERRORS
     if metric.one_sided is not None and is_bounded:
         bound = -metric.one_sided[0] if metric.higher_is_better else metric.one_sided[1]
     chance = None
-    differ = metric.errors is not None and metric.errors.differ  # then more than noise is in the difference
+    differ = metric.errors is not None and metric.errors.differ  # then the difference contains more than noise
     if metric.standard_error and metric.interval_method not in _AFTER_LOOKS and not differ:
         chance = NormalDist().cdf(-allowed / metric.standard_error)
     return AllowedDrop(
@@ -65,14 +65,14 @@ def allowed_drop(label: str, metric: MetricComparison, allowed: float | None) ->
 
 
 def too_large(b: str, a: str, metric: MetricComparison, drop: AllowedDrop | None) -> Iterator[str]:
-    """Yield that a drop is larger than what is allowed; nothing where it is not."""
+    """Yield a reason if a drop exceeds the allowed one."""
     if drop is not None and exceeds(drop.drop, drop.allowed):
         shown = text_apart(drop.drop, [drop.allowed])
         yield f"{metric.metric} of {b} is {shown} worse than that of {a}, more than the allowed {drop.allowed:g}"
 
 
 def not_excluded(b: str, a: str, metric: MetricComparison, drop: AllowedDrop | None, alpha: float) -> Iterator[str]:
-    """Yield that a larger drop than the allowed one is not excluded; nothing where it is, or nothing is compared."""
+    """Yield a reason if the values do not exclude a larger drop than the allowed one."""
     if drop is None or metric.verdict is Verdict.NO_DATA or exceeds(drop.drop, drop.allowed):
         return
     problem = f"a drop of {metric.metric} of {b} against {a} by more than {drop.allowed:g} is not excluded"
@@ -85,12 +85,12 @@ def not_excluded(b: str, a: str, metric: MetricComparison, drop: AllowedDrop | N
 
 
 def drop_notes(drops: Sequence[AllowedDrop], names: Sequence[str], *, is_tested: bool) -> Iterator[str]:
-    """Yield what to know of an allowed drop: how often noise decides, and whether the cases can show such a drop.
+    """Yield notes on an allowed drop: how often noise decides, and whether the cases can show such a drop.
 
     Args:
-        drops: Of each run.
-        names: What each is called.
-        is_tested: Whether a larger drop has to be excluded.
+        drops: The drop of each run.
+        names: The names of the runs.
+        is_tested: Whether a larger drop must be excluded.
     """
     for drop, name in zip(drops, names, strict=True):
         of = f" of {name}" if len(drops) > 1 else ""

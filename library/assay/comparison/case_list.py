@@ -1,4 +1,4 @@
-"""The cases of a comparison one by one: what each run has, which came out worse or better, and the worst first."""
+"""The list of compared cases: their values in each run, which are worse or better, the worst first."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class CaseChange(StrEnum):
-    """How a case came out against the first run."""
+    """The change of a case against the first run."""
 
     WORSE = "worse"
     BETTER = "better"
@@ -40,15 +40,15 @@ class CaseOrder(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CaseQuery:
-    """Which compared cases are wanted, in which order.
+    """A query for compared cases.
 
     Args:
-        metrics: Whose values; empty for the pass rate and the primary metric.
-        change_by: The metric by which cases are worse or better; empty for the verdict and, where that is the same,
-            the primary metric.
-        change: Only cases that came out so in another run than the first: the same are those that are neither worse
-            nor better in any. None for all.
-        order: What they are sorted by: the largest loss against the first run, or their place in its dataset.
+        metrics: The metrics whose values are returned; empty for the pass rate and the primary metric.
+        change_by: The metric by which cases are worse or better; empty for the verdict and, if that is equal, the
+            primary metric.
+        change: Only cases with this change in any run after the first; unchanged cases are neither worse nor better
+            in any run. None for all.
+        order: The order: by the largest loss against the first run, or by dataset.
     """
 
     metrics: tuple[str, ...] = ()
@@ -63,8 +63,8 @@ class CaseValue:
 
     Args:
         metric: The metric, or `PASS_RATE`.
-        value: None where no row of the case has one, or a row has none because of an error.
-        difference: Less that of the first run; None for the first run itself, and where one has no value.
+        value: None if no row of the case has a value, or if a row lacks one because of an error.
+        difference: The value less that of the first run; None for the first run, or without one of the values.
     """
 
     metric: str
@@ -77,10 +77,10 @@ class CaseVariant:
     """A case in one run.
 
     Args:
-        label: The run's.
-        values: Of the metrics that are asked for.
-        change: How it came out against the first run; None for the first run itself.
-        answer: The beginning of the answer of its first repeat; None where answers were not asked for.
+        label: The label of the run.
+        values: The values of the requested metrics.
+        change: The change against the first run; None for the first run itself.
+        answer: The beginning of the answer of its first repeat; None if answers were not requested.
     """
 
     label: str
@@ -91,13 +91,13 @@ class CaseVariant:
 
 @dataclass(frozen=True, slots=True)
 class ComparedCase:
-    """A case that the first run shares with another one.
+    """A case that the first run shares with another run.
 
     Args:
         case_id: The case.
-        category: Its category; empty where it has none.
+        category: Its category; empty if it has none.
         variants: The first run and those that it is compared with.
-        question: The beginning of what the user said last; None where answers were not asked for.
+        question: The beginning of the last question; None if answers were not requested.
     """
 
     case_id: str
@@ -113,7 +113,7 @@ class ComparedCasePage:
     Args:
         cases: The cases.
         next_page_token: Empty on the last page.
-        total_count: Cases of all pages.
+        total_count: The number of cases on all pages.
     """
 
     cases: list[ComparedCase]
@@ -126,7 +126,7 @@ class CaseList:
 
     Args:
         runs: Two or more.
-        settings: How they are compared.
+        settings: The settings of the comparison.
 
     Raises:
         InvalidInputError: No run has the primary metric.
@@ -144,7 +144,7 @@ class CaseList:
         """Check that the runs have the metrics of a query.
 
         Raises:
-            InvalidInputError: One of them lacks one; holds every problem.
+            InvalidInputError: A run lacks a metric; the error lists every problem.
         """
         known = (PASS_RATE, *self._metrics)
         given = [("change_by", query.change_by), *((f"metrics[{at}]", name) for at, name in enumerate(query.metrics))]
@@ -155,12 +155,12 @@ class CaseList:
             raise InvalidInputError(problems)
 
     def places(self, query: CaseQuery) -> NDArray[np.intp]:
-        """Return the places in the first run of the cases that a query finds, in its order."""
+        """Return the places in the first run of the cases that meet a query, in its order."""
         import numpy as np
 
         count = len(self._ids)
         listed, worse, better = (np.zeros(count, dtype=bool) for _ in range(3))
-        # The largest loss over all runs: by the verdict first, then by how far the metric fell.
+        # The largest loss over all runs: first by the verdict, then by the drop of the metric.
         loss = [np.full(count, math.inf), np.full(count, math.inf)]
         for joined in self._joined:
             here = joined.here
@@ -219,7 +219,7 @@ class CaseList:
         ]
 
     def _turns(self, joined: JoinedRuns, change_by: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return how much better the verdict and the metric of each case are."""
+        """Return the gain of the verdict and of the metric of each case."""
         import numpy as np
 
         better = metric_facts(change_by or self.primary, self._metrics).higher_is_better

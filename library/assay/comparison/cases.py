@@ -1,4 +1,4 @@
-"""The rows of one run as a comparison needs them: one value a metric and case, the mean over the case's repeats."""
+"""The rows of a run for a comparison: one value per metric and case, the mean over the case's repeats."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 
 _OWN = "\0"
-"""The mark of the cluster of a case that shares nothing."""
+"""The mark of clusters of a single case."""
 
 
 class CaseScores:
     """Gathers the rows of a run, in any order.
 
-    A row that a metric skips takes no part in the case's mean; a case without any value has none. A case in which a row
-    has no value because of an error has none either: the other rows would be a choice of the better ones. Values of
-    rows whose agent failed count as the metric counts them.
+    A row that a metric skips is not part of the case's mean; a case without any value has none. A case has no value
+    either if an error left one of its rows without one: the mean of the other rows would favour the better ones. Rows
+    whose agent failed count as the metric counts them.
 
     Args:
         metrics: Names of the metrics.
         cluster: As in `ComparisonSettings`.
-        max_agent_errors: Largest share of the rows whose agent may fail.
+        max_agent_errors: The largest share of rows whose agent may fail.
     """
 
     def __init__(self, metrics: Sequence[str], cluster: str = "", max_agent_errors: float = MAX_ERRORS) -> None:
@@ -70,19 +70,19 @@ class CaseScores:
         content: bytes = b"",
         meets_filter: bool = True,
     ) -> None:
-        """Take one row.
+        """Add a row.
 
         Args:
             case_id: Its case.
-            values: Its scores by metric; None, NaN, values beyond ±1e100 and metrics that are not compared count for
-                nothing.
+            values: Its scores by metric; None, NaN, values beyond ±1e100 and metrics that are not compared are
+                ignored.
             passed: Its verdict.
-            status: The agent's own word.
-            errors: The metrics that have no value because of an error of agent, judge or metric.
-            repeat: Which run of the case it is, from 0.
-            category: The case's.
-            tags: The case's.
-            content: Digest of question and references, equal for equal ones; empty where it is not known.
+            status: The status that the agent reported.
+            errors: The metrics without a value because of an error of agent, judge or metric.
+            repeat: The repeat, from 0.
+            category: The category of the case.
+            tags: The tags of the case.
+            content: Digest of question and references, equal for equal contents; empty if unknown.
             meets_filter: Whether the row meets the comparison's filter.
         """
         place = self._places.get(case_id)
@@ -123,10 +123,10 @@ class CaseScores:
             self._is_binary[name] = False
 
     def renamed(self, case_ids: Sequence[str]) -> CaseScores:
-        """Return the same rows, their cases under the ids of another run; the cases keep their order.
+        """Return the same rows with the case ids of another run, in the same order.
 
         Args:
-            case_ids: One a case, each another one.
+            case_ids: A distinct id for each case.
         """
         renamed = copy.copy(self)
         renamed._own_ids = self.case_ids  # noqa: SLF001 - of this class
@@ -135,42 +135,42 @@ class CaseScores:
 
     @property
     def is_matched_by_content(self) -> bool:
-        """Whether the cases are under the ids of another run."""
+        """Whether the cases have the ids of another run."""
         return self._own_ids is not None
 
     @property
     def own_ids(self) -> Sequence[str]:
-        """The ids that the cases have in this run, in the order of `case_ids`."""
+        """The ids of the cases in this run, in the order of `case_ids`."""
         return self.case_ids if self._own_ids is None else self._own_ids
 
     @property
     def case_ids(self) -> Sequence[str]:
-        """The cases, in the order in which they came; the places of all other sequences."""
+        """The cases in the order of their first rows, which is the order of all other sequences."""
         return list(self._places)
 
     def place(self, case_id: str) -> int | None:
-        """Return where a case stands; None for one that is not there."""
+        """Return the place of a case; None for an unknown case."""
         return self._places.get(case_id)
 
     def places(self, case_ids: Sequence[str]) -> NDArray[np.intp]:
-        """Return where cases stand; -1 for one that is not there."""
+        """Return the places of cases; -1 for unknown cases."""
         import numpy as np
 
         find = self._places.get
         return np.fromiter((find(case_id, -1) for case_id in case_ids), dtype=np.intp, count=len(case_ids))
 
     def values(self, metric: str) -> NDArray[np.float64]:
-        """Return the value of each case, NaN for one without; all NaN for a metric that the run does not have."""
+        """Return the value of each case, NaN without a value; all NaN for a metric that the run lacks."""
         values = self.surviving(metric)
         values[self.error_rows(metric) > 0] = math.nan
         return values
 
     def surviving(self, metric: str) -> NDArray[np.float64]:
-        """Return the mean of the values of each case, those of the rows that have one though another has an error."""
+        """Return the mean of each case over the rows with a value, even if other rows have errors."""
         return self._means(metric, 0.0, 0)
 
     def filled(self, metric: str, value: float) -> NDArray[np.float64]:
-        """Return the value of each case with one in place of each that is missing because of an error."""
+        """Return the value of each case with a replacement for each value that an error left missing."""
         return self._means(metric, value, self.error_rows(metric))
 
     def _means(self, metric: str, value: float, missing: NDArray[np.int_] | int) -> NDArray[np.float64]:
@@ -183,7 +183,7 @@ class CaseScores:
         return means
 
     def rows(self, metric: str | None = None) -> NDArray[np.int_]:
-        """Return how many rows each case has or, of a metric, how many have a value or should have one."""
+        """Return the number of rows of each case or, for a metric, of rows with a value or an error."""
         import numpy as np
 
         if metric is None:
@@ -191,7 +191,7 @@ class CaseScores:
         return np.array(self._counts.get(metric, (0,) * len(self._places)), dtype=int) + self.error_rows(metric)
 
     def error_rows(self, metric: str | None = None) -> NDArray[np.int_]:
-        """Return in how many rows of each case the agent failed or, of a metric, an error left no value."""
+        """Return the number of rows of each case with an agent error or, for a metric, an error instead of a value."""
         import numpy as np
 
         if metric is None:
@@ -203,40 +203,40 @@ class CaseScores:
 
     @property
     def has_clusters(self) -> bool:
-        """Whether a case has what the cluster key names."""
+        """Whether any case has the cluster key."""
         return any(map(is_shared, self.clusters))
 
     def has_values(self, metric: str) -> bool:
-        """Whether a case has a value of a metric."""
+        """Whether any case has a value of a metric."""
         return any(self._counts.get(metric, ()))
 
     def total(self, metric: str) -> float | None:
-        """Return the sum of a metric over all rows; None where no row has a value."""
+        """Return the sum of a metric over all rows; None if no row has a value."""
         if not self.has_values(metric):
             return None
         return math.fsum(self._sums[metric])
 
     def is_binary(self, metric: str) -> bool:
-        """Whether every value is 0 or 1 and no case has several: the metric is a rate of independent cases."""
+        """Whether every value is 0 or 1 and no case has several, so that the metric is a rate of independent cases."""
         return self._is_binary.get(metric, False) and int(self.rows(metric).max(initial=0)) <= 1
 
     def meets_filter(self, place: int) -> bool:
-        """Whether a row of a case meets the comparison's filter."""
+        """Whether any row of a case meets the comparison's filter."""
         return bool(self._met[place])
 
     @property
     def met(self) -> NDArray[np.bool_]:
-        """Of each case, whether a row of it meets the comparison's filter."""
+        """Whether any row meets the comparison's filter, for each case."""
         import numpy as np
 
         return np.array(self._met, dtype=bool)
 
 
 def is_shared(cluster: str) -> bool:
-    """Whether a cluster is one that a case shares with others, and not its own."""
+    """Whether a cluster may be shared by several cases."""
     return not cluster.startswith(_OWN)
 
 
 def own_or_shared(key: str, case_id: str, category: str, tags: Sequence[str]) -> str:
-    """Return what a case shares with others; its own id, behind a mark, where it shares nothing."""
+    """Return the cluster of a case; if it shares nothing, its own id behind a mark."""
     return cluster_of(key, category, tags) or f"{_OWN}{case_id}"

@@ -1,4 +1,4 @@
-"""Compares runs: joins them by case, tests every metric, adjusts, decides, ranks. The arithmetic of docs/compare.md."""
+"""Comparing runs, as docs/compare.md describes: join by case, test every metric, adjust, decide, rank."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from assay.comparison.model import NoiseFloor
 
 MOST_RUNS = 26
-"""Most runs of one comparison: each has a letter."""
+"""The most runs of a comparison: each has a letter."""
 QUESTION_CHARS = 200
-"""Of the question of a case that came out differently."""
+"""The most characters of a flipped case's question."""
 _MOST_FLIPPED = 50  # of a pair of runs
 _MOST_FLIPPED_OF_ALL = 1_000  # a comparison travels in one message
 _FILTERED = NoVerdict(Reason.FILTERED, "the cases were chosen by a filter after the run: the figures are exploratory")
@@ -73,12 +73,12 @@ def compare_runs(runs: Sequence[ComparedRun], settings: ComparisonSettings) -> C
     """Compare runs, the first of which is the baseline.
 
     Args:
-        runs: Two to 26, each another one.
-        settings: How they are compared.
+        runs: Two to 26 different runs.
+        settings: The settings of the comparison.
 
     Raises:
-        InvalidInputError: There are too few or too many runs, one comes twice, no run has the primary metric, no case
-            has what they are clustered by, or a margin is given without a metric that it belongs to.
+        InvalidInputError: There are too few or too many runs, a run is repeated, no run has the primary metric, no case
+            has the cluster key, or a margin is given without its metric.
     """
     _check(runs)
     runs = matched_runs(runs)
@@ -144,11 +144,11 @@ def matched_runs(runs: Sequence[ComparedRun]) -> list[ComparedRun]:
 
 
 def with_questions(comparison: Comparison, questions: Mapping[str, str]) -> Comparison:
-    """Return a comparison with the beginnings of the questions of cases that came out differently.
+    """Return a comparison with the beginnings of the questions of flipped cases.
 
     Args:
-        comparison: Without them.
-        questions: By the case's id in the first run; cases of other pairs than those with the first run have none.
+        comparison: The comparison.
+        questions: By the case's id in the first run; only pairs with the first run get questions.
     """
     first = comparison.variants[0].label
     flipped = {
@@ -160,7 +160,7 @@ def with_questions(comparison: Comparison, questions: Mapping[str, str]) -> Comp
 
 
 def flipped_ids(comparison: Comparison) -> set[str]:
-    """Return the ids in the first run of the cases that came out differently in another one."""
+    """Return the ids in the first run of the cases that came out differently in another run."""
     first = comparison.variants[0].label
     return {
         case.case_id for key, cases in comparison.flipped.items() if key.startswith(f"{first}_vs_") for case in cases
@@ -171,8 +171,8 @@ def with_floors(comparison: Comparison, floors: Mapping[str, NoiseFloor]) -> Com
     """Return a comparison with the noise floor of each metric beside its differences.
 
     Args:
-        comparison: Without floors.
-        floors: By metric, how far the baseline is from itself, where that was measured.
+        comparison: The comparison.
+        floors: The measured noise floors by metric.
     """
     pairs = [
         replace(pair, metrics=tuple(replace(metric, noise_floor=floors.get(metric.metric)) for metric in pair.metrics))
@@ -182,10 +182,10 @@ def with_floors(comparison: Comparison, floors: Mapping[str, NoiseFloor]) -> Com
 
 
 def check_run_ids(run_ids: Sequence[str]) -> None:
-    """Check how many runs are compared, and that each is another one.
+    """Check the number of runs, and that they differ.
 
     Raises:
-        InvalidInputError: There are too few or too many, or one comes twice.
+        InvalidInputError: There are too few or too many runs, or a run is repeated.
     """
     if len(run_ids) < 2:
         raise InvalidInputError("a comparison needs at least two runs: name a second one")
@@ -212,10 +212,10 @@ def _check(runs: Sequence[ComparedRun]) -> None:
 
 
 def _with_clusters(runs: Sequence[ComparedRun], settings: ComparisonSettings) -> ComparisonSettings:
-    """Return the settings with what cases share by them, or else by the specs of all runs.
+    """Return the settings with their cluster key, or else with that of all specs.
 
     Raises:
-        InvalidInputError: No case has what the settings name: every case would be a cluster of its own.
+        InvalidInputError: No case has the cluster key, so that every case would be a cluster of its own.
     """
     has_clusters = any(run.cases.has_clusters for run in runs)
     if settings.cluster:
@@ -227,9 +227,9 @@ def _with_clusters(runs: Sequence[ComparedRun], settings: ComparisonSettings) ->
 
 
 def common_metrics(runs: Sequence[ComparedRun]) -> dict[str, MetricFacts]:
-    """Return the metrics that all runs have, in the order of the first, and what the first says of them.
+    """Return the metrics that all runs have, in the order of the first run, with the facts of the first run.
 
-    A metric that has other bounds in another run has none.
+    A metric whose bounds differ between the runs has none.
     """
     first, *others = (run.facts.metrics for run in runs)
     common = {name: facts for name, facts in first.items() if all(name in other for other in others)}
@@ -245,7 +245,7 @@ def primary_metric(
     """Return the metric that decides.
 
     Raises:
-        InvalidInputError: It is chosen, and a run lacks it.
+        InvalidInputError: A run lacks the chosen metric.
     """
     if not settings.primary:
         return default_primary(_with_values(runs, metrics))
@@ -262,7 +262,7 @@ def primary_metric(
 
 
 def _with_values(runs: Sequence[ComparedRun], metrics: Mapping[str, MetricFacts]) -> dict[str, MetricFacts]:
-    """Return the metrics of which every run has values of cases; an aggregate over a run has none."""
+    """Return the metrics with values of cases in every run; an aggregate over a run has none."""
     return {name: facts for name, facts in metrics.items() if all(run.cases.has_values(name) for run in runs)}
 
 
@@ -321,7 +321,7 @@ def _variant(
 
 
 def _named(facts: RunFacts, kind: str) -> str:
-    """Return the name of a run's metric of a kind."""
+    """Return the name of the run's metric of a kind."""
     return next((metric.name for metric in facts.metrics.values() if metric.kind == kind), kind)
 
 

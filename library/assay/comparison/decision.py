@@ -1,4 +1,4 @@
-"""What a comparison means for a pipeline: the exit status of `assay compare`, and why."""
+"""The decision of a comparison for a pipeline: the exit status of `assay compare`, with its reasons."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _OPEN_WORDS = {Verdict.INCONCLUSIVE: "inconclusive", Verdict.WITHHELD: "without 
 
 @dataclass(frozen=True, slots=True)
 class DecisionRules:
-    """What makes a comparison fail.
+    """The rules by which a comparison fails.
 
     Args:
-        fail_on: Which verdicts of the primary metric.
+        fail_on: The verdicts of the primary metric that fail.
         max_drop: The largest drop of the primary metric against the baseline, in its unit, whatever the p-value and
-            `fail_on`; None for no such limit.
-        max_drop_test: Whether a larger drop must be excluded: the one-sided bound of 1 - alpha has to be below it.
-        strict: Whether anything undecided fails.
-        allow_mismatch: Whether runs that must not be compared give figures and 0.
+            `fail_on`; None for no limit.
+        max_drop_test: Whether a larger drop must be excluded: the one-sided bound of 1 - alpha must be below it.
+        strict: Whether an undecided comparison fails.
+        allow_mismatch: Whether runs that must not be compared give figures and status 0.
     """
 
     fail_on: FailOn = FailOn.REGRESSION
@@ -47,16 +47,16 @@ class DecisionRules:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a comparison comes to.
+    """The decision of a comparison.
 
     Args:
         exit_status: 0 no regression, 1 a failure by the rules, 3 not to be compared or no data, 4 undecided under
             strict rules.
-        reasons: Why, each a sentence; also what is undecided where the status is 0.
-        is_regression: Whether a run is worse than the first; a failure without it is that nothing is decided.
-        otherwise: What the status would be under other rules, such as "4 with --strict"; empty where nothing is let
-            pass.
-        drops: With `max_drop`, that of each run with a difference.
+        reasons: Sentences; with status 0, they name what is undecided.
+        is_regression: Whether a run is worse than the first; without a regression, a failure means that nothing was
+            decided.
+        otherwise: The status under other rules, such as "4 with --strict"; empty if no rule was lenient.
+        drops: With `max_drop`, the drop of each run with a difference.
     """
 
     exit_status: int
@@ -67,23 +67,23 @@ class Decision:
 
     @property
     def word(self) -> str:
-        """The decision in a word or a few, such as "regression"."""
+        """The decision in a few words, such as "regression"."""
         if self.is_regression:
             return "regression"
         return _UNDECIDED_WORD if self.otherwise else _WORDS[self.exit_status]
 
     @property
     def sentence(self) -> str:
-        """The decision with the exit status that it gives, and why."""
+        """The decision with its exit status and reasons."""
         status = f"exit status {self.exit_status}" + (f"; {self.otherwise}" if self.otherwise else "")
         return self._with_reasons(f"{self.word} ({status})")
 
     def part_of_run(self, verdict: str, exit_status: int) -> str:
-        """Return the decision as one part of a run's verdict, without a status of its own.
+        """Return the decision as a part of a run's verdict, without its own status.
 
         Args:
-            verdict: That of the run by itself, such as "FAIL".
-            exit_status: What that verdict gives.
+            verdict: The verdict of the run itself, such as "FAIL".
+            exit_status: The exit status of that verdict.
         """
         sentence = self._with_reasons(self.word)
         return f"{sentence} (the run itself: {verdict}, exit status {exit_status})" if exit_status else sentence
@@ -97,8 +97,8 @@ def decide(comparison: Comparison, rules: DecisionRules, *, of_run: bool = False
 
     Args:
         comparison: The figures.
-        rules: What makes it fail.
-        of_run: Whether the second run is compared with its baseline when it ends; the reasons call them so.
+        rules: The rules by which it fails.
+        of_run: Whether a run that ended is compared with its baseline; the reasons then name the runs so.
     """
     if comparison.mismatches and not rules.allow_mismatch:
         return Decision(NOT_COMPARABLE, tuple(mismatch.message for mismatch in comparison.mismatches))
@@ -161,7 +161,7 @@ def _decided(
 
 
 def short_reason(metric: MetricComparison, alpha: float) -> str:
-    """Return why a metric decides nothing, in a few words."""
+    """Return in a few words why a metric decides nothing."""
     words: dict[str, str] = {
         Reason.TOO_FEW_DIFFERING: "too few cases differ",
         Reason.TOO_FEW_CLUSTERS: "too few clusters differ",
@@ -181,12 +181,12 @@ def _regressions(
 
 
 def erring_text(pair: PairComparison, a: str, b: str) -> str:
-    """Return that the agent of the second run fails significantly more often; the empty text where it does not.
+    """Return a sentence if the agent of the second run fails significantly more often; otherwise the empty text.
 
     Args:
         pair: The two runs.
-        a: What the first is called.
-        b: What the second is called.
+        a: The name of the first.
+        b: The name of the second.
     """
     errors = pair.errors
     if errors is None or errors.worse != pair.b:

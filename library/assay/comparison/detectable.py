@@ -1,4 +1,4 @@
-"""What the cases of a comparison could detect, and how many a chosen difference needs, by the test that decides."""
+"""The smallest detectable difference of a comparison, and the cases that a chosen difference needs."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ _NO_VERDICT = (Verdict.NO_DATA, Verdict.WITHHELD)
 def with_power(
     metric: MetricComparison, pair: PairedValues, settings: ComparisonSettings, tests: int
 ) -> MetricComparison:
-    """Return a comparison with what its cases could detect; without a verdict, or where it decides nothing, as it is.
+    """Return a comparison with its detectable difference; unchanged if it has no verdict or decides nothing.
 
-    The level is that of the first test that Holm's adjustment makes, so that no figure is below what a verdict needs
-    beside the others of its family.
+    The level is that of the first test of Holm's adjustment, so that no figure is below what a verdict needs beside the
+    other tests of its family.
 
     Args:
-        metric: With its verdict, by a fixed number of cases.
+        metric: The comparison with its verdict, by a fixed number of cases.
         pair: Its values.
-        settings: The level, the power, and the difference that was chosen.
-        tests: How many p-values are adjusted together.
+        settings: The level, the power, and the chosen difference.
+        tests: The number of p-values that are adjusted together.
     """
     if metric.verdict in _NO_VERDICT or not metric.decides:
         return metric
-    # Never the difference observed: a size for that restates the p-value.
+    # Never for the observed difference: that size would restate the p-value.
     chosen = (settings.difference or settings.margin) if metric.is_primary else None
     figures = _of_rates if pair.uses_mcnemar else _of_scores
     detectable, needed = figures(metric, pair, chosen, settings.alpha / tests, settings.power)
@@ -73,7 +73,7 @@ def _of_scores(
     step = common_step({*pair.a.tolist(), *pair.b.tolist()})
     differing, detectable, needed = units / len(grouped.sums), None, None
     if can_decide(units, alpha):
-        # Beside a large cluster the small ones decide, and no variance says how much they can.
+        # Beside a large cluster the small clusters decide, and no variance describes their power.
         count = math.floor(effective)
         effect = detectable_effect(count, differing=differing, alpha=alpha, power=power, degrees=grouped.degrees)
         if effect is not None:

@@ -1,8 +1,8 @@
-"""Whether two runs err differently often: errors that are not random choose the cases that are left to compare.
+"""Whether the errors of two runs may bias their difference: errors that are not random select the compared cases.
 
-Rows that fail where they would have been bad make a run look better long before a test finds that it fails more often.
-So errors also count as different where one run alone errs on √n / 4 more of n cases than the other, or where as many
-rows of a run have an error as its `max_agent_errors`.
+Errors on rows that would have been bad make a run look better long before a test shows that it fails more often. So
+errors also count as different if one run alone errs on √n / 4 more of n cases than the other, or if as many rows of a
+run have an error as its `max_agent_errors`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_PULL = 4  # a surplus of √n / 4 errors on a run's worst rows raises a false "better" of 2.5 % to at most 7 %
+_PULL = (
+    4  # a surplus of √n / 4 errors on a run's worst rows raises the rate of false "better" from 2.5 % to at most 7 %
+)
 
 
 def compared_errors(
@@ -31,13 +33,13 @@ def compared_errors(
     *,
     alpha: float,
 ) -> ErrorComparison | None:
-    """Return the comparison of the errors of two runs; None where there are none.
+    """Return the comparison of the errors of two runs; None if there are none.
 
     Args:
-        a: Rows with an error of each case, in A.
-        b: Rows with an error of the same cases, in B.
-        rows: Of A and B, the number of rows, and the share of them from which errors may move a difference.
-        labels: Of A and B.
+        a: The number of rows with an error of each case in A.
+        b: The number of rows with an error of the same cases in B.
+        rows: For A and B, the number of rows, and the share of errors from which they may move a difference.
+        labels: The labels of A and B.
         alpha: Level of the test.
     """
     if not a.any() and not b.any():

@@ -1,4 +1,4 @@
-"""What a run's document says of the run as a whole: what is compared, with what, and at what cost."""
+"""The facts of a run as a whole, from the head of its document: metrics, judge, dataset, settings and cost."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
     from assay.model.run_settings import RunSettings
 
 _IMPLIED = {"latency": "s", "tokens": "tokens", "cost": "USD"}
-"""What is compared of every run, whether a metric is configured for it or not, and its unit."""
+"""The metrics that are compared for every run even if they are not configured, with their units."""
 _SECONDARY = frozenset(_IMPLIED)
-"""Kinds that are never primary unless they are chosen."""
+"""Kinds that are primary only if they are chosen."""
 _PRIMARY_KINDS = ("exact_match", "quality")
-"""Kinds that are primary before all others."""
+"""Kinds that are preferred as the primary metric."""
 
 _NOT_MEASURED = frozenset(
     {
-        *("threshold", "target"),  # what a value must reach
+        *("threshold", "target"),  # the value to reach
         *("model", "dimension", "windowed"),  # compared as what the run records of its vectors
         *("input_price", "output_price", "cache_read_ratio", "cache_write_ratio"),  # of the agent's model
         "timeout_s",
     }
 )
-"""Parameters with which a metric still measures the same."""
+"""Parameters that do not change what a metric measures."""
 _THRESHOLDS_OF_ROWS = frozenset(
     {
         *("cost", "formula", "judge_score", "latency", "python", "quality", "rouge", "satisfaction"),
         *("semantic_similarity", "tokens"),
     }
 )
-"""Kinds whose threshold decides whether a row passes; that of all others is for the run's value alone."""
+"""Kinds whose threshold decides whether a row passes; other thresholds apply only to the run's value."""
 _DIRECTION = "higher_is_better"
 _EXACT = ("exact", "float32")
 """Precisions at which every engine gives the cosines of every other, to 1e-5."""
@@ -53,21 +53,21 @@ class MetricFacts:
 
     Args:
         name: Its name.
-        kind: Its kind, a name of `METRICS`; the name itself for a kind that this version does not know.
+        kind: Its kind, a name in `METRICS`; its own name for an unknown kind.
         unit: Unit of its values.
-        version: Its arithmetic; empty where a run of an older version does not say.
-        models: Embedding models and revisions that its values rest on.
-        precisions: The precisions of these models; empty where the run does not say, as those of older versions.
-        forms: What of vectors it compares, e.g. "whole vectors" or "256 values, windowed"; empty where it needs none.
-        engines: What computed the vectors, where that matters: engines of precision "exact" agree.
-        is_judged: Whether a judge's verdict is part of it.
-        higher_is_better: False where less is better.
-        scale: Bounds of its values, where it has any.
+        version: The version of its arithmetic; empty if the document has none.
+        models: The embedding models and revisions behind its values.
+        precisions: The precisions of these models; empty if the document has none.
+        forms: The compared parts of vectors, e.g. "whole vectors" or "256 values, windowed"; empty without vectors.
+        engines: The engines that computed the vectors, unless their precision is "exact", at which engines agree.
+        is_judged: Whether it reads a judge's verdict.
+        higher_is_better: False if lower values are better.
+        scale: The bounds of its values, if it has any.
         is_implied: Whether it is compared without being configured.
-        measures: The parameters that its values rest on, complete; empty where the run does not say.
-        row_threshold: What a row's value must reach for the row to pass; None where there is no such threshold.
+        measures: The parameters that determine its values, complete; empty if the document has none.
+        row_threshold: The value with which a row passes; None without such a threshold.
         decides_rows: Whether rows passed or failed by it.
-        is_direction_assumed: Whether nothing says that higher is better, which is assumed.
+        is_direction_assumed: Whether "higher is better" is only assumed.
     """
 
     name: str
@@ -89,7 +89,7 @@ class MetricFacts:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The least and the greatest value, infinite where there is none."""
+        """The least and the greatest value, infinite without a bound."""
         if self.scale is not None or self.kind not in METRICS:
             return self.scale or (-math.inf, math.inf)
         return METRICS[self.kind].info.bounds
@@ -101,28 +101,28 @@ class RunFacts:
 
     Args:
         run_id: Its id.
-        name: The file of its prompt without folder and ending where it has one, else its variant label, else its name.
-        prompt_path: The file of its prompt; empty where it has none.
+        name: The file of its prompt without folder and ending, else its variant label, else its name.
+        prompt_path: The file of its prompt; empty if it has none.
         state: Its state.
         partial: Whether rows are missing.
-        finished: Rows that are there.
-        total: Rows that there will be.
+        finished: Rows with a result.
+        total: All rows of the run.
         metrics: By name, in report order.
-        fingerprints: Of judge and rubrics.
-        judge_cost_usd: What the judge cost; None without a price.
+        fingerprints: The fingerprints of judge and rubrics.
+        judge_cost_usd: The cost of the judge; None without a price.
         verdicts: Verdicts of the judge.
-        invalid_verdicts: Those that were not valid.
-        dataset_id: The dataset's content.
-        dataset_name: Its name.
-        p95_latency_s: 95 % of the answers came within so many seconds.
-        ranking: The means that the classical ranking weighs, by their names there.
+        invalid_verdicts: Invalid verdicts of the judge.
+        dataset_id: The id of the dataset's content.
+        dataset_name: The name of the dataset.
+        p95_latency_s: The 95th percentile of latencies, in seconds.
+        ranking: The means that the classical ranking weighs, by their names in it.
         config: Its settings.
-        code: Which code its agent was, as `run.code` of its document; empty where that is not known.
-        group_id: The group of variants to which it belongs; empty for none.
+        code: The code of its agent, as `run.code` of its document; empty if unknown.
+        group_id: Its group of variants; empty for none.
         variant: Its variant, from its labels.
-        stopping: By which rule it stops early with the other run of its group; None where it asks all cases.
-        stopped: When it stopped early; None where it did not.
-        max_agent_errors: Largest share of its rows whose agent may fail.
+        stopping: The rule by which it stops early with the other run of its group; None if it asks all cases.
+        stopped: When it stopped early; None if it did not.
+        max_agent_errors: The largest share of its rows whose agent may fail.
     """
 
     run_id: str
@@ -151,7 +151,7 @@ class RunFacts:
 
     @property
     def cluster(self) -> str:
-        """What its cases share with others, by its spec; empty for nothing."""
+        """The cluster key of its spec; empty for none."""
         return str(self.config.get("cluster") or "")
 
 
@@ -204,7 +204,7 @@ def _stopped(data: Mapping[str, Any] | None) -> StoppedEarly | None:
 
 
 def _known(plain: type[StoppingSettings | StoppedEarly], data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what this version knows of a part of a document; a later version may say more."""
+    """Return the known fields of a part of a document; a later version may add others."""
     return {field.name: data[field.name] for field in fields(plain) if field.name in data}
 
 
@@ -216,9 +216,9 @@ def facts_of_settings(settings: RunSettings) -> dict[str, MetricFacts]:
 
 
 def default_primary(metrics: Mapping[str, MetricFacts]) -> str:
-    """Return the metric that decides where none is chosen: exact match, else quality, else the first one.
+    """Return the default primary metric: exact match, else quality, else the first metric.
 
-    Latency, tokens and cost do not decide unless they are chosen; without another metric, the rows' verdicts do.
+    Latency, tokens and cost decide only if they are chosen; without another metric, the verdicts of rows decide.
     """
     for kind in _PRIMARY_KINDS:
         for metric in metrics.values():
@@ -268,14 +268,14 @@ def _metric(name: str, result: Mapping[str, Any], parameters: Mapping[str, Any] 
 
 
 def _measures(info: MetricInfo | None, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters on which values rest: those that it lacks are at their defaults."""
+    """Return the parameters that determine values, with defaults for missing ones."""
     known = (
         parameters
         if info is None
         else {parameter.name: parameters.get(parameter.name, parameter.default) for parameter in info.parameters}
     )
     measured = {name: value for name, value in known.items() if name not in _NOT_MEASURED}
-    # A direction that was assumed and is then declared changes no value.
+    # Declaring a direction that was assumed before changes no value.
     return {**measured, _DIRECTION: measured[_DIRECTION] is not False} if _DIRECTION in measured else measured
 
 

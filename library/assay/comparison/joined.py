@@ -1,4 +1,4 @@
-"""Runs joined by case: the cases that two of them share, those that all share, and those that came out differently."""
+"""Runs joined by case: the common cases of two runs or of all runs, and the cases that flipped."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def label_of(index: int) -> str:
 
 
 def metric_facts(name: str, metrics: Mapping[str, MetricFacts]) -> MetricFacts:
-    """Return what is known of a metric; the pass rate is none of a run's."""
+    """Return the facts of a metric; the pass rate is no metric of a run."""
     return metrics.get(name) or MetricFacts(name, name, "%", scale=(0.0, 1.0))
 
 
@@ -40,10 +40,10 @@ class JoinedRuns:
     """Two runs joined by case; equal cases have equal ids, as `matched` returns them.
 
     Args:
-        a: Place of the first run.
-        b: Place of the second.
+        a: The place of the first run.
+        b: The place of the second run.
         runs: The rows of all runs.
-        settings: How they are compared.
+        settings: The settings of the comparison.
     """
 
     def __init__(self, a: int, b: int, runs: Sequence[CaseScores], settings: ComparisonSettings) -> None:
@@ -68,17 +68,17 @@ class JoinedRuns:
         self._clusters = list(map(self._cluster, self.here, self.there)) if settings.cluster else None
 
     def _cluster(self, here: int, there: int) -> str:
-        """Return the cluster of a case: that of A, or of B where the case has none in A."""
+        """Return the cluster of a case in A, or in B if it has none in A."""
         own = self._one.clusters[here]
         return own if is_shared(own) else self._other.clusters[there]
 
     def values(self, facts: MetricFacts, is_primary: bool, withheld: NoVerdict | None) -> PairedValues:
-        """Return the values of a metric over the cases that are compared.
+        """Return the values of a metric over the compared cases.
 
         Args:
             facts: The metric.
             is_primary: Whether it decides.
-            withheld: Why there is no verdict; None where there may be one.
+            withheld: Why there is no verdict; None if there may be one.
         """
         import numpy as np
 
@@ -109,7 +109,7 @@ class JoinedRuns:
         return values
 
     def _filled(self, values: PairedValues, a: float, b: float) -> PairedValues:
-        """Return values with one of A, and one of B, in place of each that is missing because of an error."""
+        """Return values in which a given value of A and of B replaces those that errors left missing."""
         first = self._one.filled(values.metric, a)[self.here]
         other = self._other.filled(values.metric, b)[self.there]
         known = (first == first) & (other == other)
@@ -124,18 +124,18 @@ class JoinedRuns:
         )
 
     def errors(self, metric: str | None = None) -> ErrorComparison | None:
-        """Return the rows whose agent failed or, of a metric, those that have no value because of an error."""
+        """Return the rows whose agent failed or, for a metric, the rows that an error left without a value."""
         sides = ((self._one, self.here), (self._other, self.there))
         a, b = (run.error_rows(metric)[places] for run, places in sides)
         rows = [(int(run.rows(metric)[places].sum()), run.max_agent_errors) for run, places in sides]
         return compared_errors(a, b, rows, (label_of(self.a), label_of(self.b)), alpha=self._alpha)
 
     def columns(self, metric: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the values of both runs over the cases that are compared, NaN where there is none."""
+        """Return the values of both runs over the compared cases, NaN without a value."""
         return self._one.values(metric)[self.here], self._other.values(metric)[self.there]
 
     def comparison(self, metrics: Sequence[MetricComparison], flips: Flips) -> PairComparison:
-        """Return the pair with its metrics, and how many cases came out differently."""
+        """Return the pair with its metrics and the number of flipped cases."""
         wins = Counter(metric.classical.winner for metric in metrics if metric.classical is not None)
         winner = "tie" if wins["A"] == wins["B"] else label_of(self.a if wins["A"] > wins["B"] else self.b)
         return PairComparison(
@@ -155,7 +155,7 @@ class JoinedRuns:
         )
 
     def flips(self, primary: str, metrics: Mapping[str, MetricFacts]) -> Flips:
-        """Return the cases whose verdict, or where that is the same their primary metric, differs."""
+        """Return the cases whose verdict differs or, with equal verdicts, whose primary metric differs."""
         verdicts, values = self.columns(PASS_RATE), self.columns(primary)
         turned = turns(verdicts, higher_is_better=True)
         better = metric_facts(primary, metrics).higher_is_better
@@ -173,10 +173,10 @@ class Flips:
         here: Places of the compared cases in A.
         there: Their places in B.
         primary: The primary metric.
-        verdicts: Of A and B, the share of each case's rows that passed.
-        values: Of A and B, the primary metric.
-        turned: How much better B's verdict is, case by case; 0 where one has none.
-        depth: How much better B's primary metric is; likewise.
+        verdicts: The share of each case's rows that passed, in A and B.
+        values: The primary metric in A and B.
+        turned: The gain of B's verdict, case by case; 0 without one of the verdicts.
+        depth: The gain of B's primary metric likewise.
     """
 
     cases: CaseScores
@@ -191,11 +191,11 @@ class Flips:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of flipped cases."""
         return self.count_of(-1) + self.count_of(1)
 
     def count_of(self, sign: int) -> int:
-        """Return how many came out worse in B, or better.
+        """Return the number of cases that are worse in B, or better.
 
         Args:
             sign: -1 for worse, 1 for better.
@@ -204,9 +204,9 @@ class Flips:
         return int(((turned > 0) | ((turned == 0) & (depth > 0))).sum())
 
     def worst(self, count: int) -> tuple[FlippedCase, ...]:
-        """Return so many of them, worst for B first: where there are more, three quarters the worst, then the best.
+        """Return at most this many, worst for B first; of more cases, three quarters are the worst, then the best.
 
-        Of equal ones those with the first ids.
+        Among equal cases, those with the first ids are returned.
         """
         import numpy as np
 
@@ -223,7 +223,7 @@ class Flips:
         return tuple(self._case(at, ids, others) for at in chosen)
 
     def _up_to(self, flipped: NDArray[np.intp], last: int, sign: int) -> NDArray[np.intp]:
-        """Return the cases from the worst, or with the sign -1 from the best, to one of them and its equals."""
+        """Return the cases from the worst (with sign -1, from the best) up to a rank, including equals of the last."""
         turned, depth = sign * self.turned[flipped], sign * self.depth[flipped]
         beyond = (turned > turned[last]) | ((turned == turned[last]) & (depth > depth[last]))
         kept: NDArray[np.intp] = flipped[~beyond]
@@ -266,7 +266,7 @@ class CompleteCases:
         self._places = places[:, kept]
 
     def rows(self, metric: str) -> NDArray[np.float64]:
-        """Return the values of a metric, one row a case and one column a run; only cases with a value in all."""
+        """Return the values of a metric, a row per case and a column per run; only cases with a value in all runs."""
         import numpy as np
 
         columns = [run.values(metric)[at] for run, at in zip(self._runs, self._places, strict=True)]
@@ -275,7 +275,7 @@ class CompleteCases:
 
 
 def turns(values: tuple[NDArray[np.float64], NDArray[np.float64]], *, higher_is_better: bool) -> NDArray[np.float64]:
-    """Return how much better the second value of each case is; 0 where one is missing."""
+    """Return the gain of the second value of each case; 0 without one of the values."""
     import numpy as np
 
     difference = differences(*values) if higher_is_better else -differences(*values)
@@ -285,7 +285,7 @@ def turns(values: tuple[NDArray[np.float64], NDArray[np.float64]], *, higher_is_
 def _differ(
     first: Sequence[bytes], other: Sequence[bytes], here: NDArray[np.intp], there: NDArray[np.intp]
 ) -> NDArray[np.bool_]:
-    """Return of each pair of places whether question or references differ; where one is not known, they are equal."""
+    """Return for each pair of places whether question or references differ; unknown contents count as equal."""
     import numpy as np
 
     if not any(first) or not any(other):

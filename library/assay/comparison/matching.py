@@ -1,4 +1,4 @@
-"""Which cases of two runs are the same: those of one id or, where most ids differ, those of one content."""
+"""Matching of the cases of two runs by id or, if most ids differ, by content."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ LEAST_COMMON_IDS = 0.5
 def matched(runs: Sequence[CaseScores]) -> list[CaseScores]:
     """Return runs whose equal cases have equal ids, those of the first run.
 
-    A run is matched with the first by id where at least half of the ids are common, and otherwise by question and
-    references, for all its cases: of several equal cases the first with the first, the second with the second.
-    Matching runs that are matched changes nothing.
+    A run is matched with the first by id if at least half of the ids are common, and otherwise, for all its cases, by
+    question and references; among equal cases, the first matches the first, the second the second. Matching is
+    idempotent.
     """
     first, *others = runs
     return [first, *(_matched(first, other, at) for at, other in enumerate(others, 2))]
@@ -36,7 +36,7 @@ def _matched(first: CaseScores, other: CaseScores, number: int) -> CaseScores:
             same.setdefault(content, deque()).append(case_id)
     matches = [queue.popleft() if (queue := same.get(content)) else None for content in other.contents]
     if all(match in (None, own) for match, own in zip(matches, other.case_ids, strict=True)):
-        return other  # ids find the same cases
+        return other  # ids identify the same cases
     taken = set(known)
     return other.renamed(
         [
@@ -47,7 +47,7 @@ def _matched(first: CaseScores, other: CaseScores, number: int) -> CaseScores:
 
 
 def _id_of_its_own(case_id: str, taken: set[str]) -> str:
-    """Return an id for a case of one run alone, which must not be taken for another run's case of the same id."""
+    """Return an id for a case of one run that differs from the ids of other runs."""
     while case_id in taken:
         case_id += "'"
     taken.add(case_id)

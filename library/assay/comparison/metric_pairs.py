@@ -1,4 +1,4 @@
-"""One metric of two runs: which cases count, which test is made, and what it says before other tests are known."""
+"""The comparison of a metric in two runs: its cases, its test and its raw result, before other tests are known."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 FEW_CLUSTERS = "few_clusters"
 """The note of a comparison with fewer than ten effective clusters."""
 FEW_DIFFERING = "few_differing"
-"""The note of one in which so few cases differ that no p-value can be below the level."""
+"""The note of a comparison in which so few cases differ that no p-value can be below the level."""
 LARGE_LOSSES = "large_losses"
-"""The note of one in which a few large differences carry the mean: its interval is doubtful."""
+"""The note of a comparison in which a few large differences carry the mean, so that its interval is doubtful."""
 _CARRYING_SHARE = 0.75  # of the sum of squares
 _LEAST_PAIRS = 2
 _LEAST_EFFECTIVE_CLUSTERS = 10
@@ -51,8 +51,8 @@ class NoVerdict:
     """Why a metric has no verdict, or an inconclusive one.
 
     Args:
-        reason: In a word.
-        message: As a sentence without its full stop.
+        reason: The stable word.
+        message: The sentence, without its full stop.
     """
 
     reason: Reason
@@ -67,20 +67,20 @@ class PairedValues:
         metric: Its name.
         is_primary: Whether it decides.
         higher_is_better: Whether more is better.
-        is_binary: Whether all values are 0 or 1, from one run of each case.
-        bounds: The least and the greatest value, infinite where there is none.
-        a: Values of A over the cases that both have.
+        is_binary: Whether all values are 0 or 1, with one run of each case.
+        bounds: The least and the greatest value, infinite if there is none.
+        a: Values of A over the common cases.
         b: Values of B, in the same order.
         n_dropped: Common cases without a value on at least one side.
-        clusters: What each case shares with others; None without a cluster key.
-        without_errors: Places of the cases without an agent error; None where every case is one.
-        errors: The rows without a value because of an error; None where there are none.
-        lowest: The same with the values that make the difference the smallest, where errors differ: the greatest one
-            for A and the least one for B in place of each that is missing; None for a metric without a scale.
-        highest: The same with the values that make the difference the largest.
+        clusters: The cluster of each case; None without a cluster key.
+        without_errors: Places of the cases without an agent error; None if every case is one.
+        errors: The rows without a value because of an error; None if there are none.
+        lowest: If errors differ, the same with the values that minimise the difference: the greatest value for A and
+            the least for B in place of missing ones; None for a metric without a scale.
+        highest: The same with the values that maximise the difference.
         decides: Whether the pair of runs decides.
-        withheld: Why there is no verdict, whatever the values say; None where there may be one.
-        is_direction_assumed: Whether nothing says that more is better, which is assumed.
+        withheld: Why there is no verdict regardless of the values; None if there may be one.
+        is_direction_assumed: Whether "higher is better" is only assumed.
     """
 
     metric: str
@@ -107,27 +107,27 @@ class PairedValues:
 
     @property
     def units(self) -> tuple[float, ...]:
-        """What signs are turned of: the differences, or the sums of the clusters."""
+        """The units whose signs are flipped: the differences, or the sums of the clusters."""
         return in_clusters(self.differences.tolist(), self.clusters).sums
 
     @property
     def has_scale(self) -> bool:
-        """Whether values have a least and a greatest one."""
+        """Whether values have a lower and an upper bound."""
         return math.isfinite(self.bounds[1] - self.bounds[0])
 
     def equals(self, other: PairedValues) -> bool:
-        """Whether all values are those of another metric of the same runs."""
+        """Whether all values equal those of another metric of the same runs."""
         import numpy as np
 
         return self.n_dropped == other.n_dropped and np.array_equal(self.a, other.a) and np.array_equal(self.b, other.b)
 
     @property
     def uses_mcnemar(self) -> bool:
-        """Whether McNemar's test is the one for it."""
+        """Whether McNemar's test applies."""
         return self.is_binary and self.clusters is None
 
     def subset(self, places: NDArray[np.intp]) -> PairedValues:
-        """Return the same of some of the cases."""
+        """Return the same for some of the cases."""
         return replace(
             self,
             a=self.a[places],
@@ -142,8 +142,8 @@ class Tested:
     """A metric of two runs with raw p-values, without a verdict.
 
     Args:
-        found: Over the cases that both runs have scored.
-        lowest: Of `PairedValues.lowest`; None where there is none.
+        found: The comparison over the cases that both runs scored.
+        lowest: Of `PairedValues.lowest`; None if there is none.
         highest: Of `PairedValues.highest`; None likewise.
     """
 
@@ -155,7 +155,7 @@ class Tested:
 def compare_values(pairs: Sequence[PairedValues], settings: ComparisonSettings) -> list[Tested]:
     """Return the tests of each metric and pair of runs.
 
-    All sign-flip tests are made at once, because their random signs are the same.
+    All sign-flip tests are made at once because they share their random signs.
     """
     clean = [
         None if pair.without_errors is None or not len(pair.without_errors) else pair.subset(pair.without_errors)
@@ -262,7 +262,7 @@ def _scores(
 
 
 def _clusters(clusters: Clusters | None, pair: PairedValues) -> dict[str, Any]:
-    """Return what is known of the clusters of a metric, by the fields of a comparison."""
+    """Return the fields of a comparison that describe the clusters of a metric."""
     if clusters is None or pair.clusters is None:
         return {}
     largest = max((count, name) for name, count in Counter(pair.clusters).items())[1]
@@ -285,7 +285,7 @@ def _notes(test: PairedScores, pair: PairedValues, settings: ComparisonSettings)
 
 
 def _is_carried_by_few(units: Sequence[float]) -> bool:
-    """Whether a few large differences are most of what varies: the twentieth part of them, at least one."""
+    """Whether a few large differences, a twentieth of them and at least one, make up most of the variation."""
     squares = sorted((total * total for total in units if total), reverse=True)
     few = math.fsum(squares[: max(1, len(squares) // 20)])
     return few > _CARRYING_SHARE * math.fsum(squares)
@@ -317,7 +317,7 @@ def estimate(values: NDArray[np.float64], pair: PairedValues, settings: Comparis
 
 
 def wilson_interval(successes: int, n: int, *, alpha: float) -> tuple[float, float] | None:
-    """Return Wilson's interval of a rate, of 1 - alpha; None for n = 0."""
+    """Return Wilson's interval of a rate at level 1 - alpha; None for n = 0."""
     from assay.statistics.intervals import wilson
 
     return wilson(successes, n, z=NormalDist().inv_cdf(1 - alpha / 2))
@@ -338,7 +338,7 @@ def _classical(pair: PairedValues, settings: ComparisonSettings) -> ClassicalTes
 
 
 def too_few(pair: PairedValues) -> NoVerdict | None:
-    """Return why the pairs are too few for a verdict; None where they are not."""
+    """Return why the pairs are too few for a verdict; None if they are not."""
     common = len(pair.a) + pair.n_dropped
     if not common:
         return NoVerdict(Reason.NO_COMMON_CASES, "there is no common case to compare")

@@ -1,4 +1,4 @@
-"""What a comparison of runs comes to, as plain objects. Differences are B - A; absent is None, never 0 or NaN."""
+"""The results of a comparison as plain objects. Differences are B - A; an absent figure is None, never 0 or NaN."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from assay.comparison.stopping_outcome import StoppingOutcome
 
 PASS_RATE = "pass_rate"  # noqa: S105 - a name, not a password
-"""The name under which row verdicts are compared, beside the metrics."""
+"""The name of the verdicts of rows among the metrics."""
 
 
 class Adjustment(StrEnum):
-    """How p-values of several tests are adjusted."""
+    """The adjustment of p-values for several tests."""
 
     HOLM = "holm"
     BH = "bh"
 
 
 class FailOn(StrEnum):
-    """What makes `assay compare` end with 1."""
+    """The verdicts with which `assay compare` exits with 1."""
 
     REGRESSION = "regression"
     INCONCLUSIVE = "inconclusive"
@@ -34,22 +34,21 @@ class FailOn(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ComparisonSettings:
-    """How runs are compared and decided.
+    """The settings of a comparison.
 
     Args:
         primary: The metric that decides; empty for exact match, else quality, else the first one.
-        margin: Differences within ± this are equivalent, in the primary metric's unit; None where none is configured.
-        cluster: What cases share with others: "category", or "tag:NAME" for tags such as NAME:value; empty for
-            nothing.
-        adjust: How the p-values of several tests are adjusted.
-        alpha: Level of the tests; intervals are of 1 - alpha.
-        power: Chance to detect a difference that planning figures assume.
-        seed: Of all random draws.
+        margin: Differences within ± this are equivalent, in the primary metric's unit; None if none is configured.
+        cluster: The cluster key: "category", or "tag:NAME" for tags such as NAME:value; empty for none.
+        adjust: The adjustment of p-values for several tests.
+        alpha: Level of the tests; intervals have level 1 - alpha.
+        power: The power that planning figures assume.
+        seed: The seed of all random draws.
         where: A filter expression on rows; figures of such a comparison are exploratory, without a verdict.
-        all_pairs: Whether every pair of runs decides, and not only those with the baseline: p-values are then adjusted
-            over all of them.
-        difference: A difference of the primary metric for which the needed cases are computed; None for the margin,
-            where there is one.
+        all_pairs: Whether every pair of runs decides, instead of only those with the baseline; p-values are then
+            adjusted over all pairs.
+        difference: The difference of the primary metric for which the needed cases are computed; None for the margin,
+            if there is one.
     """
 
     primary: str = ""
@@ -69,8 +68,8 @@ class Estimate:
     """The value of a metric over cases.
 
     Args:
-        value: Mean over the cases; None where no case has a value.
-        interval: Its interval, Wilson's for a rate; None where it has none.
+        value: Mean over the cases; None if no case has a value.
+        interval: Its interval, Wilson's for a rate; None if it has none.
         n: Cases with a value.
     """
 
@@ -81,31 +80,31 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One of the compared runs.
+    """A compared run.
 
     Args:
         label: "A" for the first, then "B" and so on.
-        name: What people call it: the name of its prompt file, model or label, else of its run.
+        name: The name of its prompt file, model or label, else of its run.
         run_id: Its run.
-        prompt_path: The file of its prompt; empty where it has none.
+        prompt_path: The file of its prompt; empty if it has none.
         cases: Cases with a row.
         repeats: Runs of each case.
         partial: Whether rows are missing.
         agent_errors: Rows whose agent failed or waits for a person.
-        metrics: Every metric, and the pass rate, over all its cases, whether they are in other runs or not.
-        cost_usd: What agent and judge cost; None where neither has a price.
-        judge_cost_usd: The judge's part of it.
-        mean_latency_s: Mean time to an answer, in seconds.
-        p95_latency_s: 95 % of the answers came within so many seconds.
-        mean_tokens: Mean tokens of an answer, prompt and reply.
-        fingerprints: Of judge and rubrics.
-        invalid_verdicts: Verdicts of the judge that were not valid.
-        verdicts: All of them.
-        dataset_id: The dataset's content.
-        dataset_name: Its name.
-        ranking_score: The classical weighted score; None where it has no metric for it.
-        best_share: In what share of resamples of the cases it has the highest mean of the primary metric.
-        interrupted: Rows whose agent waits for a person; they are among the agent errors.
+        metrics: Every metric, and the pass rate, over all its cases, including those that other runs lack.
+        cost_usd: The cost of agent and judge; None if neither has a price.
+        judge_cost_usd: The cost of the judge.
+        mean_latency_s: The mean latency in seconds.
+        p95_latency_s: The 95th percentile of latencies, in seconds.
+        mean_tokens: The mean tokens of an answer, input and output.
+        fingerprints: The fingerprints of judge and rubrics.
+        invalid_verdicts: Invalid verdicts of the judge.
+        verdicts: All verdicts of the judge.
+        dataset_id: The id of the dataset's content.
+        dataset_name: The name of the dataset.
+        ranking_score: The classical weighted score; None without a metric for it.
+        best_share: The share of resamples of the cases in which it has the highest mean of the primary metric.
+        interrupted: Rows whose agent waits for a person; they are included in the agent errors.
     """
 
     label: str
@@ -137,10 +136,10 @@ class PassTable:
     """The 2 x 2 table of a metric that is 0 or 1.
 
     Args:
-        both: Cases that both have right.
+        both: Cases that both runs have right.
         a_only: Cases that only A has right.
         b_only: Cases that only B has right.
-        neither: Cases that both have wrong.
+        neither: Cases that both runs have wrong.
     """
 
     both: int
@@ -151,11 +150,11 @@ class PassTable:
 
 @dataclass(frozen=True, slots=True)
 class ClassicalTest:
-    """The test that takes two runs as independent samples.
+    """The test that treats two runs as independent samples.
 
     Args:
         test: "chi_square", "fisher_exact" or "t_test".
-        statistic: Its statistic; None where it could not be made.
+        statistic: Its statistic; None if it could not be made.
         p: Its p-value, which decides; None likewise.
         note: A stable word on what to know; empty for nothing.
         usual_p: Chi-square's p-value where Fisher's decides.
@@ -172,19 +171,19 @@ class ClassicalTest:
 
 @dataclass(frozen=True, slots=True)
 class ErrorComparison:
-    """The errors of two runs: rows whose agent failed or, of a metric, rows that have no value because of an error.
+    """The errors of two runs: rows whose agent failed or, for a metric, rows that an error left without a value.
 
     Args:
-        a_rows: Rows of A with an error, over the cases that are compared.
+        a_rows: Rows of A with an error, over the compared cases.
         b_rows: Rows of B with an error.
         a_cases: Cases with an error of A in any repeat.
         b_cases: Cases with an error of B.
         a_only: Cases with an error of A alone.
         b_only: Cases with an error of B alone.
         p: Exact McNemar p-value of `a_only` against `b_only`, not adjusted for other tests.
-        worse: Label of the run that errs significantly more often; empty where neither does.
-        differ: Whether the errors may move a difference: p is below the level, one run alone errs on more than √n / 4
-            cases more than the other, or as many rows of a run have an error as its `max_agent_errors`.
+        worse: Label of the run that errs significantly more often; empty if neither does.
+        differ: Whether the errors may bias a difference: p is below the level, one run alone errs on over √n / 4 more
+            cases than the other, or as many rows of a run have an error as its `max_agent_errors`.
     """
 
     a_rows: int
@@ -200,17 +199,17 @@ class ErrorComparison:
 
 @dataclass(frozen=True, slots=True)
 class WorstCase:
-    """A metric with a value for each row that has none because of an error: the worst one for the verdict claimed.
+    """The figures of a metric with the value worst for the claimed verdict in place of each that an error left missing.
 
     Args:
         n_pairs: Cases compared.
-        n_replaced: Cases with such a value on at least one side.
+        n_replaced: Cases with a replaced value on at least one side.
         difference: B - A.
-        interval: Of the difference, of 1 - alpha; None where it has none.
-        one_sided: The difference's one-sided bounds, each of 1 - alpha: an allowed drop is compared with the worse one.
-            None where the values exclude nothing.
+        interval: The interval of the difference at level 1 - alpha; None if there is none.
+        one_sided: The one-sided bounds of the difference, each at level 1 - alpha; an allowed drop is compared with the
+            worse one. None if the values exclude nothing.
         p: Raw p-value.
-        holds: Whether the verdict of the complete cases is that of these figures, too; False where they have none.
+        holds: Whether these figures give the verdict of the complete cases; False if they give none.
     """
 
     n_pairs: int
@@ -230,17 +229,17 @@ class Reason(StrEnum):
     TOO_MANY_MISSING = "too_many_missing"
     """More than half of the common cases have no value in one of the runs."""
     MISMATCH = "mismatch"
-    """The runs, or their verdicts on rows, are not to be compared."""
+    """The runs, or their verdicts on rows, must not be compared."""
     FILTERED = "filtered"
     """The cases were chosen by a filter after the run."""
     TOO_FEW_DIFFERING = "too_few_differing"
     """Even if all differing cases pointed one way, the p-value would not be below the level."""
     TOO_FEW_CLUSTERS = "too_few_clusters"
-    """The same of clusters."""
+    """The same for clusters."""
     AGENT_ERRORS = "agent_errors"
-    """The errors of the runs differ, and with the worst values in their place the verdict would be another one."""
+    """The errors of the runs differ, and the worst values in place of missing ones would change the verdict."""
     NO_SCALE = "no_scale"
-    """A margin is given for a metric without a least and a greatest value."""
+    """A margin is given for a metric without bounds."""
     NOT_SIGNIFICANT = "not_significant"
     NOT_SIGNIFICANT_ADJUSTED = "not_significant_adjusted"
     """The raw p-value is below the level, the adjusted one is not."""
@@ -252,7 +251,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NoiseFloor:
-    """How far two runs of one spec over the same cases are apart by chance.
+    """The distance of two runs of one spec over the same cases by chance.
 
     Args:
         difference: Two standard errors of their difference: about 1 pair in 20 is further apart.
@@ -267,14 +266,14 @@ class NoiseFloor:
 
 @dataclass(frozen=True, slots=True)
 class MetricComparison:
-    """One metric of two runs over the cases that both have scored.
+    """A metric of two runs over the cases that both scored.
 
     Args:
         metric: Its name; `PASS_RATE` for the verdicts of rows.
-        is_primary: Whether it decides; all others are exploratory.
+        is_primary: Whether it decides; all other metrics are exploratory.
         higher_is_better: False for latency, tokens and cost.
-        verdict: What the test says.
-        reason: A value of `Reason`; empty where a run is better, or both are equivalent.
+        verdict: The verdict of the test.
+        reason: A value of `Reason`; empty if a run is better, or both are equivalent.
         message: The reason as a sentence without its full stop; empty likewise.
         method: "mcnemar_exact", "sign_flip_exact", "sign_flip_random" or "sign_flip_normal_limit"; with a cluster key
             the signs are those of the clusters' sums.
@@ -283,48 +282,48 @@ class MetricComparison:
         a: The value of A over the pairs.
         b: The value of B.
         difference: B - A.
-        median_unbiased: B - A as planned looks estimate it, to which `interval` belongs; the plain difference is too
-            large on average where a rule stopped. None without planned looks.
-        interval: Of the difference, of 1 - alpha.
+        median_unbiased: The estimate of B - A by planned looks, to which `interval` belongs; the plain difference is
+            too large on average if a rule stopped. None without planned looks.
+        interval: The interval of the difference at level 1 - alpha.
         interval_method: "bonett_price" for rates, "t" for scores, "sign_flip" with a cluster key, "cr2" where clusters
             are too few for a verdict, "always_valid" or "stagewise" where a rule stops early; empty without one.
-        equivalence_interval: Of 1 - 2 alpha, the one that a margin is compared with.
+        equivalence_interval: The interval at level 1 - 2 alpha, which is compared with a margin.
         p: Raw p-value.
-        p_error: Monte-Carlo standard error of p; None where p is exact.
-        p_adjusted: After the adjustment for several tests; None where the pair decides nothing.
-        decides: Whether the pair decides: it is one with the baseline, or all pairs decide. Others have raw p-values.
+        p_error: Monte-Carlo standard error of p; None if p is exact.
+        p_adjusted: After the adjustment for several tests; None if the pair decides nothing.
+        decides: Whether the pair decides, as a pair with the baseline or because all pairs do; other p-values are raw.
         wins: Cases in which B is better.
         ties: Cases in which both are equal.
         losses: Cases in which A is better.
-        table: For a metric of 0 and 1 with one run a case.
+        table: The 2 x 2 table of a metric of 0 and 1 with one run of each case.
         mid_p: McNemar's mid-p.
         cohens_h: Effect size of rates.
-        min_attainable_p: The smallest p-value that as many differing cases, or clusters, can give.
+        min_attainable_p: The smallest p-value that this number of differing cases, or clusters, can give.
         borderline: Whether p-value and interval disagree; the p-value decides.
         t: Paired t statistic.
         t_p: Its p-value.
         d_z: Mean by standard deviation of the differences.
         cliffs_delta: Effect size of scores, -1 to 1.
-        standard_error: Of the difference.
-        clusters: How many clusters the cases are in, a case without the key being one of its own; None without a key.
-        effective_clusters: As many clusters of equal size have the same uncertainty: (Σn)²/Σn²; None likewise.
-        largest_cluster: What the cases of the largest cluster share; empty likewise, or where it is a single case.
+        standard_error: The standard error of the difference.
+        clusters: The number of clusters; a case without the key is a cluster of its own. None without a cluster key.
+        effective_clusters: The number of equal clusters with the same uncertainty, (Σn)²/Σn²; None likewise.
+        largest_cluster: The key of the largest cluster; empty likewise, or if it is a single case.
         largest_cluster_share: Its share of the cases; None likewise.
-        errors: Rows without a value because of an error of agent, judge or metric; None where there are none.
-        worst_case: The figures with the worst values in their place, where `errors.differ`; None otherwise, or for a
-            metric without a least and a greatest value.
+        errors: Rows without a value because of an error of agent, judge or metric; None if there are none.
+        worst_case: If `errors.differ`, the figures with the worst values in place of missing ones; None otherwise, or
+            for a metric without bounds.
         detectable: The smallest difference that these cases detect with the power of the settings, at the level of
-            the first test of the adjustment; None where none is, and where a rule stops early.
-        n_needed: About how many cases detect the difference that was chosen; None where none was, and for all metrics
-            but the primary one.
+            the first test of the adjustment; None if none is, and where a rule stops early.
+        n_needed: The approximate number of cases that detect the chosen difference; None if none was chosen, and for
+            all metrics but the primary one.
         classical: The unpaired test.
-        without_errors: The difference over the cases without an agent error; None where there is no such error.
+        without_errors: The difference over the cases without an agent error; None if there is no such error.
         without_errors_p: Its raw p-value.
-        noise_floor: How far A is from itself, where that was measured.
-        notes: Stable words on what to know: "few_differing" (as `Reason.TOO_FEW_DIFFERING`), "few_clusters" (fewer than
-            ten effective ones), "large_losses" (a few large differences carry the mean), "constant" (all differences
-            are 0: no part of a family), "as_primary" (all values are those of the primary metric: its p-values).
-        is_direction_assumed: Whether the metric does not say that higher is better, which is assumed.
+        noise_floor: The noise floor of A, if it was measured.
+        notes: Stable words: "few_differing" (as `Reason.TOO_FEW_DIFFERING`), "few_clusters" (fewer than ten effective
+            ones), "large_losses" (a few large differences carry the mean), "constant" (all differences are 0: no part
+            of a family), "as_primary" (all values are those of the primary metric: its p-values).
+        is_direction_assumed: Whether "higher is better" is only assumed.
     """
 
     metric: str
@@ -379,22 +378,22 @@ class MetricComparison:
 
 @dataclass(frozen=True, slots=True)
 class PairComparison:
-    """Two of the runs.
+    """A pair of runs.
 
     Args:
-        a: Label of the first; the first run of all is the baseline.
+        a: Label of the first; the first of all runs is the baseline.
         b: Label of the second.
         n_common: Cases with a row in both.
-        n_only_a: Cases in A alone.
-        n_only_b: Cases in B alone.
+        n_only_a: Cases only in A.
+        n_only_b: Cases only in B.
         n_changed: Cases in both whose question or references differ; they are not compared.
         overlap: Common cases as a share of the smaller run.
         metrics: The primary metric first, then the others in report order.
         classical_winner: The run that wins more of the unpaired tests, or "tie".
-        matched_by: By what cases were matched: "id", or "content" for question and references.
-        n_lost: Cases that came out worse in B.
-        n_won: Cases that came out better in B.
-        errors: Rows whose agent failed; None where none did.
+        matched_by: How cases were matched: by "id", or by "content", that is question and references.
+        n_lost: Cases that are worse in B.
+        n_won: Cases that are better in B.
+        errors: Rows whose agent failed; None if there are none.
     """
 
     a: str
@@ -418,11 +417,11 @@ class PairComparison:
 
 @dataclass(frozen=True, slots=True)
 class OmnibusTest:
-    """The test over three or more runs that comes before the pairs.
+    """The test over three or more runs that precedes the pairs.
 
     Args:
         test: "cochran_q" or "friedman".
-        statistic: Its statistic; None where it could not be made.
+        statistic: Its statistic; None if it could not be made.
         p: Its p-value; None likewise.
         n: Cases with a value in every run.
         note: A stable word on what to know; empty for nothing.
@@ -437,11 +436,11 @@ class OmnibusTest:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """Why runs must not be compared.
+    """A reason why runs must not be compared.
 
     Args:
         code: "metric_version", "embedder", "judge", "overlap" or "unfinished".
-        message: What differs, and what to do, as a sentence.
+        message: A sentence on what differs and what to do.
     """
 
     code: str
@@ -453,8 +452,8 @@ class Change:
     """A setting in which runs differ.
 
     Args:
-        path: Where it stands, such as "agent.options.prompt_file".
-        values: Its value in each run, in their order; None where a run has none.
+        path: Its path, such as "agent.options.prompt_file".
+        values: Its value in each run, in the order of the runs; None if a run has none.
     """
 
     path: str
@@ -467,12 +466,12 @@ class FlippedCase:
 
     Args:
         case_id: The case.
-        category: Its category; empty where it has none.
+        category: Its category; empty if it has none.
         metric: The metric that differs most in favour of one side; `PASS_RATE` for the row's verdict.
         a: Value of A.
         b: Value of B.
-        case_id_b: The case's id in B where that is another one; empty otherwise.
-        question: The beginning of what the user said last; empty where it is not known.
+        case_id_b: The case's id in B if it differs; empty otherwise.
+        question: The beginning of the last question; empty if unknown.
     """
 
     case_id: str
@@ -490,7 +489,7 @@ class RankedVariant:
 
     Args:
         label: The run.
-        score: The classical weighted score; None where the run has none of its metrics.
+        score: The classical weighted score; None if the run has none of its metrics.
     """
 
     label: str
@@ -499,10 +498,10 @@ class RankedVariant:
 
 @dataclass(frozen=True, slots=True)
 class VariantRecommendation:
-    """Which run to take, by the classical ranking.
+    """The recommended run, by the classical ranking.
 
     Args:
-        label: First of the ranking.
+        label: The first of the ranking.
         improvements: Metrics on which it is significantly better than the second, by unpaired tests.
         confidence: "high", "medium" or "low".
         note: "ranking_and_tests_disagree", "metrics_differ" or empty.
@@ -516,26 +515,26 @@ class VariantRecommendation:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two or more runs compared; the first is the baseline.
+    """A comparison of two or more runs, the first of which is the baseline.
 
     Args:
-        settings: How they were compared.
+        settings: The settings of the comparison.
         assay_version: The version that computed it.
         primary: The metric that decides.
         variants: The runs.
         pairs: Every pair of them, (first, second), (first, third) and so on.
-        omnibus: By metric, the test over all runs; empty for two.
-        mismatches: Why the runs must not be compared; empty where they may be.
-        changes: In what their settings differ.
-        ranking: By the classical score, the best first.
-        recommendation: What follows from the ranking.
+        omnibus: The test over all runs, by metric; empty for two runs.
+        mismatches: Why the runs must not be compared; empty if they may be.
+        changes: The settings in which they differ.
+        ranking: The runs by their classical score, the best first.
+        recommendation: The recommendation by the ranking.
         not_worse_than_best: Labels that are not significantly worse than the highest mean of the primary metric.
-        flipped: By pair, such as "A_vs_B", the cases that came out differently, worst for B first; at most 50,
-            and 1,000 of all pairs. Of more, three quarters are the worst and the others the best.
-        flipped_count: By pair, how many there are.
-        filtered: Whether cases were chosen by a filter, so that figures are exploratory.
-        random_draws: How many assignments and resamples random figures are from, by name.
-        stopping: What the rule by which both runs stop early came to; None where they have none in common.
+        flipped: The cases that came out differently, by pair such as "A_vs_B", worst for B first; at most 50, and 1,000
+            of all pairs. Of more, three quarters are the worst and the others the best.
+        flipped_count: The number of such cases, by pair.
+        filtered: Whether a filter chose the cases, so that figures are exploratory.
+        random_draws: The number of assignments and resamples behind random figures, by name.
+        stopping: The outcome of the rule by which both runs stop early; None if they share no rule.
     """
 
     settings: ComparisonSettings

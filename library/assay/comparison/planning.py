@@ -1,13 +1,13 @@
-"""How many cases and repeats a comparison needs, from the variance of earlier runs, and what that costs.
+"""Planning the cases and repeats of a comparison, with their cost, from the variance of earlier runs.
 
 The variance of a case's difference between two variants is
 
     2 · between · (1 - correlation) + 2 · within / repeats
 
-where `between` is the variance of the cases' means and `within` that of the runs of one case. Two earlier runs over the
-same cases measure the whole of it, with `within / repeats` of each; one run needs an assumption about the correlation,
-which is part of the plan. With a cluster key all of this is of clusters: the sum of a cluster's deviations from the
-mean, by the cases of a mean cluster.
+where `between` is the variance of the cases' means and `within` the variance of the runs of one case. Two earlier runs
+over the same cases measure all of it, with `within / repeats` of each; one run needs an assumption about the
+correlation, which is part of the plan. With a cluster key, the units are clusters: the sum of a cluster's deviations
+from the mean, divided by the mean number of cases of a cluster.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 DEFAULT_CORRELATION = 0.5
-"""How alike the cases' means of two variants are assumed to be where one run alone is known."""
+"""The assumed correlation of the cases' means of two variants, with one known run."""
 REPEATS = (1, 2, 3, 5)
-_UPPER = 0.8  # of the one-sided interval whose upper limit gives the cautious sizes
+_UPPER = 0.8  # level of the one-sided interval whose upper limit gives the cautious sizes
 
 
 @dataclass(frozen=True, slots=True)
 class RowCost:
-    """What a row of the earlier run took.
+    """The cost of a row of the earlier run.
 
     Args:
-        agent_calls: Calls of the agent; more than one a row in conversations.
-        judge_calls: Calls of the judge; verdicts from the cache are not among them.
-        tokens: Of the agent; None where they were not counted.
-        cost_usd: Of agent and judge; None where neither has a price.
-        time_s: Wall time of a further row, in seconds, without the loading of models; None where it is not known.
+        agent_calls: Calls of the agent; more than one per row in conversations.
+        judge_calls: Calls of the judge, without cached verdicts.
+        tokens: Tokens of the agent; None if they were not counted.
+        cost_usd: Cost of agent and judge; None if neither has a price.
+        time_s: Wall time of a further row in seconds, without the loading of models; None if unknown.
     """
 
     agent_calls: float
@@ -60,25 +60,26 @@ class RowCost:
 
 @dataclass(frozen=True, slots=True)
 class Variation:
-    """How a metric varies in earlier runs.
+    """The variation of a metric in earlier runs.
 
     Args:
         metric: Its name.
         n: Cases with a value; with two runs, in both.
         mean: Mean over these cases, of the first run.
         is_rate: Whether every row is 0 or 1.
-        variance: Of the cases' means in the first run.
-        within: Of the runs of one case; None where each was run once.
-        correlation: Of the cases' means between two variants, assumed; None where two runs measured the difference.
-        spread: Variance of a case's difference between the two earlier runs; None with one run.
+        variance: The variance of the cases' means in the first run.
+        within: The variance of the runs of one case; None if each was run once.
+        correlation: The assumed correlation of the cases' means between two variants; None if two runs measured the
+            difference.
+        spread: The variance of a case's difference between the two earlier runs; None with one run.
         repeats: Runs of each case in the first run.
-        noise: The part of `spread` that comes from the runs of one case, each earlier run with its own repeats; None
-            with one run, or where each case was run once.
-        differing: Share of the cases, or clusters, whose values differ between two runs of them; None with one run.
-        step: What all values of rows are multiples of, from the least one on: 1 for 0 and 1; 0 where there is none.
-        cluster: What cases share with others, as in `ComparisonSettings`; variances are then of clusters.
-        clusters: How many there are; None without a cluster key.
-        effective_clusters: How many clusters of equal size would say as much: (Σn)²/Σn². None likewise.
+        noise: The part of `spread` from the runs of one case, with the repeats of each earlier run; None with one run,
+            or if each case was run once.
+        differing: The share of the cases, or clusters, whose values differ between the two runs; None with one run.
+        step: The step between possible values of rows, from the least value on: 1 for 0 and 1; 0 if there is none.
+        cluster: The cluster key, as in `ComparisonSettings`; with it, variances are those of clusters.
+        clusters: The number of clusters; None without a cluster key.
+        effective_clusters: The number of equal clusters with the same information, (Σn)²/Σn²; None likewise.
     """
 
     metric: str
@@ -99,11 +100,11 @@ class Variation:
 
     @property
     def units(self) -> float:
-        """How many independent values of the same weight there are: cases, or effective clusters."""
+        """The number of independent values of equal weight: cases, or effective clusters."""
         return self.n if self.effective_clusters is None else self.effective_clusters
 
     def difference_variance(self, repeats: int) -> float | None:
-        """Return the variance of a case's difference with so many runs a case; None where it is not known."""
+        """Return the variance of a case's difference with this many runs per case; None if unknown."""
         if self.spread is not None:
             if self.within is None or self.noise is None:
                 return self.spread if repeats == 1 else None
@@ -116,7 +117,7 @@ class Variation:
 
     @property
     def noise_share(self) -> float | None:
-        """The share of the squared standard error that comes from one case's runs; None without repeats."""
+        """The share of the squared standard error that repeats of a case contribute; None without repeats."""
         if self.within is None:
             return None
         if self.spread is not None and self.noise is not None:
@@ -126,22 +127,21 @@ class Variation:
 
 @dataclass(frozen=True, slots=True)
 class PlannedSize:
-    """What one number of repeats needs.
+    """The size of a comparison with a number of repeats.
 
     Args:
         repeats: Runs of each case.
-        cases: Cases that detect the difference; None where that is not known.
-        cases_upper: The same if the cases differ as much as the earlier runs leave possible: by the upper limit of a
-            one-sided 80 % interval of the share that disagrees (Clopper-Pearson) or of the standard deviation
-            (chi-square).
-        rows: Of both variants together, for `cases`, as are all that follow but `detectable`.
-        detectable: The smallest difference that the earlier run's cases would detect; None where none is.
-        agent_calls: Of both variants.
-        judge_calls: Of both variants.
-        tokens: Of the agents; None where unknown.
-        cost_usd: None where unknown.
-        time_s: If the rows are as fast as those of the earlier run, models loaded; None where unknown.
-        clusters: In how many clusters the cases are; None without a cluster key.
+        cases: Cases that detect the difference; None if unknown.
+        cases_upper: A cautious number of cases, by the upper limit of a one-sided 80 % interval of the share that
+            disagrees (Clopper-Pearson) or of the standard deviation (chi-square).
+        rows: Rows of both variants together, for `cases`, as all that follows but `detectable`.
+        detectable: The smallest difference that the earlier run's cases would detect; None if there is none.
+        agent_calls: Calls of both agents.
+        judge_calls: Calls of the judge for both variants.
+        tokens: Tokens of the agents; None if unknown.
+        cost_usd: The cost; None if unknown.
+        time_s: The wall time at the pace of the earlier run, with models loaded; None if unknown.
+        clusters: The number of clusters of the cases; None without a cluster key.
     """
 
     repeats: int
@@ -159,17 +159,17 @@ class PlannedSize:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How large a comparison of two variants must be.
+    """The plan of a comparison of two variants.
 
     Args:
-        variation: How the metric varies.
-        difference: To be detected.
+        variation: The variation of the metric.
+        difference: The difference to detect.
         alpha: Level of the test.
         power: Chance to detect it.
-        sizes: By number of repeats.
-        reason: Why nothing can be planned: "no_variation" or "too_little_disagreement"; empty where something can.
-        message: The same as a sentence without its full stop.
-        notes: Sentences on what the figures rest on.
+        sizes: The sizes by number of repeats.
+        reason: Why nothing can be planned: "no_variation" or "too_little_disagreement"; otherwise empty.
+        message: The reason as a sentence without its full stop.
+        notes: Sentences on the assumptions of the figures.
     """
 
     variation: Variation
@@ -191,15 +191,15 @@ def variation_of(
     cluster: str = "",
     clusters: Mapping[str, str] | None = None,
 ) -> Variation:
-    """Return how a metric varies over the rows of one or two earlier runs.
+    """Return the variation of a metric over the rows of one or two earlier runs.
 
     Args:
         metric: Its name.
-        rows: Case id and value of each row; rows without a value, or with one beyond ±1e100, count for nothing.
-        other: Those of a second run over the same cases.
-        correlation: Assumed where there is no second run.
-        cluster: What cases share with others; empty for nothing.
-        clusters: With it, what each case of the first run shares.
+        rows: Case id and value of each row; rows without a value, or with one beyond ±1e100, are ignored.
+        other: The rows of a second run over the same cases.
+        correlation: The correlation to assume without a second run.
+        cluster: The cluster key; empty for none.
+        clusters: The cluster of each case of the first run, with a cluster key.
 
     Raises:
         InvalidInputError: Fewer than two cases, or clusters, have a value, or the runs share fewer than two.
@@ -221,7 +221,7 @@ def variation_of(
     effective = None if sizes is None else effective_number(sizes)
     means = [[_mean(values) for values in run.values()] for run in runs]
     differences = None if other is None else [case_difference(a, b) for a, b in zip(*means, strict=True)]
-    # The noise of a cluster's cases adds up, so that of its mean is that of one case by their number.
+    # The noise of a cluster's cases adds up; the noise of its mean is that of one case divided by their number.
     unit_cases = 1.0 if effective is None else len(means[0]) / effective
     known = [variation for run in runs if (variation := _within(run)) is not None]
     within = _mean(known) if known else None
@@ -247,9 +247,9 @@ def variation_of(
 
 
 def plan(variation: Variation, difference: float, cost: RowCost, *, alpha: float = 0.05, power: float = 0.8) -> Plan:
-    """Return how many cases detect a difference between two variants, and what they cost, by number of repeats.
+    """Return the cases that detect a difference between two variants, with their cost, by number of repeats.
 
-    A run in which nothing varies plans nothing: any size would rest on a variance that was made up.
+    A run without variation plans nothing: any size would need an invented variance.
     """
     planner = _Planner(variation, abs(difference), cost, alpha, power)
     sizes = tuple(planner.size(repeats) for repeats in REPEATS)
@@ -260,7 +260,7 @@ def plan(variation: Variation, difference: float, cost: RowCost, *, alpha: float
 
 @dataclass(frozen=True, slots=True)
 class _Planner:
-    """Sizes for one difference. Arguments as for `plan`; the difference is without a sign."""
+    """Computes sizes for a difference. Arguments as for `plan`; the difference has no sign."""
 
     variation: Variation
     difference: float
@@ -269,7 +269,7 @@ class _Planner:
     power: float
 
     def size(self, repeats: int) -> PlannedSize:
-        """Return what a number of repeats needs."""
+        """Return the size with a number of repeats."""
         variance = self.variation.difference_variance(repeats)
         if not variance or is_negligible(math.sqrt(variance), self.variation.mean):
             return PlannedSize(repeats)
@@ -286,7 +286,7 @@ class _Planner:
         return self.variation.is_rate and repeats == 1 and self.variation.clusters is None
 
     def disagreeing(self) -> float:
-        """Return the share of cases in which two variants disagree: seen, or assumed of one run."""
+        """Return the share of cases in which two variants disagree, measured by two runs or assumed from one."""
         known = self.variation
         return min(1.0, known.difference_variance(1) or 0.0) if known.differing is None else known.differing
 
@@ -330,7 +330,7 @@ class _Planner:
 
 
 def _why_not(planner: _Planner, sizes: Sequence[PlannedSize]) -> tuple[str, str]:
-    """Return why nothing can be planned, as a word and as a sentence; both empty where something can."""
+    """Return why nothing can be planned, as a word and as a sentence; both empty if a plan is possible."""
     known = planner.variation
     if any(size.cases is not None or size.cases_upper is not None for size in sizes):
         return "", ""
@@ -386,17 +386,17 @@ def _by_case(rows: Iterable[tuple[str, float | None]]) -> Mapping[str, list[floa
 
 
 def _within(run: Mapping[str, Sequence[float]]) -> float | None:
-    """Return the mean variance of the runs of one case; None where each was run once."""
+    """Return the mean variance of the runs of a case; None if each case was run once."""
     repeated = [values for values in run.values() if len(values) > 1]
     return _mean([_variance(values) for values in repeated]) if repeated else None
 
 
 def _noise(run: Mapping[str, Sequence[float]], within: float) -> float:
-    """Return how much the runs of one case add to the variance of a case's mean.
+    """Return the part of the variance of a case's mean that its runs contribute.
 
     Args:
         run: The values of each case.
-        within: Their variance where the run itself does not show it: each case was run once.
+        within: The variance to use if each case was run once.
     """
     own = _within(run)
     return (within if own is None else own) * _mean([1 / len(values) for values in run.values()])
@@ -405,7 +405,7 @@ def _noise(run: Mapping[str, Sequence[float]], within: float) -> float:
 def _differing(
     runs: Sequence[Mapping[str, Sequence[float]]], differences: Sequence[float], clusters: Sequence[str] | None
 ) -> float:
-    """Return the share of clusters whose sums differ; without clusters, of cases by single runs of each."""
+    """Return the share of clusters whose sums differ; without clusters, the share of cases by single runs."""
     if clusters is not None:
         sums = in_clusters(differences, clusters).sums
         return sum(total != 0 for total in sums) / len(sums)
@@ -418,7 +418,7 @@ def _differing(
 
 
 def _unit_variance(values: Sequence[float], clusters: Sequence[str] | None) -> float:
-    """Return the variance of the cases or, of clusters, that with which effective ones give the error of the mean."""
+    """Return the variance of the cases, or the variance of effective clusters that gives the error of the mean."""
     if clusters is None:
         return _variance(values)
     grouped = in_clusters(values, clusters)

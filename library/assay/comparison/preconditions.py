@@ -1,4 +1,4 @@
-"""Why runs must not be compared: other arithmetic, other embeddings, another judge, few common cases, missing rows."""
+"""Reasons not to compare runs: different arithmetic, embeddings or judges, few common cases, missing rows."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def _parameters(name: str, metrics: Sequence[MetricFacts]) -> Iterator[Mismatch]
 
 
 def other_rules_of_rows(runs: Sequence[RunFacts], metrics: Mapping[str, MetricFacts]) -> str:
-    """Return why the rows' verdicts of runs must not be compared; empty where they may be.
+    """Return why the rows' verdicts of runs must not be compared; empty if they may be.
 
     Rows pass by other thresholds in each run, or a metric decides them that not all of the runs have.
 

@@ -1,4 +1,4 @@
-"""How long a further row of a run takes: the pace of its rows, without what the first of them waited for."""
+"""The wall time of a further row of a run, without the start-up before its first rows."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from datetime import datetime
 
 
 class Pace:
-    """Takes the rows of a run and says how many seconds each further row would take.
+    """Estimates from the rows of a run how many seconds each further row takes.
 
-    Models load and processes start before the first row ends. A run of few rows is mostly that, so its wall time says
-    nothing about a run of many.
+    Models load and processes start before the first row ends. In a run of few rows that is most of the wall time, which
+    says nothing about a run of many rows.
     """
 
     def __init__(self) -> None:
@@ -19,12 +19,12 @@ class Pace:
         self._latencies_ms: list[float] = []
 
     def take(self, started_at: str | None, duration_ms: float | None, latency_ms: float | None) -> None:
-        """Take one row.
+        """Add a row.
 
         Args:
-            started_at: When it was started, as ISO 8601; None where that is not known.
-            duration_ms: How long it took from its question to its scores, in milliseconds.
-            latency_ms: How long the agent took, in milliseconds.
+            started_at: The time of its start, ISO 8601; None if unknown.
+            duration_ms: The time from its question to its scores, in milliseconds.
+            latency_ms: The agent's time, in milliseconds.
         """
         if started_at and duration_ms is not None:
             self._ends_s.append(datetime.fromisoformat(started_at).timestamp() + duration_ms / 1000)
@@ -34,10 +34,10 @@ class Pace:
     def row_s(self, concurrency: int) -> float | None:
         """Return the seconds for each further row: between the ends of rows, and at least the agent's share.
 
-        Ends are taken between their quartiles: a row that fails at once does not wait for a model, the others do.
+        Only ends between the quartiles count, since a row that fails at once does not wait for a model.
 
         Args:
-            concurrency: How many questions the agent has at once.
+            concurrency: The number of questions that the agent answers at once.
         """
         paces = []
         if len(self._ends_s) > 1:

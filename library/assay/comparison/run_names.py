@@ -1,4 +1,4 @@
-"""What the sentences of a comparison call its runs."""
+"""The names of runs in the sentences of a comparison."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def run_names(variants: Sequence[Variant], *, of_run: bool = False) -> dict[str,
 
     Args:
         variants: The runs.
-        of_run: Whether they are the baseline of a run and that run itself, which are called so.
+        of_run: Whether they are the baseline of a run and that run, which are then named so.
     """
     if of_run:
         return {variant.label: name for variant, name in zip(variants, (BASELINE, THIS_RUN), strict=True)}

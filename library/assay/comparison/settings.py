@@ -1,4 +1,4 @@
-"""Checks of how runs are compared and decided: all problems at once, before anything is read."""
+"""Validation of a comparison's settings and rules: all problems at once, before anything is read."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ def check_settings(
 ) -> tuple[ComparisonSettings, DecisionRules]:
     """Return settings and rules with `adjust`, `fail_on` and the chosen difference in them.
 
-    The margin, else the allowed drop, is the difference that people chose where they named no other.
+    Without an explicit difference, the margin or else the allowed drop is the chosen difference.
 
     Args:
-        settings: Without the adjustment.
-        rules: Without what fails.
+        settings: The settings without the adjustment.
+        rules: The rules without `fail_on`.
         adjust: A value of `Adjustment`.
         fail_on: A value of `FailOn`.
-        prefix: What stands before a setting's name where people set it, such as "--".
+        prefix: The prefix of a setting's name for users, such as "--".
 
     Raises:
-        InvalidInputError: Something is wrong; holds every problem.
+        InvalidInputError: A setting is invalid; the error lists every problem.
     """
     problems: list[Problem] = []
 

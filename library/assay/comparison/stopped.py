@@ -1,4 +1,4 @@
-"""What the rule by which two runs stop early says of them: the verdict of their comparison."""
+"""The outcome of the rule by which two runs stop early, which is the verdict of their comparison."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from assay.model.stopping import StoppingSettings
 
 ALWAYS_VALID, STAGEWISE = "always_valid", "stagewise"
-"""How the intervals of rules that stop early are made."""
+"""The interval methods of rules that stop early."""
 
 
 def shared_stopping(runs: Sequence[RunFacts]) -> StoppingSettings | None:
-    """Return the rule by which two runs of one group stop early; None where they have none in common."""
+    """Return the rule by which two runs of one group stop early; None if they share no rule."""
     if len(runs) != 2 or runs[0].stopping is None:
         return None
     first, second = runs
@@ -40,14 +40,14 @@ def stopping_outcome(
     values: PairedValues,
     settings: ComparisonSettings,
 ) -> StoppingOutcome | None:
-    """Return what the rule of two runs came to; None where it is not what their comparison decides.
+    """Return the outcome of the rule of two runs; None if their comparison decides something else.
 
     Args:
         stopping: Their rule.
-        runs: Both, the first of the comparison first.
-        asked: Cases with a row in each.
-        values: Of the primary metric.
-        settings: How they are compared.
+        runs: Both runs, in the order of the comparison.
+        asked: The number of cases with a row in each run.
+        values: The values of the primary metric.
+        settings: The settings of the comparison.
     """
     if stopping is None or values.metric != stopping.metric or settings.where or settings.cluster:
         return None
@@ -75,7 +75,7 @@ def stopping_outcome(
         cases=stopped.cases,
         n_pairs=stopped.n_pairs,
         look=stopped.look,
-        # z is of the order of the variants
+        # z is in the order of the variants
         z=stopped.z if stopped.z is None or stopping.variants[0] == first else -stopped.z,
         bound=stopped.bound,
         p=stopped.p,
@@ -85,12 +85,12 @@ def stopping_outcome(
 
 
 def _last_look(outcome: StoppingOutcome, values: PairedValues) -> StoppingOutcome:
-    """Return what looks that decided nothing end with: z over all cases that both runs have."""
+    """Return the outcome of looks that decided nothing: z over all common cases."""
     count, common = len(values.a), len(values.a) + values.n_dropped
     if not count:
         return outcome
     seen = look_at(values.differences.tolist(), is_binary=values.is_binary)
-    # Which cases have no value is not known of the earlier looks: their share of all is.
+    # It is unknown which cases had no value at the earlier looks, but their share of all cases is known.
     earlier = [round(count * size / common) for size in look_sizes(outcome.planned) if size < common]
     return replace(outcome, z=seen.z, standard_error=seen.standard_error, looks=(*earlier, count))
 
@@ -98,13 +98,13 @@ def _last_look(outcome: StoppingOutcome, values: PairedValues) -> StoppingOutcom
 def with_stopping(
     metric: MetricComparison, stopping: StoppingOutcome | None, values: PairedValues, settings: ComparisonSettings
 ) -> MetricComparison:
-    """Return the metric that decides with the estimate and the interval that allow for looking early.
+    """Return the deciding metric with an estimate and an interval that account for looking early.
 
     Args:
-        metric: With the ordinary interval, which stays where the rule has none.
-        stopping: What the rule came to; None where none decides.
-        values: Of the metric.
-        settings: How the runs are compared.
+        metric: The metric with the ordinary interval, which stays if the rule has none.
+        stopping: The outcome of the rule; None if no rule decides.
+        values: The values of the metric.
+        settings: The settings of the comparison.
     """
     width = values.bounds[1] - values.bounds[0]
     if stopping is None or not len(values.a):

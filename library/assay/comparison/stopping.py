@@ -1,7 +1,7 @@
-"""When a comparison of two runs may stop early: a pure function of the rows that both have stored.
+"""Early stopping of a comparison of two runs, as a pure function of the rows that both stored.
 
-Cases are asked in a shuffled order that the comparison records. A look sees the cases that are finished in both runs,
-up to the first of the order that is not, so that neither the speed of an agent nor a killed process moves a decision.
+Cases are asked in a shuffled order that the comparison records. A look sees the cases finished in both runs up to the
+first unfinished case of that order, so neither the speed of an agent nor a killed process changes a decision.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 FIVE_LOOKS_ALPHA = 0.05
-"""The level that the bounds of the planned looks belong to."""
+"""The level of the bounds of planned looks."""
 
 
 class StoppingRule(StrEnum):
-    """By what a comparison stops early."""
+    """The rule of early stopping."""
 
     ALWAYS_VALID = "always-valid"
-    """At any case at which the evidence of a difference reaches 1/alpha."""
+    """Stop at any case at which the evidence of a difference reaches 1/alpha."""
     FIVE_LOOKS = "five-looks"
-    """At a fifth of the planned cases, or two, three or four of them, when z reaches the bound of that look."""
+    """Stop after one to four fifths of the planned cases when z reaches the bound of that look."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoppingPlan:
-    """What is fixed before the first case is asked.
+    """The plan, fixed before the first case is asked.
 
     Args:
-        rule: By what it stops.
+        rule: The rule of early stopping.
         cases: Cases of each run.
         repeats: Runs of each case; its value is their mean.
-        scale: Bounds of the primary metric; None where it has none, which the always-valid rule refuses.
-        higher_is_better: Of the primary metric.
+        scale: Bounds of the primary metric; None if it has none, which the always-valid rule refuses.
+        higher_is_better: Whether higher values of the primary metric are better.
         alpha: Level over all looks.
     """
 
@@ -60,7 +60,7 @@ class StoppingPlan:
     alpha: float = 0.05
 
     def problems(self) -> list[str]:
-        """Return everything for which the rule cannot hold its level, each a sentence; empty for nothing."""
+        """Return sentences on why the rule cannot keep its level; empty if it can."""
         return list(self._problems())
 
     def _problems(self) -> Iterator[str]:
@@ -82,19 +82,19 @@ class StoppingPlan:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A comparison that is decided.
+    """The decision of a comparison that stops early.
 
     Args:
-        rule: By what.
-        cases: After how many cases of the order; they are finished in both runs.
-        n_pairs: How many of these have a value in both runs.
-        verdict: Which run is better.
-        look: Number of the planned look, from 1; None for the always-valid rule.
+        rule: The rule that decided.
+        cases: The number of cases in the order after which it decided; all are finished in both runs.
+        n_pairs: The number of these cases with a value in both runs.
+        verdict: The better run.
+        look: The number of the planned look, from 1; None for the always-valid rule.
         z: Its statistic; None likewise.
-        bound: What |z| reached; None likewise.
+        bound: The bound that |z| reached; None likewise.
         p: The always-valid p-value; None for planned looks.
-        standard_error: Of the mean difference at the look; None for the always-valid rule.
-        looks: The pairs with a value in both runs at each planned look that was made; empty likewise.
+        standard_error: The standard error of the mean difference at the look; None for the always-valid rule.
+        looks: The pairs with a value in both runs at each planned look so far; empty likewise.
     """
 
     rule: StoppingRule
@@ -110,10 +110,10 @@ class Stop:
 
 
 class Stopping:
-    """Takes cases in their order and says when the comparison is decided.
+    """Decides a comparison from its cases, which come in their order.
 
     Args:
-        plan: What was fixed before.
+        plan: The plan.
 
     Raises:
         ValueError: The plan has problems.
@@ -132,13 +132,13 @@ class Stopping:
         self.stop: Stop | None = None
 
     def take(self, cases: Sequence[tuple[float | None, float | None]]) -> Stop | None:
-        """Take the next finished cases of the order; return the decision, which later cases do not move.
+        """Add the next finished cases of the order; return the decision, which later cases do not change.
 
         Args:
-            cases: Values of A and B of each case, None for one without.
+            cases: The values of A and B of each case, None for a missing value.
 
         Raises:
-            ValueError: More cases come than were planned, or a value is out of the metric's bounds.
+            ValueError: There are more cases than planned, or a value is out of the metric's bounds.
         """
         if self._finished + len(cases) > self._plan.cases:
             raise ValueError(f"more cases come than the {self._plan.cases:,} that were planned")
@@ -202,15 +202,15 @@ def _difference(case: tuple[float | None, float | None]) -> float:
 
 
 def first_stop(plan: StoppingPlan, cases: Sequence[tuple[float | None, float | None] | None]) -> Stop | None:
-    """Return the decision that the stored rows of two runs allow; None for none yet.
+    """Return the decision by the stored rows of two runs; None if there is none yet.
 
     Args:
-        plan: What was fixed before.
-        cases: In the recorded order, the values of A and B of each case, None for a missing value; None in the place
-            of a pair for a case that is not finished in both runs. Nothing behind the first of these counts.
+        plan: The plan.
+        cases: In the recorded order, the values of A and B of each case, None for a missing value; None in place of the
+            pair for a case that is not finished in both runs. Cases after the first unfinished one do not count.
 
     Raises:
-        ValueError: The plan has problems, or cases and values are not those that were planned.
+        ValueError: The plan has problems, or cases or values are outside the plan.
     """
     finished = []
     for case in cases:
@@ -221,9 +221,9 @@ def first_stop(plan: StoppingPlan, cases: Sequence[tuple[float | None, float | N
 
 
 def shuffled(case_ids: Sequence[str], seed: int) -> list[int]:
-    """Return the places of cases in the order in which they are asked: by a digest of seed and case id.
+    """Return the places of cases in the order of asking, which is that of a digest of seed and case id.
 
-    It belongs to the ids, not to their order in the dataset nor to a version of a random generator.
+    The order depends on the ids, not on their order in the dataset or on a version of a random generator.
     """
     key = f"assay order {seed}".encode()
     digests = [blake2b(case_id.encode("utf-8", "surrogatepass"), key=key).digest() for case_id in case_ids]

@@ -1,4 +1,4 @@
-"""What a rule that stops two runs early came to, as a plain object."""
+"""The outcome of early stopping as a plain object."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from assay.comparison.verdict import Verdict
 
 @dataclass(frozen=True, slots=True)
 class StoppingOutcome:
-    """What a rule that stops two runs early came to; its verdict is that of their comparison.
+    """The outcome of a rule that stops two runs early; its verdict is that of their comparison.
 
     Args:
         rule: "always-valid" or "five-looks".
         metric: The metric that decides.
         alpha: Level over all looks.
-        seed: Of the order of asking.
+        seed: The seed of the order of asking.
         planned: Cases of the dataset.
         asked_a: Cases with a row in A.
         asked_b: Cases with a row in B.
-        verdict: Which run is better; inconclusive where the rule did not decide.
-        cases: After how many cases of the order it decided; 0 where it did not.
-        n_pairs: How many of these have a value in both runs.
-        look: Which of the five looks, from 1; None for the always-valid rule.
-        z: Its statistic, above 0 where B's values are larger; where five looks have not decided, that of all cases
-            that both runs have; None for the always-valid rule.
-        bound: What |z| reached; None where it reached none.
+        verdict: The better run; inconclusive if the rule did not decide.
+        cases: The number of cases in the order after which it decided; 0 if it did not.
+        n_pairs: The number of these cases with a value in both runs.
+        look: The number of the look of five, from 1; None for the always-valid rule.
+        z: Its statistic, above 0 if B's values are larger; if five looks did not decide, the statistic of all common
+            cases; None for the always-valid rule.
+        bound: The bound that |z| reached; None if it reached none.
         p: The always-valid p-value at the decision; None for five looks.
-        standard_error: Of the mean difference, beside z; None likewise.
-        looks: The pairs with a value in both runs at each of the looks, the last of which is that of z; empty for the
+        standard_error: The standard error of the mean difference, beside z; None likewise.
+        looks: The pairs with a value in both runs at each look, the last of which is that of z; empty for the
             always-valid rule.
-        saved_calls: Calls of both agents that were not made, by estimate, as all that follows.
-        saved_tokens: Tokens of agents and judge; None where they were not counted.
-        saved_usd: What they would have cost; None without prices.
-        saved_s: Wall time, the longer of both runs; None where it is not known.
+        saved_calls: The estimated number of calls of both agents that were saved; what follows are estimates too.
+        saved_tokens: The saved tokens of agents and judge; None if they were not counted.
+        saved_usd: The saved cost; None without prices.
+        saved_s: The saved wall time, that of the longer run; None if unknown.
     """
 
     rule: str

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from assay.model.run_settings import RunSettings
 
 _OF_A_RUN = frozenset({"consistency"})
-"""Kinds of metrics that have no value of a case."""
+"""Kinds of metrics without values of cases."""
 _OPTION = "--stop-early"
 
 
 def plan_of(stopping: StoppingSettings, repeats: int) -> StoppingPlan:
-    """Return what the decision needs of some settings, whose rule is known.
+    """Return the plan of settings with a known rule.
 
     Args:
         stopping: The settings.
@@ -47,12 +47,12 @@ def planned_stopping(
     Args:
         rule: A value of `StoppingRule`.
         runs: The settings of each run, the baseline first.
-        variants: The name of each.
+        variants: The names of the runs.
         cases: Cases of the dataset.
-        comparison: How the runs are compared afterwards.
+        comparison: The settings of the comparison.
 
     Raises:
-        InvalidInputError: The comparison cannot stop early; holds every problem.
+        InvalidInputError: The comparison cannot stop early; the error lists every problem.
     """
     problems = _comparison_problems(len(variants), comparison)
     metrics = _with_case_values(runs[0])
@@ -105,10 +105,10 @@ def _comparison_problems(count: int, comparison: ComparisonSettings) -> list[Pro
 
 
 def stopping_problems(settings: RunSettings, variant: str) -> list[Problem]:
-    """Return what is wrong with the stopping settings of a run; empty for nothing.
+    """Return the problems of a run's stopping settings.
 
     Args:
-        settings: Of the run, with its metrics checked.
+        settings: The settings of the run, with checked metrics.
         variant: The run's variant, from its labels.
     """
     stopping = settings.stopping
@@ -148,7 +148,7 @@ def stopping_problems(settings: RunSettings, variant: str) -> list[Problem]:
 
 
 def _with_case_values(settings: RunSettings) -> dict[str, MetricFacts]:
-    """Return the metrics that have a value of each case, and the pass rate."""
+    """Return the metrics with a value for each case, and the pass rate."""
     return {name: facts for name, facts in facts_of_settings(settings).items() if facts.kind not in _OF_A_RUN}
 
 

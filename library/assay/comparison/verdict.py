@@ -1,4 +1,4 @@
-"""The word that a comparison comes to."""
+"""The verdicts of a comparison."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """What a paired test decides."""
+    """The verdict of a paired test."""
 
     B_BETTER = "b_better"
     A_BETTER = "a_better"
@@ -14,4 +14,4 @@ class Verdict(StrEnum):
     INCONCLUSIVE = "inconclusive"
     NO_DATA = "no_data"
     WITHHELD = "withheld"
-    """The runs must not be compared, or cases were chosen after looking: figures without a verdict."""
+    """Figures without a verdict: the runs must not be compared, or cases were chosen after the run."""

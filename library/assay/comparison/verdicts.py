@@ -1,4 +1,4 @@
-"""What the tests of a comparison come to: adjusted p-values, and the verdict of each metric or why it has none."""
+"""The verdicts of a comparison: adjusted p-values, and the verdict of each metric or the reason why it has none."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from assay.comparison.stopping_outcome import StoppingOutcome
 
 CONSTANT = "constant"
-"""The note of a metric whose differences are all 0: there is nothing to test."""
+"""The note of a metric whose differences are all 0, so that there is nothing to test."""
 AS_PRIMARY = "as_primary"
-"""The note of a metric whose values are all those of the primary metric: it is no test of its own."""
+"""The note of a metric whose values are all those of the primary metric, so that it is no separate test."""
 _BETTER = (Verdict.A_BETTER, Verdict.B_BETTER)
 _NOT_ADJUSTED = NoVerdict(
     Reason.NOT_ADJUSTED, "only the pairs with the first run decide: this p-value is not adjusted for other tests"
@@ -31,15 +31,15 @@ _NOT_ADJUSTED = NoVerdict(
 
 
 class Families:
-    """Adjusts p-values: those of the primary metric and all others are two families, over the pairs that decide.
+    """Adjusts p-values in two families, the primary metric and all others, over the pairs that decide.
 
-    A metric whose differences are all 0 tests nothing, and one whose values are all those of the primary metric tests
-    the same again: neither is in a family.
+    A metric whose differences are all 0 tests nothing, and a metric whose values are all those of the primary metric
+    repeats its test: neither is in a family.
 
     Args:
-        tested: The metrics of each pair of runs, the primary one first.
+        tested: The metrics of each pair of runs, the primary metric first.
         values: Their values.
-        settings: How p-values are adjusted.
+        settings: The settings of the comparison.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Families:
         self._p = [metric.p for metric in tested]
         self._is_primary = [metric.is_primary for metric in tested]
         self.notes: list[tuple[str, ...]] = []
-        self._tests: list[int] = []  # the test that stands for each metric: its own or that of the primary metric
+        self._tests: list[int] = []  # the test of each metric: its own or that of the primary metric
         families: dict[bool, list[int]] = {True: [], False: []}
         primary = 0
         for at, (metric, value) in enumerate(zip(tested, values, strict=True)):
@@ -73,16 +73,16 @@ class Families:
         return self._is_primary[self._tests[at]]
 
     def size(self, at: int) -> int:
-        """Return how many tests a p-value is adjusted for."""
+        """Return the number of tests that a p-value is adjusted for."""
         return len(self._families.get(self._tests[at], ())) or 1
 
     def adjusted(self, at: int) -> float | None:
-        """Return the adjusted p-value of a metric that decides; None where it has none."""
+        """Return the adjusted p-value of a deciding metric; None if it has none."""
         test = self._tests[at]
         return self._adjusted.get(test, self._p[test])
 
     def adjusted_with(self, at: int, p: float) -> float:
-        """Return what the adjusted p-value of a metric would be with another raw one."""
+        """Return the adjusted p-value that a metric would have with another raw p-value."""
         test = self._tests[at]
         family = self._families.get(test)
         if family is None:
@@ -90,7 +90,7 @@ class Families:
         return self._adjust([p if member == test else self._p[member] or 0.0 for member in family])[family.index(test)]
 
     def can_decide(self, at: int, least: float) -> bool:
-        """Whether a metric whose raw p-value is the least possible one would be significant.
+        """Whether a metric would be significant with its smallest possible raw p-value.
 
         Args:
             at: The metric.
@@ -110,15 +110,15 @@ def decided(
 ) -> list[MetricComparison]:
     """Return the metrics with adjusted p-values and verdicts.
 
-    Where runs stop early by a rule, it decides on the primary metric in place of the p-value, which is not adjusted for
-    the looks.
+    If runs stop early by a rule, the rule decides on the primary metric instead of the p-value, which is not adjusted
+    for the looks.
 
     Args:
-        tested: The metrics of each pair of runs, the primary one first.
+        tested: The metrics of each pair of runs, the primary metric first.
         values: Their values.
-        settings: How they are decided.
-        stopping: What the rule came to; None without one.
-        names: Of both runs of each metric, for messages.
+        settings: The settings of the comparison.
+        stopping: The outcome of the rule; None without a rule.
+        names: The names of both runs of each metric, for messages.
     """
     families = Families([metric.found for metric in tested], values, settings)
     decisions = [
@@ -127,7 +127,7 @@ def decided(
         ).comparison()
         for at, metric in enumerate(tested)
     ]
-    if stopping is not None:  # a rule that stops early has another power than the test of all cases
+    if stopping is not None:  # a rule that stops early has a different power than the test over all cases
         return decisions
     return [with_power(metric, values[at], settings, families.size(at)) for at, metric in enumerate(decisions)]
 
@@ -170,7 +170,7 @@ class _Decision:
         return replace(noted, verdict=claim)
 
     def _one_sided(self, metric: MetricComparison) -> tuple[float, float] | None:
-        """Return the one-sided bounds of a metric; where errors differ, with the worst values in their place, too."""
+        """Return the one-sided bounds of a metric; if errors differ, also over the worst values in their place."""
         errors, lowest, highest = self.values.errors, self.tested.lowest, self.tested.highest
         if errors is None or not errors.differ:
             return metric.one_sided
@@ -179,7 +179,7 @@ class _Decision:
         return (min(low for low, _ in known), max(high for _, high in known)) if len(known) == len(ends) else None
 
     def _claim(self, metric: MetricComparison) -> Verdict:
-        """Return the verdict of the complete cases."""
+        """Return the verdict by the complete cases."""
         if self.stopping is not None and self.stopping.has_decided:
             return self.stopping.verdict
         if self.stopping is None and metric.p_adjusted is not None and metric.p_adjusted < self.settings.alpha:
@@ -191,9 +191,9 @@ class _Decision:
         return margin is not None and inner is not None and -margin < inner[0] and inner[1] < margin
 
     def _worst(self, metric: MetricComparison, claim: Verdict) -> WorstCase | None:
-        """Return the figures that are worst for a claim; without one, worst for the run that seems better.
+        """Return the worst figures for a claim; without a claim, the worst for the run that seems better.
 
-        Where both seem equal, those that are further from it; None where these are as far either way.
+        If the runs seem equal, these are the more distant figures; None if both are equally distant.
         """
         lowest, highest = self.tested.lowest, self.tested.highest
         if lowest is None or highest is None:
@@ -212,7 +212,7 @@ class _Decision:
         return self._worst_case(shown, holds=claim in _BETTER and _better(shown) is claim and self._is_certain(shown))
 
     def _is_certain(self, metric: MetricComparison) -> bool:
-        """Whether the figures of the worst values are significant, at any look where a rule stops early."""
+        """Whether the figures of the worst values are significant; at any look, if a rule stops early."""
         if metric.p is None:
             return False
         if self.stopping is None:
@@ -254,7 +254,7 @@ class _Decision:
                 "its values have no least and greatest value, without which no margin shows that runs are equivalent"
             )
             return NoVerdict(Reason.NO_SCALE, f"the p-value is not below {alpha}{tests}, and {message}")
-        is_drawn = metric.p_error is not None  # from so many units that the number of draws alone is a bound
+        is_drawn = metric.p_error is not None  # with so many units that only the number of draws bounds it
         if (
             not is_drawn
             and metric.min_attainable_p is not None
@@ -275,7 +275,7 @@ class _Decision:
         return NoVerdict(reason, f"{units} came out differently: with so few, no p-value {tail}")
 
     def _erring(self, errors: ErrorComparison, worst: WorstCase | None) -> NoVerdict:
-        """Return why errors withhold the verdict of the complete cases."""
+        """Return why errors withhold the verdict by the complete cases."""
         most, other = sorted(zip((-errors.a_cases, -errors.b_cases), self.names, strict=True))
         count = len(self.values.a) + self.values.n_dropped
         message = (

@@ -1,4 +1,4 @@
-"""In what the settings of runs differ, setting by setting."""
+"""The differences between the settings of runs."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 from assay.comparison.model import Change
 
 CODE = "code"
-"""The setting below which it stands which code the agent was."""
+"""The path of the settings that describe the agent's code."""
 _MOST_CHANGES = 200
 _MOST_CHARS, _LEAST_CHARS = 4_000, 100  # of a text
 _MOST_CHARS_OF_ALL = 200_000  # a comparison travels in one message
 
 
 def changes(configs: Sequence[Mapping[str, Any]]) -> list[Change]:
-    """Return the settings that are not the same in all runs, in the order of the first run's.
+    """Return the settings that differ between runs, in the order of the first run.
 
-    Lists of metrics are compared by the metrics' names; settings of metrics that are None and absent are equal. Long
-    texts, such as prompts, are compared whole and returned without their ends.
+    Lists of metrics are compared by name; None equals an absent setting of a metric. Long texts, such as prompts, are
+    compared in full and returned shortened.
 
     Args:
         configs: The `config` of each run's document.
@@ -36,13 +36,13 @@ def changes(configs: Sequence[Mapping[str, Any]]) -> list[Change]:
 
 
 def _shortened(value: Any, most: int) -> Any:
-    """Return a value, cut where it is longer as JSON than `most` characters."""
+    """Return a value, cut if it exceeds `most` characters as JSON."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return value if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
 
 def _flat(value: Any, path: str) -> list[tuple[str, Any]]:
-    """Return every setting below a path; entries of a list that have names stand under them."""
+    """Return every setting below a path; named entries of a list have their names in the path."""
     if isinstance(value, Mapping):
         return [pair for key, entry in value.items() for pair in _flat(entry, f"{path}.{key}" if path else str(key))]
     if _is_list_of_named(value):
@@ -51,7 +51,7 @@ def _flat(value: Any, path: str) -> list[tuple[str, Any]]:
 
 
 def _settings_of(named: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of an entry of a list; a metric that names no kind is of the kind that it is called."""
+    """Return the settings of an entry of a list; the kind of a metric defaults to its name."""
     settings = {key: value for key, value in named.items() if key != "name"}
     return {**settings, "metric": named["name"]} if settings.get("metric") == "" else settings
 
