@@ -221,7 +221,7 @@ class _Made:
 
     Args:
         checks: Each with its outcome.
-        threshold: The case's own, for the value; None where every check must hold.
+        threshold: The case's own, for the value; None if every check must hold.
     """
 
     checks: tuple[tuple[Assertion, Outcome], ...]
@@ -229,7 +229,7 @@ class _Made:
 
     @cached_property
     def value(self) -> float | None:
-        """The weighted share; None where no check that counts was made."""
+        """The weighted share; None if no check that counts was made."""
         total, reached = self._weights
         if total:
             return reached / total
@@ -255,7 +255,7 @@ class _Made:
 
     @property
     def error(self) -> str:
-        """Why the row has no value because of a failure on Assay's side; empty where there is none."""
+        """Why the row has no value because of a failure on Assay's side; empty if there is none."""
         return next((outcome.reason for _, outcome in self._open if outcome.is_error), "")
 
     @property

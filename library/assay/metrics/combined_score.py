@@ -81,7 +81,7 @@ def combined_score(
 
 
 def tokens_used(usage: Usage | None) -> int | None:
-    """Return all tokens of an answer, input and output; None where they were not counted."""
+    """Return all tokens of an answer, input and output; None if they were not counted."""
     if usage is None:
         return None
     if usage.total_tokens:

@@ -75,7 +75,7 @@ def consistency(vectors: Sequence[ArrayLike], blank_count: int = 0) -> float | N
 
 
 def _unit(vector: ArrayLike) -> NDArray[np.float64] | None:
-    """Return a vector's direction in float64, or None where it has none."""
+    """Return a vector's direction in float64, or None if it has none."""
     import numpy as np  # imported here: runs without embeddings start without it
 
     values = np.asarray(vector, dtype=np.float64)

@@ -86,7 +86,7 @@ FIELDS: Mapping[str, Callable[[AgentResponse], float | None]] = {
     "attempts": lambda response: 1 + len(response.attempts),
     **FLAGS,
 }
-"""Fields of the answer that a formula may read; None where the answer does not have it."""
+"""Fields of the answer that a formula may read; None if the answer does not have it."""
 
 _MOST = {"input_tokens": MAX_TOKENS, "output_tokens": MAX_TOKENS, "total_tokens": MAX_TOKENS, "cost_usd": MAX_COST_USD}
 _OWN_NAME = re.compile(r"[A-Za-z_]\w{0,63}", re.ASCII)

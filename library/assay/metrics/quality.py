@@ -47,7 +47,7 @@ _DIGITS = {ord(digit): str(value) for digits in ("٠١٢٣٤٥٦٧٨٩", "۰۱۲
 
 
 def parse_quality(reply: str) -> int | None:
-    """Return the rating in a judge's reply, or None where it does not hold exactly one."""
+    """Return the rating in a judge's reply, or None if it does not hold exactly one."""
     text = unicodedata.normalize("NFKC", reply).translate(_DIGITS)
     numbers = {float(number) for number in _NUMBER.findall(_DENOMINATOR.sub("", text))}
     if len(numbers) != 1:
@@ -57,7 +57,7 @@ def parse_quality(reply: str) -> int | None:
 
 
 def read_rating(evidence: JudgeEvidence) -> int | None:
-    """Return the rating that a judge gave, or None where it gave no valid one."""
+    """Return the rating that a judge gave, or None if it gave no valid one."""
     if evidence.verdict is not None:
         return _rating(evidence.verdict)
     objects = objects_in(evidence.text)

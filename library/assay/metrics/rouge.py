@@ -2,7 +2,7 @@
 
     rouge1, rouge2: precision = shared n-grams / those of the answer, recall = shared / those of the reference
     rougeL: the same with the longest common subsequence of words
-    F1 = 2·precision·recall / (precision + recall), 0 where both are 0
+    F1 = 2·precision·recall / (precision + recall), 0 if both are 0
 
 An n-gram is shared as often as both have it. The value is the F1 of the `measure`; with several references
 the one that gives the highest counts. Words are found in every script; with `stemmer: porter` English ones
@@ -67,7 +67,7 @@ class Overlap:
 
 
 def rouge(answer: Sequence[str], reference: Sequence[str]) -> dict[str, Overlap] | None:
-    """Return rouge1, rouge2 and rougeL of two lists of words; None where both are too long to compare."""
+    """Return rouge1, rouge2 and rougeL of two lists of words; None if both are too long to compare."""
     in_order = lcs_length(answer, reference)
     if in_order is None:
         return None
@@ -79,7 +79,7 @@ def rouge(answer: Sequence[str], reference: Sequence[str]) -> dict[str, Overlap]
 
 
 def lcs_length(first: Sequence[str], second: Sequence[str]) -> int | None:
-    """Return the length of the longest common subsequence; None where both are too long to compare.
+    """Return the length of the longest common subsequence; None if both are too long to compare.
 
     One bit for each word of the shorter text, a few operations on all bits at once for each of the longer.
     Source: H. Hyyrö, "Bit-parallel LCS-length computation revisited", 2004.

@@ -173,7 +173,7 @@ class ToolCalls(ThresholdMetric):
         return self._scored([Call(call) for call in calls or ()], expected or (), failed=failed, free=expected is None)
 
     def _expected(self, row: Row) -> tuple[ExpectedTool, ...] | None:
-        """Return the calls expected of a row; None where it says nothing about them."""
+        """Return the calls expected of a row; None if it says nothing about them."""
         tools = row.case.turns[-1].expected_tools if self._required is None else self._required
         if not tools and self._required is None and not self._expects_none:
             return None
@@ -184,7 +184,7 @@ class ToolCalls(ThresholdMetric):
         )
 
     def _calls(self, row: Row) -> tuple[ToolCall, ...] | None:
-        """Return the calls of the answer, or of a whole conversation; None where one does not report its calls."""
+        """Return the calls of the answer, or of a whole conversation; None if one does not report its calls."""
         answers = [turn.response for turn in row.turns] if row.turns and self.of_conversation else [row.response]
         # After a failed call, what was reported before it is all there is.
         reported = [answer.tool_calls for answer in answers if answer.tool_calls is not None or not answer.is_failed]

@@ -74,7 +74,7 @@ class EmbedderFold(MeanFold):
         self._record = EmbedderRecord()
 
     def add(self, row: CaseResult, score: Score) -> None:
-        """Take one more row."""
+        """Add a row."""
         super().add(row, score)
         self._record.add(score)
 

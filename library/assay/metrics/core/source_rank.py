@@ -39,7 +39,7 @@ class SourceRank(ThresholdMetric):
         return matching_work(row)
 
     def score(self, row: Row) -> Score:
-        """Return the value of the position, or 0 where no expected source was retrieved."""
+        """Return the value of the position, or 0 if no expected source was retrieved."""
         expected = usable_sources(row.case)
         if not expected:
             return self._skipped("no_expected_sources")
