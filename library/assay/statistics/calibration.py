@@ -142,8 +142,8 @@ def calibrate_scores(
     """Compare a judge's scores with human scores.
 
     Args:
-        judge: A score an item, on the rubric's scale; None where there is no valid one.
-        people: The scores that people gave each item, on the same scale; empty where none did.
+        judge: A score an item, on the rubric's scale; None if there is no valid one.
+        people: The scores that people gave each item, on the same scale; empty if none did.
         whole: Whether the scale has whole numbers only.
         passing: When a score passes; None where nothing decides.
         drawing: How the items were drawn.
@@ -184,7 +184,7 @@ def calibrate_labels(
     """Compare a judge's pass or fail with that of people.
 
     Args:
-        judge: A score an item; None where there is no valid one.
+        judge: A score an item; None if there is no valid one.
         people: "pass" or "fail", of each person who labelled an item.
         passing: When a score passes.
         drawing: How the items were drawn.
@@ -213,7 +213,7 @@ def calibrate_pairs(
     """Compare a judge's choice between two answers with that of people.
 
     Args:
-        judge: What it says of each pair in both orders; None where either verdict is not valid.
+        judge: What it says of each pair in both orders; None if either verdict is not valid.
         people: "a", "b" or "tie", of each person who labelled a pair.
         winners: Who wins each pair where that is not what `judge` says, as with a jury; there are then no figures of
             places.
@@ -237,14 +237,14 @@ def judges_alpha(judges: Sequence[Sequence[Hashable | None]], level: Level) -> F
     """Return how far several judges agree with each other.
 
     Args:
-        judges: What each judge says of each item; None where there is no valid verdict.
+        judges: What each judge says of each item; None if there is no valid verdict.
         level: "interval" for scores, "nominal" for labels.
     """
     return alpha(list(zip(*judges, strict=True)), level)
 
 
 def majority(labels: Sequence[str]) -> str | None:
-    """Return what most people say, be it one alone; None where none does or two labels lead together."""
+    """Return what most people say, be it one alone; None if none does or two labels lead together."""
     ranked = Counter(labels).most_common(2)
     return None if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]) else ranked[0][0]
 

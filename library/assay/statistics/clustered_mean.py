@@ -119,7 +119,7 @@ class ClusteredMean:
 
         Args:
             value: The value.
-            cluster: Its cluster: None where it shares nothing with any other value, a negative number where the values
+            cluster: Its cluster: None if it shares nothing with any other value, a negative number where the values
                 of the cluster come one after the other, else any number.
             times: How many such values there are; above 1 with None alone.
         """
@@ -281,7 +281,7 @@ def _kish(groups: Iterable[_OfSize]) -> float:
 def _estimate(groups: Sequence[_OfSize]) -> tuple[float, float, float]:
     """Return the mean, its CR2 standard error and the degrees of freedom.
 
-    The error is 0 where there is none: with one cluster, where clusters do not differ, where a square overflows.
+    The error is 0 if there is none: with one cluster, where clusters do not differ, where a square overflows.
     """
     n = sum((group.size * group.number for group in groups), Fraction())
     mean = sum((group.total for group in groups), Fraction()) / n

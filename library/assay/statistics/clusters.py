@@ -31,7 +31,7 @@ class Clusters:
     Args:
         sums: Sum of the values of each cluster.
         counts: Cases of each cluster.
-        error: CR2 standard error of the mean of all cases; 0 where all clusters have the same mean, None with fewer
+        error: CR2 standard error of the mean of all cases; 0 if all clusters have the same mean, None with fewer
             than two.
         degrees: Satterthwaite's degrees of freedom of the error; 0 with fewer than two clusters.
     """
@@ -57,7 +57,7 @@ def in_clusters(values: Sequence[float], clusters: Sequence[Hashable] | None) ->
 
     Args:
         values: One per case; at least one.
-        clusters: What each case shares with others; None where every case is a cluster of its own, whose standard
+        clusters: What each case shares with others; None if every case is a cluster of its own, whose standard
             error is the usual one.
     """
     n = len(values)

@@ -44,15 +44,15 @@ class Drift:
     Args:
         n: Items scored both times.
         n_dropped: Items without a score on one side.
-        mean: Mean of new - old, on the scale; None where it cannot be computed.
+        mean: Mean of new - old, on the scale; None if it cannot be computed.
         interval: 95 % t interval of the mean; None with the mean.
         p_value: Of the sign-flip test; None with the mean.
         limit: 5 % of the scale, on the scale.
         changed: Items whose score is another one.
         drifted: Whether that is an alarm; None where nothing is computed.
-        items_needed: About how many items would exclude a mean difference beyond the limit; None where there is an
+        items_needed: About how many items would exclude a mean difference beyond the limit; None if there is an
             alarm, where these exclude it already, and where nothing is computed.
-        reason: Why nothing is computed; empty where it is.
+        reason: Why nothing is computed; empty if it is.
     """
 
     n: int
@@ -68,7 +68,7 @@ class Drift:
 
     @property
     def caution(self) -> str:
-        """What the items cannot exclude, as a sentence; empty where that is nothing."""
+        """What the items cannot exclude, as a sentence; empty if that is nothing."""
         if self.items_needed is None:
             return ""
         return f"{self.n} anchors cannot exclude a drift of {100 * LARGEST_SHIFT:g} %: use about {self.items_needed}"
@@ -80,7 +80,7 @@ def find_drift(
     """Compare two judgements of the same items.
 
     Args:
-        old: The first score of each item, None where there was no valid one.
+        old: The first score of each item, None if there was no valid one.
         new: The present score of each item.
         width: Highest minus lowest score of the scale, above 0.
         alpha: Below this p-value is an alarm.

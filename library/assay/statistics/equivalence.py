@@ -55,7 +55,7 @@ def score_equivalence(
 
     Args:
         differences: B - A of each case.
-        bounds: The least and the greatest value of the metric, infinite where there is none.
+        bounds: The least and the greatest value of the metric, infinite if there is none.
         alpha: Level of each of the two one-sided tests.
         clusters: What each case shares with others; two clusters of mean size are then added.
 

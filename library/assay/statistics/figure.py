@@ -18,10 +18,10 @@ class Figure:
     """A number, its interval and its base.
 
     Args:
-        value: The number; None where it cannot be computed, which is never 0.
+        value: The number; None if it cannot be computed, which is never 0.
         n: Items that it rests on.
-        interval: 95 % interval; None where there is none.
-        reason: Why there is no value, one stable word; empty where there is one.
+        interval: 95 % interval; None if there is none.
+        reason: Why there is no value, one stable word; empty if there is one.
     """
 
     value: float | None

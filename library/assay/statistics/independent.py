@@ -23,8 +23,8 @@ class SignificanceTest:
     """The outcome of a test.
 
     Args:
-        statistic: Its statistic; None where it could not be made.
-        p: Its p-value, the one that decides; None where it could not be made.
+        statistic: Its statistic; None if it could not be made.
+        p: Its p-value, the one that decides; None if it could not be made.
         note: A stable word on what to know, such as "no_data"; empty for nothing.
         other_p: The p-value of the usual test where `p` is that of a better one; None otherwise.
     """

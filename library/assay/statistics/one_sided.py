@@ -63,7 +63,7 @@ def score_bounds(
 
     Args:
         differences: B - A of each case, at least one.
-        bounds: The least and the greatest value of the metric, infinite where there is none.
+        bounds: The least and the greatest value of the metric, infinite if there is none.
         alpha: Level of each of the two bounds.
         clusters: What each case shares with others; clusters of mean size are then added.
 

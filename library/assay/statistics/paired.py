@@ -27,13 +27,13 @@ LEAST_DIFFERENCE = 1e-9
 
 
 def difference(a: float, b: float) -> float:
-    """Return B - A of a case; 0 where it is noise."""
+    """Return B - A of a case; 0 if it is noise."""
     gap = b - a
     return 0.0 if abs(gap) <= max(LEAST_DIFFERENCE, NOISE * max(abs(a), abs(b))) else gap
 
 
 def differences(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return B - A of each case; 0 where it is noise, NaN where a value is missing.
+    """Return B - A of each case; 0 if it is noise, NaN if a value is missing.
 
     Args:
         a: Values of A, shape (n,).
@@ -150,16 +150,16 @@ class PairedScores:
         n: Pairs.
         mean_difference: Mean of B - A.
         flip: The sign-flip test of the differences, or of the clusters' sums.
-        interval: Of the mean difference; None where it has none.
+        interval: Of the mean difference; None if it has none.
         interval_method: "sign_flip" where it is the test of the clusters' sums inverted; "cr2" for t with CR2 errors,
             where clusters are too few for a verdict; "t" without clusters; empty without an interval.
         units: Differences, or clusters' sums, that are not 0.
-        standard_error: Of the mean difference, CR2 with clusters; 0 where all pairs, or clusters, differ by the same;
+        standard_error: Of the mean difference, CR2 with clusters; 0 if all pairs, or clusters, differ by the same;
             None with fewer than two.
         degrees: Degrees of freedom of t; Satterthwaite's with clusters.
-        t: The paired t statistic; None where all pairs, or clusters, differ by the same, or there is one.
+        t: The paired t statistic; None if all pairs, or clusters, differ by the same, or there is one.
         t_p: Its two-sided p-value; None likewise.
-        d_z: Mean by standard deviation of the differences; None where all are equal or there is one pair.
+        d_z: Mean by standard deviation of the differences; None if all are equal or there is one pair.
         cliffs_delta: How far B is above A over all pairs of cases, -1 to 1.
         wins: Cases in which B is higher.
         ties: Cases in which both are equal.

@@ -74,7 +74,7 @@ def tally_pairs(judgements: Sequence[PairJudgement], cases: Sequence[Hashable] |
 
     Args:
         judgements: One per pair.
-        cases: The case of each pair, which repeats share; None where every pair is a case of its own.
+        cases: The case of each pair, which repeats share; None if every pair is a case of its own.
     """
     winners = [judgement.winner for judgement in judgements]
     places = [place for each in judgements for place in (each.forward, each.backward) if place != "tie"]

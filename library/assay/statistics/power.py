@@ -71,7 +71,7 @@ def cases_for_rates(difference: float, disagreeing: float, *, alpha: float = 0.0
         power: Chance to detect the difference.
 
     Returns:
-        None where no number of cases is enough, or the number is too large to be exact.
+        None if no number of cases is enough, or the number is too large to be exact.
 
     Raises:
         ValueError: Fewer cases disagree than the difference needs.
@@ -105,7 +105,7 @@ def _about_root(size: float, disagreeing: float, alpha: float, power: float) -> 
 
 
 def detectable_rate_difference(n: int, disagreeing: float, *, alpha: float = 0.05, power: float = 0.8) -> float | None:
-    """Return the smallest difference of paired rates that n cases detect; None where they detect none.
+    """Return the smallest difference of paired rates that n cases detect; None if they detect none.
 
     Arguments as for `cases_for_rates`.
     """
@@ -126,7 +126,7 @@ def detectable_rate_difference(n: int, disagreeing: float, *, alpha: float = 0.0
 
 
 def _root(surplus: Callable[[float], float], high: float) -> float | None:
-    """Return the least value from 0 to `high` with a surplus of at least 0, which rises; None where there is none.
+    """Return the least value from 0 to `high` with a surplus of at least 0, which rises; None if there is none.
 
     Source: the Illinois algorithm, M. Dowell and P. Jarratt, "A modified regula falsi method", 1971.
     """
@@ -238,12 +238,12 @@ def cases_for_scores(
         difference: To be detected; its sign does not matter.
         spread: Standard deviation of the differences, above 0.
         differing: Share of the cases whose scores differ, above 0.
-        step: What all differences are multiples of, such as 1/3 for rates of three runs; 0 where they are of any size.
+        step: What all differences are multiples of, such as 1/3 for rates of three runs; 0 if they are of any size.
         alpha: Level of the test.
         power: Chance to detect the difference.
 
     Returns:
-        None where no number of cases is enough, or the number is too large to be exact.
+        None if no number of cases is enough, or the number is too large to be exact.
     """
     if difference == 0:
         return None
@@ -306,7 +306,7 @@ def detectable_effect(
 def detectable_score_difference(
     n: int, spread: float, *, differing: float = 1.0, step: float = 0.0, alpha: float = 0.05, power: float = 0.8
 ) -> float | None:
-    """Return the smallest mean difference of paired scores that n cases detect; None where they detect none.
+    """Return the smallest mean difference of paired scores that n cases detect; None if they detect none.
 
     Arguments as for `cases_for_scores`.
     """
@@ -321,7 +321,7 @@ def with_lost_steps(difference: float, n: int, step: float) -> float:
 
 
 def common_step(values: Collection[float]) -> float:
-    """Return what distinct values are multiples of, from the least one on; 0 where they are of many sizes, or one."""
+    """Return what distinct values are multiples of, from the least one on; 0 if they are of many sizes, or one."""
     if not 2 <= len(values) <= _MOST_SIZES:
         return 0.0
     ordered = sorted(values)

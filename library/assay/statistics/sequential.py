@@ -139,7 +139,7 @@ def _log_sum(logs: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray
 
 
 def first_crossing(path: Sequence[float] | NDArray[np.float64], *, alpha: float = 0.05) -> int | None:
-    """Return after how many cases of a path of log E it reaches 1/alpha; None where it does not."""
+    """Return after how many cases of a path of log E it reaches 1/alpha; None if it does not."""
     import numpy as np
 
     reached = np.flatnonzero(np.asarray(path) >= -math.log(alpha))
@@ -262,7 +262,7 @@ class Look:
 
     Args:
         z: Its statistic; the sign is that of the mean difference.
-        standard_error: Of the mean difference, mean/z; 0 where no case differs.
+        standard_error: Of the mean difference, mean/z; 0 if no case differs.
     """
 
     z: float
@@ -274,7 +274,7 @@ def look_at(differences: Sequence[float], *, is_binary: bool) -> Look:
 
     Args:
         differences: Of the cases so far.
-        is_binary: Whether they come from 0 and 1: then z is (won - lost)/√(won + lost), 0 where none disagree.
+        is_binary: Whether they come from 0 and 1: then z is (won - lost)/√(won + lost), 0 if none disagree.
             Otherwise it is the z that is as unlikely as the paired t statistic: with few cases, t itself is large too
             often. Where all differences are equal there is no t, and they count as won or lost.
 

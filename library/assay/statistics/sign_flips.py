@@ -170,7 +170,7 @@ def _subset_sums(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _grid_steps(sizes: NDArray[np.float64]) -> NDArray[np.int64] | None:
-    """Return the sizes as multiples of one step, or None where there is none or too much to enumerate."""
+    """Return the sizes as multiples of one step, or None if there is none or too much to enumerate."""
     import numpy as np
 
     if not float(sizes[0]) * len(sizes) ** 2 <= float(sizes[-1]) * _GRID_WORK * len(sizes):
@@ -267,7 +267,7 @@ def sign_flip_interval(
         seed: Of the random signs, with more than 20 clusters.
 
     Returns:
-        None where the clusters are too few for any mean to be rejected.
+        None if the clusters are too few for any mean to be rejected.
     """
     import numpy as np
 

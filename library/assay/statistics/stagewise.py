@@ -4,7 +4,7 @@ A comparison that stops where z reaches a bound stops too often where chance has
 difference is too large on average. The results are therefore ordered by stages: a stop for B at an earlier look is
 further up than one at a later look, and within a look the larger z is. The median-unbiased estimate is the difference
 at which results above and below the observed one are equally likely; the interval holds the differences at which the
-observed result is not among the most extreme ones. So it leaves out 0 where a look decides, up to the rounding of
+observed result is not among the most extreme ones. So it leaves out 0 if a look decides, up to the rounding of
 bounds.
 
 Functions import numpy and scipy when they are called.
