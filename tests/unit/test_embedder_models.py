@@ -10,7 +10,7 @@ import pytest
 
 from assay_embedder.models import known_models, verification
 from assay_embedder.models.architecture import UnknownArchitectureError, read_architecture
-from assay_embedder.models.dimensions import supported_dimensions
+from assay_embedder.models.loading import supported_dimensions
 from assay_embedder.models.packed.attention import Layout
 from assay_embedder.models.verification import Memory
 

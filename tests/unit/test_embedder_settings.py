@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from assay.errors import InvalidInputError
+from assay_embedder.service import cosine
 from assay_embedder.settings import Settings
-from assay_embedder.similarity import cosine
 
 
 def test_defaults_without_flags() -> None:

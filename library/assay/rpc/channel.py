@@ -13,10 +13,12 @@ import grpc.aio
 from grpc_health.v1 import health_pb2
 
 from assay.errors import SetupError, UnavailableError
+from assay.rpc.access import SCHEME, TOKEN_KEY
 from assay.rpc.addresses import first_of_list, is_local
 from assay.rpc.methods import service_config
 from assay.rpc.options import VERSION_KEY, ChannelOptions, channel_arguments
-from assay.telemetry.tracing import is_tracing
+from assay.rpc.wrapped_channel import WrappedChannel
+from assay.telemetry.tracing import TRACEPARENT, is_tracing, traceparent
 
 T = TypeVar("T")
 Status = health_pb2.HealthCheckResponse
@@ -47,12 +49,9 @@ def open_channel(address: str, options: ChannelOptions = ChannelOptions()) -> gr
     else:
         channel = grpc.aio.secure_channel(address, credentials, options=arguments, interceptors=interceptors)
     if is_tracing():
-        from assay.rpc.traced_channel import TracedChannel  # imported here: most processes record no spans
-
         channel = TracedChannel(channel)
     if not options.token:
         return channel
-    from assay.rpc.token_channel import TokenChannel  # imported here: local calls do without it
 
     return TokenChannel(channel, options.token)
 
@@ -199,3 +198,39 @@ async def _becomes_ready(channel: grpc.aio.Channel, service_name: str) -> bool:
             message = "The server answers but has no health service; check its address."
             raise SetupError(message, reason="SERVICE_UNKNOWN") from error
     return False
+
+
+class TokenChannel(WrappedChannel):
+    """Sends a token with every call except health checks.
+
+    Args:
+        channel: The channel that makes the calls.
+        token: The token's text.
+    """
+
+    def __init__(self, channel: grpc.aio.Channel, token: str) -> None:
+        super().__init__(channel)
+        self._entry = (TOKEN_KEY, SCHEME + token)
+        self._alone = grpc.aio.Metadata(self._entry)  # made once: most calls have no metadata of their own
+
+    def _calling(self, method: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        if method.startswith("/grpc.health."):
+            return call
+
+        def with_token(*arguments: Any, metadata: Any = None, **options: Any) -> Any:
+            whole = (*metadata, self._entry) if metadata else self._alone
+            return call(*arguments, metadata=whole, **options)
+
+        return with_token
+
+
+class TracedChannel(WrappedChannel):
+    """Sends a traceparent with every call that is made within a span."""
+
+    def _calling(self, method: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def with_parent(*arguments: Any, metadata: Any = None, **options: Any) -> Any:
+            if parent := traceparent():
+                metadata = (*(metadata or ()), (TRACEPARENT, parent))
+            return call(*arguments, metadata=metadata, **options)
+
+        return with_parent

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
 
 from assay.errors import AssayError, InvalidInputError, Problem
 from assay.rpc.interceptors import presentable
@@ -13,7 +15,6 @@ from assay.telemetry.tracing import span
 from assay.v1 import embedder_pb2, embedder_pb2_grpc
 from assay_embedder.embeddings import EmbedOptions, offered_dimensions
 from assay_embedder.settings import MAX_TEXTS
-from assay_embedder.similarity import cosines
 
 if TYPE_CHECKING:
     import asyncio
@@ -28,6 +29,46 @@ MAX_PAIRS = 256
 MAX_TEXT_CHARS = 100_000
 MAX_SCOPE_CHARS = 256
 _MAX_VECTOR_BYTES = 4 * 1024 * 1024 - 64 * 1024  # what one answer holds, beside its other fields
+
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    Name = TypeVar("Name", bound=Hashable)
+
+
+def cosine(first: NDArray[Any], second: NDArray[Any]) -> float | None:
+    """Return u·v / (‖u‖‖v‖), computed in float64 and clamped to [-1, 1].
+
+    Args:
+        first: A vector.
+        second: A vector of the same dimension.
+
+    Returns:
+        The cosine; None when a vector is all zero, because its direction is undefined.
+    """
+    return cosines({0: first, 1: second}, [(0, 1)])[0]
+
+
+def cosines(vectors: Mapping[Name, NDArray[Any]], pairs: Iterable[tuple[Name, Name]]) -> list[float | None]:
+    """Return the cosine of each pair; the norm of each vector is computed once.
+
+    Args:
+        vectors: Vectors of one dimension, by name.
+        pairs: Names of two vectors each.
+    """
+    exact = {name: vector.astype(np.float64) for name, vector in vectors.items()}
+    norms = {name: float(np.linalg.norm(vector)) for name, vector in exact.items()}
+
+    def of_pair(first: Name, second: Name) -> float | None:
+        product = norms[first] * norms[second]
+        if product == 0:
+            return None
+        return min(1.0, max(-1.0, float(exact[first] @ exact[second]) / product))
+
+    return [of_pair(first, second) for first, second in pairs]
 
 
 class EmbedderService(embedder_pb2_grpc.EmbedderServiceServicer):

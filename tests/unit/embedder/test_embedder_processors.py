@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay_embedder.queues.processors import available_processors, cgroup_quota
+from assay_embedder.queues.workers import available_processors, cgroup_quota
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from array import array
 from dataclasses import dataclass
 from functools import partial
@@ -14,10 +15,9 @@ import numpy as np
 from assay.errors import AssayError, SetupError
 from assay.local_stack.install_hint import install_hint
 from assay.local_stack.model_files import is_folder
-from assay_embedder.models import known_models, verification
-from assay_embedder.models.architecture import UnknownArchitectureError, read_architecture
+from assay_embedder.models import verification
+from assay_embedder.models.architecture import UnknownArchitectureError, encoder_folder, read_architecture, read_json
 from assay_embedder.models.devices import free_device_memory, is_gpu
-from assay_embedder.models.dimensions import supported_dimensions
 from assay_embedder.models.encoder import Tokens
 from assay_embedder.models.folders import (
     DEFAULT_SHA256,
@@ -38,6 +38,7 @@ from assay_embedder.settings import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
     from torch import Tensor
@@ -205,7 +206,7 @@ def load(
 
 def _loaded(name: str, folder: Path, device: str, precision: str, memory: verification.Memory) -> Model:
     revision = DEFAULT_SHA256 if name == DEFAULT_MODEL else hash_weights(folder)
-    prefix = known_models.prefix_of(name) or default_prompt(folder)
+    prefix = prefix_of(name) or default_prompt(folder)
     if prefix and leaves_prompt_out(folder):
         raise not_loaded(name, f"its pooling leaves out what is put before every text ({prefix!r})")
     source = _Source(name, folder, revision, device, precision, prefix)
@@ -218,7 +219,7 @@ def _loaded(name: str, folder: Path, device: str, precision: str, memory: verifi
         device=device,
         precision=chosen,
         prefix=prefix,
-        english_only=known_models.is_english_only(name),
+        english_only=is_english_only(name),
         engine=network.engine_name,
         dimensions=supported_dimensions(folder, network.dimension),
         weight_bytes=weight_bytes(folder),
@@ -438,3 +439,58 @@ def _processor() -> str:
 def _storable(text: str) -> str:
     """Replace lone surrogates, on which the tokenizer fails."""
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+_E5 = re.compile(r"(?<![a-z0-9])e5(?![a-z0-9])", re.IGNORECASE)
+_ENGLISH = re.compile(
+    r"all-(minilm-l(6|12)-v[12]|mpnet-base-v[12]|distilroberta-v1|roberta-large-v1)"
+    r"|(multi-qa|msmarco|paraphrase)-(?!multilingual).*(minilm|mpnet|distilbert|distilroberta|albert).*"
+    r"|bge-(micro|small|base|large)-en(-v[0-9.]+)?"
+    r"|gte-(tiny|small|base|large)(-en-v[0-9.]+)?"
+    r"|e5-(small|base|large)(-v2|-unsupervised)?",
+    re.IGNORECASE,
+)
+
+
+def prefix_of(name: str) -> str:
+    """Return the prefix that a model was trained with for comparing texts.
+
+    Args:
+        name: A model's id or folder; its last part counts.
+
+    Returns:
+        "query: " for e5 models, on both sides of a symmetric comparison; else empty.
+    """
+    return "query: " if _E5.search(_last_part(name)) else ""
+
+
+def is_english_only(name: str) -> bool:
+    """Return whether a well-known model was trained only on English; False if its name does not tell."""
+    return _ENGLISH.fullmatch(_last_part(name)) is not None
+
+
+def _last_part(name: str) -> str:
+    return name.rstrip("/").rsplit("/", 1)[-1]
+
+
+_HINTS = ("matryoshka_dimensions", "matryoshka_dims", "truncate_dim")
+
+
+def supported_dimensions(folder: Path, full: int) -> tuple[int, ...]:
+    """Return the dimensions that a model's vectors may be cut to, as its configuration names them.
+
+    Args:
+        folder: The model's folder; read are config.json and config_sentence_transformers.json.
+        full: Values of a whole vector.
+
+    Returns:
+        All of them, the full one first; it alone where the model names none.
+    """
+    dimensions = {full}
+    for file in (encoder_folder(folder) / "config.json", folder / "config_sentence_transformers.json"):
+        config = read_json(file)
+        for hint in _HINTS:
+            named = config.get(hint) or []
+            named = named if isinstance(named, list) else [named]
+            dimensions |= {each for each in named if type(each) is int and 0 < each < full}
+    return tuple(sorted(dimensions, reverse=True))
