@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from assay_embedder.models import known_models, verification
+from assay_embedder.models import loading, verification
 from assay_embedder.models.architecture import UnknownArchitectureError, read_architecture
 from assay_embedder.models.loading import supported_dimensions
 from assay_embedder.models.packed.attention import Layout
@@ -57,7 +57,7 @@ def written(folder: Path, **files: Any) -> Path:
 )
 def test_well_known_english_models_are_known_by_name(name: str, english: bool) -> None:
     """A warning for other languages needs to know which models are English; a name that says nothing says no."""
-    assert known_models.is_english_only(name) is english
+    assert loading.is_english_only(name) is english
 
 
 def test_dimensions_are_those_that_the_model_names(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ class CallAudit:
         self._call: AuditedCall | None = None
 
     def admitted(self, identity: Identity | None) -> None:
-        """Note the caller, and tell the handler that the call is recorded."""
+        """Note the caller, and mark the call as recorded for its handler."""
         if identity is not None and self._rule.audit is not None:
             action = EXPORT if self._rule.audit is Audit.EXPORT else action_of(self._method)
             self._call = AuditedCall(action, identity, self._auditor, host_of(self._context.peer()))

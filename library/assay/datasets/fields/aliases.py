@@ -125,7 +125,7 @@ class Layout:
 class PlainFields:
     """The fields of a record of only a question, one reference, an id and a category.
 
-    `may_list` tells whether the reference's name is a plural.
+    `may_list` says whether the reference's name is a plural.
     """
 
     input: str

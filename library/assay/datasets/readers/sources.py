@@ -41,7 +41,7 @@ class Source(Protocol):
 
     @property
     def is_table(self) -> bool:
-        """Whether objects in memory are table rows; for a file, the container's kind tells."""
+        """Whether objects in memory are table rows; for a file, the container's kind decides."""
         ...
 
     def open(self) -> tuple[Container | None, Iterator[Record]]:

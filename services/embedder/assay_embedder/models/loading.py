@@ -465,7 +465,7 @@ def prefix_of(name: str) -> str:
 
 
 def is_english_only(name: str) -> bool:
-    """Return whether a well-known model was trained only on English; False if its name does not tell."""
+    """Return whether a well-known model was trained only on English; False if its name leaves that open."""
     return _ENGLISH.fullmatch(_last_part(name)) is not None
 
 

@@ -86,5 +86,5 @@ class Dispatcher(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Stop taking jobs for good, and wait until the jobs in progress have returned."""
+        """Stop taking jobs, and wait until the jobs in progress have returned."""
         ...

@@ -211,7 +211,7 @@ class QueueDispatcher:
         return [job for job in jobs if (job.run_id, job.shard_index, job.ticket) not in queued]
 
     async def aclose(self) -> None:
-        """Stop taking jobs for good, and wait until the jobs in progress have returned."""
+        """Stop taking jobs, and wait until the jobs in progress have returned."""
         if self._closed:
             return
         self._work, self._closed = None, True

@@ -1,6 +1,6 @@
 """Queries that delete all data of a team, table by table, and count what remains.
 
-The schema tells which tables contain team data: those with a column `team`, and those whose rows belong to a run or an
+The schema shows which tables contain team data: those with a column `team`, and those whose rows belong to a run or an
 upload. A test fails for any other table that is not listed here as free of team data.
 """
 
