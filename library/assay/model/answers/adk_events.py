@@ -276,7 +276,7 @@ def _output_tokens(
 ) -> int | None:
     """Return the output tokens of a model call, thoughts included; None if they are unknown.
 
-    Gemini counts thoughts separately from the candidates, LiteLLM and OpenAI's models within them: the total shows which.
+    Gemini counts thoughts beside the candidates, LiteLLM and OpenAI models within them: the total shows which.
 
     Args:
         input_count: Tokens of the prompt and of tool prompts.
