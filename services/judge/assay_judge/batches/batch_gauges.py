@@ -31,7 +31,7 @@ class PendingBatches:
     Args:
         client_key: The key of the judge's provider client.
         orders: How many orders have no outcome, those that wait for a batch included.
-        oldest_at: When the oldest batch that has not ended was made up, in seconds since 1970; None without one.
+        oldest_at: When the oldest batch that has not ended was formed, in seconds since 1970; None without a batch.
     """
 
     client_key: str
@@ -50,7 +50,7 @@ class Store(Protocol):
 async def batch_gauges(store: Store, *, read_s: float = READ_S) -> AsyncIterator[None]:
     """Keep the gauges of batches up to date inside the block.
 
-    Replicas that share a database have the same figures: so those who read them take one, by `max`.
+    Replicas that share a database have the same figures: aggregate them with `max`.
 
     Args:
         store: Where orders and batches are kept.
@@ -76,14 +76,14 @@ async def _keep_reading(store: Store, read_s: float) -> None:
         await asyncio.sleep(read_s)
 
 
-def _show(found: Sequence[PendingBatches], known: set[str], now: float) -> None:
-    """Set the gauges of all providers that there ever were: one of which nothing is left has 0."""
+def _show(pending: Sequence[PendingBatches], known: set[str], now: float) -> None:
+    """Set the gauges of every provider that was ever seen; a provider without orders has 0."""
     orders, oldest = Counter[str](), Counter[str]()
-    for each in found:
-        provider = urlsplit(judge_from_client_key(each.client_key).url).hostname or ""
-        orders[provider] += each.orders
-        if each.oldest_at is not None:
-            oldest[provider] = max(oldest[provider], round(now - each.oldest_at))
+    for judge in pending:
+        provider = urlsplit(judge_from_client_key(judge.client_key).url).hostname or ""
+        orders[provider] += judge.orders
+        if judge.oldest_at is not None:
+            oldest[provider] = max(oldest[provider], round(now - judge.oldest_at))
     known.update(orders)
     for provider in known:
         BATCH_ORDERS.series(provider).set(orders[provider])

@@ -58,7 +58,7 @@ _USUAL_LEAST_RETRY_S = 1.0
 _LASTS_S = 3 * 24 * 3600.0  # longer than any batch takes
 _SHORTEST_POLL_S = 0.1
 _LONGEST_POLL_S = 0.5
-_KEYS_PER_S = 5_000  # the more orders there are whose outcomes are awaited here, the longer the pause
+_KEYS_PER_S = 5_000  # the pause grows with the number of orders that callers wait for here
 _POLLS_OF_LEASE = 10
 _BATCH_POLLS_OF_LEASE = 2
 _RENEWALS = 4  # of one lease
@@ -66,7 +66,7 @@ _RENEWALS = 4  # of one lease
 
 @dataclass(frozen=True, slots=True)
 class BatchRules:
-    """How batches are made up.
+    """How batches are formed.
 
     Args:
         wait_s: How long orders are collected.
@@ -122,7 +122,7 @@ class PaidOrder:
 
 
 class _Ordering:
-    """The making of an order: waiting until its limit has room for it, or on its way to the disk."""
+    """An order that is not stored yet: it waits until its limit has room for it, or is being written."""
 
     def __init__(self, limit: int | None) -> None:
         self.work: asyncio.Task[Ordered]
@@ -139,7 +139,7 @@ class BatchDispatcher:
         registry: The provider clients.
         ledger: What runs have spent.
         cache: Stores valid verdicts.
-        rules: How batches are made up.
+        rules: How batches are formed.
         clock: The time.
         stopping: Set when the process stops; requests that wait are then answered "pending".
     """
@@ -240,10 +240,10 @@ class BatchDispatcher:
 
     async def _cached(self, prepared: PreparedGrading) -> Outcome:
         """Return the cached verdict where another request received the outcome, else "pending"."""
-        found = await self._cache.find(prepared.grading.scope, prepared.key, prepared.grading.rubric)
-        if found is None:
+        cached = await self._cache.find(prepared.grading.scope, prepared.key, prepared.grading.rubric)
+        if cached is None:
             return self._pending("another request received the outcome", self._least_retry_s)
-        return dataclasses.replace(found, cached=True)
+        return dataclasses.replace(cached, cached=True)
 
     async def _joined(self, scope: Scope, key: str) -> Ordered | None:
         """Return the open order of a key, from any process."""
@@ -280,17 +280,17 @@ class BatchDispatcher:
         name = (grading.scope, prepared.key, grading.run_id, grading.cap)
         ordering = self._ordering.get(name)
         if ordering is not None and not ordering.is_paid and _is_lower(ordering.limit, grading.limit):
-            ordering.work.cancel()  # the run's allowance has grown: it need not wait under the one of before
+            ordering.work.cancel()  # the run's allowance has grown: the order need not wait under the lower one
             ordering = None
         if ordering is None:
             if self._order_count + len(self._ordering) >= _MOST_ORDERS:
                 raise OverloadedError(f"{_MOST_ORDERS} verdicts wait for batches; retry later.", reason="QUEUE_FULL")
             ordering = self._ordering[name] = _Ordering(grading.limit)
             ordering.work = self._task(self._order(client, prepared, ordering))
-            ordering.work.add_done_callback(lambda _, made=ordering: self._made(name, made))  # type: ignore[misc]
+            ordering.work.add_done_callback(lambda _, ordering=ordering: self._forget_ordering(name, ordering))  # type: ignore[misc]
         return ordering
 
-    def _made(self, name: tuple[Scope, str, str, int | None], ordering: _Ordering) -> None:
+    def _forget_ordering(self, name: tuple[Scope, str, str, int | None], ordering: _Ordering) -> None:
         if self._ordering.get(name) is ordering:
             del self._ordering[name]
 
@@ -522,8 +522,8 @@ class BatchDispatcher:
 
     def _pending(self, message: str, wait_s: float = 0.0) -> Outcome:
         wait_s = max(self._least_retry_s, wait_s or self._rules.wait_s + self._rules.poll_s)
-        said = f"pending: {message}; retry in {wait_s:.0f} s"
-        return Outcome(Status.UNAVAILABLE, reason="batch_pending", message=said, retry_after_s=wait_s)
+        message = f"pending: {message}; retry in {wait_s:.0f} s"
+        return Outcome(Status.UNAVAILABLE, reason="batch_pending", message=message, retry_after_s=wait_s)
 
     def _task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.ensure_future(work)

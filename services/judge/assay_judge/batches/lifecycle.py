@@ -156,11 +156,11 @@ class BatchLifecycle:
         """Search the provider for the batch; return whether it has to be submitted."""
         async with asyncio.timeout(_READ_S):
             names = {order.item_id for order in orders}
-            found = await batches.search(self.record.batch_id, names, self.record.created_at)
-        if found.provider_id:
-            await self._record_submission(found.provider_id)
+            search = await batches.search(self.record.batch_id, names, self.record.created_at)
+        if search.provider_id:
+            await self._record_submission(search.provider_id)
             return False
-        self._failed_searches = 0 if found.is_open else self._failed_searches + 1
+        self._failed_searches = 0 if search.is_open else self._failed_searches + 1
         return self._failed_searches >= _SEARCHES
 
     async def _record_submission(self, provider_id: str) -> None:
@@ -200,10 +200,10 @@ class BatchLifecycle:
         await self._take(client, missing, status.message)
         return await self._end()
 
-    async def _take(self, client: ProviderClient, results: Iterable[BatchResult], said: str) -> None:
+    async def _take(self, client: ProviderClient, results: Iterable[BatchResult], message: str) -> None:
         by_item = {result.item_id: result for result in reversed(list(results))}  # the first one of each counts
         orders = await self._store.orders(self.record.batch_id, by_item)
-        steps = [(order, step_from_result(order, by_item[order.item_id], client, said)) for order in orders]
+        steps = [(order, step_from_result(order, by_item[order.item_id], client, message)) for order in orders]
         if steps:
             await self._settle(self.record, steps)
 

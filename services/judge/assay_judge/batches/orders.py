@@ -27,7 +27,7 @@ MOST_ORDERS = 3
 
 
 class OrderName(NamedTuple):
-    """What an order without an outcome is found by: a team has one for each key.
+    """The name of an order without an outcome: a team has at most one order for each key.
 
     Args:
         team: The team whose order it is.
@@ -43,7 +43,7 @@ class Order:
     """One request of a batch.
 
     Args:
-        item_id: What names it in the batch; random, and new for each turn.
+        item_id: Its name in the batch; random, and new for each turn.
         key: What the verdict rests on.
         run: The run that pays, and the team whose order it is.
         cap: Most that the run may spend, or have spent by then, in billionths of a dollar; None for no cap.
@@ -76,7 +76,7 @@ class Order:
 
     @property
     def name(self) -> OrderName:
-        """What it is found by, as long as it has no outcome."""
+        """Its name, as long as it has no outcome."""
         return OrderName(self.run.team, self.key)
 
     @property
@@ -198,12 +198,12 @@ def outcome_from_text(text: str, rubric: Rubric) -> Outcome | None:
 def _outcome_from(data: dict[str, Any], rubric: Rubric) -> Outcome | None:
     """Return an outcome that was kept, its verdict checked again; None where that is not valid any more."""
     if data["status"] == Status.VALID:
-        found = outcome_from_record(data, rubric)
-        if found is None:
+        outcome = outcome_from_record(data, rubric)
+        if outcome is None:
             return None
     else:
-        found = Outcome(Status(data["status"]), reason=data["reason"], message=data["message"], model=data["model"])
-    return dataclasses.replace(found, usage=_usage_from(data["tally"]), temperature=data["temperature"], batched=True)
+        outcome = Outcome(Status(data["status"]), reason=data["reason"], message=data["message"], model=data["model"])
+    return dataclasses.replace(outcome, usage=_usage_from(data["tally"]), temperature=data["temperature"], batched=True)
 
 
 def _json(data: dict[str, Any]) -> str:
@@ -220,7 +220,7 @@ def _usage_data(usage: CallUsage) -> dict[str, Any]:
 
 def _usage_from(data: dict[str, Any]) -> CallUsage:
     data = dict(data)
-    attempts = [CallAttempt(**one) for one in data.pop("tries")]
+    attempts = [CallAttempt(**attempt) for attempt in data.pop("tries")]
     return CallUsage(**{**data, "tokens": [Tokens(**tokens) for tokens in data["tokens"]]}, attempts=attempts)
 
 
@@ -232,5 +232,9 @@ def _rubric_data(rubric: Rubric) -> dict[str, Any]:
 
 
 def _rubric_from(data: dict[str, Any]) -> Rubric:
-    criteria = tuple(Criterion(**{**one, "anchors": dict(map(tuple, one["anchors"]))}) for one in data["criteria"])
-    return Rubric(**{**data, "criteria": criteria, "examples": tuple(Example(**one) for one in data["examples"])})
+    criteria = tuple(
+        Criterion(**{**criterion, "anchors": dict(map(tuple, criterion["anchors"]))}) for criterion in data["criteria"]
+    )
+    return Rubric(
+        **{**data, "criteria": criteria, "examples": tuple(Example(**example) for example in data["examples"])}
+    )

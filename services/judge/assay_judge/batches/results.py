@@ -46,12 +46,12 @@ class Step:
     again: Order | None = None
 
 
-def step_from_result(order: Order, result: BatchResult, client: ProviderClient, said: str = "") -> Step:
+def step_from_result(order: Order, result: BatchResult, client: ProviderClient, batch_message: str = "") -> Step:
     """Return the next step of an order.
 
     Args:
         client: The judge's provider client; it learns which parameters it does not take.
-        said: The provider's own words about the whole batch.
+        batch_message: The provider's own words about the whole batch.
     """
     if result.reply is not None:
         return _replied(order, client.clean(result.reply), client)
@@ -59,7 +59,7 @@ def step_from_result(order: Order, result: BatchResult, client: ProviderClient, 
         return _refused(order, result.refusal, client)
     if result.state is not None:
         reason, message = _ENDS[result.state]
-        step = failed_step(order, client, reason, f"{message}: {said}" if said else message, cost=0)
+        step = failed_step(order, client, reason, f"{message}: {batch_message}" if batch_message else message, cost=0)
         return _ordered_again(order, step) if result.state is BatchState.EXPIRED else step
     # What it cost is unknown: the most that it may have is on the bill.
     return _ordered_again(
@@ -92,11 +92,11 @@ def _replied(order: Order, reply: Reply, client: ProviderClient) -> Step:
                 usage=usage,
                 orders=1,
             )
-            said = (
+            message = (
                 f"the judge gave no valid verdict ({problem}), "
                 "and the run's spend cap leaves too little for another turn"
             )
-            unpaid = Outcome(Status.INVALID, reason="invalid_verdict", message=said)
+            unpaid = Outcome(Status.INVALID, reason="invalid_verdict", message=message)
             return Step(cost, _with_usage(order, unpaid, usage), again)
         outcome = no_verdict(problem, reply.model)
     return Step(cost, _with_usage(order, outcome, usage))
@@ -106,8 +106,8 @@ def _ordered_again(order: Order, step: Step) -> Step:
     """Return the step of an order that its batch did not answer: it goes into the next one, a few times."""
     outcome = step.outcome
     if order.orders >= MOST_ORDERS:
-        said = f"{outcome.message} (ordered {order.orders} times)"
-        return dataclasses.replace(step, outcome=dataclasses.replace(outcome, message=said))
+        message = f"{outcome.message} (ordered {order.orders} times)"
+        return dataclasses.replace(step, outcome=dataclasses.replace(outcome, message=message))
     unpaid = f"{outcome.message}, and the run's spend cap leaves too little to order it again"
     return Step(
         step.cost,
@@ -121,8 +121,8 @@ def _refused(order: Order, refusal: ProviderStatusError, client: ProviderClient)
     if adapted is not None:
         usage = _usage_after(order, client, 0, f"http_{refusal.status}")
         refused = refusal_failure(refusal).message
-        said = f"{refused}, and the run's spend cap leaves too little to retry without that parameter"
-        unpaid = Outcome(Status.UNAVAILABLE, reason="spend_cap_reached", message=said)
+        message = f"{refused}, and the run's spend cap leaves too little to retry without that parameter"
+        unpaid = Outcome(Status.UNAVAILABLE, reason="spend_cap_reached", message=message)
         again = dataclasses.replace(order, item_id=new_id(), usage=usage, sent=adapted)
         return Step(0, _with_usage(order, unpaid, usage), again)
     failure: CallFailedError = client.refused(refusal)
@@ -142,9 +142,9 @@ def _usage_after(
     spent = (before.cost or 0) + cost if is_priced else None
     counted = [*before.tokens, tokens] if tokens is not None else list(before.tokens)
     usage = CallUsage(before.calls + 1, counted, spent, attempts=list(before.attempts))
-    used, said = (tokens.input, tokens.output) if tokens is not None else (None, None)
+    input_tokens, output_tokens = (tokens.input, tokens.output) if tokens is not None else (None, None)
     is_estimated = tokens is not None and tokens.estimated
-    attempt = CallAttempt(outcome, used, said, cost if is_priced else None, estimated=is_estimated)
+    attempt = CallAttempt(outcome, input_tokens, output_tokens, cost if is_priced else None, estimated=is_estimated)
     usage.add_attempt(attempt)
     client.observed.ended(attempt)
     return usage

@@ -75,8 +75,8 @@ class Settlements:
         await self.write(list(self._unwritten))
 
     def forget(self, scope: Scope) -> None:
-        """Write nothing more of a scope's team, which was deleted."""
-        for settlement in [one for one in self._unwritten if one.run.team == scope.team]:
+        """Write nothing more of a deleted team."""
+        for settlement in [settlement for settlement in self._unwritten if settlement.run.team == scope.team]:
             self._end(settlement)
 
     async def _write(self, settlement: Settlement) -> StorageError | None:

@@ -89,7 +89,7 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """An order that was found.
+    """How far an order is.
 
     Args:
         run: The run that pays.
@@ -144,8 +144,8 @@ class BatchStore:
             if added is not None:
                 return None
             is_named = (_orders.c.team == order.run.team, _orders.c.key == order.key)
-            found = connection.execute(sa.select(_orders.c.run_id).where(*is_named, _OPEN)).scalar()
-            return order.run if found is None else RunKey(order.run.team, str(found))
+            run_id = connection.execute(sa.select(_orders.c.run_id).where(*is_named, _OPEN)).scalar()
+            return order.run if run_id is None else RunKey(order.run.team, str(run_id))
 
         return await self._database.write(work)
 
@@ -172,9 +172,9 @@ class BatchStore:
         )
 
         def query(connection: sa.Connection) -> Backlog:
-            lines, found = connection.execute(waiting).all(), connection.execute(batches).one()
-            orders = found.requests + sum(row[1] for row in lines)
-            return Backlog(orders, [row.line for row in lines if row.is_due], found.has_expired)
+            lines, sums = connection.execute(waiting).all(), connection.execute(batches).one()
+            orders = sums.requests + sum(row[1] for row in lines)
+            return Backlog(orders, [row.line for row in lines if row.is_due], sums.has_expired)
 
         return await self._database.read(query)
 
@@ -233,7 +233,9 @@ class BatchStore:
         """Extend the leases on some batches; return those that no other process has acquired."""
         if not records:
             return set()
-        held = sa.tuple_(_batches.c.batch_id, _batches.c.epoch).in_([(one.batch_id, one.epoch) for one in records])
+        held = sa.tuple_(_batches.c.batch_id, _batches.c.epoch).in_(
+            [(record.batch_id, record.epoch) for record in records]
+        )
         renewed = _batches.update().where(held).values(lease_until=self._lease_until).returning(_batches.c.batch_id)
         return await self._database.write(lambda connection: set(connection.execute(renewed).scalars()))
 
