@@ -175,7 +175,7 @@ def names_of(certificate: x509.Certificate) -> set[str]:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return set()
-    return {str(each.value) for each in names}
+    return {str(name.value) for name in names}
 
 
 def left(certificate: x509.Certificate) -> timedelta:
