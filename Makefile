@@ -112,7 +112,7 @@ docs: .venv-docs/docs.stamp    ## build the documentation site into .site/html; 
 	@echo "site: .site/html/index.html"
 
 bench: .venv/dev.stamp         ## measure throughput; see benchmarks/README.md
-	$(BIN)/python benchmarks/throughput.py
+	$(BIN)/python -m benchmarks.throughput
 
 dist: .venv/dev.stamp          ## build the wheel and the source distribution of a release into dist/
 	$(BIN)/python -m hatchling build -d dist

@@ -13,7 +13,6 @@ import argparse
 import asyncio
 import json
 import os
-import platform
 import resource
 import statistics
 import subprocess
@@ -23,6 +22,8 @@ import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from benchmarks.saved_figures import save
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,9 +98,7 @@ def main() -> None:
     figures = figures_of(seconds, options.cases, direct_ms)
     for adapter, figure in figures.items():
         print(f"{adapter:<8} " + "  ".join(f"{key} {value}" for key, value in figure.items()))
-    if options.json:
-        machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
-        options.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
+    save(options.json, figures)
 
 
 def figures_of(seconds: dict[str, list[float]], case_count: int, direct_ms: float) -> dict[str, dict[str, float]]:

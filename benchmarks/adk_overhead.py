@@ -14,7 +14,6 @@ import argparse
 import asyncio
 import json
 import os
-import platform
 import resource
 import statistics
 import subprocess
@@ -25,6 +24,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import psutil
+from benchmarks.saved_figures import save
 
 from assay.agent_host.user_code import open_caller
 from assay.model.answers.agent_request import AgentRequest
@@ -80,9 +80,7 @@ def main() -> None:
         figures: dict[str, Any] = {"call": measure_calls(folder, options.rounds)}
         figures["command"] = measure_commands(folder, options.adk, options.rounds, options.cases)
     print(json.dumps(figures, indent=1))
-    if options.json:
-        machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
-        options.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
+    save(options.json, figures)
 
 
 def write_agent(folder: Path) -> None:

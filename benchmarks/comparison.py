@@ -1,6 +1,6 @@
 """Compare stored runs as the orchestrator does: time and peak memory from stored rows to figures.
 
-    python benchmarks/comparison.py [--json FILE]
+    python -m benchmarks.comparison [--json FILE]
 
 Each size runs in a separate process, over a SQLite database with the rows of synthetic runs.
 """

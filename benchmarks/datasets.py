@@ -7,15 +7,14 @@ figures. See README.md beside this file.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
 import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from benchmarks.saved_figures import save
 
 _MEASURE = """
 import json, re, resource, sys
@@ -56,9 +55,7 @@ def main() -> None:
             _write(path, options.cases, has_id=has_id)
             figures[name] = _figure(path, options.cases, options.repeats)
             print(f"{name:<12} " + "  ".join(f"{key} {value}" for key, value in figures[name].items()))
-    if options.json:
-        machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
-        options.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
+    save(options.json, figures)
 
 
 def _write(path: Path, count: int, *, has_id: bool) -> None:

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import json
 import os
-import platform
 import signal
 import statistics
 import time
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import uvloop
 from benchmarks import engine_stand as stands
+from benchmarks.saved_figures import save
 from tests.conftest import GIVEN_URL, own_server
 
 from assay.client.client import Client
@@ -56,11 +56,8 @@ def main() -> None:
             began = time.monotonic()
             figures[name] = uvloop.run(SCENARIOS[name](server_url, options.full))
             print(f"{name} ({time.monotonic() - began:.0f} s)", json.dumps(figures[name], indent=1), flush=True)
-    if options.json:
-        known = json.loads(options.json.read_text())["figures"] if options.json.exists() else {}
-        machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
-        document = {"machine": machine, "figures": known | figures}
-        options.json.write_text(json.dumps(document, indent=1) + "\n")
+    known = json.loads(options.json.read_text())["figures"] if options.json and options.json.exists() else {}
+    save(options.json, known | figures)
 
 
 @contextmanager

@@ -15,8 +15,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
-import platform
 import random
 import statistics
 import subprocess
@@ -28,6 +26,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import grpc.aio
+from benchmarks.saved_figures import save
 from tests.support.services.certificates import certificate_for
 
 from assay.identity.rights import Role
@@ -63,9 +62,7 @@ def main() -> None:
     with TemporaryDirectory(prefix="assay-flood-") as folder:
         figures = asyncio.run(measure(Path(folder), options))
     print(json.dumps(figures, indent=1))
-    if options.json:
-        machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
-        options.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
+    save(options.json, figures)
 
 
 async def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:

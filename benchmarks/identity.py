@@ -14,7 +14,6 @@ import asyncio
 import json
 import operator
 import os
-import platform
 import statistics
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -25,6 +24,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import grpc.aio
+from benchmarks.saved_figures import save
 from benchmarks.span_sink import taking_spans
 from tests.support.services.certificates import certificate_for
 
@@ -68,9 +68,7 @@ def main() -> None:
     with TemporaryDirectory(prefix="assay-identity-") as folder:
         figures = asyncio.run(measure(Path(folder), options.rounds, options.calls))
     print(json.dumps(figures, indent=1))
-    if options.json:
-        machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
-        options.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
+    save(options.json, figures)
 
 
 async def measure(folder: Path, rounds: int, calls: int) -> Mapping[str, Any]:

@@ -12,8 +12,6 @@ import argparse
 import asyncio
 import json
 import multiprocessing
-import os
-import platform
 import re
 import statistics
 import subprocess
@@ -26,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import openai
 import psutil
+from benchmarks.saved_figures import save
 
 from assay.rpc.channel import open_channel
 from assay.v1 import judge_pb2 as pb
@@ -48,9 +47,7 @@ def main() -> None:
     figures = asyncio.run(measure(options.verdicts, options.repeats))
     for name, figure in figures.items():
         print(f"{name:<42} {figure}")
-    if options.json:
-        machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
-        options.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
+    save(options.json, figures)
 
 
 async def measure(count: int, repeats: int) -> dict[str, Any]:

@@ -7,14 +7,13 @@ turns, so that both see the same machine. `--json FILE` saves the figures. See R
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
 import random
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+from benchmarks.saved_figures import save
 
 from assay.metrics import build_metric, complete_parameters
 from assay.metrics.consistency import consistency
@@ -42,9 +41,7 @@ def main() -> None:
             continue
         figures[name] = measure(options.rounds)
         print(f"{name:<45} " + "  ".join(f"{key} {value:,}" for key, value in figures[name].items()), flush=True)
-    if options.json:
-        machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
-        options.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
+    save(options.json, figures)
 
 
 def exact_match(rounds: int) -> dict[str, float]:

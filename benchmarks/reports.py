@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import random
 import re
 import statistics
@@ -18,6 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from benchmarks.saved_figures import save
 from tests.support.reports.charts import summed
 from tests.support.reports.report_documents import agent_error, failed, row
 
@@ -62,9 +61,7 @@ def main() -> None:
             for name in options.only:
                 figure = figures[f"{name}, {count:,} rows"] = _figure(source, name, options.rounds, Path(folder))
                 print(f"{name:<10} {count:>9,} rows  " + "  ".join(f"{key} {value}" for key, value in figure.items()))
-    if options.json:
-        machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
-        options.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
+    save(options.json, figures)
 
 
 def _write_document(path: Path, count: int) -> None:

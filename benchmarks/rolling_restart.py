@@ -14,7 +14,6 @@ import argparse
 import asyncio
 import json
 import os
-import platform
 import signal
 import socket
 import sys
@@ -30,6 +29,7 @@ import grpc.aio
 import uvloop
 from benchmarks import engine_stand as stands
 from benchmarks.engine import postgres
+from benchmarks.saved_figures import save
 from tests.chaos.topologies import Slot
 from tests.compat.versions import check_out
 
@@ -98,9 +98,7 @@ def main() -> int:
         base = check_out(options.base, Path(folder)).python if options.base else None
         figures = uvloop.run(measure(server_url, options.rounds, base))
     print(json.dumps(figures, indent=1))
-    if options.json:
-        machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
-        options.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
+    save(options.json, figures)
     return 1 if figures["errors"] else 0
 
 

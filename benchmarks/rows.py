@@ -9,14 +9,13 @@ import argparse
 import json
 import random
 import statistics
-import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
+from benchmarks.engine import postgres
 
 from assay.filters.row_text import parse_row_filter, parse_row_order
 from assay.model.answers.agent_response import AgentResponse, AgentStatus
@@ -33,7 +32,7 @@ from assay_orchestrator.store.runs import datasets, runs
 from assay_orchestrator.store.runs.runs import RunRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from assay.storage.database import Database
 
@@ -72,25 +71,10 @@ def main() -> None:
     figures = {}
     with TemporaryDirectory(prefix="assay-rows-") as folder:
         figures["sqlite"] = _measured(Path(folder), "", options.rows, options.rounds)
-        with _postgres() as url:
+        with postgres() as url:
             figures["postgres"] = _measured(Path(folder), url, options.rows, options.rounds)
     if options.json is not None:
         options.json.write_text(json.dumps({"rows": options.rows, **figures}, indent=2) + "\n", encoding="utf-8")
-
-
-@contextmanager
-def _postgres() -> Iterator[str]:
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from tests.conftest import PostgresServer
-
-    with TemporaryDirectory(prefix="assay-rows-pg-") as folder:
-        Path(folder).chmod(0o755)
-        server = PostgresServer(Path(folder))
-        server.start()
-        try:
-            yield server.url
-        finally:
-            server.stop()
 
 
 def _measured(folder: Path, url: str, count: int, rounds: int) -> dict[str, float]:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
-import platform
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 from benchmarks import engine_stand as stands
 from benchmarks.engine import postgres
+from benchmarks.saved_figures import save
 
 from assay.client.client import Client
 
@@ -44,9 +43,7 @@ def main() -> None:
     with postgres() as server_url:
         figures = uvloop.run(measure(server_url, options.workers, options.rounds))
     print(json.dumps(figures, indent=1))
-    if options.json:
-        machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
-        options.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
+    save(options.json, figures)
 
 
 async def measure(server_url: str, counts: Sequence[int], rounds: int) -> dict[str, Any]:

@@ -12,8 +12,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -24,6 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.health_probe import probing
+from benchmarks.saved_figures import save
 
 from assay.client.client import Client
 from assay.metrics import complete_parameters
@@ -51,9 +50,7 @@ def main() -> None:
     options = parser.parse_args()
     figures = asyncio.run(measure(options.cases, options.rounds))
     print(json.dumps(figures, indent=1))
-    if options.json:
-        machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
-        options.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
+    save(options.json, figures)
 
 
 async def measure(count: int, rounds: int) -> dict[str, Any]:

@@ -11,7 +11,6 @@ import argparse
 import asyncio
 import json
 import os
-import platform
 import shutil
 import statistics
 import subprocess
@@ -23,6 +22,7 @@ from typing import Any
 
 import psutil
 from benchmarks.flood import start_server, store_tokens
+from benchmarks.saved_figures import save
 from benchmarks.span_sink import taking_spans
 from benchmarks.throughput import AGENTS, cpu_seconds, seconds_between, write_project
 
@@ -43,9 +43,7 @@ def main() -> None:
     with TemporaryDirectory(prefix="assay-shared-runs-") as folder:
         figures = asyncio.run(measure(Path(folder), options.rounds))
     print(json.dumps(figures, indent=1))
-    if options.json:
-        machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
-        options.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
+    save(options.json, figures)
 
 
 async def measure(folder: Path, rounds: int) -> dict[str, Any]:

@@ -12,7 +12,6 @@ import argparse
 import asyncio
 import json
 import os
-import platform
 import resource
 import shutil
 import statistics
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from benchmarks.saved_figures import save
 
 AGENTS = {
     "instant": "async def answer(request):\n    return request.input.upper()\n",
@@ -67,9 +67,7 @@ def main() -> None:
     for name, figure in figures.items():
         print(f"{name:<45} " + "  ".join(f"{key} {value}" for key, value in figure.items()))
     print(f"ideal for 1,000 cases of 50 ms at concurrency 100: {asyncio.run(ideal()):.2f} s")
-    if options.json:
-        machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
-        options.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
+    save(options.json, figures)
 
 
 def measure(count: int, agent: str, concurrency: int, repeats: int, pythons: list[Path]) -> list[dict[str, Any]]:
