@@ -1,1 +1,1 @@
-"""The `assay` command: submits runs, hosts client-side agents, shows what happens, writes reports."""
+"""The `assay` command: submits runs, hosts the user's agents, shows progress and writes reports."""

@@ -1,4 +1,4 @@
-"""The command's entry: `assay`, or `python -m assay_cli`."""
+"""Entry point of the command: `assay`, or `python -m assay_cli`."""
 
 from __future__ import annotations
 
@@ -9,27 +9,29 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import FrameType
+
+    from assay.local_stack.early_start import EarlyStart
 
 _CRASHED, _INTERRUPTED = 3, 130
 _START_OBJECTS = 200_000
-"""More than imports make, none of which is garbage."""
+"""Above the number of objects that imports create, none of which is garbage."""
 
 
 def main() -> None:
-    """Run the command line and exit with its status: a crash is 3, never the 1 of a gate that fails."""
-    # An import that is interrupted fails in its own way; nothing has been started that must be ended first.
+    """Run the command line and exit with its status. A crash exits with 3, never with the 1 of a failed gate."""
+    # An interrupted import may fail in any way. Nothing needs to be shut down yet, so Ctrl-C ends the process at once.
     interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if interruptible:
         signal.signal(signal.SIGINT, _leave)
-    gc.set_threshold(_START_OBJECTS)  # collecting while modules are imported takes a tenth of a short command
-    # gRPC's own log lines are for its developers; set before anything imports it.
+    gc.set_threshold(_START_OBJECTS)  # collections during imports take a tenth of a short command's time
+    # gRPC's own log lines are for its developers. The variable counts only if it is set before the first import of
+    # gRPC.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     start = None
     try:
-        from assay_cli.early_start import start_for
-
-        start = start_for(sys.argv[1:])
+        start = _start_for(sys.argv[1:])
         # Imported while the orchestrator starts.
         from assay_cli.commands import assay
         from assay_cli.failures import exit_status
@@ -52,8 +54,24 @@ def main() -> None:
     finally:
         if start is not None:
             start.abandon()
-    gc.freeze()  # a last collection of garbage takes longer than the rest of an exit
+    gc.freeze()  # the interpreter's last garbage collection takes longer than the rest of the exit
     sys.exit(status)
+
+
+def _start_for(arguments: Sequence[str]) -> EarlyStart | None:
+    """Start the local orchestrator before the command line is parsed; None for a command that may not need it.
+
+    Args:
+        arguments: The arguments after `assay`.
+    """
+    if arguments[:1] != ["run"] or os.environ.get("ASSAY_SERVER"):
+        return None
+    if any(argument in ("-h", "--help") or argument.startswith("--server") for argument in arguments):
+        return None
+    # A test lists what these imports must not load: the orchestrator starts only after them.
+    from assay.local_stack.early_start import early_start
+
+    return early_start(None)
 
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:
@@ -68,7 +86,7 @@ def _show_missing_extra() -> None:
 
 
 def _show_crash() -> None:
-    """Write the traceback and what to do, if stderr takes them."""
+    """Print the traceback and ask for a report, if stderr is writable."""
     import contextlib
     import traceback
 

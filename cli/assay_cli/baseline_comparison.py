@@ -1,4 +1,4 @@
-"""`--against`: the comparison of a run with a baseline, when it ends."""
+"""`--against`: the comparison of a finished run with a baseline."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Against:
-    """Compares a run with a baseline that was read before the run was started.
+    """Compares a run with a baseline that was read before the run started.
 
     Args:
         baseline: The report of the baseline.
-        options: How they are compared, and what fails.
+        options: Settings of the comparison, and what fails it.
         server: The server that stores the run, as the user named it; empty for the local stack.
-        verbose: Whether everything that is known of the comparison is printed.
+        verbose: Whether to print the full comparison instead of its summary.
     """
 
     baseline: Report
@@ -35,34 +35,34 @@ class Against:
     server: str = ""
     verbose: bool = False
     lines: tuple[str, ...] = ()
-    """What is printed of the comparison; empty until it is made."""
+    """The printed lines of the comparison; empty before `compare`."""
     decision: Decision | None = None
-    """What it means for a pipeline; None until it is made."""
+    """The decision for a pipeline; None before `compare`."""
 
     def compare(self, report: Report) -> ComparisonReport | None:
-        """Return the comparison of a run with the baseline, and keep what it comes to; None where there is none."""
+        """Compare a run with the baseline, and keep lines and decision; None if the two cannot be compared."""
         from assay.client.comparison.join import compare_reports
         from assay.reports.comparison.document.comparison_report import report_of_runs
         from assay.reports.comparison.formats.short_text import short_lines
         from assay.reports.comparison.formats.text import comparison_lines
 
         if report.run_id == self.baseline.run_id:
-            self.lines = ("the run is the baseline itself: there is nothing to compare",)
+            self.lines = ("the run is the baseline itself: nothing to compare",)
             return None
         runs = [self.baseline, report]
         try:
             comparison = compare_reports(runs, self.options.settings)
-        except InvalidInputError as error:  # the run is there all the same, with its verdict and its reports
+        except InvalidInputError as error:  # the run keeps its verdict and its reports
             self.lines = (f"not compared with the baseline: {clean(error.message)}",)
             self.decision = Decision(NOT_COMPARABLE, (error.message,))
             return None
         self.decision = decide(comparison, self.options.rules, of_run=True)
-        found = replace(report_of_runs(comparison, self.decision, runs, of_run=True), server=self.server)
-        self.lines = tuple(comparison_lines(found) if self.verbose else short_lines(found))
-        return found
+        outcome = replace(report_of_runs(comparison, self.decision, runs, of_run=True), server=self.server)
+        self.lines = tuple(comparison_lines(outcome) if self.verbose else short_lines(outcome))
+        return outcome
 
     def overrules(self, status: int) -> bool:
-        """Whether the comparison gives the exit status of a command whose run by itself gives `status`."""
+        """Return whether the comparison, not the run's own `status`, decides the exit status."""
         return not status and self.decision is not None and self.decision.exit_status != 0
 
 
@@ -70,17 +70,17 @@ class Against:
 async def read_baseline(
     client: Client, reference: str, options: CompareOptions, spec_baseline: str
 ) -> AsyncIterator[Against | None]:
-    """Yield what compares a run with a baseline; None where no baseline is named.
+    """Yield the comparison with a baseline; None if no baseline is named.
 
     Args:
-        client: To the orchestrator that stores the baseline, where it is no file.
+        client: Connected to the orchestrator that stores the baseline, unless it is a file.
         reference: A results.json, the name of a baseline, or a run; empty for none.
-        options: How they are compared.
-        spec_baseline: The name of the baseline of the run's spec, which "baseline" means.
+        options: Settings of the comparison.
+        spec_baseline: Name of the spec's own baseline; the reference "baseline" stands for it.
 
     Raises:
-        InvalidInputError: The file is no report of a run.
-        NotFoundError: There is no such baseline and no such run.
+        InvalidInputError: The file is not the report of a run.
+        NotFoundError: Neither a baseline nor a run has that name.
     """
     if not reference:
         yield None

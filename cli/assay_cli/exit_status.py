@@ -1,4 +1,4 @@
-"""The exit statuses of the command; `docs/runs.md` describes them."""
+"""Exit statuses of the command; `docs/runs.md` describes them."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ EXIT_INTERRUPTED = 130
 
 
 def with_status(line: str, status: int) -> str:
-    """Return the last line of a command that decides something: a line with its verdict, and the exit status."""
+    """Return a verdict's line with the exit status at its end: the last line of a command that decides something."""
     return f"{line}  exit status {status}"

@@ -1,4 +1,4 @@
-"""From an error to a sentence and an exit status."""
+"""Errors as sentences on stderr, and as exit statuses."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _USERS_FAULT = (InvalidInputError, NotFoundError, ConflictError, WrongStateError
 
 
 def exit_status(command: click.Command, start: EarlyStart | None = None) -> int:
-    """Run a command and return its exit status; errors are sentences on stderr.
+    """Run a command and return its exit status; print errors as sentences on stderr.
 
     Args:
         command: The command.
-        start: What was started for it already.
+        start: Services that were started for it early.
     """
     status: object = None
     stdout = sys.stdout
@@ -35,7 +35,7 @@ def exit_status(command: click.Command, start: EarlyStart | None = None) -> int:
     except click.ClickException as error:
         error.show()
         return EXIT_USAGE
-    except click.Abort:  # what click makes of Ctrl-C
+    except click.Abort:  # click's form of Ctrl-C
         click.echo("interrupted", err=True)
         return EXIT_INTERRUPTED
     except AssayError as error:
@@ -45,26 +45,26 @@ def exit_status(command: click.Command, start: EarlyStart | None = None) -> int:
         click.echo("interrupted", err=True)
         return EXIT_INTERRUPTED
     except SystemExit:
-        # Where the reader of the output has ended, click wraps the streams and exits with 1: a failed gate here.
+        # If the reader of stdout has closed it, click wraps the streams and exits with 1, which is a failed gate here.
         if sys.stdout is stdout:
             raise
         return EXIT_INFRASTRUCTURE
     except BrokenPipeError:
-        discard_unwritten()  # the reader of the output has had enough
+        discard_unwritten()  # the reader closed the pipe
     except OSError as error:
         if not is_output_error(error):
             raise
         discard_unwritten()
-        click.echo(f"error: the output cannot be written: {error.strerror}", err=True)
+        click.echo(f"error: cannot write the output: {error.strerror}", err=True)
         return EXIT_INFRASTRUCTURE
     return status if isinstance(status, int) else 0
 
 
 def show_error(error: AssayError, command: click.Command | None = None) -> None:
-    """Print an error as a sentence on stderr, with its traceback where --debug is given.
+    """Print an error as a sentence on stderr, with its traceback if --debug is given.
 
     Args:
-        command: The command `assay`; None within a command that runs.
+        command: The root command `assay`; None inside a running command.
     """
     _show(error, command)
     if "--debug" in sys.argv:

@@ -1,4 +1,4 @@
-"""Commands that messages print: the one that the user gave, with another option, and others for the same server."""
+"""Commands in messages: the user's own command with another option, and others for the same server."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 _PRINTED = re.compile(r"`assay ([^`\n]+)`")
 
 
-def command_again(context: click.Context, *, without: str) -> str:
-    """Return the command of a context as it was given, quoted for a shell, without one option.
+def repeated_command(context: click.Context, *, without: str) -> str:
+    """Return the user's command line without one option, quoted for a shell.
 
     Args:
-        context: Of the command.
-        without: The name of that option's parameter.
+        context: Context of the command.
+        without: Parameter name of the omitted option.
     """
     names, place = list[str](), context
-    while place.parent is not None:  # the outermost is what the interpreter was given
+    while place.parent is not None:  # the outermost context holds the interpreter's arguments
         names, place = [str(place.info_name), *names], place.parent
     words = ["assay", *names]
     for parameter in context.command.params:
@@ -42,12 +42,12 @@ def command_again(context: click.Context, *, without: str) -> str:
 
 
 def pasted(text: str, argv: Sequence[str] | None = None, root: click.Command | None = None) -> str:
-    """Return a text whose commands in backquotes name the server that this command named with --server.
+    """Add this command's --server to the commands in backquotes within a text.
 
     Args:
         text: The text.
-        argv: The words of this command; None for those of the process.
-        root: The command `assay`; None for that of the command that runs.
+        argv: Arguments of this command; None for the process's own.
+        root: The root command `assay`; None for the running command's root.
     """
     server = _server_in(sys.argv if argv is None else argv)
     if root is None and (context := click.get_current_context(silent=True)) is not None:
@@ -55,9 +55,9 @@ def pasted(text: str, argv: Sequence[str] | None = None, root: click.Command | N
     if root is None or not server or "`assay " not in text:
         return text
 
-    def with_server(found: re.Match[str]) -> str:
-        words = found[1]
-        return f"`assay {words} --server {shlex.quote(server)}`" if _takes_server(root, words.split()) else found[0]
+    def with_server(match: re.Match[str]) -> str:
+        words = match[1]
+        return f"`assay {words} --server {shlex.quote(server)}`" if _takes_server(root, words.split()) else match[0]
 
     return _PRINTED.sub(with_server, text)
 
@@ -70,19 +70,19 @@ def _server_in(argv: Sequence[str]) -> str:
 
 
 def _takes_server(root: click.Command, words: Sequence[str]) -> bool:
-    """Return whether a command of some words takes --server and does not name one; it may be none at all."""
+    """Return whether words are an `assay` command that takes --server but does not give it."""
     command, _ = find_command(root, words)
     options = [option for parameter in command.params for option in parameter.opts]
     return "--server" in options and "--server" not in words
 
 
 def find_command(root: click.Command, words: Sequence[str]) -> tuple[click.Command, list[str]]:
-    """Return the command below `root` that words begin with, and what follows its name."""
+    """Return the subcommand of `root` that begins the words, and the words after its name."""
     command = root
     rest = list(words)
     while rest and isinstance(command, click.Group):
-        found = command.get_command(click.Context(command), rest[0])
-        if found is None:
+        subcommand = command.get_command(click.Context(command), rest[0])
+        if subcommand is None:
             break
-        command, rest = found, rest[1:]
+        command, rest = subcommand, rest[1:]
     return command, rest

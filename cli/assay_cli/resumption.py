@@ -1,4 +1,4 @@
-"""`assay run --resume`: a run keeps what it was started with, whatever spec and options say now."""
+"""`assay run --resume`: a resumed run keeps its stored settings, whatever spec and options say now."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ _OPTIONS = {
     "note": ("note", "overrides"),
     "labels": ("labels", "overrides"),
 }
-"""By setting: the parameters of `assay run` that change it; --set alone changes all others."""
+"""Parameters of `assay run` that change a setting, by setting; --set alone changes all others."""
 _DATASET_KEYS = frozenset(("dataset", "map", "format", "encoding", "on_bad_case"))
 _NAMES_SHOWN = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """Which run a command resumes, and what a run of its spec and options would be.
+    """The run that a command resumes, and the settings that its spec and options would give a new run.
 
     Args:
         reference: The run, as the user named it.
-        settings: Of a run of the spec with the options.
-        changed: The names of the settings that the options change; None where that is not known.
-        options: The options that are given, by the name of their parameter.
-        keys: The first parts of the keys that --set names.
+        settings: Settings of a new run from the spec and the options.
+        changed: Names of the settings that the options change; None if unknown.
+        options: The given options, by parameter name.
+        keys: First parts of the keys in --set.
     """
 
     reference: str
@@ -54,56 +54,56 @@ class Resumption:
     keys: frozenset[str] = frozenset()
 
     def check(self, stored: Run) -> None:
-        """Refuse options that would have no effect; say where the spec differs from what the run was started with.
+        """Refuse options without an effect, and note where the spec differs from the stored run.
 
         Raises:
-            SpecError: The run asks another agent, or an option differs from what it was started with.
+            SpecError: The run calls another agent, or an option differs from the run's settings.
         """
         if stored.settings.agent.target != self.settings.agent.target:
             raise SpecError(
-                f"run {stored.run_id} asks the agent {stored.settings.agent.target!r}, and this spec names "
+                f"run {stored.run_id} calls the agent {stored.settings.agent.target!r}, and this spec names "
                 f"{self.settings.agent.target!r}: resume it with the spec that started it"
             )
         differing = differing_settings(stored.settings, self.settings)
         refused = [name for name in differing if self.changed is None or name in self.changed]
-        given = list(dict.fromkeys(option for name in refused for option in self._options_of(name)))
-        if given:
+        options = list(dict.fromkeys(option for name in refused for option in self._options_of(name)))
+        if options:
             raise SpecError(
-                f"{' and '.join(given)} {'has' if len(given) == 1 else 'have'} no effect on run {stored.run_id}, which "
-                f"was started with other values of {_listed(refused)}: leave out what differs, or start a new run "
-                "without --resume"
+                f"{' and '.join(options)} {'has' if len(options) == 1 else 'have'} no effect on run {stored.run_id}, "
+                f"which was started with other values of {_listed(refused)}: leave out what differs, or start a new "
+                "run without --resume"
             )
         if differing:
             click.echo(
-                f"note: run {clean(stored.run_id)} keeps what it was started with, which differs from this spec in "
+                f"note: run {clean(stored.run_id)} keeps its settings, which differ from this spec in "
                 f"{clean(_listed(differing))}",
                 err=True,
             )
 
     def _options_of(self, name: str) -> list[str]:
         root = name.partition(".")[0]
-        given = [one for one in _OPTIONS.get(root, ("overrides",)) if one in self.options]
+        options = [option for option in _OPTIONS.get(root, ("overrides",)) if option in self.options]
         keys = _DATASET_KEYS if root == "dataset" else {root}
-        named = [one for one in given if one != "overrides" or not self.keys.isdisjoint(keys)]
-        return [self.options[one] for one in named or given]  # a key such as preset changes others, too
+        named = [option for option in options if option != "overrides" or not self.keys.isdisjoint(keys)]
+        return [self.options[option] for option in named or options]  # a key such as preset changes others, too
 
 
 def resumption_of(
     context: click.Context, reference: str, spec: Spec, info: DatasetInfo, load_without_options: Callable[[], Spec]
 ) -> Resumption:
-    """Return what a command that resumes a run asks for.
+    """Return the resumption that a command asks for.
 
     Args:
-        context: Of the command.
+        context: Context of the command.
         reference: The run, as the user named it.
         spec: The spec with the command's options.
-        info: Its dataset.
-        load_without_options: Returns the spec as it is in its file.
+        info: Dataset of the spec.
+        load_without_options: Loads the spec without the options.
     """
     from assay.client.run_driver import settings_of_run
 
     settings = settings_of_run(spec, info)
-    if failed_of := str(context.params.get("failed_of") or ""):  # the cases of a run that is resumed are not looked for
+    if failed_of := str(context.params.get("failed_of") or ""):  # a resumed run keeps its cases
         selection = replace(settings.selection or CaseSelection(), failed_of=failed_of)
         settings = replace(settings, selection=selection)
     options = {
@@ -111,12 +111,14 @@ def resumption_of(
         for parameter in context.command.params
         if context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE
     }
-    keys = frozenset(str(each).partition("=")[0].strip().partition(".")[0] for each in context.params["overrides"])
+    keys = frozenset(
+        str(override).partition("=")[0].strip().partition(".")[0] for override in context.params["overrides"]
+    )
     return Resumption(reference, settings, _changed(spec, settings, load_without_options), options, keys)
 
 
 def _changed(spec: Spec, settings: RunSettings, load_without_options: Callable[[], Spec]) -> frozenset[str] | None:
-    """Return the names of the settings that options change; None where the spec is wrong without them."""
+    """Return the names of the settings that options change; None if the spec is invalid without them."""
     try:
         plain = load_without_options()
     except AssayError:

@@ -1,4 +1,4 @@
-"""The run that a mistyped id meant, among the runs that the asking client may list: no server suggests one."""
+"""Suggestions for mistyped run ids, from the runs that the client may list."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 _MOST = 1000
 
 
-async def with_suggestion(client: Client, error: NotFoundError, asked: Sequence[str]) -> NotFoundError:
-    """Return the error for an unknown run with the id that was probably meant, where one is close.
+async def with_suggestion(client: Client, error: NotFoundError, run_ids: Sequence[str]) -> NotFoundError:
+    """Return the error for an unknown run, extended by the closest id if there is one.
 
     Args:
-        client: Lists the runs there are.
-        error: What a call of the command ended with.
-        asked: The run ids that the command was given, in order.
+        client: Lists the stored runs.
+        error: The error of the command's call.
+        run_ids: The run ids on the command line, in order.
     """
-    if error.reason != "RUN_NOT_FOUND" or not asked:
+    if error.reason != "RUN_NOT_FOUND" or not run_ids:
         return error
     try:
-        known = [run.run_id for run in await client.list_runs(limit=_MOST)]
+        listed = [run.run_id for run in await client.list_runs(limit=_MOST)]
     except AssayError:
         return error
-    unknown = next((run_id for run_id in asked if run_id not in known), None)
+    unknown = next((run_id for run_id in run_ids if run_id not in listed), None)
     if unknown is None:
         return error
-    close = nearest(unknown, known)
+    close = nearest(unknown, listed)
     if close is None:
         return error
     return NotFoundError(f"there is no run {unknown!r}: did you mean {close!r}?", reason=error.reason)

@@ -211,7 +211,7 @@ def test_variants_are_run_and_compared(shared_project: Cli) -> None:
     shown = json.loads(cli.run("compare", "one/results.json", "two/results.json", "--json").stdout)
     floor = shown["comparison"]["pairs"][0]["metrics"][0]["noise_floor"]
     assert (floor["flip_rate"], floor["n"]) == (0.0, 20)
-    assert "there is nothing to compare: name two runs" in cli.run("compare", status=2).stderr
+    assert "nothing to compare: name two runs" in cli.run("compare", status=2).stderr
     assert "leave out one of the two" in cli.run("compare", "one/results.json", "--aa", status=2).stderr
 
 
@@ -234,7 +234,7 @@ def test_variants_stop_early(shared_project: Cli) -> None:
     run_ids = [one["run_id"] for one in document["comparison"]["variants"]]
     assert "decided after 8 of 20 cases" in cli.run("compare", *run_ids, status=1).stdout
     for arguments, said in (
-        (("compare", *run_ids, "--stop-early", "five-looks"), "is for two variants that are run here"),
+        (("compare", *run_ids, "--stop-early", "five-looks"), "applies to two variants that this command runs"),
         ((*words, "--cluster", "category", "--primary", "consistency"), "2 problems"),
         (("compare", "--agents", "a:b", "c:d", "--stop-early", "often"), "unknown rule 'often'"),
     ):

@@ -32,11 +32,11 @@ def test_rows_and_runs_are_found_by_filters(shared_cli: Cli) -> None:
     shown = cli.run("runs", "show", "latest", "--where", "failed", "--sort", "-case").stdout.splitlines()
     assert shown[0].split() == ["case", "outcome", "latency", "exact_match", "reason"]
     assert [line.split()[:2] for line in shown[1:-1]] == [["c3", "failed"], ["c2", "failed"]]
-    assert shown[-1] == "2 of 4 rows meet the filter"
+    assert shown[-1] == "2 of 4 rows match the filter"
 
     limited = cli.run("runs", "show", "latest", "--sort", "case", "--limit", "1").stdout
     assert limited.splitlines()[-1] == "4 rows stored; these are the first 1 by case: --limit 4 lists all"
-    assert cli.run("runs", "show", "latest", "--where", "tag:none").stdout == "0 of 4 rows meet the filter\n"
+    assert cli.run("runs", "show", "latest", "--where", "tag:none").stdout == "0 of 4 rows match the filter\n"
 
     document = json.loads(cli.run("runs", "show", "latest", "--where", "exact_match<1", "--json").stdout)
     assert (document["matching"], document["finished"]) == (2, 4)
@@ -67,7 +67,7 @@ def test_rows_and_runs_are_found_by_filters(shared_cli: Cli) -> None:
 
     listed = cli.run("runs", "list", "--where", "name:found dataset:qa.jsonl since:2020-01-01", "--sort", "-pass_rate")
     assert "found-" in listed.stdout
-    assert cli.run("runs", "list", "--where", "until:2020-01-01").stdout == "no run meets these conditions\n"
+    assert cli.run("runs", "list", "--where", "until:2020-01-01").stdout == "no run matches these conditions\n"
     twice = cli.run("runs", "list", "--name", "a", "--where", "name:b", status=2).stderr
     assert "name is given twice, with different values" in twice
 

@@ -81,7 +81,7 @@ def test_runs_have_names_labels_and_notes(own_stack: Cli) -> None:
         (("--name", "small", "--state", "succeeded", "--label", "branch=main"), 1),
     ):
         assert len(json.loads(own_stack.run("runs", "list", *arguments, "--json").stdout)) == count
-    assert "no run meets these conditions" in own_stack.run("runs", "list", "--name", "none").stdout
+    assert "no run matches these conditions" in own_stack.run("runs", "list", "--name", "none").stdout
     assert "did you mean 'running'?" in own_stack.run("runs", "list", "--state", "runing", status=2).stderr
     (path,) = own_stack.folder.glob(f"assay-reports/{found['run_id']}/results.json")
     head = json.loads(path.read_text())["run"]

@@ -132,7 +132,7 @@ def test_doctor_looks_at_path_and_database(cli: Cli) -> None:
     cli.env["PATH"] = "/usr/bin:/bin"
     said = cli.run("doctor").stdout
     assert f"warning        `assay` is not on PATH: . {sys.prefix}/bin/activate" in said
-    assert "the first run makes it" in said
+    assert "the first run creates it" in said
     cli.env["PATH"] = f"{sys.prefix}/bin:/usr/bin:/bin"
     with closing(sqlite3.connect(cli.home / "assay.db")) as database:
         database.executescript(
@@ -156,7 +156,7 @@ def test_doctor_names_a_package_of_others_that_brings_the_same_module(cli: Cli) 
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1\n")
         (info / "RECORD").write_text(record)
     cli.env["PYTHONPATH"] = str(cli.folder / "others")
-    warnings = [line for line in cli.run("doctor").stdout.splitlines() if "also brings the module" in line]
+    warnings = [line for line in cli.run("doctor").stdout.splitlines() if "also contains a module" in line]
     assert {line.split(" 0.1 ")[0].split()[-1] for line in warnings} == {"assay", "assay-it"}
     assert all("then install Assay again (its package is assay-scoring)" in line for line in warnings)
 
@@ -277,7 +277,7 @@ def test_deletion_is_announced(own_stack: Cli) -> None:
     refused = own_stack.run("runs", "delete", "latest", status=2)
     assert "qa.jsonl, deleted too" in refused.stdout
     assert "to be deleted: 1 run with 20 rows and 1 dataset that no other run uses: about " in refused.stdout
-    assert "; reports that were written stay" in refused.stdout
+    assert "; written reports are kept" in refused.stdout
     done = own_stack.run("runs", "delete", "latest", "--yes", "--json")
     assert "to be deleted: 1 run with 20 rows" in done.stderr
     assert json.loads(done.stdout)[0]["dataset_removed"] is True

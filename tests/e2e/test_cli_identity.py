@@ -124,7 +124,7 @@ def test_a_team_works_at_a_shared_server(installation: tuple[Cli, str, str]) -> 
     assert (made["team"], made["role"]) == ("search", "runner")
     done = cli.run("admin", "tokens", "list")
     listed = done.stdout
-    assert "these are the tokens of your own team; operators list those of another with --team TEAM" in done.stderr
+    assert "these are your own team's tokens; operators list another team's with --team TEAM" in done.stderr
     assert "within the hour from" in listed
     assert "Ana" in listed
     assert made["token_id"] in listed

@@ -178,7 +178,7 @@ def test_a_run_names_the_calibration_of_its_judge(judged_project: Cli) -> None:
         )
         calibrate = ("judge", "calibrate", "--labels", "labelled.csv", "--spec", "assay.yaml")
         assert "stored" not in cli.run(*calibrate, "--no-store").stdout
-        assert "stored  runs of this judge and rubric name this calibration" in cli.run(*calibrate).stdout
+        assert "stored  runs of this judge and rubric will cite this calibration" in cli.run(*calibrate).stdout
         shown = cli.run("runs", "show", "latest").stdout
         assert "calibration  quality: UNTRUSTED, alpha" in shown
         assert "with people on 4 answers" in shown

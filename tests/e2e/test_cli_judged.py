@@ -283,7 +283,7 @@ def test_a_missing_price_is_found_before_the_run(judged: tuple[Cli, ScriptedProv
     wrong = cli.run("validate", "assay.yaml", "--prices", "wrong.yaml", status=2)
     assert "prices[0].output: is missing" in wrong.stderr
     elsewhere = cli.run("validate", "assay.yaml", "--prices", "prices.yaml", "--server", "127.0.0.1:1", status=2)
-    assert "--prices: is for a judge that is started here" in elsewhere.stderr
+    assert "--prices: applies to a judge that this command starts" in elsewhere.stderr
     valid = cli.run("validate", "assay.yaml", "--prices", "prices.yaml").stdout
     allowed = "spend cap $1 (a verdict on 2 KB of text may cost up to $0.0202, at least 49 like that)"
     assert f"judge    openai:judge-1@{provider.openai_url}, {allowed}\n" in valid

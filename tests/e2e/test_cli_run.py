@@ -132,7 +132,7 @@ def test_an_interrupted_run_is_resumed_without_asking_again(project: Cli, number
     process.send_signal(number)
     _, err = process.communicate(timeout=180)
     assert process.returncode == 130, err
-    assert "interrupted: what is done is stored" in err
+    assert "interrupted: finished rows are stored" in err
     hint = next(line for line in err.splitlines() if "--resume" in line)
     (project.folder / "go").touch()
     asked.unlink()

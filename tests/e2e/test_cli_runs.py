@@ -39,7 +39,7 @@ def test_a_paused_run_goes_on_where_its_owner_says(own_stack: Cli) -> None:
     pausing = own_stack.start("runs", "pause", run_id)
     own_stack.wait_until(lambda: '"owner"' in own_stack.run("runs", "show", run_id, "--json").stdout, pausing)
     assert pausing.stderr is not None
-    assert pausing.stderr.readline() == "questions in flight are ending; Ctrl-C stops waiting, not the pause\n"
+    assert pausing.stderr.readline() == "finishing calls in flight; Ctrl-C stops waiting, not the pause\n"
     (own_stack.folder / "go").touch()
     out, err = pausing.communicate(timeout=180)
     assert pausing.returncode == 0, err

@@ -50,7 +50,7 @@ def test_one_answer(cli: Cli, arguments: list[str], status: int, said: str) -> N
     [
         (["exat_match", "a", "--set", "k"], ["did you mean 'exact_match'", "must be KEY=VALUE", "2 problems"]),
         (["exact_match"], ["the answer: is missing"]),
-        (["exact_match", "a", "--answer", "b", "--map", "a=b"], ["is given twice", "--map: belongs to --file"]),
+        (["exact_match", "a", "--answer", "b", "--map", "a=b"], ["is given twice", "--map: needs --file"]),
         (["exact_match", "a", "--file", "rows.jsonl"], ["--file: takes answers and references from the file"]),
         (["contains", "a", "--set", "values=[]"], ["contains.values: must hold at least one text"]),
         (["exact_match", "--file", "nowhere.jsonl"], ["nowhere.jsonl: there is no such file"]),
@@ -141,4 +141,4 @@ def test_wrong_records_of_a_file_are_refused_or_left_out(cli: Cli) -> None:
     assert (document["left_out_count"], len(document["rows"])) == (1, 3)
     failed = ("exact-match", "--file", "bad.jsonl", "--on-bad-case", "skip", "--threshold", "0.9")
     cli.run("score", *failed, status=1)
-    assert "belongs to --file" in cli.run("score", "rouge", "a", "b", "--on-bad-case", "skip", status=2).stderr
+    assert "needs --file" in cli.run("score", "rouge", "a", "b", "--on-bad-case", "skip", status=2).stderr

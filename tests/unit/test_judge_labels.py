@@ -89,7 +89,7 @@ def test_other_names_and_further_people(tmp_path: Path) -> None:
     [
         ('{"answer": "a", "human": 1}', "labels.jsonl:1: question: is missing; also read: input"),
         ('{"question": "q", "human": 1}', "labels.jsonl:1: answer: is missing"),
-        ('{"question": "q", "answer": "a"}', "labels.jsonl:1: human: is missing: what a person says of it"),
+        ('{"question": "q", "answer": "a"}', "labels.jsonl:1: human: is missing: a person's label"),
         ('{"question": " ", "answer": "a", "human": 1}', "labels.jsonl:1: question: is empty"),
         ('{"question": "q", "answer": ["a"], "human": 1}', "labels.jsonl:1: answer: must be a string"),
         ('{"question": "q", "answer": "a", "human": "well"}', 'must be a score, or pass or fail, not "well"'),
@@ -97,7 +97,7 @@ def test_other_names_and_further_people(tmp_path: Path) -> None:
         ('{"question": "q", "answer_a": "a", "human": "a"}', "labels.jsonl:1: answer_b: is missing"),
         ('{"question": "q", "answer_a": "a", "answer_b": "b", "human": "c"}', "a, b or tie, not"),
         ('{"question": "q\\u0000", "answer": "a", "human": 1}', "holds the character NUL"),
-        ('[1]', "is no object with question, answer and human"),
+        ('[1]', "is not an object with question, answer and human"),
         ("nothing", "unknown file type"),
     ],
 )  # fmt: skip
@@ -144,7 +144,7 @@ def test_the_name_of_a_judge() -> None:
         ({"provider": "replay"}, "--replay: is missing"),
         ({"provider": "openai", "model": "m", "spend_cap": -1.0}, "--spend-cap: must be at least 0"),
         ({"provider": "openai", "model": "m", "spend_cap": float("nan")}, "--spend-cap: must be at least 0"),
-        ({"address": "h:1", "prices": "p.yaml"}, "--prices: belongs to a service that is started here"),
+        ({"address": "h:1", "prices": "p.yaml"}, "--prices: applies to a service that is started here"),
         ({"jury": ("openai:m", "openai:m")}, "names openai:m twice"),
     ],
 )
@@ -201,7 +201,7 @@ def test_when_a_score_passes() -> None:
 
 @pytest.mark.parametrize(
     ("text", "problem"),
-    [(None, "save one with --save first"), ("{", "is no baseline"), ("[]", "is no baseline"),
+    [(None, "save a baseline with --save first"), ("{", "is not a baseline"), ("[]", "is not a baseline"),
      ('{"format": "assay-judge-baseline/1", "scores": 3}', "is damaged")],
 )  # fmt: skip
 def test_what_is_no_baseline(tmp_path: Path, text: str | None, problem: str) -> None:
@@ -242,7 +242,7 @@ def test_wrong_weights_are_refused_together(tmp_path: Path) -> None:
             "probability: must be a probability above 0, up to 1, not 0",
             "probability: must be a probability above 0, up to 1, not 1.5",
             "weight: must be a number above 0, not -1",
-            "probability: is missing: other records say how probable it was to be drawn",
+            "probability: is missing: other records give their probability of being drawn",
             "weight: and probability say the same in two ways",
         ),
         1,
@@ -293,7 +293,7 @@ async def test_a_sample_is_read_as_labels_once_people_filled_it_in(tmp_path: Pat
     found = await drawn([row(number, text) for number, text in enumerate(texts)], 9)
     path = tmp_path / name
     _write(path, found)
-    with pytest.raises(DatasetError, match="what a person says of it"):
+    with pytest.raises(DatasetError, match="a person's label"):
         read_items(path)
     text = path.read_text()
     assert ("'=1+1" in text) is (name == "labels.csv")

@@ -79,12 +79,10 @@ def test_an_option_without_an_effect_is_refused() -> None:
 def test_a_spec_that_differs_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:
     """What the spec's file changed since the run was started refuses nothing: the run keeps its own."""
     resume(replace(SETTINGS, gates=()), frozenset(), "metrics")
-    assert capsys.readouterr().err == (
-        "note: run r1 keeps what it was started with, which differs from this spec in gates\n"
-    )
+    assert capsys.readouterr().err == ("note: run r1 keeps its settings, which differ from this spec in gates\n")
 
 
 def test_another_agent_is_refused() -> None:
     """Answers of two agents are not one run."""
-    with pytest.raises(SpecError, match="asks the agent 'http://agent', and this spec names 'http://other'"):
+    with pytest.raises(SpecError, match="calls the agent 'http://agent', and this spec names 'http://other'"):
         resume(replace(SETTINGS, agent=replace(SETTINGS.agent, target="http://other")), frozenset())

@@ -23,7 +23,7 @@ from assay_orchestrator.store.database import open_database
 for _ in range(2):  # makes a database, then finds it up to date
     open_database(Settings.read(["--database", sys.argv[1]], {})).close()
 """
-EARLY = "import assay_cli.__main__, assay_cli.early_start"
+EARLY = "import assay_cli.__main__, assay.local_stack.early_start"
 COMMAND = f"{EARLY}, assay_cli.commands.run"
 UNUSED = {
     "orchestrator": (

@@ -1,1 +1,1 @@
-"""The user's agent in the command's own process: forks, `os._exit`."""
+"""Protection of the command from the user's agent in the same process: forks and `os._exit`."""

@@ -1,4 +1,4 @@
-"""Processes that an agent forks, e.g. by multiprocessing: signals to them are not signals to the command."""
+"""Signal handling of processes that an agent forks, e.g. through multiprocessing."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from functools import cache
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-@cache  # once in a process
+@cache  # once per process
 def isolate_forks() -> None:
-    """Give processes that this one forks from now on Python's own handling of SIGINT and SIGTERM.
+    """Reset SIGINT and SIGTERM to Python's defaults in every process forked from now on.
 
-    They inherit handlers that only stop the command, and the descriptor by which its event loop learns of signals:
-    a pool that terminates its workers would interrupt the command, and wait for workers that ignore it.
+    A forked process inherits handlers that only stop the command, and the wake-up descriptor of the command's event
+    loop. Without the reset, a pool that terminates its workers would interrupt the command and then wait for workers
+    that ignore the signal.
     """
     state = threading.local()
 
     def hold_signals() -> None:
-        # A signal between the fork and the reset would still arrive at the command.
+        # A signal between the fork and the reset would still reach the command's event loop.
         state.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
 
     def release_signals() -> None:

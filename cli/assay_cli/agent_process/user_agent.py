@@ -1,8 +1,13 @@
-"""The user's agent and metrics, loaded into the command's own process, which they must not end."""
+"""Loading of the user's agent and metrics into the command's process, which they must not end with status 0."""
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING
+
+from assay_cli.exit_status import EXIT_INFRASTRUCTURE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -12,14 +17,32 @@ if TYPE_CHECKING:
 
 
 def load_user_code(settings: RunSettings, folder: Path) -> UserCode:
-    """Return what of a run is code on this side, found from a folder.
+    """Load the user's own code in a run: the agent and Python metrics, resolved from a folder.
 
     Raises:
-        InvalidInputError: It cannot be loaded.
+        InvalidInputError: The code cannot be loaded.
     """
     from assay.agent_host.user_code import open_user_code
-    from assay_cli.agent_process.os_exit import guard_exit
 
     if settings.functions or (settings.agent.is_hosted and settings.agent.adapter != "command"):
-        guard_exit()
+        _guard_exit()
     return open_user_code(settings, folder)
+
+
+@cache  # once per process
+def _guard_exit() -> None:
+    """Replace `os._exit`, which only the agent's code calls here: print an error and exit with status 3."""
+    end, owner = os._exit, os.getpid()
+
+    def end_for_agent(status: int) -> None:
+        if os.getpid() != owner:  # a process that the agent forked exits as it likes
+            end(status)
+        sentence = (
+            f"\nerror: the agent ended this process with os._exit({status}); finished rows are stored: `assay runs "
+            "list` names the run, and `assay run SPEC --resume RUN` continues it\n"
+        )
+        with suppress(OSError):
+            os.write(2, sentence.encode())
+        end(EXIT_INFRASTRUCTURE)
+
+    os._exit = end_for_agent  # type: ignore[assignment]  # it does not return either

@@ -1,4 +1,4 @@
-"""The commands. Each is imported only when it is used, so that `assay --help` is quick."""
+"""The command groups; a command is imported only when it is used, so `assay --help` stays fast."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ __all__ = ["Group", "LazyGroup", "assay"]
 
 
 class Group(click.Group):
-    """A group that lists its commands with whole sentences, answers `help`, and names the nearest of an unknown one."""
+    """A group that lists commands with whole sentences, understands `help`, and suggests a command for a mistyped
+    name."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -24,22 +25,22 @@ class Group(click.Group):
         """Find a command; `help COMMAND` is `COMMAND --help`."""
         from assay.parsing.names import unknown_name
 
-        known = self.list_commands(ctx)
-        if args[0] == "help" and "help" not in known:
+        names = self.list_commands(ctx)
+        if args[0] == "help" and "help" not in names:
             named = [arg for arg in args[1:] if not arg.startswith("-")]
             if not named:
                 click.echo(ctx.get_help())
                 ctx.exit()
             args = [*named, "--help"]
-        if args[0] not in known and not args[0].startswith("-"):
+        if args[0] not in names and not args[0].startswith("-"):
             if meant := self.meant(ctx, args[0]):
-                said = " or ".join(f"`{each}`" for each in meant)
-                raise click.UsageError(f"unknown command {args[0]!r}; did you mean {said}?", ctx)
-            raise click.UsageError(unknown_name("command", args[0], known), ctx)
+                suggestions = " or ".join(f"`{name}`" for name in meant)
+                raise click.UsageError(f"unknown command {args[0]!r}; did you mean {suggestions}?", ctx)
+            raise click.UsageError(unknown_name("command", args[0], names), ctx)
         return super().resolve_command(ctx, args)
 
     def meant(self, ctx: click.Context, name: str) -> list[str]:
-        """Return the commands that a name which is none of the group's probably means; none where nothing is close."""
+        """Return the commands that an unknown name probably means; empty if none is close."""
         del ctx, name
         return []
 
@@ -56,7 +57,7 @@ class Group(click.Group):
 
 
 class LazyGroup(Group):
-    """A group that knows its commands by name and one sentence, and imports one when it is called."""
+    """A group that knows the names and summaries of its commands, and imports a command when it is called."""
 
     def __init__(self, *args: object, lazy: Mapping[str, tuple[str, str]], **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # click's own arguments, passed on
@@ -67,7 +68,7 @@ class LazyGroup(Group):
         return list(self._lazy)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, imported now."""
+        """Import and return a command."""
         if cmd_name not in self._lazy:
             return None
         module, name = self._lazy[cmd_name][0].split(":")
@@ -75,14 +76,14 @@ class LazyGroup(Group):
         return command
 
     def meant(self, ctx: click.Context, name: str) -> list[str]:
-        """Return what other tools call by a name, or the commands of a group below this one with that name."""
+        """Return commands for an unknown name: an alias known from other tools, or subcommands with that name."""
         if name in _OTHER_NAMES:
             return [_OTHER_NAMES[name]]
         below = ((group, self.get_command(ctx, group)) for group in _GROUPS)
         return [f"assay {group} {name}" for group, command in below if name in getattr(command, "commands", ())]
 
     def summary(self, ctx: click.Context, name: str) -> str:
-        """Return the sentence of a command, which is not imported for it."""
+        """Return the summary of a command without importing it."""
         return self._lazy[name][1]
 
 
@@ -93,20 +94,23 @@ _COMMANDS = {
     "score": ("assay_cli.commands.score:score", "Score one answer, or a file of answers, with one metric."),
     "judge": (
         "assay_cli.commands.judge.group:judge",
-        "Find out how far a judge can be trusted, and whether it has drifted.",
+        "Measure how far a judge can be trusted, and whether it has drifted.",
     ),
-    "metrics": ("assay_cli.commands.metrics:metrics", "List the metrics; show how one is defined."),
+    "metrics": ("assay_cli.commands.metrics:metrics", "List the metrics; show the definition of one."),
     "validate": ("assay_cli.commands.validate:validate", "Check a spec and its dataset; every problem at once."),
-    "dataset": ("assay_cli.commands.dataset:dataset", "Show what a dataset is recognised as."),
+    "dataset": ("assay_cli.commands.dataset:dataset", "Show how Assay reads a dataset."),
     "runs": ("assay_cli.commands.runs.group:runs", "List, show, watch, pause, resume, cancel and delete stored runs."),
     "compare": (
         "assay_cli.commands.compare:compare",
-        "Say whether one run is better than another, and how sure that is.",
+        "Test whether one run is better than another.",
     ),
-    "baseline": ("assay_cli.commands.baseline:baseline", "Name the runs that others are compared with."),
-    "plan": ("assay_cli.commands.plan:plan", "Say how many cases a comparison needs, and what they cost."),
-    "report": ("assay_cli.commands.report:report", "Write the reports of a stored run, or of its results.json."),
-    "up": ("assay_cli.commands.stack:up", "Start the local stack and keep it running, so that runs find it warm."),
+    "baseline": ("assay_cli.commands.baseline:baseline", "Name the runs that other runs are compared with."),
+    "plan": ("assay_cli.commands.plan:plan", "Compute how many cases a comparison needs, and their cost."),
+    "report": ("assay_cli.commands.report:report", "Write the reports of a stored run or of a results.json."),
+    "up": (
+        "assay_cli.commands.stack:up",
+        "Start the local stack and keep it running, so that later runs start faster.",
+    ),
     "down": ("assay_cli.commands.stack:down", "Stop the local stack."),
     "serve": ("assay_cli.commands.serve:serve", "Run one service in the foreground."),
     "bench": ("assay_cli.commands.bench:bench", "Measure how fast a service is on this machine."),
@@ -120,7 +124,7 @@ _COMMANDS = {
 }
 
 _GROUPS = ("runs", "dataset", "metrics", "baseline", "judge")
-"""Groups whose commands may be meant where their group is left out; `admin` is for operators."""
+"""Groups whose commands are suggested when the group's name is missing; `admin` is for operators."""
 _OTHER_NAMES = {
     "version": "assay --version",
     "view": "assay runs show latest",

@@ -1,4 +1,4 @@
-"""`assay baseline`: names for the runs that others are compared with."""
+"""`assay baseline`: names for the runs that other runs are compared with."""
 
 from __future__ import annotations
 
@@ -32,35 +32,35 @@ def baseline() -> None:
 @server_option
 @debug_option
 def set_(run: str, name: str | None, named: str | None, as_json: bool, server: str | None) -> int:
-    """Make RUN the baseline of its spec, or give it NAME; the run that had the name loses it.
+    """Make RUN the baseline of its spec, or name it NAME; a name moves from its previous run.
 
     \b
         assay baseline set latest
         assay baseline set latest release-1
     """
     if None not in (name, named) and name != named:
-        raise click.UsageError(f"{name} and --name {named} are two names: leave one of them out")
-    replaced, found = run_async(_set(run, name or named or "", server))
+        raise click.UsageError(f"{name} and --name {named} are two names: leave one out")
+    replaced, current = run_async(_set(run, name or named or "", server))
     if as_json:
         previous = replaced.run_id if replaced is not None else None
-        print_document({**dataclasses.asdict(found), "previous_run_id": previous})
+        print_document({**dataclasses.asdict(current), "previous_run_id": previous})
         return 0
-    click.echo(f"{clean(found.name)} is run {clean(found.run_id)}")
+    click.echo(f"{clean(current.name)} is run {clean(current.run_id)}")
     if replaced is not None:
-        click.echo(f"{clean(found.name)} was {replaced.description}")
+        click.echo(f"{clean(current.name)} was {replaced.description}")
     return 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Replaced:
-    """The run that a baseline was before."""
+    """The previous run of a baseline."""
 
     run_id: str
     description: str
 
 
 async def _set(reference: str, name: str, server: str | None) -> tuple[_Replaced | None, Baseline]:
-    """Set a baseline; return what it was before, if it was another run, and what it is."""
+    """Set a baseline; return its previous run, if it was another, and the new baseline."""
     from assay.client.baselines import find_baseline, set_baseline
 
     async with connect(server) as (client, _):
@@ -72,7 +72,7 @@ async def _set(reference: str, name: str, server: str | None) -> tuple[_Replaced
 
 
 async def _replaced(client: Client, before: Baseline) -> _Replaced:
-    """Return what a baseline is, in words: its run may be of another project, which then lacks its baseline."""
+    """Describe the run of a baseline: it may belong to another project, which would lose its baseline."""
     from assay.errors import NotFoundError
 
     try:
@@ -95,13 +95,15 @@ def list_(as_json: bool, server: str | None) -> int:
         async with connect(server) as (client, _):
             return await list_baselines(client)
 
-    found = run_async(main())
+    baselines = run_async(main())
     if as_json:
-        print_document([dataclasses.asdict(each) for each in found])
-    elif not found:
-        click.echo("there is no baseline: name one with `assay baseline set RUN`")
+        print_document([dataclasses.asdict(entry) for entry in baselines])
+    elif not baselines:
+        click.echo("no baselines yet: name one with `assay baseline set RUN`")
     else:
-        rows = [(each.name, each.run_id + ("" if each.exists else " (deleted)"), each.set_at) for each in found]
+        rows = [
+            (entry.name, entry.run_id + ("" if entry.exists else " (deleted)"), entry.set_at) for entry in baselines
+        ]
         click.echo(table([("name", "run", "set at"), *rows]))
     return 0
 
@@ -111,7 +113,7 @@ def list_(as_json: bool, server: str | None) -> int:
 @server_option
 @debug_option
 def delete(name: str, server: str | None) -> int:
-    """Forget NAME; its run stays."""
+    """Delete the baseline NAME; its run is kept."""
     from assay.client.baselines import delete_baseline
 
     async def main() -> None:

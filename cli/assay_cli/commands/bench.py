@@ -1,4 +1,4 @@
-"""`assay bench`: how fast a service is on this machine."""
+"""`assay bench`: the speed of a service on this machine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def bench() -> None:
     "--precision",
     default="",
     metavar="PRECISION",
-    help="Precision of the embedder, as its own --precision; default: that of ASSAY_EMBEDDER_PRECISION.",
+    help="Precision, as in the embedder's --precision; default: $ASSAY_EMBEDDER_PRECISION, else its own default.",
 )
 @click.option(
     "--texts",
@@ -39,14 +39,14 @@ def bench() -> None:
     type=click.IntRange(_LEAST_TEXTS, 100_000),
     default=500,
     metavar="COUNT",
-    help="Texts that the throughput is measured with; default: 500.",
+    help="Number of texts for the throughput; default: 500.",
 )
 @json_option
 @debug_option
 def embedder(model: str, precision: str, text_count: int, as_json: bool) -> int:
-    """Measure an embedder on this machine, beside sentence-transformers with batches of 32 of the same texts.
+    """Measure an embedder and, for comparison, sentence-transformers with batches of 32 of the same texts.
 
-    The embedder is a process of its own that is started for this and stopped after; it is called over gRPC, as runs do.
+    The embedder runs as a process of its own and is called over gRPC, as in a run.
     """
     import importlib.util
 
@@ -82,14 +82,12 @@ def _report(own: Figures, library: Figures | None, text_count: int) -> str:
     for name, own_value, other_value, digits in _lines(own, library):
         ratio = f"{own_value / other_value:.2f}" if own_value is not None and other_value else "-"
         rows.append((name, _text(own_value, digits), _text(other_value, digits), ratio))
-    note = (
-        "" if library is not None else "\nsentence-transformers cannot load this model here, so there is no comparison"
-    )
+    note = "" if library is not None else "\nsentence-transformers cannot load this model here: no comparison"
     return f"{heading}\n{text_count:,} texts of 6 to 160 words, 16 pairs a call\n\n{table(rows)}{note}"
 
 
 def _lines(own: Figures, library: Figures | None) -> list[tuple[str, float | None, float | None, int]]:
-    """Return the rows of the table: what is measured, both values, and how many digits they have."""
+    """Return the rows of the table: name, both values, and the number of digits."""
     return [
         ("texts/s", own.texts_per_s, library.texts_per_s if library else None, 0),
         ("tokens/s", own.tokens_per_s, library.tokens_per_s if library else None, 0),

@@ -1,4 +1,4 @@
-"""`assay compare`: whether one run is better than another."""
+"""`assay compare`: test whether one run is better than another."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ _REPORTS = Path("assay-reports")
     "--baseline",
     metavar="RUN",
     default="",
-    help="The run that all others are compared with; default: the first one.",
+    help="Run that all others are compared with; default: the first.",
 )
 @click.option(
     "--aa",
     is_flag=True,
-    help="Run the spec twice, each answer judged anew, and keep how far it is from itself as its noise floor.",
+    help="Run the spec twice, with new verdicts, and store the difference as its noise floor.",
 )
 @compare_options
 @click.option(
@@ -74,8 +74,8 @@ _REPORTS = Path("assay-reports")
 @click.option(
     "--verbose",
     is_flag=True,
-    help="Print everything: all metrics with tests and intervals, tables, noise floor, judge, settings; default: the "
-    "verdict, three metrics, the cases that were lost and won.",
+    help="Print everything: all metrics with tests and intervals, tables, noise floor, judge, settings; default: "
+    "verdict, three metrics, lost and won cases.",
 )
 @json_option
 @server_option
@@ -95,32 +95,36 @@ def compare(
 ) -> int:
     """Compare runs over the same cases: A with B, or A with each of the others.
 
-    Each is a results.json, or a stored run: its id, a unique beginning of it, a baseline's name, or latest. Files need
-    no server. Without runs, the variants of a spec are run, in turns, and then compared. The primary metric decides, by
-    the test that pairs the runs case by case.
+    A run is a results.json, or a stored run: its id, a unique prefix of it, a baseline's name, or latest. Files need no
+    server. Without runs, the command runs the variants of a spec, interleaved, and compares them. The primary metric
+    decides, by a paired test over the cases.
     """
     from assay.client.comparison.join import check_packages, is_file, with_baseline_first
     from assay.reports.atomic import check_folder
 
     check_packages()
-    wanted = replace(_wanted(formats), verbose=verbose)
-    if wanted.names:
+    output = replace(_requested_output(formats), verbose=verbose)
+    if output.names:
         check_folder(output_dir or _REPORTS)
     if variants.stop_early and (runs or aa):
         raise click.UsageError(
-            "--stop-early is for two variants that are run here: a rule is chosen before the first case is asked, and "
-            "--aa measures all cases. Leave it out"
+            "--stop-early applies to two variants that this command runs: the rule must be chosen before the first "
+            "case, and --aa measures all cases. Leave it out"
         )
     if runs and (aa or variants.is_given):
-        raise click.UsageError("runs that are there are compared, or variants are run first: leave out one of the two")
+        raise click.UsageError("name stored runs to compare, or variants to run, not both")
     if baseline and not runs:
         raise click.UsageError(
-            "--baseline names a run: name the runs to compare it with. Of variants the first decides"
+            "--baseline names a run: name the runs to compare it with. The baseline of variants is the first one"
         )
     sources = with_baseline_first(runs, baseline)
-    if runs and wanted.needs_no_rows and (found := run_async(_compare_stored(sources, options, server))) is not None:
-        _show(found, wanted, output_dir, as_json=as_json)
-        return found.decision.exit_status
+    if (
+        runs
+        and output.needs_no_rows
+        and (comparison := run_async(_compare_stored(sources, options, server))) is not None
+    ):
+        _show(comparison, output, output_dir, as_json=as_json)
+        return comparison.decision.exit_status
     specs = () if runs else _specs(variants, server, is_aa=aa)
     reading = (
         reports_of_variants(variants, specs, options.settings, server=server, hidden=no_progress or as_json)
@@ -128,11 +132,11 @@ def compare(
         else _reports_of(sources, server)
     )
     at = None if any(map(is_file, sources)) else server or ""
-    return run_async(_compare(reading, options, wanted, output_dir, at, as_json=as_json, is_aa=aa))
+    return run_async(_compare(reading, options, output, output_dir, at, as_json=as_json, is_aa=aa))
 
 
 def _specs(variants: VariantOptions, server: str | None, *, is_aa: bool) -> list[Spec]:
-    """Return a checked spec per run; for A/A the same one twice, whose second run has verdicts of its own."""
+    """Return a checked spec per run; for A/A the same spec twice, the second with its own verdicts."""
     from assay.local_stack.stack import environment_for
 
     environs = environment_for(server), environment_for(server, "judge")
@@ -143,17 +147,17 @@ def _specs(variants: VariantOptions, server: str | None, *, is_aa: bool) -> list
 
 
 def _check_something_is_named(variants: VariantOptions) -> None:
-    """Raise where neither runs nor variants are named.
+    """Check that runs or variants are named.
 
     Raises:
-        click.UsageError: Nothing is.
+        click.UsageError: Neither is named.
     """
     from assay.specs.loader import SPEC_FILE
     from assay.specs.variants import has_variants
 
     if not variants.is_given and not (Path(SPEC_FILE).is_file() and has_variants(Path())):
         raise click.UsageError(
-            "there is nothing to compare: name two runs, or variants with --prompts, --models, --agents or `variants:` "
+            "nothing to compare: name two runs, or variants with --prompts, --models, --agents or `variants:` "
             "in the spec"
         )
 
@@ -165,8 +169,8 @@ def _reports_of(runs: Sequence[RunSource], server: str | None) -> AbstractAsyncC
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What is printed and written: formats, the form of plots, all figures or a few, where relative names start."""
+class _Output:
+    """Requested output: report formats, plot format, verbosity, and the folder that relative paths start from."""
 
     names: tuple[str, ...]
     plot_format: str
@@ -175,38 +179,38 @@ class _Wanted:
 
     @property
     def needs_no_rows(self) -> bool:
-        """Whether all of them are made from figures."""
+        """Whether all formats need only figures."""
         return set(self.names) <= {"markdown", "charts"}
 
 
-def _wanted(formats: Sequence[str]) -> _Wanted:
-    """Return what --format says.
+def _requested_output(formats: Sequence[str]) -> _Output:
+    """Return the formats that --format names.
 
     Raises:
-        InvalidInputError: A format or an option is wrong.
+        InvalidInputError: A format or one of its options is wrong.
         SetupError: A package that a format needs is missing.
     """
     from assay.reports.comparison.writing import check_comparison_formats
 
     names: dict[str, None] = {}
     plot_format = "png"
-    for one in (name.strip() for each in formats for name in each.split(",") if name.strip()):
-        name, colon, option = one.partition(":")
+    for entry in (name.strip() for value in formats for name in value.split(",") if name.strip()):
+        name, colon, option = entry.partition(":")
         key, _, value = option.partition("=")
         if colon and (name, key) != ("charts", "plot_format"):
             raise InvalidInputError(
-                [Problem("has no such option: charts has plot_format=png or svg", f"--format {one}")]
+                [Problem("has no such option: charts has plot_format=png or svg", f"--format {entry}")]
             )
         names[name] = None
         plot_format = value if colon else plot_format
     check_comparison_formats(tuple(names), plot_format)
-    return _Wanted(tuple(names), plot_format)
+    return _Output(tuple(names), plot_format)
 
 
 async def _compare_stored(
     runs: Sequence[RunSource], options: CompareOptions, server: str | None
 ) -> ComparisonReport | None:
-    """Return the comparison of stored runs by their orchestrator; None where a run is a file, or it cannot compare."""
+    """Let the orchestrator compare stored runs; None if a run is a file or the orchestrator cannot compare."""
     from assay.client.comparison.join import compare_stored, is_file
     from assay.comparison.decision import decide
     from assay.comparison.facts import facts_of
@@ -214,10 +218,10 @@ async def _compare_stored(
 
     if any(map(is_file, runs)):
         return None
-    found = await compare_stored([str(run) for run in runs], server, options.settings)
-    if found is None:
+    comparable = await compare_stored([str(run) for run in runs], server, options.settings)
+    if comparable is None:
         return None
-    comparison, heads = found
+    comparison, heads = comparable
     facts = [facts_of(head) for head in heads]
     return ComparisonReport(comparison, decide(comparison, options.rules), facts, heads, server=server or "")
 
@@ -225,14 +229,14 @@ async def _compare_stored(
 async def _compare(
     reading: AbstractAsyncContextManager[list[Report]],
     options: CompareOptions,
-    wanted: _Wanted,
+    output: _Output,
     output_dir: Path | None,
     server: str | None,
     *,
     as_json: bool,
     is_aa: bool,
 ) -> int:
-    """Compare runs whose documents are at hand; `server` is None where one of them is a file."""
+    """Compare runs by their reports; `server` is None if one of them is a file."""
     from assay.client.comparison.join import compare_reports
     from assay.client.comparison.noise_floors import store_floor
     from assay.comparison.decision import decide
@@ -242,34 +246,34 @@ async def _compare(
     async with reading as reports:
         comparison = compare_reports(reports, options.settings)
         report = replace(report_of_runs(comparison, decide(comparison, options.rules), reports), server=server)
-        _show(report, wanted, output_dir, as_json=as_json, decides=not is_aa)
+        _show(report, output, output_dir, as_json=as_json, decides=not is_aa)
         if not is_aa:
             return report.decision.exit_status
         store_floor(Home.open(), reports[0].head, comparison)
-        said = "noise floor: stored for this spec and dataset; later comparisons show it (exit status 0)"
-        click.echo(said, err=as_json)
+        sentence = "noise floor: stored for this spec and dataset; later comparisons show it (exit status 0)"
+        click.echo(sentence, err=as_json)
         return 0
 
 
 def _show(
-    report: ComparisonReport, wanted: _Wanted, output_dir: Path | None, *, as_json: bool, decides: bool = True
+    report: ComparisonReport, output: _Output, output_dir: Path | None, *, as_json: bool, decides: bool = True
 ) -> None:
-    """Print a comparison, write its reports and, in the last line, say again what the comparison decides."""
+    """Print a comparison, write its reports, and repeat the decision in the last line."""
     from assay.reports.comparison.formats.json_document import comparison_document
     from assay.reports.comparison.formats.short_text import short_lines
     from assay.reports.comparison.formats.text import comparison_lines
     from assay.reports.comparison.writing import write_comparison
 
-    *lines, decision = (comparison_lines if wanted.verbose else short_lines)(report)
+    *lines, decision = (comparison_lines if output.verbose else short_lines)(report)
     if as_json:
         print_document(comparison_document(report))
     else:
         click.echo(without_commands("\n".join([*lines, *([decision] if decides else [])])))
-    if not wanted.names:
+    if not output.names:
         return
     folder = output_dir or _REPORTS / report.comparison_id
-    # An agent of a variant may have changed the current folder.
-    written = write_comparison(report, wanted.start / folder, wanted.names, wanted.plot_format)
+    # A variant's agent may have changed the current folder.
+    written = write_comparison(report, output.start / folder, output.names, output.plot_format)
     written.shown = folder
     for line in report_lines(written):
         click.echo(line, err=as_json)

@@ -1,4 +1,4 @@
-"""The part of `assay compare` that runs variants of a spec before they are compared."""
+"""Variants in `assay compare`: options, specs and runs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import click
 
 from assay.errors import AssayError, InvalidInputError, Problem
 from assay.text.unsafe_text import clean
-from assay_cli.options.shared import connect, say_what_is_left_out
+from assay_cli.options.shared import connect, list_left_out_records
 from assay_cli.output.streams import agent_stdout
-from assay_cli.resume_hint import command_again
+from assay_cli.resume_hint import repeated_command
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 _PRESET = "prompt-quality"
-_OTHER_VERDICTS = 100_000  # beyond the repeats of any run
+_OTHER_VERDICTS = 100_000  # above the repeats of any run
 _SEVERAL = ("--prompts", "--models", "--agents")
-"""Options that take several values after one another."""
+"""Options that take several values in a row."""
 
 
 class VariantsCommand(click.Command):
-    """A command whose `--prompts`, `--models` and `--agents` take every value up to the next option."""
+    """A command whose `--prompts`, `--models` and `--agents` take all values up to the next option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Repeat the option before each of its values, which is what click reads."""
+        """Repeat the option before each value, as click expects."""
         return super().parse_args(ctx, _repeated(args))
 
 
@@ -66,18 +66,18 @@ def _repeated(args: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class VariantOptions:
-    """What the command says about variants; empty values and None where an option is not given.
+    """The options about variants; empty or None if an option is not given.
 
     Args:
-        prompts: Files with a prompt, one per variant.
+        prompts: Prompt files, one per variant.
         models: Models, one per variant.
         agents: Targets of agents, one per variant.
-        overrides: Changes to the spec; a key with several values makes a variant for each.
-        test_cases: The dataset, in place of the spec's.
-        spec: The spec's file.
-        model: PROVIDER:MODEL, where there is no spec.
-        resume: The group to continue.
-        stop_early: The rule by which the runs stop when the answer is known.
+        overrides: Overrides of the spec; a key with several values makes a variant per value.
+        test_cases: The dataset; replaces the spec's.
+        spec: Path of the spec.
+        model: PROVIDER:MODEL, used without a spec.
+        resume: Id of the group to continue.
+        stop_early: Name of the stopping rule.
     """
 
     prompts: tuple[str, ...] = ()
@@ -92,12 +92,12 @@ class VariantOptions:
 
     @property
     def is_given(self) -> bool:
-        """Whether variants are to be run: any of the options is given."""
+        """Whether any option asks to run variants."""
         return self != VariantOptions()
 
 
 def variant_options(command: F) -> F:
-    """Add the options that say which variants to run; the command gets them as `variants`."""
+    """Add the options about variants; the command gets them as `variants`."""
     several = functools.partial(click.option, multiple=True)
 
     @several("--prompts", metavar="FILE...", help="Prompts to run and compare, the baseline first; default: none.")
@@ -109,25 +109,23 @@ def variant_options(command: F) -> F:
         "--set",
         "overrides",
         metavar="KEY=VALUE",
-        help="Override a value of the spec for all variants; a key of the agent given with several values, as in "
-        "--set agent.temperature=0 --set agent.temperature=1, makes a variant for each; repeatable.",
+        help="Override a value of the spec for all variants; a key of the agent with several values, as in --set "
+        "agent.temperature=0 --set agent.temperature=1, makes a variant per value; repeatable.",
     )
     @click.option("--test-cases", type=click.Path(path_type=Path), help="Dataset to run over; default: the spec's.")
     @click.option(
         "--spec",
         type=click.Path(path_type=Path),
-        help="What the variants have in common, and `variants:` where no option names any; default: ./assay.yaml, "
-        f"else the preset {_PRESET} with --model.",
+        help="Spec that the variants share, with `variants:` if no option names any; default: ./assay.yaml, else the "
+        "preset {_PRESET} with --model.",
     )
-    @click.option(
-        "--model", default="", metavar="PROVIDER:MODEL", help="Model to ask where there is no spec; default: none."
-    )
+    @click.option("--model", default="", metavar="PROVIDER:MODEL", help="Model to call without a spec; default: none.")
     @click.option("--resume", default="", metavar="GROUP", help="Group of runs to continue; default: start new runs.")
     @click.option(
         "--stop-early",
         default="",
         metavar="RULE",
-        help="Ask no further case of two variants once RULE has decided: always-valid or five-looks; default: ask all.",
+        help="Stop two variants once RULE has decided: always-valid or five-looks; default: run all cases.",
     )
     @functools.wraps(command)
     def choosing(*args: Any, **kwargs: Any) -> Any:
@@ -142,12 +140,12 @@ def variant_specs(options: VariantOptions, environs: Environs = (None, None)) ->
     """Return one checked spec per variant.
 
     Args:
-        options: What the command says.
-        environs: The environments of agent and judge, as for `load_spec`.
+        options: The command's options.
+        environs: Environments of agent and judge, as in `load_spec`.
 
     Raises:
         click.UsageError: Options contradict each other, or something is missing.
-        SpecError: A variant is wrong; holds every problem.
+        SpecError: A variant is wrong; lists every problem.
     """
     from assay.specs.loader import SPEC_FILE
     from assay.specs.variants import load_variants, variants_of_mapping
@@ -161,17 +159,17 @@ def variant_specs(options: VariantOptions, environs: Environs = (None, None)) ->
             data, variants=variants, overrides=overrides, dataset=options.test_cases, environs=environs
         )
     if options.model:
-        raise click.UsageError(f"--model is for a comparison without a spec, and there is {path / SPEC_FILE}: leave it "
+        raise click.UsageError(f"--model is for a comparison without a spec, but there is {path / SPEC_FILE}: leave it "
                                "out, or write --set agent.target=MODEL")  # fmt: skip
     return load_variants(path, variants=variants, overrides=overrides, dataset=options.test_cases, environs=environs)
 
 
 def same_twice(options: VariantOptions, environs: Environs = (None, None)) -> list[Spec]:
-    """Return the spec twice; the second run's answers get verdicts of their own, whatever the cache holds.
+    """Return the spec twice; the second run gets its own verdicts, bypassing the cache.
 
     Raises:
         click.UsageError: Options name variants, or there is no spec.
-        SpecError: The spec is wrong; holds every problem.
+        SpecError: The spec is wrong; lists every problem.
     """
     from assay.specs.loader import SPEC_FILE
     from assay.specs.variants import Variant, load_variants
@@ -193,7 +191,7 @@ def same_twice(options: VariantOptions, environs: Environs = (None, None)) -> li
 
 
 def _without_spec(options: VariantOptions, *, has_variants: bool) -> dict[str, Any]:
-    """Return the spec of a comparison without one."""
+    """Return a spec for a comparison without a spec file."""
     provider, colon, model = (options.model or next(iter(options.models), "")).partition(":")
     if not has_variants or not colon or not model:
         raise click.UsageError(
@@ -206,7 +204,7 @@ def _without_spec(options: VariantOptions, *, has_variants: bool) -> dict[str, A
 
 
 def _variants(options: VariantOptions, base: Path) -> tuple[list[Variant], tuple[str, ...]]:
-    """Return the variants that options name, and the changes to all of them.
+    """Return the variants that options name, and the overrides that all share.
 
     Raises:
         click.UsageError: More than one option names variants.
@@ -216,29 +214,29 @@ def _variants(options: VariantOptions, base: Path) -> tuple[list[Variant], tuple
     values: dict[str, list[str]] = {}
     for override in options.overrides:
         values.setdefault(override.partition("=")[0].strip(), []).append(override)
-    varied = {key: given for key, given in values.items() if len(given) > 1 and key.partition(".")[0] == "agent"}
+    varied = {key: choices for key, choices in values.items() if len(choices) > 1 and key.partition(".")[0] == "agent"}
     named = [f"--{name}" for name in ("prompts", "models", "agents") if getattr(options, name)]
     if len([*named, *varied]) > 1:
         both = " and ".join([*named, *(f"--set {key}" for key in varied)])
         raise click.UsageError(
             f"{both} each name variants: keep one, or list the variants in the spec (docs/variants.md)"
         )
-    shared = tuple(override for key, given in values.items() if key not in varied for override in given)
-    found = [Variant(name, {"agent.prompt_file": os.path.relpath(file, base)}, f"--prompts {file}")
+    shared = tuple(override for key, choices in values.items() if key not in varied for override in choices)
+    variants = [Variant(name, {"agent.prompt_file": os.path.relpath(file, base)}, f"--prompts {file}")
              for file, name in _prompt_names(options.prompts)]  # fmt: skip
-    found += [Variant(model, _model(model), f"--models {model}") for model in options.models]
-    found += [Variant(agent, _agent(agent), f"--agents {agent}") for agent in options.agents]
-    found += [_set_variant(override) for given in varied.values() for override in given]
-    names = [variant.name for variant in found]
+    variants += [Variant(model, _model(model), f"--models {model}") for model in options.models]
+    variants += [Variant(agent, _agent(agent), f"--agents {agent}") for agent in options.agents]
+    variants += [_set_variant(override) for choices in varied.values() for override in choices]
+    names = [variant.name for variant in variants]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InvalidInputError(
             [Problem("is given twice: variants need different names", f"variant {name}") for name in twice]
         )
-    return found, shared
+    return variants, shared
 
 
 def _prompt_names(files: Sequence[str]) -> list[tuple[str, str]]:
-    """Return files with what they are called: without folder and ending where that distinguishes them."""
+    """Return files with their display names: without folder and suffix if that is unique."""
     stems = [PurePath(file).stem for file in files]
     return [(file, stem if stems.count(stem) == 1 else file) for file, stem in zip(files, stems, strict=True)]
 
@@ -262,7 +260,7 @@ def _agent(agent: str) -> dict[str, Any]:
     elif OBJECT_TARGET.fullmatch(agent) or not re.search(r"[ /]", agent):
         adapter = "python"
     else:
-        adapter = "command"  # several words, or a file that is no Python function
+        adapter = "command"  # several words, or a file other than a Python function
     return {"agent.adapter": adapter, "agent.target": agent}
 
 
@@ -287,18 +285,18 @@ async def reports_of_variants(
     server: str | None,
     hidden: bool = False,
 ) -> AsyncIterator[list[Report]]:
-    """Run variants, or continue them, and yield the report of each, the baseline first.
+    """Run or continue variants, and yield their reports, the baseline first.
 
     Args:
-        options: What the command says.
-        specs: One per variant, from `variant_specs`.
-        settings: How they are compared.
-        server: An orchestrator's address; None for the local stack.
-        hidden: Whether no progress is shown.
+        options: The command's options.
+        specs: Specs from `variant_specs`, one per variant.
+        settings: Settings of the comparison.
+        server: Address of an orchestrator; None for the local stack.
+        hidden: Whether to hide the progress.
 
     Raises:
-        InvalidInputError: The dataset or an agent's code is wrong, or the runs cannot stop early; holds every problem.
-        AssayError: A run did not finish; says how to continue.
+        InvalidInputError: The dataset or an agent's code is wrong, or the runs cannot stop early; lists every problem.
+        AssayError: A run did not finish; the message names the command to continue.
     """
     from assay.client.run_driver import check_questions
     from assay.client.variants import (
@@ -317,7 +315,7 @@ async def reports_of_variants(
     stopping = plan_stopping(rule, specs, info, settings) if rule else None
     for warning in info.warnings:
         click.echo(f"warning: {clean(str(warning))}", err=True)
-    say_what_is_left_out(info)
+    list_left_out_records(info)
     codes = user_codes(specs)
     for spec, code in zip(specs, codes, strict=True):
         check_questions(code.agent, info, spec.settings)
@@ -331,7 +329,7 @@ async def reports_of_variants(
             runs = await resume_variants(client, specs, group_id, rule)
         else:
             runs = await start_variants(client, specs, cases, info, group_id, stopping)
-        with agent_stdout(), _saying_how_to_continue(group_id):
+        with agent_stdout(), _with_continue_hint(group_id):
             runs = await drive_variants(client, runs, codes, stack=local, hidden=hidden)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="assay-compare-")))
         yield [
@@ -359,7 +357,7 @@ def user_codes(specs: Sequence[Spec]) -> list[UserCode]:
     """Load the code of each variant.
 
     Raises:
-        InvalidInputError: Some cannot be loaded; holds every problem, with the variants it is of.
+        InvalidInputError: Code cannot be loaded; lists every problem with its variants.
     """
     from assay.client.variants import name_of, problems_of_variants
     from assay_cli.agent_process.user_agent import load_user_code
@@ -375,7 +373,7 @@ def user_codes(specs: Sequence[Spec]) -> list[UserCode]:
             for problem in error.problems:
                 variants_of.setdefault(problem, []).append(name_of(spec))
     if first is not None:
-        # The same error, which may hold the traceback of the user's code.
+        # A single error is kept as it is, since it may hold the traceback of the user's code.
         first.problems = problems_of_variants(variants_of)
         first.message = "\n".join(map(str, first.problems))
         raise first
@@ -383,17 +381,17 @@ def user_codes(specs: Sequence[Spec]) -> list[UserCode]:
 
 
 @contextlib.contextmanager
-def _saying_how_to_continue(group_id: str) -> Any:
-    """Say, where the runs are interrupted or stop, which command continues them."""
+def _with_continue_hint(group_id: str) -> Any:
+    """Print the command that continues the runs if they are interrupted or stop."""
     import asyncio
 
     context = click.get_current_context(silent=True)
-    again = command_again(context, without="resume") if context is not None else "assay compare"
-    how = f"Continue with: {again} --resume {group_id}"
+    command = repeated_command(context, without="resume") if context is not None else "assay compare"
+    how = f"Continue with: {command} --resume {group_id}"
     try:
         yield
     except asyncio.CancelledError:
-        click.echo(f"\ninterrupted: what is done is stored. {how}", err=True)
+        click.echo(f"\ninterrupted: finished rows are stored. {how}", err=True)
         raise
     except AssayError as error:
         raise type(error)(f"{error.message}\n{how}", reason=error.reason) from error

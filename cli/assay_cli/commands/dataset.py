@@ -1,4 +1,4 @@
-"""`assay dataset inspect`: what a file of cases is recognised as, before anything is spent on it."""
+"""`assay dataset inspect`: show how Assay reads a dataset, before a run spends anything on it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _COUNTED = (
 
 @click.group(cls=Group)
 def dataset() -> None:
-    """Look at a dataset."""
+    """Inspect datasets."""
 
 
 @dataset.command()
@@ -54,7 +54,7 @@ def dataset() -> None:
 @format_option
 @map_option
 @click.option("--encoding", metavar="NAME", help="Encoding of the file; default: UTF-8.")
-@click.option("--metrics", metavar="A,B", help="Warn about each of these metrics that FILE cannot feed; default: none.")
+@click.option("--metrics", metavar="A,B", help="Warn about any of these metrics that FILE cannot feed; default: none.")
 @json_option
 def inspect(
     file: str,
@@ -64,7 +64,7 @@ def inspect(
     metrics: str | None,
     as_json: bool,
 ) -> int:
-    """Show what FILE is recognised as: format, fields, counts, warnings, and its first case."""
+    """Show how Assay reads FILE: format, fields, counts, warnings, and the first case."""
     try:
         cases = open_dataset(file, field_map=field_map(mapping), encoding=encoding, format=dataset_format)
         info = _with_unfed(cases.check(), [name.strip() for name in (metrics or "").split(",") if name.strip()])
@@ -83,7 +83,7 @@ def inspect(
 
 
 def _with_unfed(info: DatasetInfo, names: Sequence[str]) -> DatasetInfo:
-    """Return what a dataset is, with a warning about each of some metrics that it cannot feed."""
+    """Return the dataset's description, with a warning for each metric that it cannot feed."""
     if not names:
         return info
     from assay.client.unfed_metrics import unfed
@@ -144,7 +144,7 @@ def _cases(count: int) -> str:
 
 
 def _counts(counts: CaseCounts) -> list[str]:
-    lines = [f"{getattr(counts, name):,} {said}" for name, said in _COUNTED if getattr(counts, name)]
+    lines = [f"{getattr(counts, name):,} {noun}" for name, noun in _COUNTED if getattr(counts, name)]
     if not counts.references:
         names = ", ".join(name for name, metric in METRICS.items() if metric.info.needs == "references")
         lines.insert(0, f"none with a reference: {names} cannot be computed")
@@ -152,21 +152,21 @@ def _counts(counts: CaseCounts) -> list[str]:
 
 
 def _checks(info: DatasetInfo) -> list[str]:
-    """Return the checks of the cases by type, and which of them a run without a judge does not make."""
+    """Return the checks of the cases by type, with those that need a judge."""
     unmade = _unmade(info)
     ordered = sorted(info.checks.items(), key=lambda pair: (-pair[1], pair[0]))
     lines = [
         f"{count:,} {clean(kind)}" + (f", not made: {', '.join(unmade[kind])}" if kind in unmade else "")
         for kind, count in ordered
     ]
-    said = not_made(unmade, sum(info.checks.values()))
+    sentence = not_made(unmade, sum(info.checks.values()))
     judge = any(why_unmade(kind, has_judge=True) == "" for kind in unmade)
     hint = "; a run whose spec names a `judge` makes those that need one" if judge else ""
-    return [*lines, f"{said}{hint}"] if said else lines
+    return [*lines, f"{sentence}{hint}"] if sentence else lines
 
 
 def _unmade(info: DatasetInfo) -> dict[str, dict[str, int]]:
-    """Return how many checks a run without a judge does not make, by type and reason."""
+    """Count the checks that a run without a judge cannot make, by type and reason."""
     reasons = {kind: why_unmade(kind, has_judge=False) for kind in info.checks}
     return {kind: {why: info.checks[kind]} for kind, why in reasons.items() if why}
 
@@ -174,7 +174,7 @@ def _unmade(info: DatasetInfo) -> dict[str, dict[str, int]]:
 def _names(counted: Mapping[str, int], uncounted: int) -> list[str]:
     if not any(counted):
         return []
-    # The most frequent first, and equal ones by name, so that the list does not depend on the order of cases.
+    # Most frequent first, ties by name, so that the list does not depend on the order of cases.
     ordered = sorted(counted.items(), key=lambda pair: (-pair[1], pair[0]))
     lines = [f"{count:,} {shorten(name, _NAME_WIDTH) if name else '(none)'}" for name, count in ordered[:_MAX_NAMES]]
     more = len(ordered) - len(lines)
@@ -184,7 +184,7 @@ def _names(counted: Mapping[str, int], uncounted: int) -> list[str]:
 
 
 def _brief(value: Any) -> Any:
-    """Return the case with long texts cut, for people; the JSON document has them whole."""
+    """Return the case with long texts cut; only the JSON document has them in full."""
     if isinstance(value, str) and len(value) > _TEXT_CHARS:
         return f"{value[:_TEXT_CHARS]}... ({len(value):,} characters)"
     if isinstance(value, dict):

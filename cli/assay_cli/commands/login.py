@@ -1,4 +1,4 @@
-"""`assay login` and `assay logout`: the token with which later commands call a server."""
+"""`assay login` and `assay logout`: store and remove the token for a server."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ _MAX_TOKEN_CHARS = 200
     metavar="FILE",
     type=click.Path(path_type=Path),
     envvar="ASSAY_TLS_CA",
-    help="Authorities of the server, PEM; default: $ASSAY_TLS_CA, else those that come with gRPC.",
+    help="Certificate authorities of the server, PEM; default: $ASSAY_TLS_CA, else gRPC's own.",
 )
 @click.option(
     "--tls-cert",
     metavar="FILE",
     type=click.Path(path_type=Path),
     envvar="ASSAY_TLS_CERT",
-    help="Your own certificate, PEM, for a server that asks for one; default: $ASSAY_TLS_CERT, else none.",
+    help="Client certificate, PEM, if the server requires one; default: $ASSAY_TLS_CERT, else none.",
 )
 @click.option(
     "--tls-key",
     metavar="FILE",
     type=click.Path(path_type=Path),
     envvar="ASSAY_TLS_KEY",
-    help="Its private key, PEM, without a passphrase; default: $ASSAY_TLS_KEY.",
+    help="Private key of the client certificate, PEM, without a passphrase; default: $ASSAY_TLS_KEY.",
 )
 @debug_option
 def login(server: str | None, tls_ca: Path | None, tls_cert: Path | None, tls_key: Path | None) -> int:
-    """Store a token for a server, for later commands; it is asked for, or read from stdin.
+    """Store a token for a server, for later commands; prompts for it, or reads stdin.
 
-    The token is kept in the keyring of the desktop where the package keyring finds one, else in a file that only you
-    can read, below ASSAY_HOME. ASSAY_TOKEN replaces it where it is set.
+    The token is stored in the desktop's keyring if the package keyring finds one, else below ASSAY_HOME in a file that
+    only you can read. ASSAY_TOKEN overrides it.
     """
     from assay.local_stack.credentials import Credentials, keep_credentials
 
@@ -74,7 +74,7 @@ def logout(server: str | None) -> int:
 
     address = _required(server)
     if not forget_credentials(address):
-        raise SetupError(f"there is no stored token for {address}: `assay login --server ADDRESS` stores one")
+        raise SetupError(f"no token is stored for {address}: `assay login --server ADDRESS` stores one")
     click.echo(f"removed the stored token for {address}")
     return 0
 
@@ -86,34 +86,36 @@ def _required(server: str | None) -> str:
 
 
 def _given_token() -> str:
-    """Return the token that is typed or piped in; never an argument, which other processes can read.
+    """Read the token from a prompt or stdin; never from an argument, which other processes can read.
 
     Raises:
-        InvalidInputError: It is none.
+        InvalidInputError: The text is not a token.
     """
     from assay.identity.tokens import parse_token
 
     if sys.stdin is not None and sys.stdin.isatty():
-        given = click.prompt("token", hide_input=True, err=True)
+        text = click.prompt("token", hide_input=True, err=True)
     else:
-        given = sys.stdin.read(_MAX_TOKEN_CHARS) if sys.stdin is not None else ""
-    token = given.strip()
+        text = sys.stdin.read(_MAX_TOKEN_CHARS) if sys.stdin is not None else ""
+    token = text.strip()
     if not token:
-        raise InvalidInputError(
-            "no token was given: type it, or pipe it in, as in `assay login --server ADDRESS < FILE`"
-        )
+        raise InvalidInputError("no token was given: type it, or pipe it, as in `assay login --server ADDRESS < FILE`")
     if parse_token(token) is None:
         raise InvalidInputError("the token is cut off or mistyped: copy it again, from `assay_` to its end")
     return token
 
 
-async def _identity(address: str, given: Credentials) -> TokenInfo:
+async def _identity(address: str, credentials: Credentials) -> TokenInfo:
     from assay.client.admin import get_identity
     from assay.client.client import Client
     from assay_cli.options.shared import reach
 
     async with Client(
-        address, token=given.token, tls_ca=given.tls_ca, tls_cert=given.tls_cert, tls_key=given.tls_key
+        address,
+        token=credentials.token,
+        tls_ca=credentials.tls_ca,
+        tls_cert=credentials.tls_cert,
+        tls_key=credentials.tls_key,
     ) as client:
         await reach(client)
         return await get_identity(client)

@@ -1,4 +1,4 @@
-"""`assay metrics`: what can be computed, and exactly how."""
+"""`assay metrics`: list metrics and show their definitions."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ _SIGNS = {"at_least": ">=", "more_than": ">", "at_most": "<="}
 
 @click.group(cls=Group)
 def metrics() -> None:
-    """List the metrics; show how one is defined."""
+    """List the metrics; show the definition of one."""
 
 
 @metrics.command("list")
 @json_option
 def list_metrics(as_json: bool) -> int:
-    """List every metric: what it reads, its default threshold, and what it is."""
+    """List all metrics with their inputs, default thresholds and summaries."""
     infos = [kind.info for kind in METRICS.values()]
     if as_json:
         click.echo(json_text([_head(info) for info in infos], indent=1))
         return 0
-    rows = [("metric", "reads", "threshold", "what it is")]
+    rows = [("metric", "reads", "threshold", "summary")]
     rows += [(info.name, ", ".join(info.reads), _threshold(info), info.summary) for info in infos]
-    # The second column is text too: the table would put it to the right.
+    # The second column is text too, but the table would align it to the right.
     width = max(len(row[1]) for row in rows)
     click.echo(table([(row[0], row[1].ljust(width), *row[2:]) for row in rows]))
     click.echo("\n`assay metrics show NAME` shows formula, edge cases and parameters.")
-    click.echo("A metric may be a function of your own: `assay init --metric` writes one, `assay metrics show python`.")
+    click.echo("For Python metrics of your own, see `assay init --metric` and `assay metrics show python`.")
     return 0
 
 
@@ -50,7 +50,7 @@ def list_metrics(as_json: bool) -> int:
 @click.argument("name")
 @json_option
 def show(name: str, as_json: bool) -> int:
-    """Show how the metric NAME is defined: formula, inputs, edge cases, parameters, an example."""
+    """Show the definition of the metric NAME: formula, inputs, edge cases, parameters, an example."""
     info = METRICS[metric_kind(name)].info
     if as_json:
         document = {
@@ -74,7 +74,7 @@ def show(name: str, as_json: bool) -> int:
 
 
 def definition(name: str) -> str:
-    """Return a metric's definition in words: the docstring of its module."""
+    """Return a metric's definition: the docstring of its module."""
     return inspect.getdoc(sys.modules[METRICS[name].__module__]) or METRICS[name].info.summary
 
 
@@ -127,7 +127,7 @@ def _parameters(info: MetricInfo) -> str:
 
 
 def _gates(info: MetricInfo) -> str:
-    """Return the numbers that a gate may compare."""
+    """Return the figures that gates may compare."""
     names = ", ".join(f"{info.name}.{name}" for name in ("pass_rate", *info.stats))
     return "Gates\n\n" + textwrap.fill(
         f"{info.name} (the aggregate), {names}", 100, initial_indent="    ", subsequent_indent="    "
@@ -153,9 +153,9 @@ def _shown(value: Any) -> str:
 def _example(info: MetricInfo) -> str:
     import yaml
 
-    given = dict(info.example) or {"threshold": _default(info, "threshold")}
-    if given == {"threshold": None}:
+    parameters = dict(info.example) or {"threshold": _default(info, "threshold")}
+    if parameters == {"threshold": None}:
         return f"metrics:\n  - {info.name}"
-    text: str = yaml.safe_dump({info.name: given}, sort_keys=False, allow_unicode=True, width=100)
+    text: str = yaml.safe_dump({info.name: parameters}, sort_keys=False, allow_unicode=True, width=100)
     first, *rest = text.rstrip().splitlines()
     return "\n".join(["metrics:", f"  - {first}", *(f"    {line}" for line in rest)])

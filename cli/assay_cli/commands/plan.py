@@ -1,4 +1,4 @@
-"""`assay plan`: how many cases and repeats a comparison needs, and what they cost, before they are paid for."""
+"""`assay plan`: compute how many cases and repeats a comparison needs, and their cost."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ _EFFORT = ("agent calls", "judge calls", "tokens", "cost", "time")
     "--metric",
     metavar="NAME",
     default="",
-    help="Metric that will decide, or pass_rate; default: exact match, else quality, else the first.",
+    help="Metric that decides, or pass_rate; default: exact match, else quality, else the first.",
 )
-@click.option("--alpha", type=float, default=0.05, help="Level of the test; default: 0.05.")
-@click.option("--power", type=float, default=0.8, help="Chance to detect the difference; default: 0.8.")
+@click.option("--alpha", type=float, default=0.05, help="Significance level of the test; default: 0.05.")
+@click.option("--power", type=float, default=0.8, help="Power of the test; default: 0.8.")
 @click.option(
     "--correlation",
     type=float,
     default=0.5,
-    help="How alike the variants' values of one case are, 0 to 1, where one run is given; default: 0.5.",
+    help="Correlation between the variants' values of a case, 0 to 1, if only one run is given; default: 0.5.",
 )
 @click.option(
     "--cluster",
     metavar="KEY",
     default="",
-    help="What cases share with others: category, or tag:NAME for tags such as NAME:value; sizes are then of clusters; "
-    "default: nothing.",
+    help="Group dependent cases: category, or tag:NAME for tags such as NAME:value; sizes then count clusters; "
+    "default: none.",
 )
 @json_option
 @server_option
@@ -67,10 +67,10 @@ def plan(
     as_json: bool,
     server: str | None,
 ) -> int:
-    """Say how many cases and repeats detect a difference between two variants, and what these cost.
+    """Compute how many cases and repeats detect a difference between two variants, and their cost.
 
-    RUN is an earlier run of the agent: a results.json, or a stored run. OTHER is a second one over the same cases, of
-    a variant that differs as the next one will; with it, how far variants differ case by case is measured.
+    RUN is an earlier run of the agent: a results.json, or a stored run. OTHER is a run of another variant over the same
+    cases, about as different as the next variant will be; it allows the difference per case to be measured.
     """
     from assay.comparison.planning import plan as make_plan
     from assay.model.cluster_key import cluster_problem
@@ -93,11 +93,11 @@ def plan(
         raise InvalidInputError(wrong)
     runs = [run, *([other] if other else [])]
     variation, cost = run_async(_learned(runs, metric, correlation=correlation, cluster=cluster, server=server))
-    found = make_plan(variation, difference, cost, alpha=alpha, power=power)
+    sample_plan = make_plan(variation, difference, cost, alpha=alpha, power=power)
     if as_json:
-        print_document(dataclasses.asdict(found))
+        print_document(dataclasses.asdict(sample_plan))
         return 0
-    for line in plan_lines(found):
+    for line in plan_lines(sample_plan):
         click.echo(line)
     return 0
 
@@ -105,7 +105,7 @@ def plan(
 async def _learned(
     runs: list[str], metric: str, *, correlation: float, cluster: str, server: str | None
 ) -> tuple[Variation, RowCost]:
-    """Return how a metric varies over earlier runs, and what a row of the first one took."""
+    """Return a metric's variation over earlier runs, and the cost of a row of the first run."""
     from assay.client.comparison.join import reports_of
     from assay.comparison.cases import is_shared
     from assay.comparison.facts import default_primary, facts_of
@@ -158,13 +158,13 @@ def _cost(report: Report) -> RowCost:
     calls = 0
     pace = Pace()
     for row in report.rows():
-        known = values_of(row, ["tokens", "cost"])
-        tokens += [known["tokens"]] if known["tokens"] is not None else []
-        money += [known["cost"]] if known["cost"] is not None else []
+        usage = values_of(row, ["tokens", "cost"])
+        tokens += [usage["tokens"]] if usage["tokens"] is not None else []
+        money += [usage["cost"]] if usage["cost"] is not None else []
         calls += max(1, len(row.get("turns") or ()))
         pace.take(row["started_at"], row["duration_ms"], row["latency_ms"])
     rows = max(1, report.row_count)
-    prices = [each for each in (math.fsum(money) if money else None, judging.get("cost_usd")) if each is not None]
+    prices = [price for price in (math.fsum(money) if money else None, judging.get("cost_usd")) if price is not None]
     return RowCost(
         agent_calls=calls / rows,
         judge_calls=(judging.get("asked") or 0) / rows,
@@ -174,19 +174,22 @@ def _cost(report: Report) -> RowCost:
     )
 
 
-def plan_lines(found: Plan) -> Iterator[str]:
+def plan_lines(sample_plan: Plan) -> Iterator[str]:
     """Yield a plan as lines of clean text."""
-    if found.message:
-        yield clean(f"{found.message}.")
+    if sample_plan.message:
+        yield clean(f"{sample_plan.message}.")
         return
-    known = found.variation
-    clustered = "" if known.clusters is None else f" in {known.clusters:,} clusters by {clean(known.cluster)}"
+    variation = sample_plan.variation
+    clustered = ""
+    if variation.clusters is not None:
+        clustered = f" in {variation.clusters:,} clusters by {clean(variation.cluster)}"
     yield (
-        f"{clean(known.metric)}: {known.mean:.4g} over {known.n:,} cases{clustered}; a difference of "
-        f"{found.difference:g} is detected with a chance of {found.power:.0%} at a level of {found.alpha:g} by"
+        f"{clean(variation.metric)}: {variation.mean:.4g} over {variation.n:,} cases{clustered}; a difference of "
+        f"{sample_plan.difference:g} is detected with a chance of {sample_plan.power:.0%} at a level of "
+        f"{sample_plan.alpha:g} by"
     )
     yield ""
-    in_clusters = ("clusters",) if known.clusters is not None else ()
+    in_clusters = ("clusters",) if variation.clusters is not None else ()
     head = ("repeats", "cases", "at upper limit", *in_clusters, "rows of both", *_EFFORT)
     rows = [
         (
@@ -202,12 +205,12 @@ def plan_lines(found: Plan) -> Iterator[str]:
             _time(size.time_s),
             "-" if size.detectable is None else f"{size.detectable:.3g}",
         )
-        for size in found.sizes
+        for size in sample_plan.sizes
         if size.cases is not None or size.cases_upper is not None
     ]
-    yield table([(*head, f"detectable with {known.n:,} cases"), *rows])
+    yield table([(*head, f"detectable with {variation.n:,} cases"), *rows])
     yield ""
-    for note in found.notes:
+    for note in sample_plan.notes:
         yield f"note: {note}"
 
 

@@ -1,4 +1,4 @@
-"""`assay report`: the reports of a run that is stored, or of its results.json."""
+"""`assay report`: write the reports of a stored run or of a results.json."""
 
 from __future__ import annotations
 
@@ -33,51 +33,51 @@ _REPORTS = Path("assay-reports")
 @click.option(
     "--output-dir",
     type=click.Path(path_type=Path),
-    help="Folder for the reports; default: assay-reports/RUN_ID, or the folder of the file.",
+    help="Folder for the reports; default: assay-reports/RUN_ID, or the folder of results.json.",
 )
 @server_option
 @debug_option
 def report(
     run: str, report_names: tuple[str, ...], ci: CiOutputs | None, output_dir: Path | None, server: str | None
 ) -> int:
-    """Write the reports of RUN: a stored run, or the results.json of one.
+    """Write the reports of RUN: a stored run or a results.json.
 
-    A run that has not finished has a report of the rows so far, which says so. A file needs no server.
+    The report of an unfinished run covers the rows so far, and says so. A file needs no server.
     """
     from assay.model.report_settings import DEFAULT_REPORTS
     from assay.reports.atomic import check_folder
 
-    wanted = chosen_reports(report_names, () if ci else DEFAULT_REPORTS, option="--format")
+    chosen = chosen_reports(report_names, () if ci else DEFAULT_REPORTS, option="--format")
     path = Path(run)
     if path.suffix == ".json" or path.is_file():
         folder = output_dir or path.parent
         check_folder(folder)
-        written = _of_file(path, wanted, folder, ci)
+        written = _of_file(path, chosen, folder, ci)
     else:
         check_folder(output_dir or _REPORTS)
-        written = run_async(_of_run(run, wanted, output_dir, server, ci))
+        written = run_async(_of_run(run, chosen, output_dir, server, ci))
     for line in report_lines(written):
         click.echo(line)
     print_failures(written)
     return 0
 
 
-def _of_file(path: Path, wanted: tuple[ReportSettings, ...], folder: Path, ci: CiOutputs | None) -> ReportFolder:
+def _of_file(path: Path, chosen: tuple[ReportSettings, ...], folder: Path, ci: CiOutputs | None) -> ReportFolder:
     from assay.reports.document.report import report_of_file
     from assay.reports.folder import ReportFolder
     from assay.reports.writing import write_formats
 
-    with report_of_file(path) as found:
-        written = ReportFolder(folder, found.run_id)
-        write_formats(found, wanted, written)
+    with report_of_file(path) as stored:
+        written = ReportFolder(folder, stored.run_id)
+        write_formats(stored, chosen, written)
         if ci is not None:
-            ci.write(found, sys.stdout, attempts=written.attempts)
+            ci.write(stored, sys.stdout, attempts=written.attempts)
     written.attempts.raise_if_all_failed()
     return written
 
 
 async def _of_run(
-    reference: str, wanted: tuple[ReportSettings, ...], folder: Path | None, server: str | None, ci: CiOutputs | None
+    reference: str, chosen: tuple[ReportSettings, ...], folder: Path | None, server: str | None, ci: CiOutputs | None
 ) -> ReportFolder:
     from assay.errors import WrongStateError
     from assay.reports.writing import write_reports
@@ -85,11 +85,11 @@ async def _of_run(
     async with connect(server) as (client, _):
         run = await client.get_run(await find_run(client, reference))
         if run.summary is None:
-            raise WrongStateError(f"run {run.run_id} has no row yet: there is nothing to report")
+            raise WrongStateError(f"run {run.run_id} has no rows yet: nothing to report")
         rows, place = client.list_results(run.run_id), folder or _REPORTS / run.run_id
 
         def write_ci(report: Report, attempts: Attempts) -> None:
             if ci is not None:
                 ci.write(report, sys.stdout, attempts=attempts)
 
-        return await write_reports(run, rows, wanted, place, ci=write_ci, server=server)
+        return await write_reports(run, rows, chosen, place, ci=write_ci, server=server)

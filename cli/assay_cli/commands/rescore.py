@@ -1,4 +1,4 @@
-"""`assay rescore`: the stored answers of a run, scored again as a new run."""
+"""`assay rescore`: score the stored answers of a run again, as a new run."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ _REPORTS = Path("assay-reports")
 @click.option(
     "--spec",
     type=click.Path(path_type=Path),
-    help="Spec that names metrics, gates and judge; its dataset and agent are not used; default: those of the run.",
+    help="Spec with metrics, gates and judge; its dataset and agent are not used; default: the run's settings.",
 )
 @click.option(
-    "--metrics", metavar="A,B", help="Only these metrics, with the parameters of the spec or the run; default: all."
+    "--metrics", metavar="A,B", help="Only these metrics, with parameters from the spec or the run; default: all."
 )
 @click.option(
     "--set",
@@ -66,7 +66,7 @@ _REPORTS = Path("assay-reports")
 @against_option
 @against_options
 @click.option("--no-progress", is_flag=True, help="Show no progress.")
-@click.option("--quiet", is_flag=True, help="Print the verdict alone, and no progress.")
+@click.option("--quiet", is_flag=True, help="Print only the verdict, and no progress.")
 @prices_option
 @server_option
 @json_option
@@ -88,15 +88,15 @@ def rescore(
     server: str | None,
     as_json: bool,
 ) -> int:
-    """Score the stored answers of RUN again, with other metrics, thresholds or another judge; print a summary.
+    """Score the stored answers of RUN again, with other metrics, thresholds or another judge.
 
-    The result is a new run that names RUN as its source. The agent is not asked: answers keep their latency and usage,
-    and its errors stay errors. The exit status is that of `assay run`.
+    The result is a new run with RUN as its source. The agent is not called: answers keep their latency and usage, and
+    agent errors stay errors. The exit status is that of `assay run`.
     """
     from assay.reports.atomic import check_folder
-    from assay_cli.commands.run import form_of, listed_names
+    from assay_cli.commands.run import listed_names, output_kind_of
 
-    form = form_of(as_json=as_json, quiet=quiet, verbose=False, annotations=ci is not None and ci.annotations)
+    kind = output_kind_of(as_json=as_json, quiet=quiet, verbose=False, annotations=ci is not None and ci.annotations)
     check_against(click.get_current_context(), against)
     use_prices(prices, server)
     check_folder(output_dir or _REPORTS)
@@ -111,11 +111,11 @@ def rescore(
         from assay.client.service_start import start_services_of
         from assay_cli.agent_process.user_agent import load_user_code
         from assay_cli.baseline_comparison import read_baseline
-        from assay_cli.commands.runs.follow import OutputOptions, follow_to_end, say_interrupted
+        from assay_cli.commands.runs.follow import OutputOptions, follow_to_end, report_interruption
 
         async with connect(server) as (client, stack):
             source = await client.get_run(await find_run(client, run), partial=False)
-            found, left_out = rescoring_spec(
+            rescoring, left_out = rescoring_spec(
                 source,
                 spec,
                 metrics=listed_names(metrics),
@@ -123,29 +123,29 @@ def rescore(
                 judge_environ=None if server else os.environ,
             )
             _note_left_out(left_out, source.run_id)
-            found = marks.label(found)
-            code = load_user_code(found.settings, found.base_dir)
+            rescoring = marks.label(rescoring)
+            code = load_user_code(rescoring.settings, rescoring.base_dir)
             if stack is not None:
-                start_services_of(stack, found)
-            chosen = clustered_as(found, options)
-            async with read_baseline(client, against, chosen, found.settings.baseline_name) as baseline:
+                start_services_of(stack, rescoring)
+            chosen = clustered_as(rescoring, options)
+            async with read_baseline(client, against, chosen, rescoring.settings.baseline_name) as baseline:
                 if baseline is not None:
                     baseline.server = server or ""
                 output = OutputOptions(
                     server,
                     output_dir,
-                    form,
+                    kind,
                     no_progress=no_progress,
-                    spec=found,
-                    reports=chosen_reports(report_names, found.reports),
+                    spec=rescoring,
+                    reports=chosen_reports(report_names, rescoring.reports),
                     ci=ci,
                     against=baseline,
                 )
                 try:
-                    started = await created(client.create_run(found.settings, source.dataset.dataset_id))
+                    started = await created(client.create_run(rescoring.settings, source.dataset.dataset_id))
                 except StartInterruptedError as interrupted:
                     await pause_left_run(client, interrupted.run.run_id, stack)
-                    return say_interrupted(interrupted.run, output)
+                    return report_interruption(interrupted.run, output)
                 output = replace(output, output_dir=output_dir or _REPORTS / started.run_id)
                 return await follow_to_end(client, started, output, code=code, stack=stack)
 
@@ -154,4 +154,6 @@ def rescore(
 
 def _note_left_out(gates: tuple[str, ...], run_id: str) -> None:
     for gate in gates:
-        click.echo(f"note: the gate {clean(gate)} of run {run_id} needs a metric left out here", err=True)
+        click.echo(
+            f"note: the gate {clean(gate)} of run {run_id} is dropped: --metrics leaves out its metric", err=True
+        )

@@ -1,8 +1,10 @@
-"""`assay run`: one evaluation from start to end."""
+"""`assay run`: evaluate an agent, from the spec to the reports."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,7 +14,6 @@ import click
 
 from assay.local_stack.early_start import EarlyStart, early_start
 from assay.text.unsafe_text import clean
-from assay_cli.command_traces import traced_command
 from assay_cli.exit_status import EXIT_INTERRUPTED
 from assay_cli.options.cases import Marks, find_run, marks_options, selection_options
 from assay_cli.options.ci import ci_options
@@ -33,18 +34,18 @@ from assay_cli.options.shared import (
     debug_option,
     format_option,
     json_option,
+    list_left_out_records,
     map_option,
     prices_option,
     run_async,
-    say_what_is_left_out,
     server_option,
     use_prices,
 )
-from assay_cli.output.output_kind import Form
-from assay_cli.resume_hint import command_again
+from assay_cli.output.output_kind import OutputKind
+from assay_cli.resume_hint import repeated_command
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from assay.agent_host.user_code import UserCode
     from assay.client.client import Client
@@ -60,15 +61,16 @@ if TYPE_CHECKING:
 _REPORTS = Path("assay-reports")
 
 
+_ON = ("1", "true", "yes", "on")
 _GROUPS = {
-    "Case": ("dataset", "dataset_format", "mapping", "on_bad_case", "cases", "tags", "categories", "quick", "limit",
-             "failed_of"),
-    "Metric and spec": ("metrics", "repeats", "cluster", "overrides", "name", "labels", "note", "prices"),
-    "Report": ("output_dir", "report_names", "record_verdicts", "record", "no_progress", "quiet", "verbose", "as_json"),
+    "Common": ("dataset", "quick", "limit", "overrides", "repeats", "metrics", "output_dir", "report_names", "against",
+               "resume_id", "verbose", "server"),
+    "Case": ("cases", "tags", "categories", "failed_of", "dataset_format", "mapping", "on_bad_case"),
+    "Metric and spec": ("cluster", "name", "labels", "note", "prices"),
+    "Output": ("record_verdicts", "record", "no_progress", "quiet", "as_json"),
     "CI": ("junit", "summary", "comment_file", "comment_key", "annotations", "annotations_file"),
-    "Comparison": ("against", "primary", "margin", "difference", "adjust", "alpha", "seed", "fail_on", "max_drop",
+    "Comparison": ("primary", "margin", "difference", "adjust", "alpha", "seed", "fail_on", "max_drop",
                    "max_drop_test", "strict", "allow_mismatch"),
-    "Server": ("resume_id", "server"),
 }  # fmt: skip
 
 
@@ -76,6 +78,9 @@ _GROUPS = {
     cls=GroupedCommand,
     groups=_GROUPS,
     epilog="\b\nExamples:\n  assay run\n  assay run assay.yaml --quick\n  assay run --failed-of latest\n\n"
+    "Several values of --case, --tag or --category select cases that match any of them; different options must all "
+    "match. Everything is checked before anything is stored or called. Without --server, the needed services run on "
+    "this machine for as long as the run takes. Progress goes to stderr, results to stdout.\n\n"
     "Exit status: 0 all gates hold, 1 a gate fails or the run is worse than --against, 2 the input is wrong, 3 the run "
     "is incomplete, must not be compared or could not be reported, 4 undecided with --strict, 130 interrupted.",
 )
@@ -91,10 +96,10 @@ _GROUPS = {
     "--failed-of",
     metavar="RUN",
     default="",
-    help="Only cases with a failing row, or an error, in this run; default: all.",
+    help="Only cases with a failed row or an error in this run; default: all.",
 )
 @click.option(
-    "--metrics", metavar="A,B", help="Only these metrics, with the spec's parameters; default: all of the spec's."
+    "--metrics", metavar="A,B", help="Only these metrics, with the spec's parameters; default: all of the spec."
 )
 @click.option(
     "--repeats", type=click.IntRange(1, 100), metavar="N", help="Run each case N times; default: the spec's, else 1."
@@ -124,12 +129,12 @@ _GROUPS = {
     "--record",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write every answer, as a dataset for `adapter: replay`: FILE.jsonl; an existing file is replaced; default: "
+    help="Write all answers to FILE.jsonl, a dataset for `adapter: replay`; an existing file is replaced; default: "
     "none.",
 )
 @click.option("--no-progress", is_flag=True, help="Show no progress.")
-@click.option("--quiet", is_flag=True, help="Print the verdict alone, and no progress.")
-@click.option("--verbose", is_flag=True, help="Print each row when it is finished: question, answer, scores, verdict.")
+@click.option("--quiet", is_flag=True, help="Print only the verdict, and no progress.")
+@click.option("--verbose", is_flag=True, help="Print each finished row: question, answer, scores, verdict.")
 @prices_option
 @server_option
 @json_option
@@ -163,14 +168,11 @@ def run(
 ) -> int:
     """Evaluate an agent as SPEC says, print a summary and write the reports.
 
-    SPEC is a file or a folder with an assay.yaml; the default is this folder. --case, --tag and --category may be
-    repeated: a case is taken if one of the values fits. Several of these options together take the cases that fit all
-    of them.
-
-    Everything is checked before anything is stored or called. Without --server the needed services run on this
-    machine for as long as the run takes. Progress goes to stderr, results to stdout.
+    SPEC is a file or a folder with an assay.yaml; the default is this folder.
     """
-    form = form_of(as_json=as_json, quiet=quiet, verbose=verbose, annotations=ci is not None and ci.annotations)
+    output_kind = output_kind_of(
+        as_json=as_json, quiet=quiet, verbose=verbose, annotations=ci is not None and ci.annotations
+    )
     check_against(click.get_current_context(), against)
     if repeats is not None:
         overrides = (*overrides, f"repeats={repeats}")
@@ -179,7 +181,7 @@ def run(
     use_prices(prices, server)
     start = click.get_current_context().find_object(EarlyStart) or early_start(server)
     try:
-        # Imported while the orchestrator starts.
+        # Imported here: the orchestrator starts meanwhile.
         from assay.reports.atomic import check_folder
         from assay_cli.commands.runs.follow import OutputOptions
         from assay_cli.output.streams import agent_stdout
@@ -195,8 +197,8 @@ def run(
         output = OutputOptions(
             server,
             output_dir,
-            form,
-            again=command_again(click.get_current_context(), without="resume_id"),
+            output_kind,
+            rerun_command=repeated_command(click.get_current_context(), without="resume_id"),
             no_progress=no_progress,
             verbose=verbose,
             spec=checked,
@@ -204,13 +206,12 @@ def run(
             recorded=_recording(checked, cases, info, record_verdicts, record),
             ci=ci,
         )
-        baseline = _Baseline.of(
-            against, clustered_as(checked, options)
-        )  # before the agent is imported, which may change the folder
-        with agent_stdout():  # what the agent prints: stdout is for results
+        # before importing the agent, which may change the current folder
+        baseline = _Baseline.of(against, clustered_as(checked, options))
+        with agent_stdout():  # stdout is for results: the agent's output goes to stderr
             code = _load_code(checked, info)
             work = _Work(checked, cases, info, resumption, baseline, code, start.stack)
-            with traced_command("assay run"):
+            with _traced_command("assay run"):
                 return run_async(_run(work, output))
     finally:
         start.abandon()
@@ -218,20 +219,20 @@ def run(
 
 @dataclass(frozen=True, slots=True)
 class _Baseline:
-    """What --against names; nothing where it is empty."""
+    """The baseline that --against names; none if empty."""
 
     reference: str
     options: CompareOptions
 
     @classmethod
     def of(cls, against: str, options: CompareOptions) -> _Baseline:
-        """Return it with the place of a file, whichever folder the agent makes the current one."""
+        """Return it with an absolute path of a file, since the agent may change the current folder."""
         return cls(str(Path(against).absolute()) if against and Path(against).is_file() else against, options)
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What a run is made of, checked."""
+    """The checked parts of a run."""
 
     spec: Spec
     dataset: Dataset
@@ -257,22 +258,22 @@ def _load_spec(
     )
 
 
-def form_of(*, as_json: bool, quiet: bool, verbose: bool, annotations: bool) -> Form:
-    """Return what is printed.
+def output_kind_of(*, as_json: bool, quiet: bool, verbose: bool, annotations: bool) -> OutputKind:
+    """Return the kind of output.
 
     Raises:
-        click.UsageError: Two of the options contradict each other.
+        click.UsageError: Two options contradict each other.
     """
-    given = [name for name, on in (("--json", as_json), ("--quiet", quiet), ("--verbose", verbose)) if on]
-    if len(given) > 1:
-        raise click.UsageError(f"{given[0]} and {given[1]} ask for different output: leave one of them out")
+    options = [name for name, on in (("--json", as_json), ("--quiet", quiet), ("--verbose", verbose)) if on]
+    if len(options) > 1:
+        raise click.UsageError(f"{options[0]} and {options[1]} ask for different output: leave one out")
     if annotations and as_json:
         raise click.UsageError("--annotations prints lines for GitHub: leave out --annotations or --json")
-    return Form.REPORT if as_json else Form.VERDICT if quiet else Form.TEXT
+    return OutputKind.REPORT if as_json else OutputKind.VERDICT if quiet else OutputKind.TEXT
 
 
 def _open_cases(spec: Spec, selection: CaseSelection, failed: frozenset[str]) -> tuple[Dataset, DatasetInfo]:
-    """Return the dataset, checked with the spec; prints what is odd about it."""
+    """Return the dataset, checked with the spec; print its warnings."""
     from assay.client.run_driver import check_inputs
     from assay.datasets import open_dataset
 
@@ -289,14 +290,14 @@ def _open_cases(spec: Spec, selection: CaseSelection, failed: frozenset[str]) ->
     info = check_inputs(spec, cases)
     for warning in info.warnings:
         click.echo(f"warning: {clean(str(warning))}", err=True)
-    say_what_is_left_out(info)
+    list_left_out_records(info)
     return cases, info
 
 
 def _recording(
     spec: Spec, dataset: Dataset, info: DatasetInfo, verdicts: Path | None, answers: Path | None
 ) -> Recording | None:
-    """Return what writes the files that --record-verdicts and --record name; None where neither is given."""
+    """Return the writer of the --record-verdicts and --record files; None without either."""
     from assay.reports.atomic import check_folder
     from assay_cli.recording.answers import AnswerRecording, check_record_file
     from assay_cli.recording.verdicts import VerdictRecording, check_recording
@@ -313,7 +314,9 @@ def _recording(
     if not recordings:
         return None
 
-    paths = [(path.absolute(), path, recording) for path, recording in recordings]  # the agent may change the folder
+    paths = [
+        (path.absolute(), path, recording) for path, recording in recordings
+    ]  # the agent may change the current folder
 
     def record(rows: AsyncIterator[CaseResult], run: Run) -> AsyncIterator[CaseResult]:
         for path, shown, recording in paths:
@@ -329,7 +332,7 @@ async def _run(work: _Work, options: OutputOptions) -> int:
     from assay.client.dataset_upload import DatasetUpload
     from assay.client.run_driver import StartInterruptedError, pause_left_run
     from assay_cli.baseline_comparison import read_baseline
-    from assay_cli.commands.runs.follow import follow_to_end, prepare_to_follow, say_interrupted
+    from assay_cli.commands.runs.follow import follow_to_end, prepare_to_follow, report_interruption
 
     upload = DatasetUpload(work.spec, work.dataset, work.info)
     preparing = asyncio.ensure_future(asyncio.to_thread(prepare_to_follow, options.reports))
@@ -351,7 +354,7 @@ async def _run(work: _Work, options: OutputOptions) -> int:
                 run = await _start(client, spec, upload, info, work.resumption)
             except StartInterruptedError as interrupted:
                 await pause_left_run(client, interrupted.run.run_id, stack)
-                return say_interrupted(interrupted.run, options)
+                return report_interruption(interrupted.run, options)
             if against is not None:
                 against.server, against.verbose = options.server or "", options.verbose
             place = options.output_dir or _REPORTS / run.run_id
@@ -360,13 +363,13 @@ async def _run(work: _Work, options: OutputOptions) -> int:
     except asyncio.CancelledError:
         click.echo("\ninterrupted: no run was started", err=True)
         return EXIT_INTERRUPTED
-    finally:  # what cannot be imported is reported by the code that needs it
+    finally:  # the code that needs the module reports a failed import
         await upload.aclose()
         await asyncio.gather(preparing, return_exceptions=True)
 
 
 def _check_packages(against: str) -> None:
-    """Raise where a run is to be compared, and a package that this needs is missing."""
+    """Check that the packages for a comparison are installed, if the run is to be compared."""
     if against:
         from assay.client.comparison.join import check_packages
 
@@ -376,7 +379,7 @@ def _check_packages(against: str) -> None:
 def _resumption(
     resume_id: str | None, spec: Spec, info: DatasetInfo, load_without_options: Callable[[], Spec]
 ) -> Resumption | None:
-    """Return which run the command resumes; None where it starts one."""
+    """Return the run that the command resumes; None if it starts a new one."""
     if resume_id is None:
         return None
     from assay_cli.resumption import resumption_of
@@ -399,14 +402,14 @@ async def _start(
 
 
 def listed_names(metrics: str | None) -> list[str] | None:
-    """Return the names that --metrics lists; None where it is not given."""
+    """Return the names in --metrics; None without it."""
     return [name.strip() for name in metrics.split(",") if name.strip()] if metrics is not None else None
 
 
 def _find_failed(
     selection: CaseSelection, failed_of: str, server: str | None, *, is_new: bool
 ) -> tuple[CaseSelection, frozenset[str]]:
-    """Return the selection with the id of the run that --failed-of means, and the cases that failed in it."""
+    """Return the selection with the id of the --failed-of run, and its failed cases."""
     from assay.client.run_references import failed_cases
 
     async def find() -> tuple[CaseSelection, frozenset[str]]:
@@ -414,12 +417,12 @@ def _find_failed(
             run_id = await find_run(client, failed_of)
             return dataclasses.replace(selection, failed_of=run_id), await failed_cases(client, run_id)
 
-    if not failed_of or not is_new:  # a run that is resumed has its cases
+    if not failed_of or not is_new:  # a resumed run keeps its cases
         return selection, frozenset()
-    found, failed = run_async(find())
-    # The command that continues the run names this run, not the latest one of that time.
-    click.get_current_context().params["failed_of"] = found.failed_of
-    return found, failed
+    selection_of_run, failed = run_async(find())
+    # The command to continue must name this run, since `latest` will then be another one.
+    click.get_current_context().params["failed_of"] = selection_of_run.failed_of
+    return selection_of_run, failed
 
 
 def _load_code(spec: Spec, info: DatasetInfo) -> UserCode:
@@ -429,3 +432,23 @@ def _load_code(spec: Spec, info: DatasetInfo) -> UserCode:
     code = load_user_code(spec.settings, spec.base_dir)
     check_questions(code.agent, info, spec.settings)
     return code
+
+
+@contextmanager
+def _traced_command(name: str) -> Iterator[None]:
+    """Record a span around a command, and export it when the command ends.
+
+    Args:
+        name: Name of the command.
+
+    Raises:
+        SetupError: The OpenTelemetry SDK is not installed.
+    """
+    if os.environ.get("ASSAY_TRACES", "").lower() not in _ON:
+        yield
+        return
+    from assay.process.telemetry import traced  # imported here: most commands are not traced
+    from assay.telemetry.tracing import span
+
+    with traced("command", asked_by="ASSAY_TRACES"), span(name):
+        yield

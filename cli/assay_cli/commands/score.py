@@ -1,4 +1,4 @@
-"""`assay score`: one metric on a text, or on a file of answers, without an agent and without a run."""
+"""`assay score`: compute one metric for a text or a file of answers, without a run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from assay.model.answers.response_limits import MAX_ANSWER_BYTES
 from assay.reports.words.metric_text import number_text
 from assay.text.unsafe_text import clean, json_text, shorten, without_commands
 from assay_cli.exit_status import EXIT_GATE, EXIT_INFRASTRUCTURE, EXIT_USAGE, with_status
-from assay_cli.options.shared import bad_case_option, check_address, debug_option, json_option, say_what_is_left_out
+from assay_cli.options.shared import bad_case_option, check_address, debug_option, json_option, list_left_out_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,7 +43,11 @@ _REASON_WIDTH = 200
 @click.argument("right", required=False, metavar="[REFERENCE]")
 @click.option("--answer", metavar="TEXT", help="Answer to score; - reads it from stdin; default: the argument ANSWER.")
 @click.option(
-    "--reference", "references", multiple=True, metavar="TEXT", help="Right answer; repeatable: any of them is right."
+    "--reference",
+    "references",
+    multiple=True,
+    metavar="TEXT",
+    help="Reference answer; repeatable: any of them counts as correct.",
 )
 @click.option(
     "--field", "fields", multiple=True, metavar="KEY=VALUE", help="Field of the case or of the answer; repeatable."
@@ -52,7 +56,7 @@ _REASON_WIDTH = 200
 @click.option(
     "--threshold",
     type=float,
-    help="Value from which the score passes, else exit status 1; default: the metric's, without an exit status.",
+    help="Score that passes, with exit status 1 below it; default: the metric's, without effect on the exit status.",
 )
 @click.option(
     "--file",
@@ -60,9 +64,7 @@ _REASON_WIDTH = 200
     metavar="FILE",
     help="Score every row of this dataset with recorded answers, - for JSON on stdin; default: score one answer.",
 )
-@click.option(
-    "--map", "mapping", multiple=True, metavar="FIELD=NAME", help="Which name a field has in the file; repeatable."
-)
+@click.option("--map", "mapping", multiple=True, metavar="FIELD=NAME", help="Name of a field in the file; repeatable.")
 @click.option("--encoding", metavar="NAME", help="Encoding of the file; default: UTF-8.")
 @bad_case_option
 @click.option(
@@ -92,8 +94,8 @@ def score(
 ) -> int:
     """Score the answer TEXT against REFERENCE with METRIC, or every row of a file.
 
-    METRIC is any name that `assay metrics list` shows, with - or _, or a short one: similarity, fidelity,
-    retrieval, combined, judge. TEXT may be - to read the answer from stdin, and FILE to read JSON or JSON Lines.
+    METRIC is a name from `assay metrics list`, with - or _, or a short name: similarity, fidelity, retrieval, combined,
+    judge. TEXT may be - to read the answer from stdin; FILE may be - to read JSON or JSON Lines.
 
     \b
         assay score similarity "We open at nine." "Opening is at 9 am."
@@ -101,25 +103,25 @@ def score(
         assay score rouge --file answers.jsonl --threshold 0.5
     """
     problems: list[Problem] = []
-    given = _pairs(parameters, "--set", problems)
+    parameters_by_name = _pairs(parameters, "--set", problems)
     if threshold is not None:
-        given["threshold"] = threshold
+        parameters_by_name["threshold"] = threshold
     values = _pairs(fields, "--field", problems)
-    answers = [each for each in (text, answer) if each is not None]
-    wanted = [*([right] if right is not None else []), *references]
+    answers = [answer_text for answer_text in (text, answer) if answer_text is not None]
+    references_given = [*([right] if right is not None else []), *references]
     if path is None:
         problems += _answer_problems(answers, values)
-        if text is not None and not wanted and _is_dataset_name(text):
-            said = f"looks like the name of a file: score its rows with --file {shlex.quote(text)}"
-            problems.append(Problem(f"{said}, or the text itself with --answer", "the answer"))
+        if text is not None and not references_given and _is_dataset_name(text):
+            hint = f"looks like the name of a file: score its rows with --file {shlex.quote(text)}"
+            problems.append(Problem(f"{hint}, or the text itself with --answer", "the answer"))
         problems += [
-            Problem("belongs to --file", name)
+            Problem("needs --file", name)
             for name, value in (("--map", mapping), ("--encoding", encoding), ("--on-bad-case", on_bad_case))
             if value
         ]
-    elif answers or wanted or values:
-        problems.append(Problem("takes answers and references from the file: leave out the others", "--file"))
-    scorer = _scorer(metric, given, embedder, problems)
+    elif answers or references_given or values:
+        problems.append(Problem("takes answers and references from the file: leave out the texts", "--file"))
+    scorer = _scorer(metric, parameters_by_name, embedder, problems)
     field_map = {name: str(value) for name, value in _pairs(mapping, "--map", problems).items()}
     if problems or scorer is None:
         raise InvalidInputError(problems)
@@ -136,12 +138,12 @@ def score(
                     shown_as=shown,
                     on_bad_case=on_bad_case or ON_BAD_CASE[0],
                 )
-                return _score_file(scorer, dataset, gated="threshold" in given, as_json=as_json)
+                return _score_file(scorer, dataset, gated="threshold" in parameters_by_name, as_json=as_json)
         text = _text(answers[0]) if answers else ""
-        found = scorer.score(text, wanted or None, **values)
-    gated = "threshold" in given
-    _print_one(scorer, found, gated=gated, as_json=as_json)
-    return _ended(scorer, _status(scorer, [found], gated=gated), is_said=gated and not as_json)
+        result = scorer.score(text, references_given or None, **values)
+    gated = "threshold" in parameters_by_name
+    _print_one(scorer, result, gated=gated, as_json=as_json)
+    return _ended(scorer, _status(scorer, [result], gated=gated), is_said=gated and not as_json)
 
 
 def _answer_problems(answers: Sequence[str], values: dict[str, Any]) -> list[Problem]:
@@ -153,69 +155,69 @@ def _answer_problems(answers: Sequence[str], values: dict[str, Any]) -> list[Pro
 
 
 def _is_dataset_name(text: str) -> bool:
-    """Return whether a text is the name of a dataset: an answer is hardly one word that ends in .jsonl."""
+    """Return whether a text looks like a dataset's file name; an answer is hardly a single word that ends in .jsonl."""
     from assay.datasets.readers.detection import SUFFIXES
 
     return len(text.split()) == 1 and text.lower().removesuffix(".gz").endswith(SUFFIXES)
 
 
-def _scorer(metric: str, given: dict[str, Any], embedder: str | None, problems: list[Problem]) -> Scorer | None:
+def _scorer(metric: str, parameters: dict[str, Any], embedder: str | None, problems: list[Problem]) -> Scorer | None:
     from assay.scoring.scorer import Scorer
 
     try:
-        return Scorer(metric, given, embedder=embedder)
+        return Scorer(metric, parameters, embedder=embedder)
     except InvalidInputError as error:
         problems += error.problems
     return None
 
 
-def _pairs(given: Sequence[str], option: str, problems: list[Problem]) -> dict[str, Any]:
-    """Return what KEY=VALUE options say; values are read as in a spec, what cannot be read is a text."""
+def _pairs(options: Sequence[str], option: str, problems: list[Problem]) -> dict[str, Any]:
+    """Parse KEY=VALUE options; values are YAML as in a spec, or else plain text."""
     from assay.parsing.yaml_nodes import YamlSyntaxError, parse_scalar
 
-    found: dict[str, Any] = {}
-    for item in given:
+    pairs: dict[str, Any] = {}
+    for item in options:
         key, sign, text = item.partition("=")
         key = key.strip()
         if not sign or not key:
             problems.append(Problem(f"must be KEY=VALUE, not {item[:60]!r}", option))
             continue
         try:
-            # Texts that are no YAML on purpose: SQL, for one, is full of its marks.
-            found[key] = text if key in ("sql", "question", "input") else parse_scalar(text)
+            # A value may be invalid YAML on purpose: SQL, for example, contains YAML's special characters.
+            pairs[key] = text if key in ("sql", "question", "input") else parse_scalar(text)
         except YamlSyntaxError:
-            found[key] = text
-    return found
+            pairs[key] = text
+    return pairs
 
 
 def _text(answer: str) -> str:
-    """Return the answer, from stdin where it is `-`.
+    """Return the answer; `-` reads stdin.
 
     Raises:
-        InvalidInputError: What stdin holds is too much, or no text.
+        InvalidInputError: The input is too large, or not text.
     """
     if answer != "-":
         return answer
     data = sys.stdin.buffer.read(MAX_ANSWER_BYTES + 1)
     if len(data) > MAX_ANSWER_BYTES:
         raise InvalidInputError(
-            [Problem(f"holds more than {MAX_ANSWER_BYTES // 1024**2} MiB, which is no answer: shorten it", _STDIN)]
+            [Problem(f"holds more than {MAX_ANSWER_BYTES // 1024**2} MiB, too much for an answer: shorten it", _STDIN)]
         )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidInputError([Problem(f"is not UTF-8 (byte {error.start}): convert it", _STDIN)]) from None
-    return text.removesuffix("\n").removesuffix("\r")  # the line end of `echo` is not part of the answer
+    return text.removesuffix("\n").removesuffix("\r")  # `echo` adds a line end that is not part of the answer
 
 
-def _print_one(scorer: Scorer, found: Score, *, gated: bool, as_json: bool) -> None:
+def _print_one(scorer: Scorer, result: Score, *, gated: bool, as_json: bool) -> None:
     if as_json:
-        document = {"metric": found.metric, **_document(found), "parameters": dict(scorer.parameters)}
+        document = {"metric": result.metric, **_document(result), "parameters": dict(scorer.parameters)}
         click.echo(json_text(document, indent=1))
         return
-    verdict = _verdict(found, gated=gated)
-    click.echo("  ".join(part for part in (found.metric, _value(scorer.info, found), verdict) if part))
-    for name, value in found.detail.items():
+    verdict = _verdict(result, gated=gated)
+    click.echo("  ".join(part for part in (result.metric, _value(scorer.info, result), verdict) if part))
+    for name, value in result.detail.items():
         if name != "version":
             shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             click.echo(without_commands(f"  {clean(name)}  {shorten(shown, 200)}"))
@@ -223,7 +225,7 @@ def _print_one(scorer: Scorer, found: Score, *, gated: bool, as_json: bool) -> N
 
 @contextmanager
 def _spooled(path: str) -> Iterator[Path]:
-    """Yield the file, or one with what stdin holds where it is `-`: a dataset is read twice."""
+    """Yield the path of the file, or of a copy of stdin for `-`, since a dataset is read twice."""
     if path != "-":
         yield Path(path)
         return
@@ -240,9 +242,9 @@ def _score_file(scorer: Scorer, dataset: Dataset, *, gated: bool, as_json: bool)
     info = check_answered(dataset)
     for warning in info.warnings:
         click.echo(f"warning: {clean(str(warning))}", err=True)
-    say_what_is_left_out(info)
-    found = _print_json(scorer, dataset, info.left_out_count) if as_json else _print_rows(scorer, dataset, gated=gated)
-    status = _status(scorer, found, gated=gated)
+    list_left_out_records(info)
+    scores = _print_json(scorer, dataset, info.left_out_count) if as_json else _print_rows(scorer, dataset, gated=gated)
+    status = _status(scorer, scores, gated=gated)
     if info.left_out_count and not status:
         click.echo("incomplete: bad records of the file were left out, see above", err=True)
         status = EXIT_INFRASTRUCTURE
@@ -250,7 +252,7 @@ def _score_file(scorer: Scorer, dataset: Dataset, *, gated: bool, as_json: bool)
 
 
 def _ended(scorer: Scorer, status: int, *, is_said: bool) -> int:
-    """Return the exit status; print it in the last line where a threshold was given."""
+    """Return the exit status; with a threshold, print it in the last line."""
     if is_said:
         summary = scorer.summary()
         word = {0: "PASS", EXIT_GATE: "FAIL"}.get(status, "INCOMPLETE")
@@ -261,7 +263,7 @@ def _ended(scorer: Scorer, status: int, *, is_said: bool) -> int:
 
 def _print_json(scorer: Scorer, dataset: Dataset, left_out_count: int) -> Sequence[Score]:
     reasons: list[Score] = []
-    # Complete or absent: an embedder that ends half-way must not leave half a document.
+    # All or nothing: an embedder that fails half-way must not leave half a document.
     with tempfile.SpooledTemporaryFile(max_size=8_000_000, mode="w+", encoding="utf-8") as file:
         head = {
             "metric": scorer.info.name,
@@ -294,17 +296,17 @@ def _print_rows(scorer: Scorer, dataset: Dataset, *, gated: bool) -> Sequence[Sc
     return reasons
 
 
-def _keep(reasons: list[Score], found: Score) -> None:
-    """Keep the first score of each reason: enough to say why nothing was scored."""
-    if found.value is None and all(found.reason != other.reason for other in reasons):
-        reasons.append(found)
+def _keep(reasons: list[Score], score: Score) -> None:
+    """Keep the first score per reason, to explain why nothing was scored."""
+    if score.value is None and all(score.reason != earlier.reason for earlier in reasons):
+        reasons.append(score)
 
 
-def _status(scorer: Scorer, found: Sequence[Score], *, gated: bool) -> int:
-    """Return the exit status: a threshold decides where one was given, and so does having scored nothing."""
+def _status(scorer: Scorer, scores: Sequence[Score], *, gated: bool) -> int:
+    """Return the exit status: 1 below a given threshold, or if nothing was scored."""
     summary = scorer.summary()
     if summary.n_scored == 0 and not summary.failed:
-        why = ", ".join(dict.fromkeys(score_message(each) for each in found if each.reason)) or "no value"
+        why = ", ".join(dict.fromkeys(score_message(result) for result in scores if result.reason)) or "no value"
         reads = ", ".join(scorer.info.reads)
         click.echo(f"error: nothing was scored ({why}); {summary.metric} reads {reads}", err=True)
         return EXIT_INFRASTRUCTURE if summary.n_own_error else EXIT_USAGE
@@ -320,29 +322,29 @@ def _status(scorer: Scorer, found: Sequence[Score], *, gated: bool) -> int:
     return 0 if summary.meets_threshold else EXIT_GATE
 
 
-def _value(info: MetricInfo, found: Score) -> str:
-    if found.value is None:
-        return found.status.value
-    return number_text(found.value) + (f" {info.unit}" if info.unit not in ("", "%") else "")
+def _value(info: MetricInfo, score: Score) -> str:
+    if score.value is None:
+        return score.status.value
+    return number_text(score.value) + (f" {info.unit}" if info.unit not in ("", "%") else "")
 
 
-def _verdict(found: Score, *, gated: bool = True) -> str:
-    word = {True: "passed", False: "failed", None: ""}[found.passed]
-    threshold = found.detail.get("threshold")
+def _verdict(score: Score, *, gated: bool = True) -> str:
+    word = {True: "passed", False: "failed", None: ""}[score.passed]
+    threshold = score.detail.get("threshold")
     bound = f"(threshold {threshold:g})" if isinstance(threshold, int | float) else ""
     if bound and not gated:
-        bound = f"(default threshold {threshold:g}, not gated)"  # it has no part in the exit status
-    return "  ".join(part for part in (word, bound, shorten(score_message(found), _REASON_WIDTH)) if part)
+        bound = f"(default threshold {threshold:g}, not gated)"  # it does not affect the exit status
+    return "  ".join(part for part in (word, bound, shorten(score_message(score), _REASON_WIDTH)) if part)
 
 
-def _document(found: Score) -> dict[str, Any]:
-    detail = {key: value for key, value in found.detail.items() if key != "message"}
+def _document(score: Score) -> dict[str, Any]:
+    detail = {key: value for key, value in score.detail.items() if key != "message"}
     return {
-        "value": found.value,
-        "status": found.status.value,
-        "passed": found.passed,
-        "reason": found.reason or None,
-        "message": score_message(found) or None,
+        "value": score.value,
+        "status": score.status.value,
+        "passed": score.passed,
+        "reason": score.reason or None,
+        "message": score_message(score) or None,
         "detail": detail,
     }
 
@@ -365,6 +367,6 @@ def _summary_line(summary: MetricSummary, *, gated: bool) -> str:
         bound = f"threshold {_SIGNS[summary.rule]} {summary.threshold:g}"
         reached, missed = ("PASS", "FAIL") if gated else ("reached", "missed")
         mark = {True: reached, False: missed, None: "no verdict"}[summary.meets_threshold]
-        said = f"{bound} {mark}"
-        parts.append(said if gated else f"default {said} (not gated: --threshold decides)")
+        text = f"{bound} {mark}"
+        parts.append(text if gated else f"default {text} (not gated: --threshold decides)")
     return "  ".join(parts)

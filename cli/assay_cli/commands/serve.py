@@ -1,4 +1,4 @@
-"""`assay serve`: one service in the foreground."""
+"""`assay serve`: run one service in the foreground."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NEEDS = {"embedder": "sentence_transformers", "judge": "openai", "orchestrator"
 def serve(service: str, arguments: tuple[str, ...]) -> None:
     """Run one service in the foreground: embedder, judge or orchestrator; `assay serve SERVICE --help` lists its flags.
 
-    The service takes this process's place, so signals reach it directly.
+    The service replaces this process, so signals reach it directly.
     """
     if service in ("-h", "--help"):
         click.echo(click.get_current_context().get_help())
@@ -38,7 +38,7 @@ def serve(service: str, arguments: tuple[str, ...]) -> None:
 
 
 def become_service(service: str, module: str, arguments: Sequence[str]) -> NoReturn:
-    """Run a module of a service in this process's place.
+    """Replace this process with a module of a service.
 
     Raises:
         SetupError: The service is not installed.

@@ -1,4 +1,4 @@
-"""`assay up` and `assay down`: the local stack kept running."""
+"""`assay up` and `assay down`: start and stop a lasting local stack."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--no-embedder", is_flag=True, help="Start the orchestrator without an embedder.")
-@click.option("--judge", is_flag=True, help="Start a judge too, with the provider keys in the present environment.")
+@click.option("--judge", is_flag=True, help="Start a judge too, with the provider keys of the current environment.")
 @click.option(
     "--model",
     "models",
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @prices_option
 @debug_option
 def up(no_embedder: bool, judge: bool, models: tuple[str, ...], prices: Path | None) -> int:
-    """Start the local stack and keep it running, so that later runs find it warm."""
+    """Start the local stack and keep it running, so that later runs start faster."""
     use_prices(prices, None)
 
     async def main() -> int:
@@ -73,7 +73,7 @@ def down() -> int:
 
     async def wait() -> None:
         async with asyncio.timeout(20):
-            while running_services(home):  # noqa: ASYNC110 - another process ends; nothing here can be awaited
+            while running_services(home):  # noqa: ASYNC110 - another process exits; there is nothing to await
                 await asyncio.sleep(0.05)
 
     try:

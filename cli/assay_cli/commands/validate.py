@@ -1,4 +1,4 @@
-"""`assay validate`: every problem of a spec and its dataset, and nothing started or called."""
+"""`assay validate`: report every problem of a spec and its dataset, without starting or calling anything."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from assay_cli.options.shared import (
     debug_option,
     format_option,
     json_option,
+    list_left_out_records,
     map_option,
     prices_option,
-    say_what_is_left_out,
     use_prices,
 )
 from assay_cli.output.streams import agent_stdout
@@ -60,7 +60,8 @@ if TYPE_CHECKING:
     metavar="HOST:PORT",
     envvar="ASSAY_SERVER",
     callback=check_address,
-    help="Orchestrator that will run SPEC: its environment variables count, not those here; default: the local stack.",
+    help="Orchestrator that will run SPEC; its environment variables count instead of the local ones; default: the "
+    "local stack.",
 )
 @json_option
 @debug_option
@@ -76,7 +77,7 @@ def validate(
     server: str | None,
     as_json: bool,
 ) -> int:
-    """Check SPEC, its dataset, and the code of its agent and metrics; say what was recognised, or every problem.
+    """Check SPEC, its dataset, and the code of its agent and metrics; report what was recognised, or every problem.
 
     SPEC is a file or a folder with an assay.yaml; the default is this folder. The whole dataset is checked, whatever
     cases are selected, except with --limit or --quick alone.
@@ -91,7 +92,7 @@ def validate(
     from assay.specs.loader import find_spec_file, load_spec
     from assay.specs.variants import has_variants, load_variants
 
-    found = _Findings()
+    findings = _Findings()
     use_prices(prices, server)
     spec = find_spec_file(spec)
     overrides = (*overrides, *dataset_overrides(dataset_format, mapping, on_bad_case))
@@ -107,44 +108,50 @@ def validate(
                 )
             ]
     except InvalidInputError as error:
-        found.problems += error.problems
-        _find_more(found, spec, overrides, dataset)
-        return _finish(found, as_json)
+        findings.problems += error.problems
+        _find_more(findings, spec, overrides, dataset)
+        return _finish(findings, as_json)
     settings = specs[0].settings
-    found.lines.append(f"spec     {settings.name}: {', '.join(metric.name for metric in settings.metrics)}")
+    findings.lines.append(f"spec     {settings.name}: {', '.join(metric.name for metric in settings.metrics)}")
     if len(specs) > 1:
-        found.lines.append(f"variants {', '.join(map(name_of, specs))}")
-    _check_cases(found, specs, selection, spec, local=server is None)
-    checks = found.info.checks if found.info is not None else ()
-    judges = [one.settings.judge for one in specs if one.settings.judge is not None and one.needs_judge(checks)]
+        findings.lines.append(f"variants {', '.join(map(name_of, specs))}")
+    _check_cases(findings, specs, selection, spec, local=server is None)
+    checks = findings.info.checks if findings.info is not None else ()
+    judges = [
+        variant.settings.judge
+        for variant in specs
+        if variant.settings.judge is not None and variant.needs_judge(checks)
+    ]
     lines = [judge_line(judge, os.environ if server is None else None).partition("  ") for judge in judges]
-    found.lines += [f"{kind:<9}{who}" for kind, _, who in dict.fromkeys(lines)]
-    hosted = [one for one in specs if one.settings.agent.is_hosted]
+    findings.lines += [f"{kind:<9}{who}" for kind, _, who in dict.fromkeys(lines)]
+    hosted = [variant for variant in specs if variant.settings.agent.is_hosted]
     while hosted:
         agent = hosted[0].settings.agent
-        having = [one for one in hosted if one.settings.agent == agent]
-        hosted = [one for one in hosted if one.settings.agent != agent]
-        variants = [name_of(one) for one in having] if len(specs) > 1 else []
-        if found.agent_opens(agent, having[0].base_dir, spec, variants, having[0].settings):
-            found.lines.append(f"agent    {agent.target}: found")
+        having = [variant for variant in hosted if variant.settings.agent == agent]
+        hosted = [variant for variant in hosted if variant.settings.agent != agent]
+        variants = [name_of(variant) for variant in having] if len(specs) > 1 else []
+        if findings.agent_opens(agent, having[0].base_dir, spec, variants, having[0].settings):
+            findings.lines.append(f"agent    {agent.target}: found")
     targets: dict[str, str] = {}
-    for one in specs:
-        new = {name: target for name, target in one.settings.function_targets.items() if name not in targets}
+    for variant in specs:
+        new = {name: target for name, target in variant.settings.function_targets.items() if name not in targets}
         targets |= new
-        if new and found.metrics_open(one.settings.metrics, one.base_dir, spec):
-            found.lines += [f"metric   {name}: {target} found" for name, target in new.items()]
-    return _finish(found, as_json)
+        if new and findings.metrics_open(variant.settings.metrics, variant.base_dir, spec):
+            findings.lines += [f"metric   {name}: {target} found" for name, target in new.items()]
+    return _finish(findings, as_json)
 
 
-def _check_cases(found: _Findings, specs: Sequence[Spec], selection: CaseSelection, spec: Path, *, local: bool) -> None:
-    """Check the dataset for each variant, and take in what it is.
+def _check_cases(
+    findings: _Findings, specs: Sequence[Spec], selection: CaseSelection, spec: Path, *, local: bool
+) -> None:
+    """Check the dataset for every variant, and collect the findings.
 
     Args:
-        found: Where findings go.
-        specs: The spec, or one for each variant.
-        selection: Which cases.
-        spec: The spec's file.
-        local: Whether the run will be on this machine, so that models are on its disk.
+        findings: Collects the findings.
+        specs: The spec, or one per variant.
+        selection: Selection of cases.
+        spec: Path of the spec.
+        local: Whether the run will use this machine, and its models.
     """
     from assay.client.run_driver import check_inputs
     from assay.client.variants import check_variants
@@ -164,26 +171,26 @@ def _check_cases(found: _Findings, specs: Sequence[Spec], selection: CaseSelecti
         )
         info = check_inputs(checked, cases) if len(specs) == 1 else check_variants(specs, cases)
         if local:
-            models = {model: None for one in specs for model in one.embedding_models(info.checks)}
-            found.problems += [
+            models = {model: None for variant in specs for model in variant.embedding_models(info.checks)}
+            findings.problems += [
                 Problem(f"the embedding model {model!r} {problem}", file=str(spec), field="metrics")
                 for model in models
                 if (problem := model_problem(model))
             ]
-        found.info = info
+        findings.info = info
         fields = ", ".join(f"{name} <- {source}" for name, source in info.mapping.items())
         cases_text = _cases_text(info)
-        found.lines.append(f"dataset  {info.name}: {cases_text}, {info.format}, {fields}")
-        found.lines += [f"warning  {warning}" for warning in info.warnings]
-        found.warnings += info.warnings
-        found.left_out = info.left_out_count
-        say_what_is_left_out(info)
+        findings.lines.append(f"dataset  {info.name}: {cases_text}, {info.format}, {fields}")
+        findings.lines += [f"warning  {warning}" for warning in info.warnings]
+        findings.warnings += info.warnings
+        findings.left_out = info.left_out_count
+        list_left_out_records(info)
     except InvalidInputError as error:
-        found.problems += error.problems
+        findings.problems += error.problems
 
 
 def _cases_text(info: DatasetInfo) -> str:
-    """Return how many cases a run would be over, of how many."""
+    """Return the number of selected cases, and of all cases."""
     counted = info.selection
     if counted is None or counted.total_count is None:
         return count_text(info.case_count, "case")
@@ -192,7 +199,7 @@ def _cases_text(info: DatasetInfo) -> str:
 
 @dataclass
 class _Findings:
-    """What was found: problems, warnings, lines on what was recognised, the dataset, the traceback of failing code."""
+    """Findings: problems, warnings, recognised settings, the dataset, and the traceback of failing code."""
 
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
@@ -209,7 +216,7 @@ class _Findings:
         variants: Sequence[str] = (),
         settings: RunSettings | None = None,
     ) -> bool:
-        """Take in what is wrong with the agent's code or program, for these variants; return whether nothing is."""
+        """Load the agent's code or program, and collect its problems for these variants; return whether it loads."""
         from assay.agent_host.user_code import open_caller
         from assay.client.run_driver import check_questions
 
@@ -221,7 +228,7 @@ class _Findings:
         return self._opens(load, spec, variants)
 
     def metrics_open(self, metrics: Sequence[MetricSettings], base_dir: Path, spec: Path) -> bool:
-        """Take in what is wrong with metrics in Python code; return whether nothing is."""
+        """Load the Python metrics, and collect their problems; return whether they load."""
         from assay.agent_host.metric_functions import load_metric_functions
 
         return self._opens(lambda: load_metric_functions(metrics, base_dir), spec)
@@ -231,7 +238,7 @@ class _Findings:
         from assay.client.variants import problems_of_variants
 
         try:
-            with agent_stdout():  # what it prints while it is imported is no result
+            with agent_stdout():  # output during the import is not a result
                 load()
         except InvalidInputError as error:
             named = problems_of_variants(dict.fromkeys(error.problems, variants))
@@ -242,8 +249,8 @@ class _Findings:
         return True
 
 
-def _find_more(found: _Findings, path: Path, overrides: tuple[str, ...], dataset: Path | None) -> None:
-    """Take in what is wrong with the dataset and the agent's code of a spec that is wrong itself."""
+def _find_more(findings: _Findings, path: Path, overrides: tuple[str, ...], dataset: Path | None) -> None:
+    """Collect the problems of the dataset and the code of an invalid spec."""
     from assay.parsing.yaml_nodes import parse_yaml
     from assay.specs.dataset_keys import lift_dataset_keys
     from assay.specs.overrides import apply_override
@@ -254,51 +261,51 @@ def _find_more(found: _Findings, path: Path, overrides: tuple[str, ...], dataset
         return
     if not isinstance(data, dict):
         return
-    lift_dataset_keys(data, lambda field, message: None)  # which is reported already
+    lift_dataset_keys(data, lambda field, message: None)  # reported already
     for override in overrides:
         apply_override(data, override, [])
     try:
         _check_dataset(data, dataset, path.parent)
     except InvalidInputError as error:
-        found.problems += error.problems
-    except AssayError:  # what this machine lacks is reported once the spec is right
+        findings.problems += error.problems
+    except AssayError:  # missing packages are reported once the spec is valid
         pass
     if metrics := _named_functions(data):
-        found.metrics_open(metrics, path.parent, path)
+        findings.metrics_open(metrics, path.parent, path)
     agent = data.get("agent")
     if not isinstance(agent, dict) or not isinstance(agent.get("adapter"), str):
         return
     target = command_line(agent.get("target"))
-    if not isinstance(target, str) or any(problem.field == "agent.target" for problem in found.problems):
+    if not isinstance(target, str) or any(problem.field == "agent.target" for problem in findings.problems):
         return
     settings = AgentSettings(agent["adapter"], target)
     if settings.is_hosted:
-        found.agent_opens(settings, path.parent, path)
+        findings.agent_opens(settings, path.parent, path)
 
 
 def _named_functions(data: dict[str, Any]) -> list[MetricSettings]:
-    """Return the metrics in Python code of a spec that is wrong, each at its place; others are of no kind."""
+    """Return the Python metrics of an invalid spec at their positions; other metrics get no kind."""
     from assay.metrics import complete_parameters
     from assay.metrics.python import names_function, own_name
     from assay.model.run_settings import FUNCTION_METRIC, MetricSettings
 
-    found = []
+    metrics = []
     listed = data.get("metrics")
     for item in listed if isinstance(listed, list) else ():
-        name, given = next(iter(item.items()), ("", None)) if isinstance(item, dict) else (item, {"metric": item})
-        target = given.get("metric") if isinstance(given, dict) else None
+        name, entry = next(iter(item.items()), ("", None)) if isinstance(item, dict) else (item, {"metric": item})
+        target = entry.get("metric") if isinstance(entry, dict) else None
         name = own_name(name) if names_function(name) else str(name)
         settings = MetricSettings(name, {}, "none")
-        with contextlib.suppress(InvalidInputError):  # which is reported already
+        with contextlib.suppress(InvalidInputError):  # reported already
             if names_function(target):
                 parameters = complete_parameters(FUNCTION_METRIC, {"function": target}, where=name)
                 settings = MetricSettings(name, parameters, FUNCTION_METRIC)
-        found.append(settings)
-    return found if any(metric.is_function for metric in found) else []
+        metrics.append(settings)
+    return metrics if any(metric.is_function for metric in metrics) else []
 
 
 def _check_dataset(data: dict[str, Any], dataset: Path | None, base_dir: Path) -> None:
-    """Check the dataset that a spec names, as far as the spec says clearly what it is."""
+    """Check the dataset of an invalid spec, as far as its settings are clear."""
     from assay.datasets import open_dataset
 
     name, mapping = data.get("dataset"), data.get("map") or {}
@@ -320,28 +327,28 @@ def _check_dataset(data: dict[str, Any], dataset: Path | None, base_dir: Path) -
     ).check()
 
 
-def _finish(found: _Findings, as_json: bool) -> int:
-    problems = found.problems
+def _finish(findings: _Findings, as_json: bool) -> int:
+    problems = findings.problems
     if as_json:
         document = {
             "valid": not problems,
             "problems": [asdict(problem) for problem in problems],
-            "warnings": [asdict(warning) for warning in found.warnings],
-            "agent_traceback": found.agent_traceback or None,
+            "warnings": [asdict(warning) for warning in findings.warnings],
+            "agent_traceback": findings.agent_traceback or None,
         }
         click.echo(json_text(document, indent=1))
-        return 2 if problems else EXIT_INFRASTRUCTURE if found.left_out else 0
-    for line in found.lines:
+        return 2 if problems else EXIT_INFRASTRUCTURE if findings.left_out else 0
+    for line in findings.lines:
         click.echo(without_commands(clean(line)))
     if problems:
         click.echo(f"{count_text(count_problems(problems), 'problem')}:", err=True)
         for problem in problems:
             click.echo(without_commands(f"  {clean(str(problem))}"), err=True)
-        if found.agent_traceback:
-            click.echo(without_commands(clean(found.agent_traceback, keep_lines=True)), err=True)
+        if findings.agent_traceback:
+            click.echo(without_commands(clean(findings.agent_traceback, keep_lines=True)), err=True)
         return 2
-    if found.left_out:
-        click.echo("incomplete: a run would leave out the bad records that are listed above", err=True)
+    if findings.left_out:
+        click.echo("incomplete: a run would leave out the bad records listed above", err=True)
         return EXIT_INFRASTRUCTURE
     click.echo("valid")
     return 0

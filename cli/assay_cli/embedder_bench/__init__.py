@@ -1,1 +1,1 @@
-"""What `assay bench embedder` measures: a private embedder over the wire, and sentence-transformers beside it."""
+"""Measurements of `assay bench embedder`: a private embedder over gRPC, and sentence-transformers for comparison."""

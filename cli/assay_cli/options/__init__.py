@@ -1,1 +1,1 @@
-"""Options of commands, by subject."""
+"""Options that commands share, by subject."""

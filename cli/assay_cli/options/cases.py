@@ -1,4 +1,4 @@
-"""Options of `assay run` that say which cases to run, and what the run is found by."""
+"""Options of `assay run` that select cases, and that name and label the run."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What a run is found by: its name, its labels and its note, where the command gives them.
+    """Name, labels and note of a run, as the command gives them.
 
     Args:
-        name: In place of the spec's name; None to keep that.
+        name: Replaces the spec's name; None keeps it.
         labels: Added to the spec's labels.
-        note: In place of the spec's note; None to keep that.
+        note: Replaces the spec's note; None keeps it.
     """
 
     name: str | None
@@ -40,9 +40,9 @@ class Marks:
 
     @property
     def overrides(self) -> tuple[str, ...]:
-        """The changes to a spec that name and note stand for."""
-        given = {"name": self.name, "note": self.note}
-        return tuple(f"{key}={json.dumps(value)}" for key, value in given.items() if value is not None)
+        """The overrides of a spec that set name and note."""
+        values = {"name": self.name, "note": self.note}
+        return tuple(f"{key}={json.dumps(value)}" for key, value in values.items() if value is not None)
 
     def label(self, spec: Spec) -> Spec:
         """Return the spec with the labels added.
@@ -60,29 +60,29 @@ class Marks:
         return replace(spec, settings=replace(spec.settings, labels=labels))
 
 
-async def find_run(client: Client, given: str) -> str:
-    """Return the id of the run that the user means, and say it where the user has not written all of it.
+async def find_run(client: Client, reference: str) -> str:
+    """Return the id of the run that the user means; print it if the user wrote only a part or an alias.
 
     Raises:
-        InvalidInputError: Several ids begin so.
-        NotFoundError: There is no run at all.
+        InvalidInputError: Several ids begin with the text.
+        NotFoundError: No run is stored.
     """
     from assay.client.run_references import find_run_id
 
-    run_id = await find_run_id(client, given)
-    if run_id != given:
-        click.echo(f"{clean(given)} is run {clean(run_id)}", err=True)
+    run_id = await find_run_id(client, reference)
+    if run_id != reference:
+        click.echo(f"{clean(reference)} is run {clean(run_id)}", err=True)
     return run_id
 
 
-def labels_of(given: Sequence[str]) -> dict[str, str]:
-    """Return what --label says.
+def labels_of(values: Sequence[str]) -> dict[str, str]:
+    """Return the labels that --label gives.
 
     Raises:
-        InvalidInputError: Some value is not KEY=VALUE.
+        InvalidInputError: A value is not KEY=VALUE.
     """
-    pairs = [text.partition("=") for text in given]
-    wrong = [text for text, (key, equals, _) in zip(given, pairs, strict=True) if not equals or not key.strip()]
+    pairs = [text.partition("=") for text in values]
+    wrong = [text for text, (key, equals, _) in zip(values, pairs, strict=True) if not equals or not key.strip()]
     if wrong:
         raise InvalidInputError(
             [Problem(f"must be KEY=VALUE, such as branch=main, not {text!r}", "--label") for text in wrong]

@@ -1,4 +1,4 @@
-"""Options for CI: a JUnit file, a job's summary, the text of a comment, annotations."""
+"""Options for CI: JUnit file, job summary, comment text and annotations."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 def ci_options(command: F) -> F:
-    """Add the options; the command gets them as `ci`, checked: every file can be written. None where it has none."""
+    """Add the options for CI; the command gets them as `ci`, with every file known to be writable, or None without
+    them."""
 
     @click.option(
         "--junit",
         type=_FILE,
         metavar="FILE",
-        help="Write a JUnit file for CI; an existing one is replaced; default: none.",
+        help="Write a JUnit file for CI; an existing file is replaced; default: none.",
     )
     @click.option(
         "--summary",
@@ -42,12 +43,13 @@ def ci_options(command: F) -> F:
         default="default",
         help="Key of the comment: a pull request has one comment per spec and key; default: default.",
     )
-    @click.option("--annotations", is_flag=True, help="Print what failed as annotations of a GitHub job.")
+    @click.option("--annotations", is_flag=True, help="Print failures as annotations of a GitHub job.")
     @click.option(
         "--annotations-file",
         type=_FILE,
         metavar="FILE",
-        help="Write these annotations to a file, to be printed later; an existing file is replaced; default: none.",
+        help="Write these annotations to a file for a later step to print; an existing file is replaced; default: "
+        "none.",
     )
     @functools.wraps(command)
     def with_ci(
@@ -62,7 +64,7 @@ def ci_options(command: F) -> F:
     ) -> Any:
         ci = None
         if annotations or annotations_file or junit or summary or comment_file:
-            from assay.reports.ci_outputs import CiOutputs  # imported here: it writes every format that CI servers take
+            from assay.reports.ci_outputs import CiOutputs  # imported here: it imports every format for CI servers
 
             ci = CiOutputs(junit, summary, comment_file, comment_key, annotations, annotations_file)
             ci.check()

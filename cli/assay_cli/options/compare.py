@@ -1,4 +1,4 @@
-"""Options that say how runs are compared, and what makes a comparison fail."""
+"""Options of a comparison: how runs are compared, and what makes it fail."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 @dataclass(frozen=True, slots=True)
 class CompareOptions:
-    """What the options say.
+    """The values of the options.
 
     Args:
-        settings: How runs are compared.
+        settings: Settings of the comparison.
         rules: What makes a comparison fail.
     """
 
@@ -50,47 +50,47 @@ _OPTIONS = (
         "--difference",
         type=float,
         metavar="D",
-        help="Say how many cases a difference of the primary metric of D needs where fewer decide nothing; default: "
-        "--margin, else --max-drop.",
+        help="If a comparison decides nothing, print how many cases would detect a difference of D in the primary "
+        "metric; default: --margin, else --max-drop.",
     ),
     click.option(
         "--cluster",
         metavar="KEY",
         default="",
-        help="What cases share with others: category, or tag:NAME for tags such as NAME:value; default: what the specs "
-        "of all runs say, else nothing.",
+        help="Group dependent cases: category, or tag:NAME for tags such as NAME:value; default: the specs' setting "
+        "if all agree, else none.",
     ),
     click.option(
         "--adjust",
         metavar="NAME",
         default="holm",
-        help="How p-values of several tests are adjusted: holm or bh; default: holm.",
+        help="Adjustment of p-values for several tests: holm or bh; default: holm.",
     ),
-    click.option("--alpha", type=float, default=0.05, help="Level of the tests; default: 0.05."),
+    click.option("--alpha", type=float, default=0.05, help="Significance level of the tests; default: 0.05."),
     click.option("--seed", type=int, default=0, help="Seed of all random draws; default: 0."),
     click.option(
         "--fail-on",
         metavar="NAME",
         default="regression",
-        help="What ends with 1: regression, inconclusive or never; default: regression.",
+        help="Exit with 1 on: regression, inconclusive or never; default: regression.",
     ),
     click.option(
         "--max-drop",
         type=float,
         metavar="D",
-        help="End with 1 where the primary metric drops by more than D, whatever the p-value and --fail-on; default: "
-        "no such limit.",
+        help="Exit with 1 if the primary metric drops by more than D, whatever the p-value and --fail-on; default: no "
+        "limit.",
     ),
     click.option(
         "--max-drop-test",
         is_flag=True,
-        help="With --max-drop: end with 1 unless the values exclude a larger drop, by a one-sided bound of 1 - alpha.",
+        help="With --max-drop: exit with 1 unless a one-sided bound at level 1 - alpha excludes a larger drop.",
     ),
-    click.option("--strict", is_flag=True, help="End with 4 where anything is undecided."),
+    click.option("--strict", is_flag=True, help="Exit with 4 if anything is undecided."),
     click.option(
         "--allow-mismatch",
         is_flag=True,
-        help="Print figures, without a verdict, of runs that must not be compared, and end with 0.",
+        help="Print figures without a verdict for runs that must not be compared, and exit with 0.",
     ),
 )
 
@@ -99,8 +99,8 @@ against_option = click.option(
     "--against",
     metavar="BASELINE",
     default="",
-    help="Compare the run with this one when it ends, and fail on a regression: `baseline` for that of the "
-    "spec, the name of a baseline, a run or a results.json; default: no comparison.",
+    help="Compare the finished run with this one, and fail on a regression: `baseline` (the spec's), the name of a "
+    "baseline, a run or a results.json; default: no comparison.",
 )
 _NAMES = frozenset(
     (
@@ -122,47 +122,47 @@ _OF_RUNS = (
         "--where",
         metavar="FILTER",
         default="",
-        help="Only cases that meet this filter; the figures have no verdict then; default: all cases.",
+        help="Compare only cases that match this filter; there is no verdict then; default: all cases.",
     ),
     click.option(
         "--all-pairs",
         is_flag=True,
-        help="Decide every pair of runs, and adjust p-values over all of them; default: those with the baseline.",
+        help="Decide every pair of runs, and adjust p-values over all pairs; default: only pairs with the baseline.",
     ),
 )
 
 
 def with_cluster(overrides: tuple[str, ...], options: CompareOptions) -> tuple[str, ...]:
-    """Return the overrides of a spec with what --cluster says: it is a setting of the run, too."""
+    """Return the overrides of a spec with --cluster added, since it is a setting of the run too."""
     return (*overrides, f"cluster={json.dumps(options.settings.cluster)}") if options.settings.cluster else overrides
 
 
 def clustered_as(spec: Spec, options: CompareOptions) -> CompareOptions:
-    """Return how a run of a spec is compared: by its own clusters, unless the options say otherwise."""
+    """Return the options for a run of a spec: with the spec's clusters, unless --cluster is given."""
     settings = replace(options.settings, cluster=options.settings.cluster or spec.settings.cluster)
     return CompareOptions(settings, options.rules)
 
 
 def check_against(context: click.Context, against: str) -> None:
-    """Raise where options say how a run is compared, and nothing names what it is compared with.
+    """Refuse options of a comparison without --against.
 
     Args:
-        context: Of the command.
-        against: What --against names; empty without it.
+        context: Context of the command.
+        against: The value of --against; empty without it.
 
     Raises:
-        click.UsageError: Such an option has no effect.
+        click.UsageError: An option would have no effect.
     """
-    given = [
+    options = [
         parameter.opts[0]
         for parameter in context.command.params
         if parameter.name in _NAMES and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
     ]
-    if given and not against:
-        says = "says" if len(given) == 1 else "say"
+    if options and not against:
+        says = "says" if len(options) == 1 else "say"
         raise click.UsageError(
-            f"{' and '.join(given)} {says} how a run is compared: name the baseline with --against, or leave "
-            f"{'it' if len(given) == 1 else 'them'} out"
+            f"{' and '.join(options)} {says} how a run is compared: name the baseline with --against, or leave "
+            f"{'it' if len(options) == 1 else 'them'} out"
         )
 
 

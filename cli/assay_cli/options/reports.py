@@ -1,4 +1,4 @@
-"""Which reports a command writes: --report and --output-dir."""
+"""Options for the reports that a command writes: --report and --output-dir."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 
 def report_option(*names: str, default: str) -> Callable[[F], F]:
-    """Return the option that names formats of reports.
+    """Return the option for report formats.
 
     Args:
         names: The option's names.
-        default: What is written without it, for its help.
+        default: Default formats, as its help names them.
     """
     return click.option(
         *names,
@@ -35,35 +35,35 @@ def report_option(*names: str, default: str) -> Callable[[F], F]:
 def chosen_reports(
     names: Sequence[str], default: tuple[ReportSettings, ...], *, option: str = "--report"
 ) -> tuple[ReportSettings, ...]:
-    """Return the reports that an option names; the default where it is not given.
+    """Return the reports that an option names, or the default without it.
 
     Args:
-        names: Its values.
-        default: The reports without it.
-        option: The option, for what is said about its values.
+        names: Values of the option.
+        default: Reports without the option.
+        option: Name of the option, for error messages.
 
     Raises:
-        InvalidInputError: A name or an option is wrong; holds every problem.
+        InvalidInputError: A format or one of its options is wrong; lists every problem.
         SetupError: A package that a format needs is missing.
     """
     from assay.reports.writing import check_formats
     from assay.specs.reports import read_reports
 
-    found = default
+    reports = default
     if names:
         problems: list[Problem] = []
-        items = [_item(name.strip(), option, problems) for each in names for name in each.split(",") if name.strip()]
-        found = read_reports(items, problems)
+        items = [_item(name.strip(), option, problems) for value in names for name in value.split(",") if name.strip()]
+        reports = read_reports(items, problems)
         if problems:
             raise InvalidInputError(
                 [Problem(problem.message, _shown(problem.field, option, items)) for problem in problems]
             )
-    check_formats(found)
-    return found
+    check_formats(reports)
+    return reports
 
 
 def _item(text: str, option: str, problems: list[Problem]) -> str | dict[str, dict[str, Any]]:
-    """Return what a spec would list for "NAME" or "NAME:KEY=VALUE"."""
+    """Return the entry of a spec's `reports` that "NAME" or "NAME:KEY=VALUE" stands for."""
     name, colon, setting = text.partition(":")
     if not colon:
         return name
@@ -74,7 +74,7 @@ def _item(text: str, option: str, problems: list[Problem]) -> str | dict[str, di
 
 
 def _shown(field: str, option: str, items: Sequence[object]) -> str:
-    """Return how a user knows a field of the list: by the format's name."""
+    """Return a list field as the user wrote it: the option and the format's name."""
     for index, item in enumerate(items):
         if field.startswith(f"reports[{index}]"):
             return f"{option} {item if isinstance(item, str) else next(iter(item))}"  # type: ignore[call-overload]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from assay.local_stack.stack import LocalStack
 
 _NEW_OBJECTS = 50_000
-"""Garbage is looked for after as many more objects: an agent of the user may make some."""
+"""Collection threshold while a command runs: the user's agent may create cyclic garbage."""
 _FIELD = re.compile(r"\w[\w -]*")
 
 T = TypeVar("T")
@@ -35,21 +35,21 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 
 def _origin(ctx: click.Context, param: click.Parameter) -> str:
-    """Return what gave a parameter its value, as users name it: the variable, or the option."""
+    """Return the source of a parameter's value: the name of the variable or of the option."""
     if ctx.get_parameter_source(param.name or "") is ParameterSource.ENVIRONMENT:
         return str(param.envvar)
     return param.opts[0]
 
 
 def check_address(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Return an address of a service that can be dialled; the callback of an option.
+    """Return the service address, checked; callback of an option.
 
     Raises:
-        InvalidInputError: It is a URL, has no port, or no host that can be dialled; names the variable or the option.
+        InvalidInputError: The address is a URL, or lacks a port or a valid host; names the variable or the option.
     """
     if not value:
         return value
-    from assay.http.addresses import service_address_problem  # imported here: few commands are given an address
+    from assay.http.addresses import service_address_problem  # imported here: few commands get an address
 
     if problem := service_address_problem(value):
         raise InvalidInputError([Problem(problem, _origin(ctx, param))])
@@ -64,7 +64,7 @@ server_option = click.option(
     help="Orchestrator to use; default: $ASSAY_SERVER, else the local stack.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one machine-readable JSON document.")
-# Read from the command line where an error is printed.
+# `failures.show_error` reads it from the command line.
 debug_option = click.option(
     "--debug", is_flag=True, expose_value=False, help="Show Assay's own traceback of a failure."
 )
@@ -78,14 +78,14 @@ format_option = click.option(
     "--format",
     "dataset_format",
     metavar="NAME",
-    help="Format of the dataset; default: recognised, unless the spec names one.",
+    help="Format of the dataset; default: the spec's, else recognised.",
 )
 
 prices_option = click.option(
     "--prices",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Prices of a judge that this command starts, as YAML or JSON; default: Assay's list prices.",
+    help="Price list for a judge that this command starts, as YAML or JSON; default: Assay's list.",
 )
 
 map_option = click.option(
@@ -93,31 +93,31 @@ map_option = click.option(
     "mapping",
     multiple=True,
     metavar="FIELD=NAME",
-    help="Which name a field has in the dataset, e.g. input=frage; repeatable.",
+    help="Name of a field in the dataset, e.g. input=frage; repeatable.",
 )
 
 
 def use_prices(path: Path | None, server: str | None) -> None:
-    """Have the judge that this command starts use a file of prices.
+    """Set the price list of the judge that this command starts.
 
     Raises:
-        InvalidInputError: The judge is another machine's.
+        InvalidInputError: The judge runs on a server.
     """
     if path is None:
         return
     if server is not None:
-        message = "is for a judge that is started here: on a server its operator gives the judge its prices"
+        message = "applies to a judge that this command starts: on a server the operator sets the judge's prices"
         raise InvalidInputError([Problem(message, "--prices")])
-    from assay.judging.prices import VARIABLE  # imported here: it reads YAML, which most commands do not
+    from assay.judging.prices import VARIABLE  # imported here: it imports the YAML parser
 
     os.environ[VARIABLE] = str(path.resolve())
 
 
 def field_map(mapping: Sequence[str]) -> dict[str, str]:
-    """Return what --map says, Assay's field to the dataset's; an empty name switches a field off.
+    """Return the mapping that --map gives, Assay's field to the dataset's; an empty name switches a field off.
 
     Raises:
-        InvalidInputError: Some value is not FIELD=NAME.
+        InvalidInputError: A value is not FIELD=NAME.
     """
     pairs = [item.partition("=") for item in mapping]
     wrong = [
@@ -133,7 +133,7 @@ def field_map(mapping: Sequence[str]) -> dict[str, str]:
 
 
 def dataset_overrides(dataset_format: str | None, mapping: Sequence[str], on_bad_case: str | None) -> tuple[str, ...]:
-    """Return the changes to a spec that --format, --map and --on-bad-case stand for."""
+    """Return the overrides of a spec that --format, --map and --on-bad-case stand for."""
     overrides = [f"map.{name}={json.dumps(source)}" for name, source in field_map(mapping).items()]
     if dataset_format is not None:
         overrides.append(f"format={json.dumps(dataset_format)}")
@@ -142,8 +142,8 @@ def dataset_overrides(dataset_format: str | None, mapping: Sequence[str], on_bad
     return tuple(overrides)
 
 
-def say_what_is_left_out(info: DatasetInfo) -> None:
-    """List on stderr the records that were left out because they are wrong."""
+def list_left_out_records(info: DatasetInfo) -> None:
+    """List the bad records that were left out, on stderr."""
     for problem in info.left_out:
         click.echo(f"left out: {clean(str(problem))}", err=True)
     more = info.left_out_count - len({problem.field.partition(",")[0] for problem in info.left_out})
@@ -152,21 +152,21 @@ def say_what_is_left_out(info: DatasetInfo) -> None:
 
 
 def run_async(main: Coroutine[Any, Any, T]) -> T:
-    """Run a command's coroutine; Ctrl-C and SIGTERM cancel it and come out as KeyboardInterrupt."""
+    """Run a command's coroutine. Ctrl-C and SIGTERM cancel it and raise KeyboardInterrupt."""
     import asyncio
     import signal
 
     from assay.agent_host.concurrency.event_loop import run_event_loop
     from assay_cli.agent_process.forks import isolate_forks
 
-    gc.freeze()  # what is imported stays
+    gc.freeze()  # imported objects live as long as the process
     gc.set_threshold(_NEW_OBJECTS)
 
     async def stoppable() -> T:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
         def stop() -> None:
-            loop.remove_signal_handler(signal.SIGTERM)  # a second one ends the command at once
+            loop.remove_signal_handler(signal.SIGTERM)  # a second SIGTERM kills the command
             if task is not None:
                 task.cancel()
 
@@ -189,14 +189,14 @@ async def connect(
     stack: LocalStack | None = None,
     on_listening: Callable[[Client], None] | None = None,
 ) -> AsyncIterator[tuple[Client, LocalStack | None]]:
-    """Connect to a server, or to a local stack that is started for it and stopped after.
+    """Connect to a server, or to a local stack that is started here and stopped on exit.
 
     Args:
-        server: Its address; None for the local stack.
-        models: Embedding models that will be needed.
-        judge_keys: The variables with the keys of the judge that will be needed; None where none will.
-        stack: What was started early; None to start the local stack here.
-        on_listening: Called when a local orchestrator takes connections, before it is ready.
+        server: Address of the server; None for the local stack.
+        models: Embedding models that the run needs.
+        judge_keys: Variables with the judge's API keys; None if no judge is needed.
+        stack: A stack that was started early; None to start one here.
+        on_listening: Called when a local orchestrator accepts connections, before it is ready.
     """
     import asyncio
 
@@ -207,7 +207,7 @@ async def connect(
         stack = stack or LocalStack(Home.open())
         stack.start(models=models, judge=judge_keys is not None, judge_keys=judge_keys or ())
     try:
-        # Imported while the services start.
+        # Imported here: the services start meanwhile.
         from assay.client.client import Client
         from assay.client.run_driver import wait_for_stack
         from assay.client.service_start import wait_for_downloads
@@ -232,10 +232,10 @@ async def connect(
 
 
 async def reach(client: Client) -> None:
-    """Wait until the orchestrator of a server takes work.
+    """Wait until the orchestrator of a server is ready.
 
     Raises:
-        UnavailableError: It does not answer; names what gave the address.
+        UnavailableError: It does not answer; names the source of the address.
     """
     from assay.client.run_driver import wait_for_stack
     from assay_cli.output.waiting import show_waiting
@@ -256,15 +256,15 @@ async def reach(client: Client) -> None:
 
 
 def _asked_runs() -> list[str]:
-    """Return the run ids that the present command was given, in order."""
+    """Return the run ids on the command line, in order."""
     context = click.get_current_context(silent=True)
-    given = context.params if context is not None else {}
-    named = (*map(given.get, ("run_id", "resume_id", "failed_of")), *given.get("run_ids", ()))
+    parameters = context.params if context is not None else {}
+    named = (*map(parameters.get, ("run_id", "resume_id", "failed_of")), *parameters.get("run_ids", ()))
     return [run_id for run_id in named if run_id]
 
 
 def _restarter(stack: LocalStack | None) -> Callable[[], Awaitable[None]] | None:
-    """Return what starts killed services of a local stack again; None for a server."""
+    """Return a function that restarts killed services of a local stack; None for a server."""
     if stack is None:
         return None
 
@@ -275,10 +275,10 @@ def _restarter(stack: LocalStack | None) -> Callable[[], Awaitable[None]] | None
 
 
 def print_document(document: object, file: TextIO | None = None) -> None:
-    """Print a document for programs, on lines for people who look at it."""
+    """Print a JSON document, indented for readers."""
     click.echo(json_text(document, indent=1), file=file)
 
 
 def print_line(document: object, file: TextIO | None = None) -> None:
-    """Print a document on a line of its own, at once."""
+    """Print a JSON document on one line, unbuffered."""
     click.echo(json_text(document), file=file)

@@ -1,1 +1,1 @@
-"""What the command prints: the summary, rows, documents, progress, and what a terminal can show."""
+"""Output of the command: summary, rows, JSON documents, progress, and the terminal's limits."""

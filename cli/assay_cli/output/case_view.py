@@ -1,4 +1,4 @@
-"""Everything about one row, for people: nothing is cut."""
+"""Full text view of one row, nothing cut."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 _SHOWN = (TURNS, "message")
-"""What of a score's detail stands elsewhere: with its turns, and beside its value."""
+"""Entries of a score's detail that are printed elsewhere: with the turns, or beside the value."""
 _MADE_BY = ("version", "function", "model", "revision", "precision", "engine", "vectors", "prompt_hash")
-"""What of a score's detail says what produced it: one line, after what the score is made of."""
+"""Entries of a score's detail that name its producer; they share the last line of a score."""
 
 
 def case_view(run: Run, row: CaseResult, earlier: Sequence[RowAttempt]) -> str:
     """Return one row as text.
 
     Args:
-        row: With its answer.
-        earlier: Attempts at it that were set aside or interrupted, oldest first.
+        row: The row with its answer.
+        earlier: Earlier attempts that were replaced or interrupted, oldest first.
     """
     repeat = f"  repeat {row.repeat_index + 1} of {run.settings.repeats}" if run.settings.repeats > 1 else ""
     category = f"  category {shorten(row.category, None)}" if row.category else ""
@@ -44,7 +44,7 @@ def case_view(run: Run, row: CaseResult, earlier: Sequence[RowAttempt]) -> str:
     for index, turn in enumerate(row.turns):
         exchange = _exchange(turn.input, turn.response, turn.references, turn.expected)
         if turn.left_out:
-            exchange.append("answer and references are left out here: the row is too large for a message")
+            exchange.append("answer and references are missing: the row is too large for a message")
         elif turn.response is None:
             exchange.append("not asked")
         scores = _block("scores", _scores(run, turn_scores(row, index)))
@@ -58,14 +58,14 @@ def case_view(run: Run, row: CaseResult, earlier: Sequence[RowAttempt]) -> str:
     lines += _block("judge", [shorten(reason, None) for reason in judge_reasons(row)])
     lines += _part("time", _time(row))
     lines += _block("traceback", traceback_lines(row))
-    lines += _block("earlier attempts", [_attempt(one) for one in earlier])
+    lines += _block("earlier attempts", [_attempt(attempt) for attempt in earlier])
     return "\n".join(lines)
 
 
 def _exchange(
     question: str, response: AgentResponse | None, references: Sequence[str], expected: Mapping[str, Any]
 ) -> list[str]:
-    """Return question, answer, references and what else is expected, and what else the answer holds."""
+    """Return the lines of question, answer, references, other expectations and the rest of the answer."""
     lines = _part("asked", question)
     if response is not None and (not response.is_failed or response.text):
         lines += _part("got", got_text(response))
@@ -84,7 +84,7 @@ def _expected(expected: Mapping[str, Any]) -> list[str]:
 
 
 def _part(label: str, text: str) -> list[str]:
-    """Return a label and a text, whose further lines stand below its first; nothing without a text."""
+    """Return a label and a text with its further lines aligned below; nothing without a text."""
     if not text:
         return []
     first, *more = clean(text, keep_lines=True).split("\n")
@@ -96,7 +96,7 @@ def _block(label: str, lines: Sequence[str]) -> list[str]:
 
 
 def _scores(run: Run, scores: Sequence[Score]) -> list[str]:
-    """Return each metric's value, verdict and details; those of turns stand with their turns."""
+    """Return each metric's value, verdict and details; scores of turns are printed with their turns."""
     lines = []
     for score, line in zip(scores, table(score_rows(run, scores)).split("\n") if scores else (), strict=True):
         lines.append(line)
@@ -125,7 +125,7 @@ def _time(row: CaseResult) -> str:
 
 
 def _answer(response: AgentResponse) -> Iterator[list[str]]:
-    """Yield what else an answer holds: structured output, sources, tool calls, tokens, failed attempts."""
+    """Yield the rest of an answer: structured output, sources, tool calls, tokens, failed attempts."""
     yield _part("thoughts", shorten(response.thoughts, None))
     yield _part("sql", response.sql or "")
     if response.output is not None:
@@ -141,7 +141,7 @@ def _answer(response: AgentResponse) -> Iterator[list[str]]:
         for number, call in enumerate(response.tool_calls or (), 1)
     ]
     yield _block("tool calls", calls)
-    yield _block("interrupts", [shorten(interrupt_text(one), None) for one in response.interrupts])
+    yield _block("interrupts", [shorten(interrupt_text(interrupt), None) for interrupt in response.interrupts])
     yield _part("model", shorten(response.model, None))
     if response.usage is not None:
         yield _part("usage", _usage(response.usage))
@@ -151,8 +151,8 @@ def _answer(response: AgentResponse) -> Iterator[list[str]]:
 
 
 def _failed_attempt(attempt: Attempt) -> str:
-    said = shorten(f"{attempt.error.kind.value}: {attempt.error.message}", None)
-    return f"{seconds_text(attempt.latency_ms / 1000)}  {said}"
+    error = shorten(f"{attempt.error.kind.value}: {attempt.error.message}", None)
+    return f"{seconds_text(attempt.latency_ms / 1000)}  {error}"
 
 
 def _source(number: int, source: Source) -> str:
@@ -162,11 +162,11 @@ def _source(number: int, source: Source) -> str:
 
 
 def _usage(usage: Usage) -> str:
-    found = {name: getattr(usage, name) for name in usage.__slots__}
-    return "  ".join(f"{name} {value:,}" for name, value in found.items() if value is not None)
+    counts = {name: getattr(usage, name) for name in usage.__slots__}
+    return "  ".join(f"{name} {value:,}" for name, value in counts.items() if value is not None)
 
 
 def _attempt(attempt: RowAttempt) -> str:
     result = attempt.result
-    said = f"  {result.status.value}  {shorten(result.reason, None)}" if result is not None else ""
-    return f"{attempt.outcome.value}  {attempt.at}{said}".rstrip()
+    outcome = f"  {result.status.value}  {shorten(result.reason, None)}" if result is not None else ""
+    return f"{attempt.outcome.value}  {attempt.at}{outcome}".rstrip()

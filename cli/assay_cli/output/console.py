@@ -1,4 +1,4 @@
-"""The summary on the console: metrics, gates, latency, failing rows, recommendations, the verdict."""
+"""The console summary: metrics, gates, latency, failing rows, recommendations and the verdict."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from assay.model.run import CaseResult, GateResult, GroupSummary, MetricSummary, Run, RunSummary
 
 _MAX_GROUPS = 15
-_MAX_REASONS = 3  # of the verdict, in the last line
+_MAX_REASONS = 3  # reasons of the verdict in the last line
 _RATES_OF_REPEATS = (("pass@", "pass_at_k"), ("pass^", "pass_hat_k"))
 _SIGNS = {"at_least": ">=", "more_than": ">", "at_most": "<="}
 _MARKS = {GateOutcome.PASS: "PASS", GateOutcome.FAIL: "FAIL", GateOutcome.INCOMPLETE: "INCOMPLETE"}
@@ -47,12 +47,12 @@ _MARK = re.compile(r"\b(?:PASS|FAIL)\b")
 
 
 class ConsoleSummary:
-    """Takes a run's rows as they pass and writes the summary at the end; it keeps only a few rows.
+    """Collects what the summary needs from a stream of rows, and renders it; it keeps only a few rows.
 
     Args:
-        run: With its summary.
-        out: Where the summary goes; stdout where it is None.
-        spec: The file of its spec, for commands that need it; None where only the run is known.
+        run: The run with its summary.
+        out: Stream of the summary; None for stdout.
+        spec: Path of the spec, for suggested commands; None if only the run is known.
     """
 
     def __init__(self, run: Run, out: TextIO | None = None, *, spec: Path | None = None) -> None:
@@ -66,32 +66,32 @@ class ConsoleSummary:
 
     @property
     def needs_all_rows(self) -> bool:
-        """Whether the summary lists rows that did not fail: those that a metric skipped."""
+        """Whether the summary also lists rows that passed but that a metric skipped."""
         summary = self._run.summary
         return summary is not None and any(metric.n_skipped or metric.n_error for metric in summary.metrics)
 
     def take(self, row: CaseResult) -> None:
-        """Take one row."""
+        """Add a row."""
         self._uncomputed.take(row)
         self._failing.take(row)
 
     def take_failing(self, row: CaseResult) -> None:
-        """Take one of the first failing rows of a large run."""
+        """Add one of the first failing rows of a large run."""
         self._failing.take(row)
 
     def count_failing(self, failed: int, undecided: int, *, errors: int) -> None:
-        """Take the counts of all failing rows, of which some were taken."""
+        """Set the counts of all failing rows, of which only the first were added."""
         self._failing.count(failed, undecided, errors=errors)
 
     def take_uncomputed(self, metric: str, rows: Sequence[CaseResult], *, is_all: bool) -> None:
-        """Take the first rows on which a metric has no value, or all of them."""
+        """Add the first rows on which a metric has no value, or all such rows."""
         for row in rows:
             self._uncomputed.take(row, only=metric)
         if not is_all:
             self._uncomputed.partial[metric] = len(rows)
 
     def render(self, *, with_verdict: bool = True) -> str:
-        """Return the summary as text, the verdict in its last line where that is wanted."""
+        """Return the summary as text, on request with the verdict in its last line."""
         run, summary = self._run, self._run.summary
         assert summary is not None, "only finished runs are summarised"
         head = f"{clean(run.settings.name)}  {clean(run.run_id)}  {_rows(run, summary)}"
@@ -117,7 +117,7 @@ class ConsoleSummary:
         return without_commands("\n\n".join(parts)) + "\n"
 
     def _metrics(self, summary: RunSummary) -> list[str]:
-        """Return the table of metrics and, below it, why some have no value on rows."""
+        """Return the table of metrics and, below it, the reasons for rows without a value."""
         shown = [metric for metric in summary.metrics if not self._is_in_latency_line(metric, summary)]
         rows = [("metric", "value", "scored", "skipped", "errors", "passed", "failed", "threshold")]
         rows += [self._metric(metric, decides=not summary.gates) for metric in shown]
@@ -127,7 +127,7 @@ class ConsoleSummary:
         return parts
 
     def _is_in_latency_line(self, metric: MetricSummary, summary: RunSummary) -> bool:
-        """Return whether the line on latency says all that a metric has to say."""
+        """Return whether the latency line already shows everything about a metric."""
         decides = metric.threshold is not None or metric.target is not None
         return not decides and metric.n_scored == summary.latency.count > 0 and "ratings" in metric.detail
 
@@ -175,20 +175,20 @@ class ConsoleSummary:
         return "\n".join([table(rows), *more])
 
     def note_lines(self) -> list[str]:
-        """Return what is to be known of the verdict."""
+        """Return the notes on the verdict."""
         assert self._run.summary is not None, "only finished runs are summarised"
         return [clean(note) for note in (*run_verdict(self._run.summary).notes, *row_notes(self._run))]
 
     def verdict_line(self) -> str:
-        """Return the verdict with its reasons, which is the last line of a summary."""
+        """Return the last line of a summary: the verdict with its reasons."""
         summary = self._run.summary
         assert summary is not None, "only finished runs are summarised"
         verdict = run_verdict(summary)
-        said = "; ".join(clean(reason) for reason in verdict.reasons[:_MAX_REASONS])
+        reasons = "; ".join(clean(reason) for reason in verdict.reasons[:_MAX_REASONS])
         more = f"; and {len(verdict.reasons) - _MAX_REASONS} more" if len(verdict.reasons) > _MAX_REASONS else ""
         selected = selected_cases(self._run)
         figures = "  ".join([_pass_rate(summary), *([selected.sentence] if selected is not None else [])])
-        return f"verdict  {self._paint(verdict.status.value)}  {said}{more}  {figures}"
+        return f"verdict  {self._paint(verdict.status.value)}  {reasons}{more}  {figures}"
 
     def _counts(self, summary: RunSummary) -> str:
         counts = self._run.counts
@@ -206,7 +206,7 @@ class ConsoleSummary:
             lines += [judging_line(summary.judging, self._run.settings.judge), *jury_lines(summary.judging)]
             if summary.judging.canaries is not None:
                 lines.append(canary_line(summary.judging.canaries))
-            lines += [f"calibration  {said}" for said in calibration_sentences(self._run)]
+            lines += [f"calibration  {sentence}" for sentence in calibration_sentences(self._run)]
         return "\n".join(lines)
 
     def _criteria(self, criteria: Sequence[GateResult], kind: str) -> str:
@@ -221,7 +221,7 @@ class ConsoleSummary:
         return "\n".join(lines)
 
     def _painted(self, cell: str) -> str:
-        return _MARK.sub(lambda found: self._paint(found[0]), cell)
+        return _MARK.sub(lambda match: self._paint(match[0]), cell)
 
 
 def _rows(run: Run, summary: RunSummary) -> str:
@@ -233,32 +233,32 @@ def _rows(run: Run, summary: RunSummary) -> str:
 
 
 def _repeats(repeats: Mapping[str, Any]) -> list[str]:
-    """Return what several runs of each case show, in one line; its advice is among the recommendations."""
+    """Return the line on repeated runs of each case; its advice is among the recommendations."""
     if not repeats:
         return []
     runs = repeats["runs_per_case"]
-    found = "  ".join(
+    rates = "  ".join(
         f"{name}{runs} {value:.1%}{_ends(repeats.get(f'{key}_interval', {}).get(str(runs)))}"
         for name, key in _RATES_OF_REPEATS
         if (value := repeats[key].get(str(runs))) is not None
     )
-    return [f"{runs} runs a case  {found}".rstrip()]
+    return [f"{runs} runs a case  {rates}".rstrip()]
 
 
 def _ends(interval: Sequence[float] | None) -> str:
-    """Return the interval of a rate as it follows it; empty for none."""
+    """Return an interval as it is printed after its rate; empty without one."""
     return f" [{interval[0]:.1%}, {interval[1]:.1%}]" if interval else ""
 
 
 def _survivors(metric: MetricSummary) -> str:
-    """Return how many rows an aggregate is over, where agent errors are not in it."""
+    """Return the number of rows in an aggregate if it excludes agent errors; else empty."""
     if not metric.n_unanswered or metric.value is None:
         return ""
     return f" ({metric.n_scored} of {metric.n_scored + metric.n_unanswered} rows)"
 
 
 def _unanswerable(metric: MetricSummary) -> str:
-    """Return how many questions were unanswerable, and how many of them were declined; empty for none."""
+    """Return the counts of unanswerable and declined questions; empty if there are none."""
     count, share = metric.detail.get("unanswerable"), metric.detail.get("unanswerable_share")
     if not count or share is None:
         return ""
@@ -268,20 +268,20 @@ def _unanswerable(metric: MetricSummary) -> str:
 
 
 def _rate(summary: RunSummary) -> str:
-    """Return the pass rate, its interval, and of how many rows it is."""
+    """Return the pass rate with its interval and number of rows."""
     if summary.pass_rate is None:
         return "no row has a verdict"
-    known = _ends(summary.pass_rate_interval)
+    interval = _ends(summary.pass_rate_interval)
     undecided = (summary.row_count or 0) - summary.decided
     rows = count_text(summary.decided, "row")
     of = f"{summary.passed:,} of {rows} passed"
     if undecided > 0:
         of = f"{summary.passed:,} of {rows} with a verdict passed, {undecided:,} without a verdict"
-    return f"{summary.pass_rate:.1%}{known}  ({of})"
+    return f"{summary.pass_rate:.1%}{interval}  ({of})"
 
 
 def _pass_rate(summary: RunSummary) -> str:
-    """Return the pass rate as the last line has it."""
+    """Return the pass rate as the last line prints it."""
     if summary.pass_rate is None:
         return "no row has a verdict"
     return f"pass rate {summary.pass_rate:.1%} ({summary.passed:,} of {summary.decided:,})"

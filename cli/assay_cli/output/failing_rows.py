@@ -1,4 +1,4 @@
-"""Failing rows on the console: what was asked, what came, what was wanted; identical errors as one entry."""
+"""Failing rows on the console: question, answer and reference; identical errors share one entry."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ _COMPARED_CHARS = 200
 
 
 def is_failing(row: CaseResult) -> bool:
-    """Return whether a row failed, or has no verdict because of an error."""
+    """Return whether a row failed or has no verdict because of an error."""
     return row.passed is False or bool(row.reason)
 
 
 def is_error(row: CaseResult) -> bool:
-    """Return whether a failing row has an error in place of an answer or a verdict."""
+    """Return whether a failing row has an error instead of an answer or a verdict."""
     return row.status.is_failed or row.passed is None
 
 
 @dataclass(slots=True)
 class FailingCounts:
-    """How many rows failed, and how many have no verdict because of an error: these did not fail."""
+    """Counts of failed rows, and of rows without a verdict because of an error, which are not failed rows."""
 
     failed: int = 0
     undecided: int = 0
 
     @property
     def total(self) -> int:
-        """Both."""
+        """Sum of both counts."""
         return self.failed + self.undecided
 
     def take(self, row: CaseResult) -> None:
@@ -51,7 +51,7 @@ class FailingCounts:
 
     def __str__(self) -> str:
         counts = ((self.failed, "failing row"), (self.undecided, "undecided row"))
-        return " and ".join(count_text(count, what) for count, what in counts if count)
+        return " and ".join(count_text(count, noun) for count, noun in counts if count)
 
 
 def failing_entry(run: Run, row: CaseResult, width: int) -> list[str]:
@@ -60,19 +60,19 @@ def failing_entry(run: Run, row: CaseResult, width: int) -> list[str]:
     lines = [f"  {name}: {shorten(row.reason or 'failed', width - len(name) - 4)}"]
     lines += [f"    {line}" for line in row_lines(row, width - 4)]
     room = max(REASON_CHARS, width - 4)
-    # What the reason of the row says already is not said again.
-    reasons = [said for said in (*judge_reasons(row), *function_reasons(row)) if _said(said) not in row.reason]
+    # The row's reason may already contain a metric's reason: print it only once.
+    reasons = [text for text in (*judge_reasons(row), *function_reasons(row)) if _beginning(text) not in row.reason]
     return [*lines, *(f"    {shorten(reason, room)}" for reason in reasons)]
 
 
-def _said(reason: str) -> str:
-    """Return the beginning of what a judge or a function says, without its name."""
+def _beginning(reason: str) -> str:
+    """Return the beginning of a judge's or a function's reason, without its name."""
     return shorten(reason.partition(": ")[2], None)[:_COMPARED_CHARS]
 
 
 @dataclass(slots=True)
 class ErrorGroup:
-    """Rows with the same error: the first of them, and the names of all where they are kept."""
+    """Rows with the same error: the first row and, if kept, the names of all."""
 
     first: CaseResult
     count: int = 0
@@ -92,10 +92,10 @@ class ErrorGroup:
 
 
 class ErrorGroups:
-    """Groups the rows with errors by what they say.
+    """Groups rows by their error messages.
 
     Args:
-        with_names: Whether each group keeps the names of its rows.
+        with_names: Whether groups keep the names of their rows.
     """
 
     def __init__(self, run: Run, *, with_names: bool = False) -> None:
@@ -104,7 +104,7 @@ class ErrorGroups:
         self._found: dict[str, ErrorGroup] = {}
 
     def take(self, row: CaseResult) -> None:
-        """Take one row with an error."""
+        """Add a row with an error."""
         if row.reason not in self._found and len(self._found) >= _MOST_GROUPS and not self._with_names:
             return
         group = self._found.setdefault(row.reason, ErrorGroup(row))
@@ -113,15 +113,15 @@ class ErrorGroups:
             group.names.append(row_name(self._run, row, WIDE))
 
     def largest_first(self) -> list[ErrorGroup]:
-        """Return the groups, those with most rows first."""
+        """Return the groups, largest first."""
         return sorted(self._found.values(), key=lambda group: -group.count)
 
 
 class FailingRows:
-    """The failing rows of the summary: errors first, then answers that failed, ten entries in all.
+    """Failing rows of the summary: errors first, then failed answers, at most ten entries.
 
     Args:
-        width: Characters that a line has at most.
+        width: Maximum characters of a line.
     """
 
     def __init__(self, run: Run, width: int) -> None:
@@ -131,10 +131,10 @@ class FailingRows:
         self._answers: list[CaseResult] = []
         self._counts = FailingCounts()
         self._errors_taken = 0
-        self._error_count: int | None = None  # that of the rows that were taken
+        self._error_count: int | None = None  # that of the added rows
 
     def count(self, failed: int, undecided: int, *, errors: int) -> None:
-        """Take the counts of all failing rows, and of those with an error, where only the first of each are taken."""
+        """Set the counts of all failing rows and of rows with errors, of which only the first were added."""
         self._counts = FailingCounts(failed, undecided)
         self._error_count = errors
 
@@ -150,7 +150,7 @@ class FailingRows:
             self._answers.append(row)
 
     def render(self) -> str:
-        """Return the entries as text; empty where no row failed."""
+        """Return the entries as text; empty if no row failed."""
         if not self._counts.total:
             return ""
         groups = self._errors.largest_first()[:_MOST_ENTRIES]

@@ -1,12 +1,12 @@
-"""What a command that follows a run prints on stdout."""
+"""Kinds of output on stdout of a command that follows a run."""
 
 from __future__ import annotations
 
 from enum import Enum
 
 
-class Form(Enum):
-    """What a command that follows a run prints on stdout."""
+class OutputKind(Enum):
+    """Kinds of output on stdout of a command that follows a run."""
 
     TEXT = "for people"
     DOCUMENT = "one JSON document at the end"
@@ -15,11 +15,11 @@ class Form(Enum):
     VERDICT = "one line at the end"
 
     @classmethod
-    def document_if(cls, as_json: bool) -> Form:
-        """Return the form of a command whose --json is one document."""
+    def document_if(cls, as_json: bool) -> OutputKind:
+        """Return the kind for a command whose --json prints one document."""
         return cls.DOCUMENT if as_json else cls.TEXT
 
     @classmethod
-    def lines_if(cls, as_json: bool) -> Form:
-        """Return the form of a command whose --json is a line for each event."""
+    def lines_if(cls, as_json: bool) -> OutputKind:
+        """Return the kind for a command whose --json prints a line per event."""
         return cls.LINES if as_json else cls.TEXT

@@ -1,4 +1,4 @@
-"""Which report files were written, in a few lines."""
+"""Lines that name the written report files."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def print_failures(reports: ReportFolder) -> None:
-    """Name on stderr what could not be written: the verdict stands without it."""
+    """Name reports that could not be written, on stderr; the verdict does not depend on them."""
     for failure in reports.attempts.failures:
         click.echo(f"error: {clean(failure)}", err=True)
 
 
 def report_lines(reports: ReportFolder) -> list[str]:
-    """Return a line for each file that was written, and one for all files of a folder in it."""
+    """Return a line for each written file; the files of a subfolder share one."""
     lines, folders = [], dict[str, int]()
     for path in reports.written:
         if path.parent == reports.path:

@@ -1,12 +1,13 @@
-"""`assay run --verbose`: a block for each row when it is finished."""
+"""`assay run --verbose`: a block of text for each finished row."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from assay.client.progress.run_progress import PlainProgress
 from assay.metrics.core.explanations import score_message
 from assay.metrics.latency import RATINGS, rating
-from assay.model.run import ScoreStatus
+from assay.model.run import CaseResult, ScoreStatus
 from assay.reports.words.judging_text import judge_reasons
 from assay.reports.words.metric_text import reason_text, seconds_text, units_of, value_text
 from assay.text.unsafe_text import clean, shorten, without_commands
@@ -17,14 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import TextIO
 
-    from assay.model.run import CaseResult, Run, Score
+    from assay.model.run import Run, Score, StateChange
 
 
 class RowBlocks:
-    """Writes blocks.
+    """Writes the blocks.
 
     Args:
-        out: Where they go.
+        out: Output stream.
     """
 
     def __init__(self, run: Run, out: TextIO) -> None:
@@ -38,17 +39,17 @@ class RowBlocks:
         """Write the block of one row.
 
         Args:
-            row: With its answer.
-            number: How many rows are finished with this one.
+            row: The row with its answer.
+            number: Number of finished rows, this one included.
         """
         category = f"  {shorten(row.category, 30)}" if row.category else ""
         head = f"[{number}/{self._run.counts.total}] {row_name(self._run, row, self._width)}{category}"
         inner = self._width - 2
         room = max(inner, REASON_CHARS)
         scores = [
-            (metric, value, shorten(said, room))
-            for metric, value, said in score_rows(self._run, row.scores)
-            if said not in RATINGS
+            (metric, value, shorten(verdict, room))
+            for metric, value, verdict in score_rows(self._run, row.scores)
+            if verdict not in RATINGS
         ]
         lines = [*row_lines(row, inner), *(table(scores).split("\n") if scores else ())]
         lines += [shorten(reason, room) for reason in judge_reasons(row)]
@@ -64,27 +65,50 @@ class RowBlocks:
 
 
 def _latency(row: CaseResult, seconds: float) -> str:
-    # A call that fails at once is not fast: it has no tier.
+    # A call that fails at once is not "fast": it gets no tier.
     tier = "" if row.status.is_failed else f" {rating(seconds)}"
     return f"{seconds_text(seconds)}{tier}{' (cold)' if row.response is not None and row.response.cold else ''}"
 
 
+class VerboseProgress(PlainProgress):
+    """Blocks in place of lines on how far the run is.
+
+    Args:
+        out: Where the blocks go.
+    """
+
+    every_s = float("inf")
+
+    def __init__(self, run: Run, out: TextIO) -> None:
+        super().__init__(run)
+        self._blocks = RowBlocks(run, out)
+
+    def take(self, event: Run | StateChange | CaseResult) -> None:
+        """Take one snapshot or event."""
+        super().take(event)
+        if isinstance(event, CaseResult):
+            self._blocks.write(event, self._done)
+
+    def show(self) -> None:
+        """Show nothing: each block has its number."""
+
+
 def verdict_word(row: CaseResult) -> str:
-    """Return the verdict of a row in a word or two."""
+    """Return a row's verdict in one or two words."""
     return {True: "PASS", False: "FAIL", None: "no verdict"}[row.passed]
 
 
 def score_rows(run: Run, scores: Sequence[Score]) -> list[tuple[str, str, str]]:
-    """Return metric, value and verdict of each score; in place of a verdict why there is no value."""
+    """Return metric, value and verdict of each score, or the reason for a missing value."""
     units = units_of(run.settings)
-    found = []
+    cells = []
     for score in scores:
-        said = {True: "passed", False: "failed", None: ""}[score.passed]
+        verdict = {True: "passed", False: "failed", None: ""}[score.passed]
         if score.status is not ScoreStatus.SCORED:
-            said = f"{score.status.value}: {clean(reason_text(score))}"
+            verdict = f"{score.status.value}: {clean(reason_text(score))}"
         elif rating := score.detail.get("rating"):
-            said = f"{said} {rating}".strip()
+            verdict = f"{verdict} {rating}".strip()
         elif score.passed is False and (why := score_message(score)):
-            said = f"failed: {clean(why)}"
-        found.append((score.metric, value_text(units[score.metric], score.value), said))
-    return found
+            verdict = f"failed: {clean(why)}"
+        cells.append((score.metric, value_text(units[score.metric], score.value), verdict))
+    return cells

@@ -1,4 +1,4 @@
-"""Rows of a run as a table: one line a row, a column for each metric."""
+"""Rows of a run as a table with a column per metric."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def row_table(run: Run, rows: Sequence[CaseResult], width: int) -> str:
     """Return rows as aligned columns.
 
     Args:
-        run: Whose rows they are.
-        rows: The rows, at least one.
-        width: Characters of a line; names of cases are whole where a pipe or a wide terminal has room for them.
+        run: The run that has the rows.
+        rows: At least one row.
+        width: Characters of a line; a pipe or a wide terminal gets case ids uncut.
     """
     case_chars, reason_chars = (None, WIDE) if width >= WIDE else (_CASE_CHARS, _REASON_CHARS)
     repeats = run.settings.repeats > 1
     units = units_of(run.settings)
-    metrics = [metric.name for metric in run.settings.metrics if metric.name != _LATENCY]  # it has a column
+    metrics = [metric.name for metric in run.settings.metrics if metric.name != _LATENCY]  # it has its own column
     lines = [("case", *(("repeat",) if repeats else ()), "outcome", _LATENCY, *metrics, "reason")]
     for row in rows:
         values = (metric_value(row, name) for name in metrics)

@@ -1,4 +1,4 @@
-"""One row of a run in lines for people: question, answer, references, and why it failed."""
+"""Text of one row: question, answer, references and the reason why it failed."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _NAME_CHARS = 40
 
 
 def row_name(run: Run, row: CaseResult, width: int) -> str:
-    """Return the case, and which repeat where there are several; cut where the width is that of a terminal."""
+    """Return the case id, with the repeat if there are several; cut to fit a terminal's width."""
     name = shorten(row.case_id, None if width >= WIDE else _NAME_CHARS)
     return f"{name} #{row.repeat_index + 1}" if run.settings.repeats > 1 else name
 
 
 def row_lines(row: CaseResult, width: int) -> list[str]:
-    """Return what was asked, what came, and what was wanted, each in a line of at most `width` characters.
+    """Return question, answer and references, one per line of at most `width` characters.
 
-    Of a conversation these are the turns that failed, or its last where none did by itself.
+    A conversation shows its failed turns, or its last turn if no single turn failed.
     """
     if not row.turns:
         return _exchange_lines(row.input, row.response, row.references, width)
@@ -50,59 +50,59 @@ def _is_failing(row: CaseResult, index: int) -> bool:
 
 
 def turn_scores(row: CaseResult, index: int) -> list[Score]:
-    """Return the scores of one turn of a conversation, of the metrics that score turns by themselves."""
+    """Return the scores of one turn by the metrics that score single turns."""
     return [
-        score_from_json({**found, "metric": score.metric})
+        score_from_json({**scores, "metric": score.metric})
         for score in row.scores
-        for found in score.detail.get(TURNS, ())
-        if found["turn_index"] == index
+        for scores in score.detail.get(TURNS, ())
+        if scores["turn_index"] == index
     ]
 
 
 def _exchange_lines(question: str, response: AgentResponse | None, references: Sequence[str], width: int) -> list[str]:
-    found = [("asked:", question)] if question else []
+    labelled = [("asked:", question)] if question else []
     if response is not None and not response.is_failed:
-        found.append(("got:", got_text(response)))
-    found += [("want:" if not index else "or:", text) for index, text in enumerate(references[:_MOST_REFERENCES])]
-    lines = [f"{label:<6} {shorten(text, width - 7)}" for label, text in found]
+        labelled.append(("got:", got_text(response)))
+    labelled += [("want:" if not index else "or:", text) for index, text in enumerate(references[:_MOST_REFERENCES])]
+    lines = [f"{label:<6} {shorten(text, width - 7)}" for label, text in labelled]
     if (more := len(references) - _MOST_REFERENCES) > 0:
         lines.append(f"       and {more} more references")
     return lines
 
 
 def got_text(response: AgentResponse) -> str:
-    """Return an answer's text, untrusted; of one without a text its SQL or its structured output."""
+    """Return an answer's text, untrusted; without a text, its SQL or structured output."""
     structured = response.sql or (json_text(response.output) if response.output is not None else "")
     return response.text if response.text.strip() else structured or "(empty)"
 
 
 def error_text(row: CaseResult) -> str:
-    """Return why a row failed, untrusted; of an exception its own words alone."""
+    """Return why a row failed, untrusted; for an exception, only its message."""
     error = row.response.error if row.response is not None else None
     return error.message if error is not None and error.kind is AgentErrorKind.RAISED else row.reason or "failed"
 
 
 def traceback_lines(row: CaseResult, width: int | None = None) -> list[str]:
-    """Return the lines of the traceback of a Python agent's exception, or of a command's log; none without.
+    """Return the traceback lines of a Python agent's exception, or a command's log; empty without either.
 
-    Of a row whose agent did not fail, it is that of the first metric in Python code that raised. Code is not cut to the
-    width of a narrow terminal.
+    If the agent did not fail, it is the traceback of the first Python metric that raised. Code is not cut to the width
+    of a narrow terminal.
     """
     error = row.response.error if row.response is not None else None
     of_metrics = (detail.get("traceback") for score in row.scores for _, detail in turn_details(score.detail))
-    found = error.traceback if error is not None else next(filter(None, of_metrics), "")
-    lines = clean(str(found), keep_lines=True).split("\n") if found else []
+    text = error.traceback if error is not None else next(filter(None, of_metrics), "")
+    lines = clean(str(text), keep_lines=True).split("\n") if text else []
     return lines if width is None else [cut(line, max(width, WIDE)) for line in lines]
 
 
 def function_reasons(row: CaseResult) -> list[str]:
-    """Return what metrics in Python code say of a row that they did not pass, untrusted, each with its name."""
-    found: dict[str, None] = {}
+    """Return the messages of Python metrics that a row did not pass, untrusted, each with the metric's name."""
+    reasons: dict[str, None] = {}
     for score in row.scores:
         if score.passed or (score.value is not None and score.passed is None):
             continue
         for _, detail in turn_details(score.detail):
-            said = (detail.get("message") or detail.get("reasoning")) if "function" in detail else None
-            if said:
-                found.setdefault(f"{score.metric}: {said}")
-    return list(found)
+            message = (detail.get("message") or detail.get("reasoning")) if "function" in detail else None
+            if message:
+                reasons.setdefault(f"{score.metric}: {message}")
+    return list(reasons)

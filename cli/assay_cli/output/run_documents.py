@@ -1,4 +1,4 @@
-"""Runs as `--json` prints them: one document, or one line for each event; `docs/runs.md` describes them."""
+"""JSON of runs for `--json`: a document, or one line per event; `docs/runs.md` describes it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NOT_IN_EVENTS = ("question", "answer", "references", "response")
 
 
 def brief(run: Run) -> dict[str, Any]:
-    """Return where a run stands, in a few fields."""
+    """Return a run's state and counts as a short document."""
     return {
         "run_id": run.run_id,
         "name": run.settings.name,
@@ -43,7 +43,7 @@ def brief(run: Run) -> dict[str, Any]:
 
 
 def full(run: Run) -> dict[str, Any]:
-    """Return a run with its dataset and its summary, where it has one."""
+    """Return a run with its dataset and, once it has one, its summary."""
     summary = None
     if run.summary is not None:
         summary = {
@@ -67,7 +67,7 @@ def full(run: Run) -> dict[str, Any]:
 
 
 def attempts_document(attempts: Sequence[RowAttempt]) -> list[dict[str, Any]]:
-    """Return every attempt at a case."""
+    """Return all attempts at a case."""
     return [
         {
             "repeat": attempt.repeat_index,
@@ -81,7 +81,7 @@ def attempts_document(attempts: Sequence[RowAttempt]) -> list[dict[str, Any]]:
 
 
 def event_document(event: Run | StateChange | CaseResult) -> dict[str, Any]:
-    """Return what happened in a run: `event` is "run" for a snapshot, "state" or "case"."""
+    """Return an event of a run: its `event` is "run" for a snapshot, "state" or "case"."""
     if isinstance(event, Run):
         return {"event": "run", "sequence": event.last_sequence, **brief(event)}
     if isinstance(event, CaseResult):

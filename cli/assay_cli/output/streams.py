@@ -1,4 +1,4 @@
-"""The command's standard streams: what a terminal cannot show is escaped, and a full disk is no traceback."""
+"""Standard streams of the command: unencodable text is escaped, and a full disk causes no traceback."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OUTPUT_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, 
 
 
 def replace_closed() -> None:
-    """Open the null device in place of a closed stdout or stderr: no file that is opened later gets its number."""
+    """Open the null device for a closed stdout or stderr, so that no later file gets its descriptor."""
     for number, name in ((1, "stdout"), (2, "stderr")):
         if getattr(sys, name) is None:
             nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -24,27 +24,27 @@ def replace_closed() -> None:
 
 
 def keep_stdout() -> None:
-    """Keep stdout for results: file descriptor 1, which an agent's children and C code write to, becomes stderr."""
+    """Reserve stdout for results: descriptor 1, which an agent's children and C code write to, becomes stderr."""
     if not isinstance(sys.stdout, io.TextIOWrapper) or sys.stdout.fileno() != 1:
-        return  # a program that runs the command in its own process has put something else there
+        return  # a program that runs the command in its own process has replaced the stream
     sys.stdout.flush()
-    kept = os.dup(1)
+    descriptor = os.dup(1)
     os.dup2(2, 1)
-    sys.stdout = os.fdopen(kept, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors)
+    sys.stdout = os.fdopen(descriptor, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors)
 
 
 def pass_stdout_on() -> None:
-    """Undo `keep_stdout` for a program that takes this one's place."""
+    """Undo `keep_stdout` before this process executes another program."""
     os.dup2(sys.stdout.fileno(), 1)
 
 
 def agent_stdout() -> contextlib.redirect_stdout[_AgentStdout]:
-    """Return a context in which what the agent prints goes to stderr: stdout is for results."""
+    """Return a context that sends the agent's output to stderr: stdout is for results."""
     return contextlib.redirect_stdout(_AgentStdout())
 
 
 class _AgentStdout(io.TextIOBase):
-    """Writes to stderr; an agent that closes it closes nothing."""
+    """A stream that writes to stderr and ignores `close`."""
 
     def __init__(self) -> None:
         self._stderr = sys.stderr
@@ -53,7 +53,7 @@ class _AgentStdout(io.TextIOBase):
         return getattr(self._stderr, name)
 
     @property
-    def encoding(self) -> str:  # type: ignore[override]  # the base has an attribute that is None
+    def encoding(self) -> str:  # type: ignore[override]  # an attribute that is None in the base class
         return self._stderr.encoding
 
     def write(self, text: str) -> int:
@@ -73,19 +73,19 @@ class _AgentStdout(io.TextIOBase):
 
 
 def escape_unencodable() -> None:
-    """Write characters that the encoding of stdout or stderr lacks as escapes, e.g. \\u0639."""
+    """Write characters outside the encoding of stdout or stderr as escapes, e.g. \\u0639."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 def is_output_error(error: OSError) -> bool:
-    """Return whether an error comes from writing to a stream that is open already."""
+    """Return whether an error comes from writing to an open stream."""
     return error.errno in _OUTPUT_ERRORS and error.filename is None
 
 
 def discard_unwritten() -> None:
-    """Drop what a stream still holds and cannot write: Python would fail with it again at its end."""
+    """Drop buffered output that cannot be written; Python would fail on it again at exit."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

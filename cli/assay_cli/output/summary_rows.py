@@ -1,4 +1,4 @@
-"""The stored rows that the summary on the console names: all of a small run, the first of each kind of a large one."""
+"""Stored rows for the console summary: all rows of a small run, the first of each kind of a large one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from assay_cli.output.console import ConsoleSummary
 
 WHOLE_RUN_ROWS = 2_000
-"""A run with more rows is not read whole: 175,000 failing rows took ten seconds of processor time for 5 kB of text."""
+"""Above this size, a run is not read whole: 175,000 failing rows took 10 s of CPU for 5 kB of text."""
 _FIRST_ROWS = 1_000
 _FIRST_ANSWERS = 10
 _ERRORS = (RowOutcome.AGENT_ERROR, RowOutcome.NO_VERDICT)
@@ -21,10 +21,10 @@ _ERRORS = (RowOutcome.AGENT_ERROR, RowOutcome.NO_VERDICT)
 async def read_summary_rows(
     console: ConsoleSummary, client: Client, run: Run, *, whole_rows: int = WHOLE_RUN_ROWS
 ) -> None:
-    """Hand a summary the stored rows that it names, or the first ones with the counts of all.
+    """Add stored rows to a summary: all that it needs or, for a large run, the first rows and the counts of all.
 
     Args:
-        whole_rows: A run with more rows than that is not read whole.
+        whole_rows: Maximum number of rows of a run that is read whole.
     """
     summary = run.summary
     if summary is None or run.counts.total <= whole_rows:

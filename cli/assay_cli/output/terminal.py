@@ -1,4 +1,4 @@
-"""Text for a terminal: what users and models wrote is hostile here."""
+"""Text for a terminal; text from users and models is untrusted."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _COLOURS = {"PASS": "32", "FAIL": "31", "INCOMPLETE": "33", "NO_DATA": "33", "NO
 
 
 WIDE = 240
-"""Columns of a pipe or a file: an answer of 200,000 characters is no line of a CI log."""
+"""Columns of a pipe or a file: a CI log cannot take a line of 200,000 characters."""
 REASON_CHARS = 200
-"""Of a reason on a terminal, where it wraps."""
+"""Maximum columns of a reason on a terminal, where it wraps."""
 
 
 def cut_width(out: TextIO) -> int:
-    """Return after how many columns texts on a stream are cut: those of its terminal, 240 for a pipe or a file."""
+    """Return the column at which texts on a stream are cut: the terminal's width, or 240 for a pipe or a file."""
     return max(LEAST_WIDTH, columns_of(out)) if out.isatty() else WIDE
 
 
 def whole_text_hint(lines: Sequence[str], run_id: str, case_id: str) -> str:
-    """Return the sentence that says where cut texts of a case are whole; empty where no line of it is cut.
+    """Return a sentence that names where to read the cut texts of a case in full; empty if no line is cut.
 
     Args:
-        lines: As they are printed.
-        run_id: The run.
-        case_id: The case, untrusted.
+        lines: The printed lines.
+        run_id: Id of the run.
+        case_id: Id of the case, untrusted.
     """
     if not any(CUT in line for line in lines):
         return ""
@@ -42,14 +42,14 @@ def whole_text_hint(lines: Sequence[str], run_id: str, case_id: str) -> str:
 
 
 def forces_colour() -> bool:
-    """Return whether colours go to pipes and files, too: FORCE_COLOR is set, and NO_COLOR is not."""
+    """Return whether pipes and files get colours too: FORCE_COLOR is set, and NO_COLOR is not."""
     return bool(os.environ.get("FORCE_COLOR")) and not os.environ.get("NO_COLOR")
 
 
 def painter(out: TextIO) -> Callable[[str], str]:
-    """Return what colours a verdict such as PASS where a stream goes to a terminal that wants colours.
+    """Return a function that colours a verdict such as PASS if the stream is a terminal with colours.
 
-    NO_COLOR switches colours off, FORCE_COLOR on, in this order; empty variables count as unset.
+    NO_COLOR switches colours off, otherwise FORCE_COLOR switches them on; empty variables count as unset.
     """
     is_coloured = out.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
     if not is_coloured and not forces_colour():
@@ -58,11 +58,11 @@ def painter(out: TextIO) -> Callable[[str], str]:
 
 
 def table(rows: Sequence[tuple[str, ...]], paint: Callable[[str], str] = str) -> str:
-    """Return rows as aligned columns of clean text; the first row is the heading, the first column text.
+    """Return rows as aligned columns of clean text; the first row is the heading, the first column is left-aligned.
 
     Args:
         rows: The cells.
-        paint: Adds colours to a clean cell of the last column, which no padding follows.
+        paint: Colours a clean cell of the last column, which has no padding.
     """
     rows = [tuple(map(clean, row)) for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]

@@ -1,4 +1,4 @@
-"""What a command waits for before it can begin: a line on a terminal that counts the seconds."""
+"""Waiting for services: a line on the terminal that counts the seconds."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
 _SILENT_S = 0.5
-"""What is there within this time is not announced."""
+"""Shorter waits are not announced."""
 _TICK_S = 1.0
 
 T = TypeVar("T")
 
 
 async def show_waiting(work: Coroutine[object, object, T], text: str, *, in_logs: bool = False) -> T:
-    """Return what comes of work; while it takes long, say what is awaited and for how long.
+    """Await work and return its result; after a short delay, show a text with the elapsed seconds.
 
     Args:
-        work: What is awaited.
-        text: What is said of it, e.g. "starting the local orchestrator".
-        in_logs: Whether a stderr that is no terminal gets the text, too, once.
+        work: The coroutine to await.
+        text: Text of the line, e.g. "starting the local orchestrator".
+        in_logs: Whether a stderr that is not a terminal also gets the text, once.
     """
     task = asyncio.ensure_future(work)
     begun_at = time.monotonic()

@@ -1,1 +1,1 @@
-"""`--record` and `--record-verdicts`: files that later runs use in place of the agent and the judge."""
+"""`--record` and `--record-verdicts`: files that replace the agent and the judge in later runs."""

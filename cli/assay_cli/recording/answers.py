@@ -1,4 +1,4 @@
-"""`--record`: the answers of a run, as a dataset that the replay adapter scores without calling the agent."""
+"""`--record`: the answers of a run as a dataset for the replay adapter."""
 
 from __future__ import annotations
 
@@ -27,42 +27,42 @@ _ENDING = ".jsonl"
 
 
 def check_record_file(path: Path, *, dataset: Path | None, verdicts: Path | None) -> None:
-    """Raise if answers cannot be recorded in a file.
+    """Check that answers can be recorded in a file.
 
     Args:
-        path: The file.
-        dataset: The dataset of the run.
-        verdicts: The file for its verdicts, if there is one.
+        path: The file for the answers.
+        dataset: Dataset of the run.
+        verdicts: The file of --record-verdicts, if given.
 
     Raises:
-        InvalidInputError: Its name does not end in .jsonl, or it is one of the others.
-        SetupError: It cannot be written.
+        InvalidInputError: The name does not end in .jsonl, or the file is the dataset or the verdict file.
+        SetupError: The file cannot be written.
     """
     if path.suffix.lower() != _ENDING:
         raise InvalidInputError([Problem(f"writes JSON Lines: name a file that ends in {_ENDING}", _OPTION)])
-    for other, what in ((dataset, "the dataset"), (verdicts, "the file of --record-verdicts")):
-        if other is not None and path.resolve() == other.resolve():
-            raise InvalidInputError([Problem(f"would replace {what}: choose another name", _OPTION)])
+    for used, role in ((dataset, "the dataset"), (verdicts, "the file of --record-verdicts")):
+        if used is not None and path.resolve() == used.resolve():
+            raise InvalidInputError([Problem(f"would replace {role}: choose another name", _OPTION)])
     check_folder(path.parent, option=_OPTION)
 
 
 def _answers(row: CaseResult) -> _Answers:
-    """Return the answers of a row, one a turn; empty where one is missing that the agent gave."""
+    """Return the answers of a row, one per turn; empty if an answer of the agent is missing."""
     if not row.turns:
         return (row.response,) if row.response is not None else ()
     if any(turn.left_out for turn in row.turns):
-        return ()  # they would not fit in a message
+        return ()  # the row was too large for a message
     return tuple(turn.response for turn in row.turns if turn.response is not None)
 
 
 class AnswerRecording:
-    """Records the answers of a run with their cases, one case a line.
+    """Records the answers of a run with their cases, one case per line.
 
-    Errors of the agent are recorded as such, and of a conversation the answers to all turns. A case is left out where a
-    repeat has no answer, where the dataset no longer has it, or where its line would be longer than a dataset's may be.
+    Agent errors are recorded as errors, and conversations with the answers to all turns. A case is left out if a repeat
+    has no answer, if the dataset no longer has the case, or if its line would exceed the limit for datasets.
 
     Args:
-        run: The run.
+        run: The recorded run.
     """
 
     option = _OPTION
@@ -75,15 +75,15 @@ class AnswerRecording:
         self._cases = self._errors = 0
 
     def take(self, row: CaseResult, case: Case | None, file: IO[str]) -> None:
-        """Take a row; the case before it is written once its rows are over."""
+        """Add a row; when its case begins, write the previous case."""
         if row.case_index != self._index:
             self.finish(file)
             self._index, self._case, self._answers = row.case_index, case, []
-        if given := _answers(row):
-            self._answers.append(given)
+        if answers := _answers(row):
+            self._answers.append(answers)
 
     def finish(self, file: IO[str]) -> None:
-        """Write the case whose rows are over."""
+        """Write the current case if all its repeats have answers."""
         case, answers = self._case, self._answers
         if case is None or len(answers) != self._run.settings.repeats:
             return

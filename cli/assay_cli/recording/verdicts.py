@@ -1,4 +1,4 @@
-"""`--record-verdicts`: what the judge of a run said, as a file that takes the judge's place in another run."""
+"""`--record-verdicts`: the verdicts of a run's judge as a file that replaces the judge in another run."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _OPTION = "--record-verdicts"
 
 
 def check_recording(spec: Spec, info: DatasetInfo) -> None:
-    """Raise where a run has no verdicts of one judge to record.
+    """Check that a run has verdicts of a single judge to record.
 
     Raises:
-        InvalidInputError: It has none.
+        InvalidInputError: The run has no judge, a jury, or recorded verdicts.
     """
     judge = spec.settings.judge
     if judge is not None and judge.recorded_file:
@@ -42,10 +42,10 @@ def check_recording(spec: Spec, info: DatasetInfo) -> None:
 
 
 class VerdictRecording:
-    """Records the valid verdicts on a run's rows, one a line.
+    """Records the valid verdicts on a run's rows, one per line.
 
     Args:
-        run: The run; its judge is one that `check_recording` has accepted.
+        run: The recorded run; `check_recording` has accepted its judge.
     """
 
     option = _OPTION
@@ -57,16 +57,16 @@ class VerdictRecording:
 
     def take(self, row: CaseResult, case: Case | None, file: IO[str]) -> None:
         """Write the verdicts on a row."""
-        for given in _verdicts(row, case):
-            verdict = given.detail["verdict"]
-            if verdict.get("status") != "valid" or "scores" not in verdict or _is_left_out(row, given.turn):
+        for entry in _verdicts(row, case):
+            verdict = entry.detail["verdict"]
+            if verdict.get("status") != "valid" or "scores" not in verdict or _is_left_out(row, entry.turn):
                 self._invalid += 1
                 continue
-            file.write(json_text(_line(row, given, self._judge, repeats=self._repeats, case=case)) + "\n")
+            file.write(json_text(_line(row, entry, self._judge, repeats=self._repeats, case=case)) + "\n")
             self._recorded += 1
 
     def finish(self, file: IO[str]) -> None:
-        """Write nothing more: each row was written as it came."""
+        """Do nothing: `take` writes each row's verdicts at once."""
 
     def summary(self, shown: Path) -> str:
         """Return how many verdicts were recorded and left out."""
@@ -75,13 +75,13 @@ class VerdictRecording:
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
-    """A verdict of a row.
+class _RowVerdict:
+    """A verdict on a row.
 
     Args:
-        detail: What holds it.
-        turn: The turn that it is on; None where the row's last answer alone is scored.
-        criterion: That of its check; empty where it is on none.
+        detail: Score or check detail that contains the verdict.
+        turn: Index of the judged turn; None if only the row's last answer is scored.
+        criterion: Criterion of the judged check; empty for a metric's verdict.
     """
 
     detail: Mapping[str, Any]
@@ -89,42 +89,44 @@ class _Given:
     criterion: str
 
 
-def _verdicts(row: CaseResult, case: Case | None) -> list[_Given]:
-    """Return the verdicts of a row, each once."""
-    found: dict[tuple[object, ...], _Given] = {}
+def _verdicts(row: CaseResult, case: Case | None) -> list[_RowVerdict]:
+    """Return the verdicts on a row without duplicates."""
+    entries: dict[tuple[object, ...], _RowVerdict] = {}
     for score in row.scores:
         for turn, detail in turn_details(score.detail):
             checks = detail.get("checks")
-            made = zip(case.assertions, checks, strict=False) if case is not None and isinstance(checks, list) else ()
-            judged = [(criterion_of(check), part) for check, part in made if check.type in JUDGED_CHECKS]
+            pairs = zip(case.assertions, checks, strict=False) if case is not None and isinstance(checks, list) else ()
+            judged = [(criterion_of(check), part) for check, part in pairs if check.type in JUDGED_CHECKS]
             for criterion, part in [("", detail), *judged]:
                 verdict = part.get("verdict")
                 if isinstance(verdict, dict) and "rubric" in verdict:
-                    found.setdefault((turn, verdict["rubric"], criterion), _Given(part, turn, criterion))
-    return list(found.values())
+                    entries.setdefault((turn, verdict["rubric"], criterion), _RowVerdict(part, turn, criterion))
+    return list(entries.values())
 
 
 def _is_left_out(row: CaseResult, turn: int | None) -> bool:
-    """Return whether the texts of a turn are missing, because its row would not fit in a message."""
+    """Return whether the texts of a turn are missing because the row was too large for a message."""
     return turn is not None and (turn >= len(row.turns) or row.turns[turn].left_out)
 
 
-def _line(row: CaseResult, given: _Given, judge: JudgeSettings, *, repeats: int, case: Case | None) -> dict[str, Any]:
-    """Return one verdict as the file holds it, with all that it is on."""
-    verdict = given.detail["verdict"]
+def _line(
+    row: CaseResult, entry: _RowVerdict, judge: JudgeSettings, *, repeats: int, case: Case | None
+) -> dict[str, Any]:
+    """Return the record of one verdict, with the texts that it judges."""
+    verdict = entry.detail["verdict"]
     own_rubric = bool(judge.rubric_yaml) and verdict["rubric"] == judge.rubric
-    asked = row if given.turn is None else row.turns[given.turn]
+    exchange = row if entry.turn is None else row.turns[entry.turn]
     return {
         "case": row.case_id,
         **({"repeat": row.repeat_index} if repeats > 1 else {}),
-        **({"turn": given.turn} if given.turn is not None else {}),
+        **({"turn": entry.turn} if entry.turn is not None else {}),
         "rubric": verdict["rubric"],
         **({"rubric_sha256": rubric_sha256(judge.rubric_yaml)} if own_rubric else {}),
-        **({"criterion": given.criterion} if given.criterion else {}),
-        "question": asked.input,
-        "references": [text for text in asked.references if not is_blank(text)],
+        **({"criterion": entry.criterion} if entry.criterion else {}),
+        "question": exchange.input,
+        "references": [text for text in exchange.references if not is_blank(text)],
         **({"contexts": list(case.contexts)} if case is not None and case.contexts else {}),
-        "answer": asked.response.text if asked.response is not None else "",
+        "answer": exchange.response.text if exchange.response is not None else "",
         "judge": verdict["judge"],
-        "verdict": {"reasoning": given.detail.get("reasoning", ""), **verdict["scores"]},
+        "verdict": {"reasoning": entry.detail.get("reasoning", ""), **verdict["scores"]},
     }

@@ -1,4 +1,4 @@
-"""What a run records while its rows come: a file that appears whole, behind the last row."""
+"""Recording of a run's rows into a file that appears, complete, after the last row."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ if TYPE_CHECKING:
 
 
 class Recording(Protocol):
-    """Writes what one option records of a run's rows."""
+    """Writer of one recording option."""
 
     option: str
-    """The option that names the file."""
+    """Option that names the file."""
 
     def take(self, row: CaseResult, case: Case | None, file: IO[str]) -> None:
-        """Write what a row adds; `case` is None where the dataset no longer has the row's case."""
+        """Write the output of a row; `case` is None if the dataset no longer has it."""
 
     def finish(self, file: IO[str]) -> None:
-        """Write what the last rows add."""
+        """Write the output of the last rows."""
 
     def summary(self, shown: Path) -> str:
-        """Return what was recorded and what was left out; `shown` is the file as the user named it."""
+        """Return a sentence on recorded and left-out entries; `shown` is the file as the user named it."""
 
 
 async def recorded_rows(
     rows: AsyncIterator[CaseResult], cases: Iterable[Case], path: Path, shown: Path, recording: Recording
 ) -> AsyncIterator[CaseResult]:
-    """Yield the rows of a run; after the last one the recording is in a file.
+    """Yield the rows of a run while recording them; the file appears after the last row.
 
     Args:
-        rows: In the order of the dataset.
-        cases: The cases of the dataset, in order.
-        path: The file, which is replaced.
+        rows: Rows in the order of the dataset.
+        cases: Cases of the dataset, in order.
+        path: The file; an existing one is replaced.
         shown: The file as the user named it.
-        recording: What is written.
+        recording: Writer of the file.
 
     Raises:
         SetupError: The file cannot be written.

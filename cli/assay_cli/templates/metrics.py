@@ -1,22 +1,22 @@
-"""Metrics of your own. The spec names them as `metrics:FUNCTION`; docs/metrics/composites.md of Assay has the rules.
+"""Your own metrics. The spec names them as `metrics:FUNCTION`; see docs/metrics/composites.md of Assay.
 
-A function receives what its parameters name:
+Assay passes the arguments that the parameters name:
 
     answer       the text of the answer (also: text)
     response     the whole answer: sources, tool_calls, usage, sql, output, latency_ms ...
     case         the case with references and expectations, which agents never see
     reference    the first reference, or None (also: references, all of them)
-    request      what the agent was asked; question is its text
+    request      the request to the agent; question is its text
 
-and returns a number, True or False, an assay.MetricResult with a reason, or None where it does not apply. What it
-raises is an error of the row, with the traceback in the report. It may be `async def`, e.g. to ask a service.
+The function returns a number, True or False, an assay.MetricResult with a reason, or None if it does not apply. An
+exception becomes an error of the row, with the traceback in the report. It may be `async def`, e.g. to call a service.
 """
 
 import assay
 
 
 def helpfulness(answer: str, reference: str | None) -> assay.MetricResult:
-    """Return the share of the reference's words that the answer has, and the words that it lacks."""
+    """Return the share of the reference's words in the answer, and the missing words."""
     if not reference:
         return assay.MetricResult(None, "the case has no reference")
     due = set(reference.lower().split())
@@ -25,5 +25,5 @@ def helpfulness(answer: str, reference: str | None) -> assay.MetricResult:
 
 
 async def is_brief(answer: str) -> bool:
-    """Return whether the answer has at most 100 words: without a threshold, a row passes where this is true."""
+    """Return whether the answer has at most 100 words; without a threshold, a row passes if this is true."""
     return len(answer.split()) <= 100

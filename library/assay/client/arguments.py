@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """The arguments of `evaluate` and its relatives, as the caller gave them; `evaluate` describes them."""
+    """The arguments of `evaluate` and `rescore`, as the caller passed them; `evaluate` documents them."""
 
     spec: str | Path | Mapping[str, Any]
     agent: Callable[..., Any] | None = None

@@ -72,7 +72,7 @@ for line in sys.stdin:
         case "status": os._exit(3)
         case "twice": say(q, "once"); say(q, "again")
         case "half": sys.stdout.write('{"request_id": "' + q["request_id"]); sys.stdout.flush(); os._exit(3)
-        case "last words": sys.stdout.write(json.dumps({"request_id": q["request_id"], "text": "bye"})); sys.exit(1)
+        case "last output": sys.stdout.write(json.dumps({"request_id": q["request_id"], "text": "bye"})); sys.exit(1)
         case "crash": os.kill(os.getpid(), signal.SIGSEGV)
         case "hang": signal.signal(signal.SIGTERM, signal.SIG_IGN); fork(); time.sleep(600)
         case "fork": say(q, str(fork()))
@@ -274,7 +274,7 @@ async def test_an_answer_that_comes_twice_is_no_answer_to_another_question(tmp_p
 async def test_a_last_answer_needs_no_end_of_line(tmp_path: Path) -> None:
     """What a process wrote before it ended counts, with the answer of the question that it is."""
     async with opened(tmp_path) as caller:
-        assert (await caller.call(question("last words"))).text == "bye"
+        assert (await caller.call(question("last output"))).text == "bye"
 
 
 async def test_a_question_at_its_deadline_ends_the_whole_group(tmp_path: Path) -> None:

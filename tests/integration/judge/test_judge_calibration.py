@@ -17,7 +17,7 @@ from assay_cli.commands.judge.baseline import baseline_of
 from assay_cli.commands.judge.calls import JudgeClient
 from assay_cli.commands.judge.drift import BUILT_IN_ANCHORS
 from assay_cli.commands.judge.labels import Labels, read_items
-from assay_cli.commands.judge.outcome import Asked, Outcome, calibrated
+from assay_cli.commands.judge.outcome import CalibrationRequest, Outcome, calibrated
 from assay_cli.commands.judge.rubrics import AskedRubric, known_rubric, listed_rubric
 from assay_judge.verdicts.rubric_registry import BUILT_IN
 from assay_judge.wire import rubric_message
@@ -76,7 +76,7 @@ async def outcome(tmp_path: Path, labels: Labels, *names: JudgeName, **asked: An
     """Return a calibration through the first service of a test."""
     access = JudgeAccess(f"unix:{tmp_path}/0.sock", names)
     options = {"rubric": None, "criterion": None, "threshold": None, "observed": None, **asked}
-    return await calibrated(access, Asked(labels, **options))
+    return await calibrated(access, CalibrationRequest(labels, **options))
 
 
 async def test_the_worked_scores_through_the_wire(tmp_path: Path, start: Callable[..., Any]) -> None:
@@ -205,7 +205,7 @@ async def test_what_does_not_fit_is_said_before_anyone_is_asked(tmp_path: Path, 
 
 
 async def test_a_rubric_of_ones_own_needs_a_threshold_for_passes(tmp_path: Path, start: Callable[..., Any]) -> None:
-    """Where no metric says from which score an answer passes the user does, on the rubric's scale."""
+    """Where no metric says lowest passing score an answer passes the user does, on the rubric's scale."""
     (tmp_path / "tone.yaml").write_text(
         "name: tone\ndescription: Whether it is friendly.\nscale: {minimum: 0, maximum: 10, whole: true}\n"
         "criteria: [{name: warmth, description: Whether it is warm.}, {name: respect, description: Whether it is.}]\n"
@@ -216,7 +216,7 @@ async def test_a_rubric_of_ones_own_needs_a_threshold_for_passes(tmp_path: Path,
         return says({"reasoning": "Hm.", "warmth": int(shown(request)[2:]), "respect": 10})(request)
 
     await start(warmly)
-    with pytest.raises(InvalidInputError, match="from which score"):
+    with pytest.raises(InvalidInputError, match="lowest passing score"):
         await outcome(tmp_path, labels, rubric=str(tmp_path / "tone.yaml"))
     with pytest.raises(InvalidInputError, match="from 0 to 10"):
         await outcome(tmp_path, labels, rubric=str(tmp_path / "tone.yaml"), threshold=11)
@@ -232,7 +232,7 @@ async def test_the_judge_of_a_run_can_be_calibrated(tmp_path: Path, start: Calla
     labels = labelled(tmp_path, [{"question": "q", "answer": f"a{n}", "human": 4} for n in range(3)])
     for name in ([], [JudgeName("openai", "judge-1", judge.provider.openai_url, "JUDGE_KEY")]):
         access = JudgeAccess(f"unix:{tmp_path}/0.sock", tuple(name), temperature=0.0, max_tokens=777)
-        await calibrated(access, Asked(labels, None, None, None, None))
+        await calibrated(access, CalibrationRequest(labels, None, None, None, None))
     sent = [(one.body["temperature"], one.body["max_tokens"]) for one in judge.provider.requests]
     assert sent == [(0, 777)] * 6
 
@@ -241,7 +241,7 @@ async def test_a_spend_cap_ends_what_it_would_pass(tmp_path: Path, start: Callab
     """Verdicts that the cap leaves no money for are missing with that reason."""
     judge = await start(by_answer)
     access = JudgeAccess(f"unix:{tmp_path}/0.sock", spend_cap_usd=0.0)
-    found = await calibrated(access, Asked(worked(tmp_path), None, None, None, None))
+    found = await calibrated(access, CalibrationRequest(worked(tmp_path), None, None, None, None))
     assert found.bill.failed == {"spend_cap_reached": 8}
     assert found.single[0].trust.level == "unknown"
     assert judge.provider.requests == []

@@ -14,7 +14,7 @@ from assay.errors import NotFoundError, WrongStateError
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import PauseCause, Run, RunState, StateChange
-from assay_cli.commands.runs.follow import say_state
+from assay_cli.commands.runs.follow import state_line
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -142,7 +142,7 @@ async def test_later_turns_wait_for_the_resume(serve: Serve, settings_of: Settin
             assert agent.asked == ["c0/0"]
         paused = await client.get_run(run.run_id)
         assert (paused.counts.finished, paused.counts.answered) == (0, 1)
-        assert "0/1 rows, 1 further answer stored, 0 passed" in say_state(paused)
+        assert "0/1 rows, 1 further answer stored, 0 passed" in state_line(paused)
         assert [listed.counts.answered for listed in await client.list_runs(1)] == [1]
         await client.resume_run(run.run_id)
         async with hosting(client, run, agent):

@@ -1,4 +1,4 @@
-"""`assay admin audit`: what was done at a server that teams share, and whether the record of it is whole."""
+"""`assay admin audit`: list, export and verify the audit log of a shared server."""
 
 from __future__ import annotations
 
@@ -34,8 +34,10 @@ _COLUMNS = (
 
 def _filters(command: Callable[..., int]) -> Callable[..., int]:
     options = (
-        click.option("--team", metavar="TEAM", default="", help="Only of this team; default: all that you may see."),
-        click.option("--actor", metavar="TOKEN_ID", default="", help="Only what this token did; default: all."),
+        click.option(
+            "--team", metavar="TEAM", default="", help="Only entries of this team; default: all that you may see."
+        ),
+        click.option("--actor", metavar="TOKEN_ID", default="", help="Only actions of this token; default: all."),
         click.option(
             "--action",
             metavar="ACTION",
@@ -46,9 +48,9 @@ def _filters(command: Callable[..., int]) -> Callable[..., int]:
             "--since",
             metavar="TIME",
             default="",
-            help="Only from this time on, such as 2026-05-01T09:30:00Z; default: all.",
+            help="Only entries from this time on, such as 2026-05-01T09:30:00Z; default: all.",
         ),
-        click.option("--until", metavar="TIME", default="", help="Only before this time; default: all."),
+        click.option("--until", metavar="TIME", default="", help="Only entries before this time; default: all."),
     )
     for option in reversed(options):
         command = option(command)
@@ -57,24 +59,26 @@ def _filters(command: Callable[..., int]) -> Callable[..., int]:
 
 @click.group(cls=Group)
 def audit() -> None:
-    """Show and export who did what; for operators, and team admins in their team."""
+    """Show, export and verify the audit log; for operators, and for team admins in their team."""
 
 
 @audit.command("list")
 @_filters
-@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Most entries.")
+@click.option(
+    "--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Maximum number of entries."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line instead of a table.")
 @server_option
 @debug_option
 def list_entries(limit: int, as_json: bool, server: str | None, **conditions: str) -> int:
-    """List what was done, the newest first."""
-    found = called(server, lambda client: _entries(client, conditions, limit))
+    """List the entries, newest first."""
+    entries = called(server, lambda client: _entries(client, conditions, limit))
     if as_json:
-        for stored in found:
+        for stored in entries:
             print_line(_document(stored))
         return 0
     head = ("at", "team", "action", "resource", "outcome", "by", "role", "from")
-    click.echo(table([head, *map(_row, found)]))
+    click.echo(table([head, *map(_row, entries)]))
     return 0
 
 
@@ -82,23 +86,23 @@ def list_entries(limit: int, as_json: bool, server: str | None, **conditions: st
 @_filters
 @click.option(
     "--format",
-    "form",
+    "file_format",
     type=click.Choice(["jsonl", "csv"]),
     default="jsonl",
     show_default=True,
     help="JSON lines or CSV.",
 )
-@click.option("--output", "-o", metavar="FILE", type=click.Path(path_type=Path), help="Where to; default: stdout.")
+@click.option("--output", "-o", metavar="FILE", type=click.Path(path_type=Path), help="Output file; default: stdout.")
 @server_option
 @debug_option
-def export(form: str, output: Path | None, server: str | None, **conditions: str) -> int:
-    """Write all entries as JSON lines or CSV, the newest first, with the digests that `verify` checks."""
+def export(file_format: str, output: Path | None, server: str | None, **conditions: str) -> int:
+    """Write all entries as JSON lines or CSV, newest first, with the digests that `verify` checks."""
     from assay.client.audit import AuditFilter, list_audit
 
     async def write(client: Client) -> int:
         count = 0
         with nullcontext(sys.stdout) if output is None else atomic_writer(output, option="--output") as out:
-            put = _csv_writer(out) if form == "csv" else _line_writer(out)
+            put = _csv_writer(out) if file_format == "csv" else _line_writer(out)
             async with aclosing(list_audit(client, AuditFilter(**conditions))) as entries:
                 async for stored in entries:
                     put(stored)
@@ -112,13 +116,13 @@ def export(form: str, output: Path | None, server: str | None, **conditions: str
 
 
 @audit.command()
-@click.option("--team", metavar="TEAM", default="", help="Only of this team; default: all that you may see.")
+@click.option("--team", metavar="TEAM", default="", help="Only entries of this team; default: all that you may see.")
 @server_option
 @debug_option
 def verify(team: str, server: str | None) -> int:
-    """Check that no entry was changed or removed since; exit status 1 if one was.
+    """Check that no entry was changed or removed; exit with 1 otherwise.
 
-    Compare the newest digests with those of an earlier export: entries that were cut off at the end leave no gap.
+    Entries removed at the end leave no gap: compare the newest digests with an earlier export.
     """
     from assay.client.audit import AuditFilter, ChainCheck, list_audit
 

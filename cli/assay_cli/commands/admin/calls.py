@@ -1,4 +1,4 @@
-"""Calls of `assay admin` to a server that teams share."""
+"""Calls of `assay admin` to a shared server."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-team_option = click.option("--team", metavar="TEAM", default="", help="The team; default: that of your token.")
+team_option = click.option("--team", metavar="TEAM", default="", help="The team; default: your token's.")
 
 
 def called(server: str | None, call: Callable[[Client], Awaitable[T]]) -> T:
-    """Return what a call to a named server returns.
+    """Connect to the server, make a call and return its result.
 
     Raises:
-        InvalidInputError: No server is named: the local stack has no teams.
+        InvalidInputError: No server is given; the local stack has no teams.
     """
     if not server:
         raise InvalidInputError([Problem("is missing: the local stack has no teams; name a server", "--server")])

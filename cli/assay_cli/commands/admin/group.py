@@ -1,4 +1,4 @@
-"""`assay admin`: teams, tokens, quotas and targets of a server that teams share."""
+"""`assay admin`: teams, tokens, quotas and targets of a shared server."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ _database_option = click.option(
     "--database",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="SQLite file of the orchestrator, which must not run; default: $ASSAY_ORCHESTRATOR_DATABASE. It goes before "
-    "$ASSAY_DATABASE_URL.",
+    help="SQLite file of the orchestrator, which must not run; overrides $ASSAY_DATABASE_URL; default: "
+    "$ASSAY_ORCHESTRATOR_DATABASE.",
 )
 _database_url_option = click.option(
     "--database-url",
     metavar="URL",
-    help="PostgreSQL of the orchestrator; default: $ASSAY_DATABASE_URL, safer with a password.",
+    help="PostgreSQL of the orchestrator; default: $ASSAY_DATABASE_URL, which is safer for a URL with a password.",
 )
 
 
 @click.group(cls=Group)
 def admin() -> None:
-    """Manage the teams, tokens, quotas and targets of a server that teams share, and its tables; read its audit."""
+    """Manage teams, tokens, quotas, targets and tables of a shared server; read its audit log."""
 
 
 admin.add_command(audit)
@@ -58,9 +58,9 @@ admin.add_command(targets)
 @_database_url_option
 @debug_option
 def bootstrap(database: Path | None, database_url: str | None) -> None:
-    """Make the first operator's token at the database, and print it this once.
+    """Create the first operator's token in the database, and print it once.
 
-    It is also the way back in when every operator's token is lost.
+    Use it also if every operator's token is lost.
     """
     _become("assay_orchestrator.identity.bootstrap", database, database_url)
 
@@ -69,13 +69,13 @@ def bootstrap(database: Path | None, database_url: str | None) -> None:
 @_database_option
 @_database_url_option
 @click.option(
-    "--check", is_flag=True, help="Change nothing; exit with 1 where PostgreSQL lacks migrations of this version."
+    "--check", is_flag=True, help="Change nothing; exit with 1 if PostgreSQL lacks migrations of this version."
 )
 @debug_option
 def migrate(database: Path | None, database_url: str | None, check: bool) -> None:
     """Bring the orchestrator's tables up to date; for orchestrators with `--migrations wait`.
 
-    It changes nothing while an orchestrator of an older version works with them, and names that process.
+    Refuses to change the tables while an orchestrator of an older version uses them, and names that process.
     """
     _become("assay_orchestrator.store.migrate", database, database_url, *(["--check"] if check else []))
 
@@ -83,14 +83,14 @@ def migrate(database: Path | None, database_url: str | None, check: bool) -> Non
 def _become(module: str, database: Path | None, database_url: str | None, *more: str) -> NoReturn:
     from assay_cli.commands.serve import become_service
 
-    given = {"--database": database, "--database-url": database_url}
-    arguments = [part for flag, value in given.items() if value is not None for part in (flag, str(value))]
+    options = {"--database": database, "--database-url": database_url}
+    arguments = [part for flag, value in options.items() if value is not None for part in (flag, str(value))]
     become_service("orchestrator", module, [*arguments, *more])
 
 
 @admin.group(cls=Group)
 def teams() -> None:
-    """Create, list, disable, enable and delete teams, and set how long their data stays; for operators."""
+    """Create, list, disable, enable and delete teams, and set their retention; for operators."""
 
 
 teams.add_command(delete_team)
@@ -106,12 +106,13 @@ def create_team(team: str, as_json: bool, server: str | None) -> int:
     """Add TEAM: 1 to 63 lower-case letters, digits and "-"."""
     from assay.client import admin as calls
 
-    made = called(server, lambda client: calls.create_team(client, team))
+    team_created = called(server, lambda client: calls.create_team(client, team))
     if as_json:
-        print_document(dataclasses.asdict(made))
+        print_document(dataclasses.asdict(team_created))
     else:
         click.echo(
-            f"created team {clean(made.team)}; `assay admin tokens create NAME --team {clean(made.team)}` makes a token"
+            f"created team {clean(team_created.team)}; `assay admin tokens create NAME --team "
+            f"{clean(team_created.team)}` makes a token"
         )
     return 0
 
@@ -124,13 +125,13 @@ def list_teams(as_json: bool, server: str | None) -> int:
     """List all teams."""
     from assay.client import admin as calls
 
-    found = called(server, calls.list_teams)
+    listed = called(server, calls.list_teams)
     if as_json:
-        print_document([dataclasses.asdict(each) for each in found])
+        print_document([dataclasses.asdict(team) for team in listed])
     else:
         rows = (
-            (clean(each.team), each.created_at, shown(each.keep_runs_days), shown(each.keep_audit_days), _state(each))
-            for each in found
+            (clean(team.team), team.created_at, shown(team.keep_runs_days), shown(team.keep_audit_days), _state(team))
+            for team in listed
         )
         click.echo(table([("team", "created", "keeps runs", "keeps audit", "state"), *rows]))
     return 0
@@ -147,7 +148,7 @@ def _state(team: Team) -> str:
 @server_option
 @debug_option
 def disable_team(team: str, server: str | None) -> int:
-    """Refuse the tokens of TEAM within 60 s, and pause its active runs; nothing is deleted."""
+    """Disable TEAM: refuse its tokens within 60 s, and pause its active runs. Nothing is deleted."""
     from assay.client import admin as calls
 
     changed, paused = called(server, lambda client: calls.disable_team(client, team))
@@ -160,7 +161,7 @@ def disable_team(team: str, server: str | None) -> int:
 @server_option
 @debug_option
 def enable_team(team: str, server: str | None) -> int:
-    """Take the tokens of TEAM again; its runs stay paused until they are resumed."""
+    """Accept the tokens of TEAM again; its runs stay paused until they are resumed."""
     from assay.client import admin as calls
 
     changed = called(server, lambda client: calls.enable_team(client, team))
@@ -181,31 +182,33 @@ def tokens() -> None:
     type=click.Choice([role.value for role in Role]),
     default=Role.RUNNER.value,
     show_default=True,
-    help="What its holder may do: read; run, pause and delete; manage the team's tokens; manage all teams.",
+    help="Rights of the holder: read; run, pause and delete; manage the team's tokens; manage all teams.",
 )
 @click.option(
     "--expires",
     metavar="TIME",
     default="90d",
     show_default=True,
-    help="After which time it is refused: hours, days or weeks such as 12h, 90d, 52w, or never.",
+    help="Lifetime of the token: hours, days or weeks such as 12h, 90d, 52w, or never.",
 )
 @json_option
 @server_option
 @debug_option
 def create_token(name: str, team: str, role: str, expires: str, as_json: bool, server: str | None) -> int:
-    """Make a token for NAME, a person or a job, and print it on stdout this once."""
+    """Create a token for NAME, a person or a job, and print it once, on stdout."""
     from assay.client import admin as calls
 
     lifetime_s = _lifetime_s(expires)
-    made = called(server, lambda client: calls.create_token(client, role, name, team=team, lifetime_s=lifetime_s))
+    created = called(server, lambda client: calls.create_token(client, role, name, team=team, lifetime_s=lifetime_s))
     if as_json:
-        print_document({"text": made.text, **dataclasses.asdict(made.token)})
+        print_document({"text": created.text, **dataclasses.asdict(created.token)})
         return 0
-    until = f", until {made.token.expires_at}" if made.token.expires_at else ""
-    role = f"role {made.token.role}{until}"
-    click.echo(f"token {made.token.token_id} of team {clean(made.token.team)}, {role}, shown this once:", err=True)
-    click.echo(made.text)
+    until = f", until {created.token.expires_at}" if created.token.expires_at else ""
+    role = f"role {created.token.role}{until}"
+    click.echo(
+        f"token {created.token.token_id} of team {clean(created.token.team)}, {role}, shown this once:", err=True
+    )
+    click.echo(created.text)
     return 0
 
 
@@ -215,19 +218,17 @@ def create_token(name: str, team: str, role: str, expires: str, as_json: bool, s
 @server_option
 @debug_option
 def list_tokens(team: str, as_json: bool, server: str | None) -> int:
-    """List the tokens of a team, the oldest first, without their texts."""
+    """List the tokens of a team, oldest first, without their secrets."""
     from assay.client import admin as calls
 
-    found = called(server, lambda client: calls.list_tokens(client, team))
+    listed = called(server, lambda client: calls.list_tokens(client, team))
     if as_json:
-        print_document([dataclasses.asdict(each) for each in found])
+        print_document([dataclasses.asdict(token) for token in listed])
     else:
         head = ("token", "team", "role", "name", "created", "last used", "state")
-        click.echo(table([head, *map(_row, found)]))
+        click.echo(table([head, *map(_row, listed)]))
         if not team:
-            click.echo(
-                "these are the tokens of your own team; operators list those of another with --team TEAM", err=True
-            )
+            click.echo("these are your own team's tokens; operators list another team's with --team TEAM", err=True)
     return 0
 
 
@@ -237,7 +238,7 @@ def list_tokens(team: str, as_json: bool, server: str | None) -> int:
 @server_option
 @debug_option
 def revoke_token(token_id: str, as_json: bool, server: str | None) -> int:
-    """Revoke the token whose public part is TOKEN_ID; within 60 s it is refused and its streams end."""
+    """Revoke the token TOKEN_ID; within 60 s it is refused and its streams end."""
     from assay.client import admin as calls
 
     revoked = called(server, lambda client: calls.revoke_token(client, token_id))
@@ -249,19 +250,19 @@ def revoke_token(token_id: str, as_json: bool, server: str | None) -> int:
 
 
 def _lifetime_s(text: str) -> int:
-    """Return a lifetime in seconds; 0 for never.
+    """Parse a lifetime; return seconds, or 0 for never.
 
     Raises:
-        InvalidInputError: It is none.
+        InvalidInputError: The text is not a lifetime.
     """
     if text == "never":
         return 0
-    found = _LIFETIME.fullmatch(text)
-    if found is None:
+    match = _LIFETIME.fullmatch(text)
+    if match is None:
         raise InvalidInputError(
             [Problem(f"must be a time such as 12h, 90d, 52w, or never, not {text[:40]!r}", "--expires")]
         )
-    return int(found[1]) * _UNIT_S[found[2]]
+    return int(match[1]) * _UNIT_S[match[2]]
 
 
 def _row(token: TokenInfo) -> tuple[str, ...]:
@@ -270,6 +271,6 @@ def _row(token: TokenInfo) -> tuple[str, ...]:
         state = f"expired {token.expires_at}"
     if token.revoked_at:
         state = f"revoked {token.revoked_at}"
-    # Stored to the hour, which may begin before the token was made.
+    # Stored as the hour, which may begin before the token was created.
     used = f"within the hour from {token.last_used_at}" if token.last_used_at else "never"
     return (token.token_id, clean(token.team), token.role, clean(token.name), token.created_at, used, state)

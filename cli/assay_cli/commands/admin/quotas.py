@@ -1,4 +1,4 @@
-"""`assay admin quotas` and `assay admin status`: what teams may use of a server that they share, and what they use."""
+"""`assay admin quotas` and `assay admin status`: quotas of the teams of a shared server, and their usage."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _NONE = "none"
 
 
 def _quota_options(command: Callable[..., int]) -> Callable[..., int]:
-    for quota, (metavar, what) in reversed(_HELP.items()):
+    for quota, (metavar, unit) in reversed(_HELP.items()):
         name = quota.name.lower()
         command = click.option(
-            f"--{quota.value}", name, metavar=metavar, help=f"Most {what}; none removes it; default: as it is."
+            f"--{quota.value}", name, metavar=metavar, help=f"Maximum {unit}; none removes it; default: unchanged."
         )(command)
     return command
 
 
 @click.group(cls=Group)
 def quotas() -> None:
-    """Set and show what teams may use; setting is for operators."""
+    """Set and show the quotas of teams; only operators set them."""
 
 
 @quotas.command("set")
@@ -49,11 +49,11 @@ def quotas() -> None:
 @_quota_options
 @server_option
 @debug_option
-def set_quotas(team: str, server: str | None, **given: str | None) -> int:
-    """Set quotas of TEAM; those of "default" hold for every team without its own. Others stay as they are."""
+def set_quotas(team: str, server: str | None, **options: str | None) -> int:
+    """Set quotas of TEAM; "default" sets them for every team without its own. Other quotas stay unchanged."""
     from assay.client import admin as calls
 
-    amounts, cleared = _read(given)
+    amounts, cleared = _read(options)
     called(server, lambda client: calls.set_quotas(client, amounts, cleared, team=team))
     changed = [f"{quota.value} {quota.shown(amount)}" for quota, amount in amounts.items()]
     changed += [f"{quota.value} none" for quota in cleared]
@@ -67,15 +67,16 @@ def set_quotas(team: str, server: str | None, **given: str | None) -> int:
 @server_option
 @debug_option
 def show_quotas(team: str, as_json: bool, server: str | None) -> int:
-    """Show the quotas that hold for TEAM, by default for your own."""
+    """Show the quotas of TEAM, by default your own."""
     from assay.client import admin as calls
 
-    found = called(server, lambda client: calls.get_quotas(client, team))
+    in_force = called(server, lambda client: calls.get_quotas(client, team))
     if as_json:
-        print_document({each.quota.value: each.amount for each in found})
-    elif found:
+        print_document({entry.quota.value: entry.amount for entry in in_force})
+    elif in_force:
         rows = (
-            (each.quota.value, each.quota.shown(each.amount), "default" if each.is_default else "own") for each in found
+            (entry.quota.value, entry.quota.shown(entry.amount), "default" if entry.is_default else "own")
+            for entry in in_force
         )
         click.echo(table([("quota", "amount", "set for"), *rows]))
     else:
@@ -89,29 +90,29 @@ def show_quotas(team: str, as_json: bool, server: str | None) -> int:
 @server_option
 @debug_option
 def status(team: str, as_json: bool, server: str | None) -> int:
-    """Show what teams use now, beside their quotas."""
+    """Show the current usage of teams, beside their quotas."""
     from assay.client import admin as calls
 
-    found = called(server, lambda client: calls.get_status(client, team))
+    teams = called(server, lambda client: calls.get_status(client, team))
     if as_json:
-        print_document([_document(each) for each in found])
+        print_document([_document(usage) for usage in teams])
     else:
         head = ("team", "queued rows", *(quota.value for quota in Quota))
-        click.echo(table([head, *map(_row, found)]))
+        click.echo(table([head, *map(_row, teams)]))
     return 0
 
 
-def _read(given: dict[str, str | None]) -> tuple[dict[Quota, int], list[Quota]]:
-    """Return the quotas that options set, and those that they remove.
+def _read(options: dict[str, str | None]) -> tuple[dict[Quota, int], list[Quota]]:
+    """Return the quotas that the options set, and the quotas that they remove.
 
     Raises:
-        InvalidInputError: All that is wrong with them.
+        InvalidInputError: An option is wrong; lists every problem.
     """
     amounts: dict[Quota, int] = {}
     cleared: list[Quota] = []
     problems: list[Problem] = []
     for quota in Quota:
-        text = given[quota.name.lower()]
+        text = options[quota.name.lower()]
         if text == _NONE:
             cleared.append(quota)
         elif text is not None:
@@ -126,10 +127,10 @@ def _read(given: dict[str, str | None]) -> tuple[dict[Quota, int], list[Quota]]:
     return amounts, cleared
 
 
-def _row(found: TeamStatus) -> tuple[str, ...]:
-    uses = {use.quota: use for use in found.uses}
+def _row(team: TeamStatus) -> tuple[str, ...]:
+    uses = {use.quota: use for use in team.uses}
     shown = (_shown(uses[quota]) if quota in uses else "-" for quota in Quota)
-    return (clean(found.team), f"{found.queued_rows:,}", *shown)
+    return (clean(team.team), f"{team.queued_rows:,}", *shown)
 
 
 def _shown(use: QuotaUse) -> str:
@@ -137,6 +138,6 @@ def _shown(use: QuotaUse) -> str:
     return used if use.limit is None else f"{used} of {use.quota.shown(use.limit)}"
 
 
-def _document(found: TeamStatus) -> dict[str, Any]:
-    uses = {use.quota.value: {"used": use.used, "limit": use.limit} for use in found.uses}
-    return {"team": found.team, "queued_rows": found.queued_rows, **uses}
+def _document(team: TeamStatus) -> dict[str, Any]:
+    uses = {use.quota.value: {"used": use.used, "limit": use.limit} for use in team.uses}
+    return {"team": team.team, "queued_rows": team.queued_rows, **uses}

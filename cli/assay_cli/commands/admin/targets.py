@@ -1,4 +1,4 @@
-"""`assay admin targets`: where agents of a team may be, and which of its secrets may be sent there."""
+"""`assay admin targets`: addresses that a team's runs may call, and the secrets that may be sent there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from assay_cli.output.terminal import table
 
 @click.group(cls=Group)
 def targets() -> None:
-    """Register where agents of a team may be, and which of its secrets may be sent there; for team admins."""
+    """Register addresses that a team's runs may call, and the secrets that may be sent there; for team admins."""
 
 
 @targets.command("create")
@@ -26,7 +26,7 @@ def targets() -> None:
     "secrets",
     metavar="NAME",
     multiple=True,
-    help="A secret of the team that may be sent there, which specs name as secret://NAME; repeatable.",
+    help="Secret of the team that may be sent there; specs refer to it as secret://NAME; repeatable.",
 )
 @team_option
 @json_option
@@ -35,15 +35,15 @@ def targets() -> None:
 def create_target(
     name: str, address: str, secrets: tuple[str, ...], team: str, as_json: bool, server: str | None
 ) -> int:
-    """Let agents and judges of a team's runs be at ADDRESS: https://HOST[:PORT], HOST:PORT, HOST or *.example.org."""
+    """Allow agents and judges at ADDRESS: https://HOST[:PORT], HOST:PORT, HOST or *.example.org."""
     from assay.client import admin as calls
 
-    made = called(server, lambda client: calls.create_target(client, name, address, secrets=secrets, team=team))
+    target = called(server, lambda client: calls.create_target(client, name, address, secrets=secrets, team=team))
     if as_json:
-        print_document(dataclasses.asdict(made))
+        print_document(dataclasses.asdict(target))
     else:
-        sent = f", with {clean(', '.join(made.secrets))}" if made.secrets else ", without secrets"
-        click.echo(f"created target {clean(made.name)} of team {clean(made.team)}: {clean(made.address)}{sent}")
+        sent = f", with {clean(', '.join(target.secrets))}" if target.secrets else ", without secrets"
+        click.echo(f"created target {clean(target.name)} of team {clean(target.team)}: {clean(target.address)}{sent}")
     return 0
 
 
@@ -56,13 +56,19 @@ def list_targets(team: str, as_json: bool, server: str | None) -> int:
     """List the targets of a team."""
     from assay.client import admin as calls
 
-    found = called(server, lambda client: calls.list_targets(client, team))
+    listed = called(server, lambda client: calls.list_targets(client, team))
     if as_json:
-        print_document([dataclasses.asdict(each) for each in found])
+        print_document([dataclasses.asdict(target) for target in listed])
     else:
         rows = (
-            (clean(each.name), clean(each.team), clean(each.address), clean(", ".join(each.secrets)), each.created_at)
-            for each in found
+            (
+                clean(target.name),
+                clean(target.team),
+                clean(target.address),
+                clean(", ".join(target.secrets)),
+                target.created_at,
+            )
+            for target in listed
         )
         click.echo(table([("target", "team", "address", "secrets", "created"), *rows]))
     return 0
@@ -74,7 +80,7 @@ def list_targets(team: str, as_json: bool, server: str | None) -> int:
 @server_option
 @debug_option
 def delete_target(name: str, team: str, server: str | None) -> int:
-    """Remove the target NAME: runs that are created or resumed are refused there."""
+    """Remove the target NAME; new and resumed runs can no longer call it."""
     from assay.client import admin as calls
 
     called(server, lambda client: calls.delete_target(client, name, team))

@@ -1,1 +1,1 @@
-"""`assay judge`: calibrations and drift, from files of answers to reports."""
+"""`assay judge`: calibration and drift of judges."""

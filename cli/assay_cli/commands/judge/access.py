@@ -1,4 +1,4 @@
-"""Reaching a judge: the options that say which, a service at an address or one started for this command, the calls."""
+"""Access to a judge: the options that name it, and a judge service at an address or started by the command."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ _PROVIDERS = ("openai", "anthropic", "replay")
 
 @dataclass(frozen=True, slots=True)
 class JudgeName:
-    """A judge to ask.
+    """The name and parameters of a judge.
 
     Args:
         provider: "openai", "anthropic" or "replay".
-        model: The model's id.
-        base_url: Where the service is; empty for the provider's own.
-        key_variable: Environment variable with its key; empty for the provider's usual one at its own service.
-        temperature: Sampling temperature as its spec says; None for the judge service's own.
-        max_tokens: Most tokens of a verdict likewise; 0 for the judge service's own.
-        prices: What the model costs as its spec says; None for the judge service's table.
+        model: Id of the model.
+        base_url: Address of the service; empty for the provider's own.
+        key_variable: Environment variable with the API key; empty for the provider's usual variable at its own service.
+        temperature: Sampling temperature from the spec; None for the judge service's default.
+        max_tokens: Maximum tokens of a verdict from the spec; 0 for the judge service's default.
+        prices: Prices of the model from the spec; None for the judge service's table.
     """
 
     provider: str
@@ -66,17 +66,17 @@ class JudgeName:
 
 @dataclass(frozen=True, slots=True)
 class JudgeAccess:
-    """Who judges, where, and for how much.
+    """Judges, judge service and limits of a command.
 
     Args:
-        address: The judge service; empty to start one for this command.
-        names: The judges; empty for the service's own.
-        replay: Recorded verdicts for the provider "replay", of a service that is started here.
-        prices: Prices of models for a service that is started here.
-        spend_cap_usd: Most that this command may spend; None for no cap.
-        concurrency: Most verdicts in flight.
-        temperature: Sampling temperature; None for the judge service's own.
-        max_tokens: Most tokens of a verdict; 0 for the judge service's own.
+        address: Address of the judge service; empty to start one for this command.
+        names: The judges; empty for the service's default judge.
+        replay: Recorded verdicts for the provider "replay" of a service that is started here.
+        prices: Price list for a service that is started here.
+        spend_cap_usd: Spend cap of this command in US dollars; None for no cap.
+        concurrency: Maximum verdicts in flight.
+        temperature: Sampling temperature; None for the judge service's default.
+        max_tokens: Maximum tokens of a verdict; 0 for the judge service's default.
     """
 
     address: str = ""
@@ -91,35 +91,36 @@ class JudgeAccess:
 
     @property
     def replays(self) -> bool:
-        """Whether verdicts come from a recording, so that asking anew makes no sense."""
+        """Whether verdicts come from a recording, which cannot give new ones."""
         return any(name.provider == "replay" for name in self.names)
 
 
 def judge_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say which judge is asked; `judge_access` reads them."""
+    """Add the options that name the judge; `judge_access` reads them."""
     options = [
         click.option("--spec", type=click.Path(path_type=Path), metavar="SPEC",
-                     help="Ask the judge of this spec, with its parameters, prices and spend cap; default: none."),
+                     help="Use the judge of this spec, with its parameters, prices and spend cap; default: none."),
         click.option("--judge", "--server", "address", metavar="HOST:PORT", envvar="ASSAY_JUDGE",
                      callback=check_address,
                      help="Judge service to use; default: $ASSAY_JUDGE, else one that this command starts and stops."),
         click.option("--provider", metavar="NAME",
-                     help="Protocol: openai, anthropic or replay; default: that of --spec or --judge, else required."),
+                     help="Protocol: openai, anthropic or replay; default: that of --spec or --judge."),
         click.option("--model", metavar="MODEL",
-                     help="Model of the judge; default: that of --spec or --judge, else required."),
+                     help="Model of the judge; default: that of --spec or --judge."),
         click.option("--base-url", metavar="URL",
-                     help="Service with the provider's protocol; default: the provider's own."),
+                     help="Address of a service with the provider's protocol; default: the provider's own."),
         click.option("--key-variable", metavar="NAME",
-                     help="Environment variable with the key; default: the provider's, with --base-url none."),
+                     help="Environment variable with the API key; default: the provider's, or none with --base-url."),
         click.option("--replay", metavar="FILE", help="Recorded verdicts for --provider replay; default: none."),
         click.option("--prices", metavar="FILE",
-                     help="Prices of a judge that this command starts; default: Assay's list prices."),
+                     help="Price list for a judge that this command starts; default: Assay's list."),
         click.option("--spend-cap", "spend_cap", type=float, metavar="USD",
-                     help="Most to spend on verdicts, in US dollars; default: that of --spec, else no cap."),
+                     help="Spend cap for verdicts, in US dollars; default: the spec's, else no cap."),
         click.option("--temperature", type=click.FloatRange(0, 2), metavar="NUMBER",
-                     help="Temperature, as in the judged run; default: 0.1, or that of --spec or --judge."),
+                     help="Sampling temperature; use the judged run's; default: that of --spec or --judge, else 0.1."),
         click.option("--max-tokens", type=click.IntRange(1, 100_000), metavar="N",
-                     help="Most tokens of a verdict, likewise; default: 2,048, or that of --spec or --judge."),
+                     help="Maximum tokens of a verdict; use the judged run's; default: that of --spec or --judge, "
+                          "else 2,048."),
         click.option("--concurrency", type=click.IntRange(1, 64), default=8, help="Verdicts in flight; default: 8."),
     ]  # fmt: skip
     for option in reversed(options):
@@ -128,10 +129,10 @@ def judge_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def judge_name(text: str, key_variable: str = "") -> JudgeName:
-    """Return the judge that "provider:model" or "provider:model@base_url" names.
+    """Parse "provider:model" or "provider:model@base_url".
 
     Raises:
-        InvalidInputError: It is no such name.
+        InvalidInputError: The text has neither form.
     """
     provider, _, rest = text.partition(":")
     model, _, url = rest.partition("@http")
@@ -141,37 +142,37 @@ def judge_name(text: str, key_variable: str = "") -> JudgeName:
     return JudgeName(provider, model, f"http{url}".rstrip("/") if url else "", key_variable if url else "")
 
 
-def judge_access(jury: tuple[str, ...] = (), **given: Any) -> JudgeAccess:
-    """Return what the options of `judge_options` say.
+def judge_access(jury: tuple[str, ...] = (), **options: Any) -> JudgeAccess:
+    """Return the access that the options of `judge_options` describe.
 
     Args:
-        jury: Judges by name, several of which are a jury.
-        given: The options.
+        jury: Names of judges; several form a jury.
+        options: The options by parameter name.
 
     Raises:
-        InvalidInputError: All that is wrong with them.
+        InvalidInputError: An option is wrong; lists every problem.
     """
     problems: list[Problem] = []
-    key_variable = given["key_variable"] or ""
+    key_variable = options["key_variable"] or ""
     names: list[JudgeName] = []
     for text in jury:
         try:
             names.append(judge_name(text, key_variable))
         except InvalidInputError as error:
             problems += error.problems
-    problems += _option_problems(jury, given)
-    if given["provider"]:
-        url = (given["base_url"] or "").rstrip("/")
-        names.append(JudgeName(given["provider"], given["model"] or "", url, key_variable))
-    cap = given["spend_cap"]
-    if given["spec"] and (judge := _judge_of_spec(given["spec"], problems)) is not None:
+    problems += _option_problems(jury, options)
+    if options["provider"]:
+        url = (options["base_url"] or "").rstrip("/")
+        names.append(JudgeName(options["provider"], options["model"] or "", url, key_variable))
+    cap = options["spend_cap"]
+    if options["spec"] and (judge := _judge_of_spec(options["spec"], problems)) is not None:
         names += map(_named_in_spec, judge.judges)
         cap = judge.spend_cap_usd if cap is None else cap
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         problems.append(Problem(f"names {twice[0]} twice", "--judge-model"))
     access = JudgeAccess(
-        given["address"] or "", tuple(names), given["replay"] or "", given["prices"] or "", cap,
-        given["concurrency"], given["temperature"], given["max_tokens"] or 0,
+        options["address"] or "", tuple(names), options["replay"] or "", options["prices"] or "", cap,
+        options["concurrency"], options["temperature"], options["max_tokens"] or 0,
     )  # fmt: skip
     if access.replays and not access.address and not access.replay:
         problems.append(Problem("is missing: name the recorded verdicts", "--replay"))
@@ -181,21 +182,22 @@ def judge_access(jury: tuple[str, ...] = (), **given: Any) -> JudgeAccess:
 
 
 def _judge_of_spec(path: Path, problems: list[Problem]) -> JudgeSettings | None:
-    """Return the judge of a spec; None where it has none, which is added to `problems` as all that is wrong with it."""
+    """Return the judge of a spec. Without one, or if the spec is wrong, add to `problems` and return None."""
     from assay.specs.judging import JudgeReader
     from assay.specs.loader import read_spec_file
 
     file = read_spec_file(path)
-    found: list[Problem] = list(file.problems)
-    judge = JudgeReader(file.path.parent, found).read(file.data.get("judge"))
+    problems_of_spec: list[Problem] = list(file.problems)
+    judge = JudgeReader(file.path.parent, problems_of_spec).read(file.data.get("judge"))
     if judge is not None and judge.recorded_file:
-        found.append(Problem("has recorded verdicts, and no judge to ask", "judge.replay"))
-    if judge is None and not found:
-        found.append(Problem("has no judge: name one with --provider and --model", "judge"))
+        problems_of_spec.append(Problem("has recorded verdicts instead of a judge", "judge.replay"))
+    if judge is None and not problems_of_spec:
+        problems_of_spec.append(Problem("has no judge: name one with --provider and --model", "judge"))
     problems += [
-        each if each.file else replace(each, file=str(file.path), line=file.lines.get(each.field)) for each in found
+        problem if problem.file else replace(problem, file=str(file.path), line=file.lines.get(problem.field))
+        for problem in problems_of_spec
     ]
-    return None if found else judge
+    return None if problems_of_spec else judge
 
 
 def _named_in_spec(judge: JudgeSettings) -> JudgeName:
@@ -205,33 +207,33 @@ def _named_in_spec(judge: JudgeSettings) -> JudgeName:
     )  # fmt: skip
 
 
-def _option_problems(jury: tuple[str, ...], given: dict[str, Any]) -> list[Problem]:
-    cap, provider = given["spend_cap"], given["provider"]
+def _option_problems(jury: tuple[str, ...], options: dict[str, Any]) -> list[Problem]:
+    cap, provider = options["spend_cap"], options["provider"]
     asks = provider in ("openai", "anthropic")
-    here_only = [name for name in ("replay", "prices") if given[name] and given["address"]]
-    named = [option for option in ("provider", "model", "base_url", "key_variable") if given[option]]
+    here_only = [name for name in ("replay", "prices") if options[name] and options["address"]]
+    named = [option for option in ("provider", "model", "base_url", "key_variable") if options[option]]
     checks = [
-        (not (jury or provider or given["address"] or given["spec"]), "--provider",
-         "is missing: name a judge with --provider and --model, one of a spec with --spec, or a service with --judge"),
-        (bool(given["spec"] and (jury or named)), "--spec",
+        (not (jury or provider or options["address"] or options["spec"]), "--provider",
+         "is missing: name a judge with --provider and --model, a spec with --spec, or a service with --judge"),
+        (bool(options["spec"] and (jury or named)), "--spec",
          "names the judge: leave out --judge-model, --provider, --model, --base-url and --key-variable"),
         (bool(provider) and provider not in _PROVIDERS, "--provider", f"must be one of {', '.join(_PROVIDERS)}"),
-        (asks and not given["model"], "--model", "is missing: name the model that judges"),
-        (not provider and bool(given["model"] or given["base_url"]), "--provider", "is missing beside --model"),
+        (asks and not options["model"], "--model", "is missing: name the model that judges"),
+        (not provider and bool(options["model"] or options["base_url"]), "--provider", "is missing beside --model"),
         (cap is not None and not (math.isfinite(cap) and cap >= 0), "--spend-cap", "must be at least 0, in US dollars"),
     ]  # fmt: skip
-    found = [Problem(message, option) for wrong, option, message in checks if wrong]
-    return found + [Problem("belongs to a service that is started here: leave out --judge", f"--{name}")
+    problems = [Problem(message, option) for wrong, option, message in checks if wrong]
+    return problems + [Problem("applies to a service that is started here: leave out --judge", f"--{name}")
                     for name in here_only]  # fmt: skip
 
 
 @asynccontextmanager
 async def open_judge(access: JudgeAccess) -> AsyncIterator[Any]:
-    """Open a judge service that is ready, and yield its stub.
+    """Connect to a judge service, starting one if needed, and yield its stub.
 
     Raises:
-        SetupError: It is not installed, or cannot be started.
-        UnavailableError: Nothing answers at the address.
+        SetupError: The judge is not installed, or cannot be started.
+        UnavailableError: No service answers at the address.
     """
     from assay.local_stack.home import Home
     from assay.rpc.channel import open_channel, wait_for_ready
@@ -242,7 +244,7 @@ async def open_judge(access: JudgeAccess) -> AsyncIterator[Any]:
             await wait_for_ready(channel, SERVICE_NAME, _REACH_S)
             yield JudgeServiceStub(channel)
         return
-    # A short name: the path of a socket has room for little more than that of this folder.
+    # Keep the name short: the length of a socket's path is limited, and the folder's path uses most of it.
     with tempfile.TemporaryDirectory(prefix="j-", dir=Home.open().sockets) as folder:
         address = f"unix:{folder}/s"
         process, lease = _started(access, Path(folder), address)
@@ -283,13 +285,13 @@ def _started(access: JudgeAccess, folder: Path, address: str) -> tuple[subproces
         process = subprocess.Popen(  # noqa: S603  # our own module, no shell
             [sys.executable, "-P", "-m", "assay_judge", *arguments],
             stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-            env=os.environ, start_new_session=True,  # Ctrl-C is for the command; the service ends with its lease
+            env=os.environ, start_new_session=True,  # Ctrl-C goes to the command; the service exits with its lease
         )  # fmt: skip
     return process, lease
 
 
 async def _until_ready(process: subprocess.Popen[bytes], ready: asyncio.Future[None], log: Path) -> None:
-    """Wait until a service is ready, or say why it has ended."""
+    """Wait until a service is ready; raise with its output if it exits."""
     try:
         while not ready.done():
             await asyncio.wait([ready], timeout=_LOOK_S)
@@ -302,9 +304,9 @@ async def _until_ready(process: subprocess.Popen[bytes], ready: asyncio.Future[N
 
 
 def _ended(status: int, log: Path) -> AssayError:
-    """Return what a service that ended by itself has said."""
-    said = log.read_text(errors="replace").strip()
-    words = "\n".join(said.splitlines()[-_LOG_TAIL_LINES:])
-    if status == 2:  # about a file or a setting that is the user's
+    """Return the error for a service that exited, with its last output."""
+    output = log.read_text(errors="replace").strip()
+    words = "\n".join(output.splitlines()[-_LOG_TAIL_LINES:])
+    if status == 2:  # the user's file or setting is wrong
         return InvalidInputError(words.removeprefix("assay judge: "))
-    return SetupError(f"the judge service ended (status {status}); its last words:\n{words}")
+    return SetupError(f"the judge service exited (status {status}); its last output:\n{words}")

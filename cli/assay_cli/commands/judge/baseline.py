@@ -1,4 +1,4 @@
-"""What a judge said of a frozen set of answers, as a file, and whether two such files can be compared."""
+"""Baseline files of drift checks: a judge's scores of frozen answers, and checks that two are comparable."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _TEXTS = ("anchors", "judge", "rubric", "saved_at")
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """One judgement of the anchors.
+    """A judge's scores of the anchors.
 
     Args:
-        anchors: SHA-256 of what was judged.
-        judge: Who judged.
-        rubric: The rubric's name.
-        criterion: What of it counted; empty for the whole.
+        anchors: SHA-256 of the judged answers.
+        judge: Name of the judge.
+        rubric: Name of the rubric.
+        criterion: The criterion that counted; empty for the overall score.
         minimum: Lowest score.
         maximum: Highest score.
-        fingerprints: Of judge and rubric.
-        models: As they name themselves.
-        saved_at: When, in UTC.
-        scores: By anchor; None where there was no valid verdict.
+        fingerprints: Fingerprints of judge and rubric.
+        models: Models as the provider names them.
+        saved_at: Time in UTC.
+        scores: Scores by anchor; None without a valid verdict.
     """
 
     anchors: str
@@ -52,12 +52,12 @@ class Baseline:
     scores: Mapping[str, float | None]
 
     def document(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return the baseline as a JSON document."""
         return {"format": FORMAT, **asdict(self)}
 
 
 def baseline_of(judged: Judged, items: Labels, rubric: AskedRubric, criterion: str | None) -> Baseline:
-    """Return what a judge has said now."""
+    """Return a baseline of a judge's current scores."""
     scores = judged.scores(items.items, rubric, criterion)
     return Baseline(
         _digest(items),
@@ -74,21 +74,21 @@ def baseline_of(judged: Judged, items: Labels, rubric: AskedRubric, criterion: s
 
 
 def read_baseline(path: Path) -> Baseline:
-    """Return what was saved.
+    """Read a saved baseline.
 
     Raises:
-        InvalidInputError: It is not there, or no baseline.
+        InvalidInputError: The file is missing or not a baseline.
     """
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise _refused(path, "is not there: save one with --save first") from None
+        raise _refused(path, "does not exist: save a baseline with --save first") from None
     except OSError as error:
         raise _refused(path, f"cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise _refused(path, f"is no baseline of this version ({FORMAT}): save one with --save")
+        raise _refused(path, f"is not a baseline of this version ({FORMAT}): save one with --save")
     scores = data.get("scores")
     texts = [data.get(name) for name in _TEXTS]
     ends = data.get("minimum"), data.get("maximum")
@@ -98,7 +98,7 @@ def read_baseline(path: Path) -> Baseline:
         and all(score is None or _is_number(score) for score in scores.values())
         and all(isinstance(text, str) for text in texts)
         and all(map(_is_number, ends))
-        and all(isinstance(each, list) for each in lists)
+        and all(isinstance(column, list) for column in lists)
     )
     if not is_whole or not isinstance(scores, dict):
         raise _refused(path, "is damaged: save a new one with --save")
@@ -114,40 +114,40 @@ def read_baseline(path: Path) -> Baseline:
 
 
 def check_comparable(old: Baseline, items: Labels, rubric: AskedRubric, criterion: str | None) -> None:
-    """Refuse, before anyone is asked, what cannot be compared with a baseline.
+    """Refuse settings that cannot be compared with a baseline, before the judge is called.
 
     Raises:
-        InvalidInputError: All reasons.
+        InvalidInputError: The settings differ; lists every reason.
     """
-    again = "or save a new baseline"
+    remedy = "or save a new baseline"
     problems = []
     if old.anchors != _digest(items):
-        problems.append(Problem(f"are not those of the baseline: use the same file, {again}", "--anchors", items.file))
+        problems.append(Problem(f"are not those of the baseline: use the same file, {remedy}", "--anchors", items.file))
     if (old.minimum, old.maximum) != (rubric.minimum, rubric.maximum):
         message = (
-            f"has another scale than the baseline, {old.minimum:g} to {old.maximum:g}: use {old.rubric!r}, {again}"
+            f"has another scale than the baseline, {old.minimum:g} to {old.maximum:g}: use {old.rubric!r}, {remedy}"
         )
         problems.append(Problem(message, "--rubric"))
     if old.criterion != (criterion or ""):
-        what = f"was {old.criterion!r} in the baseline" if old.criterion else "was not given for the baseline"
-        problems.append(Problem(f"{what}: do the same, {again}", "--criterion"))
+        difference = f"was {old.criterion!r} in the baseline" if old.criterion else "was not given for the baseline"
+        problems.append(Problem(f"{difference}: do the same, {remedy}", "--criterion"))
     if problems:
         raise InvalidInputError(problems)
 
 
 def changes_of(old: Baseline, new: Baseline) -> list[str]:
-    """Return what differs from the baseline besides scores."""
+    """Return the differences from the baseline other than scores."""
     pairs = [
         ("judge", old.judge, new.judge),
         ("rubric", old.rubric, new.rubric),
-        ("model as it names itself", ", ".join(old.models), ", ".join(new.models)),
+        ("model as the provider names it", ", ".join(old.models), ", ".join(new.models)),
         ("fingerprint", _short(old.fingerprints), _short(new.fingerprints)),
     ]
-    return [f"another {what}: {before or 'none'} -> {now or 'none'}" for what, before, now in pairs if before != now]
+    return [f"another {name}: {before or 'none'} -> {now or 'none'}" for name, before, now in pairs if before != now]
 
 
 def _short(fingerprints: tuple[str, ...]) -> str:
-    return ", ".join(each.removeprefix("sha256:")[:12] for each in fingerprints)
+    return ", ".join(fingerprint.removeprefix("sha256:")[:12] for fingerprint in fingerprints)
 
 
 def _digest(items: Labels) -> str:

@@ -1,4 +1,4 @@
-"""`assay judge calibrate`: a judge, or several as a jury, compared with human labels."""
+"""`assay judge calibrate`: compare a judge, or a jury, with human labels."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _LEVELS = ("unknown", "untrusted", "tentative", "trusted")
 )
 @judge_options
 @click.option("--judge-model", "jury", multiple=True, metavar="PROVIDER:MODEL[@URL]",
-              help="A judge; repeatable: several are compared with people one by one and as a jury.")  # fmt: skip
+              help="Judge to compare; repeatable: several are compared one by one and as a jury.")  # fmt: skip
 @click.option(
     "--rubric", metavar="NAME|FILE", help="Rubric: quality, answer, pairwise, or a YAML file; default: quality."
 )
 @click.option(
     "--criterion", metavar="NAME", help="Criterion that counts; default: the overall score, or the mean of all."
 )
-@click.option("--threshold", type=float, help="Score from which an answer passes; default: the metric's.")
+@click.option("--threshold", type=float, help="Lowest score that passes; default: the metric's.")
 @click.option(
     "--observed", metavar="PASSED/TOTAL", help="Pass rate of a run to correct for the judge's errors; default: none."
 )
 @click.option(
     "--drawn",
     type=click.Choice(["random", "human-verdict", "judge-verdict"]),
-    help="How the labelled answers were drawn; default: a column probability says it, else not known.",
+    help="How the labelled answers were drawn; default: from the column probability, else unknown.",
 )
 @click.option(
     "--require", type=click.Choice(_LEVELS[1:]), help="Exit with 1 below this level of trust; default: any level."
@@ -49,9 +49,9 @@ _LEVELS = ("unknown", "untrusted", "tentative", "trusted")
     metavar="HOST:PORT",
     envvar="ASSAY_SERVER",
     callback=check_address,
-    help="Orchestrator that keeps the calibration for its runs; default: $ASSAY_SERVER, else the local one.",
+    help="Orchestrator that stores the calibration for its runs; default: $ASSAY_SERVER, else the local one.",
 )
-@click.option("--no-store", is_flag=True, help="Do not keep the calibration.")
+@click.option("--no-store", is_flag=True, help="Do not store the calibration.")
 @json_option
 @debug_option
 def calibrate(
@@ -68,44 +68,44 @@ def calibrate(
     as_json: bool,
     **judge: Any,
 ) -> int:
-    """Compare a judge with human labels: agreement, errors, how far it may be trusted, and what that cost.
+    """Compare a judge with human labels: agreement, errors, level of trust, and cost.
 
-    A record of the file has question and answer, or answer_a and answer_b; reference and contexts where there are
-    any; and human: a score on the rubric's scale, pass or fail, or a, b or tie. Several people are a list, or
-    columns human_1, human_2. Pairs are asked in both orders.
+    A record of the file has question and answer, or answer_a and answer_b; optionally reference and contexts; and
+    human: a score on the rubric's scale, pass or fail, or a, b or tie. Labels of several people are a list, or columns
+    human_1, human_2. Pairs are judged in both orders.
 
-    The calibration is kept, and runs of the same judge and rubric name it in their reports.
+    The calibration is stored, and reports of runs with the same judge and rubric cite it.
 
-    --observed corrects a pass rate only where it is known how the answers were drawn: at random (`assay judge sample`
-    writes such a file), by the human verdict, or with a column probability.
+    --observed corrects a pass rate only if the file or --drawn says how the answers were drawn: at random (`assay judge
+    sample` writes such a file), by the human verdict, or with a column probability.
 
     \b
         assay judge calibrate --labels labels.csv --provider openai --model gpt-4o-mini
         assay judge calibrate --labels pairs.jsonl --judge-model openai:gpt-4o-mini --judge-model anthropic:...
     """
     from assay_cli.commands.judge.labels import read_items
-    from assay_cli.commands.judge.outcome import Asked, calibrated, gathered
+    from assay_cli.commands.judge.outcome import CalibrationRequest, calibrated, gathered
 
     problems: list[Problem] = []
     access = gathered(lambda: judge_access(jury, **judge), problems)
     counts = gathered(lambda: None if observed is None else _observed(observed), problems)
-    given = gathered(lambda: read_items(Path(labels)), problems)
-    if problems or access is None or given is None:
+    items = gathered(lambda: read_items(Path(labels)), problems)
+    if problems or access is None or items is None:
         raise InvalidInputError(problems)
-    asked = Asked(given, rubric, criterion, threshold, counts, given.drawing(drawn))
-    outcome = run_async(calibrated(access, asked))
+    request = CalibrationRequest(items, rubric, criterion, threshold, counts, items.drawing(drawn))
+    outcome = run_async(calibrated(access, request))
     stored = not (no_store or outcome.bill.unavailable) and run_async(_kept(outcome, store))
     if as_json:
         click.echo(json_text({**outcome.document(), "stored": stored}, indent=1))
     else:
         click.echo(outcome.text())
         if stored:
-            click.echo("stored  runs of this judge and rubric name this calibration")
+            click.echo("stored  runs of this judge and rubric will cite this calibration")
     return _status(outcome, require, as_json=as_json)
 
 
 async def _kept(outcome: Outcome, store: str | None) -> bool:
-    """Store a calibration; say why where that fails, since its figures were paid for."""
+    """Store a calibration; a failure is only a warning, since the figures were paid for."""
     calibration = outcome.storable()
     if calibration is None:
         return False
@@ -125,7 +125,7 @@ def _status(outcome: Outcome, require: str | None, *, as_json: bool) -> int:
     for reason, count in bill.failed.most_common():
         click.echo(f"{count} of {bill.verdicts} verdicts: {reason}: {clean(bill.messages[reason])}", err=True)
     if bill.unavailable:
-        click.echo("error: not complete: call this again; verdicts that are there are not paid for again", err=True)
+        click.echo("error: incomplete: run the command again; finished verdicts are not paid for again", err=True)
         return EXIT_INFRASTRUCTURE
     if outcome.decisive.n == 0:
         click.echo("error: nothing to compare: no item has both a label and a valid verdict", err=True)

@@ -1,4 +1,4 @@
-"""`assay judge calibrations`: the calibrations that an orchestrator keeps for its runs."""
+"""`assay judge calibrations`: list and delete the calibrations that an orchestrator stores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=Group)
 def calibrations() -> None:
-    """List and delete stored calibrations: how far judges agree with people."""
+    """List and delete stored calibrations."""
 
 
 @calibrations.command("list")
@@ -33,13 +33,13 @@ def list_(as_json: bool, server: str | None) -> int:
         async with connect(server) as (client, _):
             return await list_calibrations(client)
 
-    found = run_async(main())
+    stored = run_async(main())
     if as_json:
-        print_document([dataclasses.asdict(each) for each in found])
-    elif not found:
-        click.echo("there is no calibration: `assay judge calibrate` makes and stores one")
+        print_document([dataclasses.asdict(calibration) for calibration in stored])
+    elif not stored:
+        click.echo("no calibrations yet: `assay judge calibrate` stores one")
     else:
-        rows = [_row(each) for each in found]
+        rows = [_row(calibration) for calibration in stored]
         click.echo(table([("id", "rubric", "judge", "trust", "alpha", "answers", "calibrated"), *rows]))
     return 0
 
@@ -49,25 +49,33 @@ def list_(as_json: bool, server: str | None) -> int:
 @server_option
 @debug_option
 def delete(calibration_id: str, server: str | None) -> int:
-    """Delete the calibration ID; reports of runs then say that their judge has none."""
+    """Delete the calibration ID; reports then say that the judge has none."""
     from assay.client.calibrations import delete_calibration
 
     async def main() -> JudgeCalibration:
         async with connect(server) as (client, _):
             return await delete_calibration(client, calibration_id)
 
-    found = run_async(main())
-    click.echo(f"deleted calibration {found.calibration_id}: {_rubric(found)}, {clean(found.judge)}")
+    calibration = run_async(main())
+    click.echo(f"deleted calibration {calibration.calibration_id}: {_rubric(calibration)}, {clean(calibration.judge)}")
     return 0
 
 
-def _row(found: JudgeCalibration) -> tuple[str, ...]:
-    alpha = "-" if found.alpha is None else f"{found.alpha:.2f}"
-    if found.low is not None and found.high is not None:
-        alpha += f" [{found.low:.2f}, {found.high:.2f}]"
-    moment = found.calibrated_at[:19].replace("T", " ")
-    return (found.calibration_id, _rubric(found), clean(found.judge), found.trust, alpha, str(found.n), moment)
+def _row(calibration: JudgeCalibration) -> tuple[str, ...]:
+    alpha = "-" if calibration.alpha is None else f"{calibration.alpha:.2f}"
+    if calibration.low is not None and calibration.high is not None:
+        alpha += f" [{calibration.low:.2f}, {calibration.high:.2f}]"
+    moment = calibration.calibrated_at[:19].replace("T", " ")
+    return (
+        calibration.calibration_id,
+        _rubric(calibration),
+        clean(calibration.judge),
+        calibration.trust,
+        alpha,
+        str(calibration.n),
+        moment,
+    )
 
 
-def _rubric(found: JudgeCalibration) -> str:
-    return clean(f"{found.rubric} {found.criterion}".strip())
+def _rubric(calibration: JudgeCalibration) -> str:
+    return clean(f"{calibration.rubric} {calibration.criterion}".strip())

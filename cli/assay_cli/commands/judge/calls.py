@@ -1,4 +1,4 @@
-"""Asking a judge service about many answers, or pairs of answers, and what that took."""
+"""Calls to a judge service for many answers or pairs, and their bill."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ _PAIR_TIMEOUT_S = 600.0
 
 @dataclass(slots=True)
 class Bill:
-    """What verdicts took.
+    """Counts and cost of verdicts.
 
     Args:
-        verdicts: All of them.
-        asked: Asked of the judge.
-        cached: From the cache.
-        by_rule: Given without asking anyone.
-        calls: Calls of the judge, repeats included.
-        tokens: Read and written.
-        unpriced: Verdicts asked for whose cost is not known.
-        failed: Why there is no valid verdict, by reason.
-        unavailable: Verdicts that could not be had at all, of those.
+        verdicts: All verdicts.
+        asked: Verdicts that called the judge.
+        cached: Verdicts from the cache.
+        by_rule: Verdicts by rule, without a call.
+        calls: Calls of the judge, retries included.
+        tokens: Input and output tokens.
+        unpriced: Called verdicts without a known cost.
+        failed: Counts of missing or invalid verdicts, by reason.
+        unavailable: Those among them without any verdict.
         messages: A sentence for each reason.
-        costs: Of each verdict that was asked for, in US dollars.
+        costs: Cost of each called verdict, in US dollars.
     """
 
     verdicts: int = 0
@@ -79,19 +79,21 @@ class Bill:
 
     @property
     def cost_usd(self) -> float | None:
-        """What it cost; None where any of it has no price."""
+        """Total cost; None if any part has no price."""
         return None if self.unpriced else math.fsum(self.costs)
 
     def sentence(self) -> str:
-        """Return it for people."""
+        """Return the bill as a sentence."""
         parts = [f"{self.verdicts} verdicts", f"{self.calls} calls", f"{self.tokens:,} tokens"]
-        parts += [f"{count} {what}" for what, count in (("cached", self.cached), ("by rule", self.by_rule)) if count]
-        known = math.fsum(self.costs)
-        cost = f"${known:.4f}" if not self.unpriced else "unknown (no price for this model: give --prices)"
+        parts += [
+            f"{count} {origin}" for origin, count in (("cached", self.cached), ("by rule", self.by_rule)) if count
+        ]
+        total = math.fsum(self.costs)
+        cost = f"${total:.4f}" if not self.unpriced else "unknown (no price for this model: give --prices)"
         return f"cost  {cost}  ({', '.join(parts)})"
 
     def document(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return the bill as a JSON document."""
         return {
             "verdicts": self.verdicts, "asked": self.asked, "cached": self.cached, "by_rule": self.by_rule,
             "calls": self.calls, "tokens": self.tokens, "cost_usd": self.cost_usd, "failed": dict(self.failed),
@@ -100,13 +102,13 @@ class Bill:
 
 @dataclass(slots=True)
 class Judged:
-    """What one judge says of all items.
+    """One judge's verdicts on all items.
 
     Args:
-        name: The judge.
-        verdicts: Of each item, by its name; of a pair both orders.
-        fingerprints: Of judge and rubric.
-        models: As they name themselves.
+        name: Name of the judge.
+        verdicts: Verdicts by item name; a pair has one per order.
+        fingerprints: Fingerprints of judge and rubric.
+        models: Models as the provider names them.
     """
 
     name: str
@@ -115,30 +117,30 @@ class Judged:
     models: set[str] = field(default_factory=set)
 
     def take(self, item: str, verdicts: tuple[pb.Verdict, ...]) -> None:
-        """Keep what it says of an item."""
+        """Add the verdicts on an item."""
         self.verdicts[item] = verdicts
         self.fingerprints |= {verdict.fingerprint for verdict in verdicts if verdict.fingerprint}
         self.models |= {verdict.model for verdict in verdicts if verdict.model}
 
     def scores(self, items: Sequence[Item], rubric: AskedRubric, criterion: str | None) -> list[float | None]:
-        """Return its score of each item; None where there is no valid one."""
+        """Return the score of each item; None without a valid verdict."""
         return [rubric.score(dict(self.verdicts[item.name][0].scores), criterion) for item in items]
 
     def choices(self, items: Sequence[Item]) -> list[PairJudgement | None]:
-        """Return its choice of each pair; None where either order has none."""
-        found = []
+        """Return the choice for each pair; None if either order has none."""
+        judgements = []
         for item in items:
             forward, backward = (verdict.choice for verdict in self.verdicts[item.name])
-            found.append(PairJudgement(forward, backward) if forward and backward else None)
-        return found
+            judgements.append(PairJudgement(forward, backward) if forward and backward else None)
+        return judgements
 
 
 class JudgeClient:
-    """Asks a judge service.
+    """A client of a judge service.
 
     Args:
-        stub: Of the service.
-        access: Who judges, and for how much.
+        stub: Stub of the service.
+        access: Judges and limits.
     """
 
     def __init__(self, stub: Any, access: JudgeAccess) -> None:
@@ -146,44 +148,44 @@ class JudgeClient:
         self._access = access
         self.bill = Bill()
 
-    async def rubric(self, given: str) -> AskedRubric:
-        """Return the rubric of that name or file.
+    async def rubric(self, reference: str) -> AskedRubric:
+        """Return a rubric by name or file.
 
         Raises:
-            InvalidInputError: There is none, or its file is wrong.
+            InvalidInputError: No rubric has that name, or the file is wrong.
         """
-        found = known_rubric(given)
-        if found is not None:
-            return found
+        rubric = known_rubric(reference)
+        if rubric is not None:
+            return rubric
         with translated():
             response = await self._stub.ListRubrics(pb.ListRubricsRequest(), timeout=30)
-        return listed_rubric(given, response.rubrics)
+        return listed_rubric(reference, response.rubrics)
 
     async def judge_all(
         self, items: Sequence[Item], rubric: AskedRubric, name: JudgeName | None, sample_index: int = 0
     ) -> Judged:
-        """Ask one judge about all items.
+        """Judge all items with one judge.
 
         Args:
-            items: Answers, or pairs where the rubric compares.
-            rubric: What is asked.
-            name: The judge; None for the service's own.
-            sample_index: Another one asks anew what was asked before.
+            items: Answers, or pairs if the rubric compares.
+            rubric: The rubric.
+            name: The judge; None for the service's default.
+            sample_index: A new index bypasses cached verdicts.
 
         Raises:
             AssayError: The service refuses the request.
         """
-        judged = Judged(str(name) if name is not None else "the service's own judge")
+        judged = Judged(str(name) if name is not None else "the service's default judge")
         ask = self._compared if rubric.compares else self._graded
         shows = sys.stderr.isatty()
-        done = 0
+        judged_count = 0
         async for item, verdicts in ask(items, rubric, name, sample_index):
             judged.take(item, verdicts)
             for verdict in verdicts:
                 self.bill.take(verdict)
-            done += 1
+            judged_count += 1
             if shows:
-                click.echo(f"\r{done} of {len(items)} judged", nl=False, err=True)
+                click.echo(f"\r{judged_count} of {len(items)} judged", nl=False, err=True)
         if shows:
             click.echo("\r" + " " * 40 + "\r", nl=False, err=True)
         return judged
@@ -198,7 +200,7 @@ class JudgeClient:
             for number, item in enumerate(items):
                 await slots.acquire()
                 request = pb.GradeRequest(
-                    answer=item.answer, contexts=item.contexts, **self._asked(item, rubric, name, sample_index)
+                    answer=item.answer, contexts=item.contexts, **self._common_fields(item, rubric, name, sample_index)
                 )
                 yield pb.GradeStreamRequest(request_id=str(number), grade=request)
 
@@ -215,7 +217,9 @@ class JudgeClient:
     ) -> AsyncIterator[tuple[str, tuple[pb.Verdict, ...]]]:
         async def compared(item: Item) -> tuple[str, tuple[pb.Verdict, ...]]:
             request = pb.ComparePairRequest(
-                answer_a=item.answer, answer_b=item.second or "", **self._asked(item, rubric, name, sample_index)
+                answer_a=item.answer,
+                answer_b=item.second or "",
+                **self._common_fields(item, rubric, name, sample_index),
             )
             with translated():
                 response = await self._stub.ComparePair(request, timeout=_PAIR_TIMEOUT_S)
@@ -227,15 +231,15 @@ class JudgeClient:
                 for task in asyncio.as_completed(tasks):
                     yield await task
             finally:
-                for each in tasks:
-                    each.cancel()
+                for pending in tasks:
+                    pending.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _asked(
+    def _common_fields(
         self, item: Item, rubric: AskedRubric, name: JudgeName | None, sample_index: int
     ) -> dict[str, Any]:  # fmt: skip
-        """Return what requests of both kinds have in common."""
-        found: dict[str, Any] = {
+        """Return the fields that both kinds of requests share."""
+        fields: dict[str, Any] = {
             "question": item.question,
             "reference": item.reference,
             "sample_index": sample_index,
@@ -246,7 +250,7 @@ class JudgeClient:
         }
         temperature, max_tokens = self._access.temperature, self._access.max_tokens
         if name is not None:
-            found["judge"] = pb.JudgeModel(
+            fields["judge"] = pb.JudgeModel(
                 provider=name.provider,
                 model=name.model,
                 base_url=name.base_url,
@@ -256,8 +260,8 @@ class JudgeClient:
                 prices=None if name.prices is None else PRICE.to_wire(name.prices),
             )
         elif temperature is not None or max_tokens:
-            found["judge"] = pb.JudgeModel(temperature=temperature, max_tokens=max_tokens)
-        return found
+            fields["judge"] = pb.JudgeModel(temperature=temperature, max_tokens=max_tokens)
+        return fields
 
 
 def _batches(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
@@ -266,7 +270,7 @@ def _batches(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
 
 
 def _refused(error: pb.JudgeError) -> AssayError:
-    """Return the error that one request of a stream was answered with."""
-    # Of its code this service sends only what its installation lacks: a key, or a package.
+    """Return the error of one request in a stream."""
+    # This service uses FAILED_PRECONDITION only for a missing key or package.
     kind = "SetupError" if error.code == grpc.StatusCode.FAILED_PRECONDITION.value[0] else ""
     return error_of(error.code, error.reason, error.message, kind=kind)

@@ -1,4 +1,4 @@
-"""`assay judge drift`: a frozen set of answers judged again, held against what was saved before."""
+"""`assay judge drift`: judge frozen answers again and compare the scores with a saved baseline."""
 
 from __future__ import annotations
 
@@ -23,14 +23,12 @@ if TYPE_CHECKING:
     from assay_cli.commands.judge.labels import Labels
 
 BUILT_IN_ANCHORS = Path(__file__).with_name("anchors.jsonl")
-"""Answers of every quality to questions of every kind; never changed, or old baselines would mean nothing."""
+"""Answers of varied quality to varied questions. Never change them: old baselines would become useless."""
 
 
 @click.command()
-@click.option(
-    "--anchors", metavar="FILE", help="Dataset of the frozen answers; default: a small set that comes with Assay."
-)
-@click.option("--baseline", metavar="FILE", required=True, help="File of the saved baseline.")
+@click.option("--anchors", metavar="FILE", help="Dataset of the frozen answers; default: a small set of Assay's own.")
+@click.option("--baseline", metavar="FILE", required=True, help="File of the baseline.")
 @click.option("--save", is_flag=True, help="Save these verdicts as the baseline; the file must not exist.")
 @judge_options
 @click.option(
@@ -53,11 +51,11 @@ def drift(
     as_json: bool,
     **judge: Any,
 ) -> int:
-    """Judge a frozen set of answers again and say whether the judge has moved since the baseline was saved.
+    """Judge frozen answers again and test whether the judge has drifted since the baseline was saved.
 
-    Every verdict is requested again, past every cache. Drift is a sign-flip p-value below 0.05. Without drift the
-    command says whether these anchors exclude a mean difference beyond 5 % of the scale, and else how many would.
-    Exit status: 0 no drift found, 1 it has moved, 3 that cannot be computed.
+    Every verdict is requested again, bypassing caches. Drift is a sign-flip p-value below 0.05. Without drift, the
+    command says whether these anchors exclude a mean difference beyond 5 % of the scale, or else how many would. Exit
+    status: 0 no drift detected, 1 drift, 3 not computed.
 
     \b
         assay judge drift --baseline judge.json --provider openai --model gpt-4o-mini --save
@@ -71,7 +69,9 @@ def drift(
     try:
         access = judge_access(**judge)
         if len(access.names) > 1:
-            problems.append(Problem("names a jury, and drift is of one judge: name it with --provider", "--spec"))
+            problems.append(
+                Problem("names a jury, but drift is measured for one judge: name it with --provider", "--spec")
+            )
     except InvalidInputError as error:
         problems += error.problems
     try:
@@ -97,7 +97,7 @@ def drift(
 
 
 async def _judged(
-    access: JudgeAccess, items: Labels, asked: str, criterion: str | None, old: Baseline | None
+    access: JudgeAccess, items: Labels, reference: str, criterion: str | None, old: Baseline | None
 ) -> tuple[Baseline, Bill]:
     from assay.parsing.names import unknown_name
     from assay_cli.commands.judge.access import open_judge
@@ -107,14 +107,14 @@ async def _judged(
 
     async with open_judge(access) as stub:
         client = JudgeClient(stub, access)
-        rubric = await client.rubric(asked)
+        rubric = await client.rubric(reference)
         check_scale(items, rubric)
         if criterion is not None and criterion not in rubric.criteria:
             raise InvalidInputError([Problem(unknown_name("criterion", criterion, rubric.criteria), "--criterion")])
         if old is not None:
             check_comparable(old, items, rubric, criterion)
         name = access.names[0] if access.names else None
-        # What was judged before is in caches; what a provider has changed under an old name would not show.
+        # Cached verdicts would hide a change that the provider made under an old model name.
         sample = 0 if access.replays else secrets.randbits(32)
         judged = await client.judge_all(items.items, rubric, name, sample)
     return baseline_of(judged, items, rubric, criterion), client.bill
@@ -125,7 +125,9 @@ def _saved(path: Path, new: Baseline, bill: Bill, *, as_json: bool) -> int:
 
     valid = sum(score is not None for score in new.scores.values())
     if bill.unavailable or valid <= len(new.scores) / 2:
-        click.echo(f"error: nothing saved: only {valid} of {len(new.scores)} anchors have a valid verdict", err=True)
+        click.echo(
+            f"error: nothing was saved: only {valid} of {len(new.scores)} anchors have a valid verdict", err=True
+        )
         return EXIT_INFRASTRUCTURE
     with atomic_writer(path, option="--baseline") as file:
         json.dump(new.document(), file, ensure_ascii=False, allow_nan=False, indent=1)
@@ -142,34 +144,34 @@ def _compared(old: Baseline, new: Baseline, bill: Bill, *, as_json: bool) -> int
     from assay_cli.commands.judge.baseline import changes_of
     from assay_cli.commands.judge.report import drift_text
 
-    found = find_drift(old.scores, new.scores, width=new.maximum - new.minimum)
+    drift = find_drift(old.scores, new.scores, width=new.maximum - new.minimum)
     changes = changes_of(old, new)
     if as_json:
-        click.echo(json_text(_document(found, changes, old, new, bill), indent=1))
+        click.echo(json_text(_document(drift, changes, old, new, bill), indent=1))
     else:
         click.echo(f"judge  {clean(new.judge)}  rubric {new.rubric}  baseline of {old.saved_at}")
-        click.echo(f"{drift_text(found, changes)}\n{bill.sentence()}")
-    status = EXIT_INFRASTRUCTURE if found.drifted is None else EXIT_GATE if found.drifted else 0
+        click.echo(f"{drift_text(drift, changes)}\n{bill.sentence()}")
+    status = EXIT_INFRASTRUCTURE if drift.drifted is None else EXIT_GATE if drift.drifted else 0
     if not as_json:
-        steady = f"NO ALARM  {found.caution}" if found.caution else "STEADY"
+        steady = f"NO ALARM  {drift.caution}" if drift.caution else "STEADY"
         word = {0: steady, EXIT_GATE: "DRIFTED"}.get(status, "NOT COMPUTED")
         click.echo(with_status(f"verdict  {word}", status))
     return status
 
 
-def _document(found: Drift, changes: list[str], old: Baseline, new: Baseline, bill: Bill) -> dict[str, Any]:
+def _document(drift: Drift, changes: list[str], old: Baseline, new: Baseline, bill: Bill) -> dict[str, Any]:
     return {
-        "drifted": found.drifted,
-        "reason": found.reason or None,
-        "n": found.n,
-        "n_dropped": found.n_dropped,
-        "mean_difference": found.mean,
-        "interval": None if found.interval is None else list(found.interval),
-        "p_value": found.p_value,
-        "limit": found.limit,
-        "anchors_needed": found.items_needed,
-        "message": found.caution or None,
-        "changed": found.changed,
+        "drifted": drift.drifted,
+        "reason": drift.reason or None,
+        "n": drift.n,
+        "n_dropped": drift.n_dropped,
+        "mean_difference": drift.mean,
+        "interval": None if drift.interval is None else list(drift.interval),
+        "p_value": drift.p_value,
+        "limit": drift.limit,
+        "anchors_needed": drift.items_needed,
+        "message": drift.caution or None,
+        "changed": drift.changed,
         "notes": changes,
         "baseline": old.document(),
         "present": new.document(),

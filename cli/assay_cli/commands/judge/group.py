@@ -1,4 +1,4 @@
-"""`assay judge`: how far a judge can be trusted, and whether it still judges as it did."""
+"""`assay judge`: calibration, drift and prices of judges."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from assay_cli.commands import LazyGroup
 _COMMANDS = {
     "calibrate": (
         "assay_cli.commands.judge.calibrate:calibrate",
-        "Compare a judge with human labels: agreement, errors, how far to trust it.",
+        "Compare a judge with human labels: agreement, errors, level of trust.",
     ),
     "calibrations": (
         "assay_cli.commands.judge.calibrations:calibrations",
-        "List and delete stored calibrations: how far judges agree with people.",
+        "List and delete stored calibrations.",
     ),
     "sample": (
         "assay_cli.commands.judge.sample:sample",
@@ -25,11 +25,11 @@ _COMMANDS = {
     ),
     "drift": (
         "assay_cli.commands.judge.drift:drift",
-        "Judge a frozen set of answers again and say whether the judge has moved.",
+        "Judge frozen answers again and test whether the judge has drifted.",
     ),
 }
 
 
 @click.group(cls=LazyGroup, lazy=_COMMANDS)
 def judge() -> None:
-    """Find out how far a judge can be trusted, and whether it still judges as it did."""
+    """Measure how far a judge can be trusted, and whether it has drifted."""

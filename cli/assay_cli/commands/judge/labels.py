@@ -1,6 +1,6 @@
-"""Files of answers with human labels: read whole, and refused with every problem at once.
+"""Datasets of answers with human labels, validated as a whole.
 
-Every record has a question, and an answer with people's scores or verdicts, or two answers with people's choice.
+A record has a question, and either an answer with human scores or verdicts, or two answers with a human choice.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "probability": ("probability", "sampling_probability"),
     "weight": ("weight", "sampling_weight"),
 }
-"""What a record may hold, and the names under which it is found; further people are `human_...`."""
+"""Fields of a record with their accepted names; further people's labels are `human_...`."""
 
 _PASS = {"pass", "passed", "good", "true", "yes", "correct"}
 _FAIL = {"fail", "failed", "bad", "false", "no", "incorrect", "wrong"}
@@ -54,15 +54,14 @@ class Item:
     """One labelled answer, or pair of answers.
 
     Args:
-        name: Its id, or its number.
-        answer: The answer; the first one of a pair.
-        second: The second answer of a pair.
-        reference: The reference answer; None where there is none.
+        name: Id or number of the record.
+        answer: The answer, or a pair's first answer.
+        second: A pair's second answer.
+        reference: The reference answer, or None.
         contexts: Passages that the answer should rest on.
-        people: What people said: numbers, "pass" or "fail", or "a", "b" or "tie".
-        weight: For how many rows it stands: 1 / the probability with which it was drawn; None where the file does not
-            say.
-        line: Its line in the file.
+        people: Human labels: numbers, "pass" or "fail", or "a", "b" or "tie".
+        weight: Sampling weight, 1 / the probability of being drawn; None if the file does not say.
+        line: Line in the file.
     """
 
     name: str
@@ -78,11 +77,11 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """A file of them.
+    """The labelled items of a file.
 
     Args:
         kind: "scores", "labels" or "pairs".
-        items: At least one.
+        items: At least one item.
         file: The file as the user named it.
     """
 
@@ -91,10 +90,10 @@ class Labels:
     file: str
 
     def drawing(self, drawn: str | None) -> Drawing:
-        """Return how the items were drawn.
+        """Return the sampling design of the items.
 
         Args:
-            drawn: What the user says: "random", "human-verdict" or "judge-verdict"; None for nothing.
+            drawn: The value of --drawn: "random", "human-verdict" or "judge-verdict"; None without it.
         """
         weights = [item.weight for item in self.items if item.weight is not None]
         if len(set(weights)) > 1:
@@ -103,14 +102,14 @@ class Labels:
 
 
 def read_items(path: Path, *, labelled: bool = True) -> Labels:
-    """Return what a file of labels holds.
+    """Read a file of labels.
 
     Args:
         path: JSON Lines, JSON, CSV, TSV, YAML or Parquet.
-        labelled: Whether labels are read, of which every item then needs one.
+        labelled: Whether every item needs a label; if not, labels are not read.
 
     Raises:
-        DatasetError: All that is wrong with it, each with line and field.
+        DatasetError: The file is wrong; lists every problem with line and field.
     """
     problems: list[Problem] = []
     records: list[Record] = []
@@ -121,7 +120,7 @@ def read_items(path: Path, *, labelled: bool = True) -> Labels:
         for record in container.records():
             records.append(record)
             if len(records) > _MAX_ITEMS:
-                raise BadFileError(f"holds more than {_MAX_ITEMS:,} records: calibrate with a sample of them")
+                raise BadFileError(f"has more than {_MAX_ITEMS:,} records: calibrate with a sample of them")
     except BadFileError as error:
         problems.append(Problem(error.message, file=str(path), line=error.line))
     except OSError as error:
@@ -129,23 +128,23 @@ def read_items(path: Path, *, labelled: bool = True) -> Labels:
     reader = _Reader(str(path), problems, labelled=labelled, cells=cells)
     items = reader.items(records)
     if not items and not problems:
-        problems.append(Problem("holds no record", file=str(path)))
+        problems.append(Problem("has no record", file=str(path)))
     if problems:
         raise DatasetError(problems)
     return Labels(reader.kind, tuple(items), str(path))
 
 
 def check_scale(labels: Labels, rubric: AskedRubric) -> None:
-    """Refuse labels that a rubric cannot be held against.
+    """Check that the labels fit a rubric.
 
     Raises:
-        DatasetError: Scores are not on its scale, or it is of the other kind.
+        DatasetError: Scores are off its scale, or it compares and the labels do not, or the reverse.
     """
     if rubric.compares != (labels.kind == PAIRS):
-        what = "compares two answers, but the file holds single ones" if rubric.compares else (
-            "scores one answer, but the file holds pairs"
+        mismatch = "compares two answers, but the file has single answers" if rubric.compares else (
+            "scores one answer, but the file has pairs"
         )  # fmt: skip
-        raise DatasetError([Problem(f"the rubric {rubric.name!r} {what}", "--rubric", labels.file)])
+        raise DatasetError([Problem(f"the rubric {rubric.name!r} {mismatch}", "--rubric", labels.file)])
     low, high = rubric.minimum, rubric.maximum
     problems = [
         Problem(f"{score:g} is not on the scale of {rubric.name!r}, {low:g} to {high:g}{_hint(score)}", "human",
@@ -166,7 +165,7 @@ def _hint(score: float) -> str:
 
 
 class _Reader:
-    """Reads records, and says what is wrong with all of them."""
+    """Reads records and collects their problems."""
 
     def __init__(self, file: str, problems: list[Problem], *, labelled: bool, cells: bool) -> None:
         self._file = file
@@ -175,12 +174,12 @@ class _Reader:
         self._cells = cells
         self._names: Counter[str] = Counter()
         self._weighs = False
-        self._lacking: set[str] = set()  # answers that no record has, or that may not be absent in this kind of file
+        self._lacking: set[str] = set()  # answer fields that no record has, or that this kind of file requires
         self._line: int | None = None
         self.kind = SCORES
 
     def items(self, records: Sequence[Record]) -> list[Item]:
-        """Return the items that are right."""
+        """Return the valid items."""
         held = [record.data for record in records if isinstance(record.data, dict)]
         is_paired = any(self._find(data, "answer_a")[1] is not None for data in held)
         words = [_word(value) for data in held for _, value in _people(data)]
@@ -196,14 +195,14 @@ class _Reader:
             for field in ("answer", "answer_a", "answer_b")
             if not self._cells or all(self._find(data, field)[1] is None for data in held)
         }
-        found = [self._item(record) for record in records]
-        return [item for item in found if item is not None]
+        items = [self._item(record) for record in records]
+        return [item for item in items if item is not None]
 
     def _item(self, record: Record) -> Item | None:
         self._line = record.line
         before = len(self._problems)
         if record.problem or not isinstance(record.data, dict):
-            self._say(record.problem or "is no object with question, answer and human", record.field)
+            self._say(record.problem or "is not an object with question, answer and human", record.field)
             return None
         if unusable := find_unusable(record.data):
             self._say(unusable)
@@ -228,7 +227,7 @@ class _Reader:
         return item if len(self._problems) == before else None
 
     def _find(self, data: Mapping[str, Any], field: str) -> tuple[str, Any]:
-        """Return under which name a field stands, and what it holds."""
+        """Return the name that the record uses for a field, and its value."""
         for name in FIELDS[field]:
             value = data.get(name)
             if value is not None:
@@ -247,7 +246,7 @@ class _Reader:
         return None if value is None else str(value)
 
     def _answer(self, data: Mapping[str, Any], field: str) -> str:
-        """Return an answer, which may be empty; an empty cell is an absent field."""
+        """Return an answer, possibly empty; an empty table cell counts as absent."""
         value = self._find(data, field)[1]
         if value is None and field not in self._lacking:
             return ""
@@ -259,7 +258,7 @@ class _Reader:
             return ()
         if isinstance(value, str):
             return (value,)
-        if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        if isinstance(value, list) and all(isinstance(passage, str) for passage in value):
             return tuple(value)
         self._say("must be a string or a list of strings", name)
         return ()
@@ -267,26 +266,26 @@ class _Reader:
     def _labels(self, data: Mapping[str, Any]) -> tuple[float | str, ...]:
         if not self._labelled:
             return ()
-        given = list(_people(data))
-        if not given:
-            self._say(f"is missing: what a person says of it; also read: {', '.join(FIELDS['human'][1:])}, and "
+        fields = list(_people(data))
+        if not fields:
+            self._say(f"is missing: a person's label; also read: {', '.join(FIELDS['human'][1:])}, and "
                       f"{_MORE}... for further people", "human")  # fmt: skip
-        found = [self._label(name, value) for name, value in given]
-        return tuple(label for label in found if label is not None)
+        labels = [self._label(name, value) for name, value in fields]
+        return tuple(label for label in labels if label is not None)
 
     def _weight(self, data: Mapping[str, Any]) -> float | None:
-        (name, share), (other, weight) = self._find(data, "probability"), self._find(data, "weight")
+        (name, share), (weight_name, weight) = self._find(data, "probability"), self._find(data, "weight")
         if share is not None and weight is not None:
-            self._say(f"and {name} say the same in two ways: leave one of them out", other)
+            self._say(f"and {name} say the same in two ways: leave one out", weight_name)
             return None
         if share is None and weight is None:
-            self._say("is missing: other records say how probable it was to be drawn, and every one must", name)
+            self._say("is missing: other records give their probability of being drawn, so every record must", name)
             return None
-        given = share if weight is None else weight
-        number = _number(given)
+        value = share if weight is None else weight
+        number = _number(value)
         if number is None or number <= 0 or (weight is None and number > 1):
-            what = "a probability above 0, up to 1" if weight is None else "a number above 0"
-            self._say(f"must be {what}, not {shown(given)}", name if weight is None else other)
+            expected = "a probability above 0, up to 1" if weight is None else "a number above 0"
+            self._say(f"must be {expected}, not {shown(value)}", name if weight is None else weight_name)
             return None
         return 1 / number if weight is None else number
 
@@ -313,13 +312,13 @@ class _Reader:
 
 
 def _people(data: Mapping[str, Any]) -> Iterable[tuple[str, object]]:
-    """Yield what every person said, and the field it stands in."""
+    """Yield every person's label with the name of its field."""
     main = next((name for name in FIELDS["human"] if data.get(name) is not None), None)
     for name, value in data.items():
         if name == main or (name.startswith(_MORE) and name not in FIELDS["human"]):
-            for each in value if isinstance(value, list) else [value]:
-                if each is not None and not is_blank(each):
-                    yield name, each
+            for label in value if isinstance(value, list) else [value]:
+                if label is not None and not is_blank(label):
+                    yield name, label
 
 
 def _word(value: object) -> str:

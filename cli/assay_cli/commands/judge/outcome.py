@@ -1,4 +1,4 @@
-"""A calibration from beginning to end: what was asked, the verdicts of one judge or several, what came of it."""
+"""A calibration: the request, the judges' verdicts, and the outcome."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
 _FAR_APART = 3.3  # standard errors
 
 
-class Asked:
-    """What is to be calibrated.
+class CalibrationRequest:
+    """Settings of a calibration.
 
     Args:
-        labels: What people said.
-        rubric: Its name or file; None for the usual one.
-        criterion: The criterion that counts; None for the whole.
-        threshold: Where a score passes; None for the metric's default.
-        observed: How many rows of a run passed, of how many; None for no correction.
-        drawing: How the labelled answers were drawn.
+        labels: Human labels.
+        rubric: Name or file of the rubric; None for the default.
+        criterion: The criterion that counts; None for the overall score.
+        threshold: Lowest passing score; None for the metric's default.
+        observed: Passed and total rows of a run; None for no correction.
+        drawing: Sampling design of the labelled answers.
     """
 
     def __init__(
@@ -68,10 +68,10 @@ class Asked:
         self.is_paired = labels.kind == PAIRS
 
     def checked(self, rubric: AskedRubric) -> Passing | None:
-        """Refuse what does not fit the rubric; return when a score passes.
+        """Check the settings against the rubric; return the passing rule.
 
         Raises:
-            InvalidInputError: All that does not fit.
+            InvalidInputError: Settings do not fit; lists every problem.
         """
 
         problems: list[Problem] = []
@@ -85,73 +85,78 @@ class Asked:
             if self.criterion is not None and self.criterion not in rubric.criteria:
                 problems.append(Problem(unknown_name("criterion", self.criterion, rubric.criteria), "--criterion"))
             if passing is None and self.threshold is None and (self.labels.kind == LABELS or self.observed):
-                what = f"is missing: say from which score of the rubric {rubric.name!r} an answer passes"
-                problems.append(Problem(what, "--threshold"))
+                problem = f"is missing: name the lowest passing score of the rubric {rubric.name!r}"
+                problems.append(Problem(problem, "--threshold"))
         if problems:
             raise InvalidInputError(problems)
         return passing
 
 
 class Outcome:
-    """What came of it.
+    """The outcome of a calibration.
 
     Args:
-        asked: What was asked.
-        rubric: By which rubric.
-        passing: When a score passes; None where nothing decides.
-        judged: What each judge said; several are a jury.
-        bill: What that took.
+        request: Settings of the calibration.
+        rubric: The rubric.
+        passing: The passing rule; None if none applies.
+        judged: Verdicts by judge; several judges form a jury.
+        bill: Counts and cost.
     """
 
     def __init__(
-        self, asked: Asked, rubric: AskedRubric, passing: Passing | None, judged: Sequence[Judged], bill: Bill
+        self,
+        request: CalibrationRequest,
+        rubric: AskedRubric,
+        passing: Passing | None,
+        judged: Sequence[Judged],
+        bill: Bill,
     ) -> None:
-        self.asked = asked
+        self.request = request
         self.rubric = rubric
         self.passing = passing
         self.judged = judged
         self.bill = bill
-        self.values = [self._values(each) for each in judged]
-        self.single = [self._single(each, said) for each, said in zip(judged, self.values, strict=True)]
+        self.values = [self._values(verdicts) for verdicts in judged]
+        self.single = [self._single(verdicts, scores) for verdicts, scores in zip(judged, self.values, strict=True)]
         self.jury: Calibration | None = None
         self.jury_alpha: Figure | None = None
         if len(judged) > 1:
             self._convene()
-        self.corrected = None if asked.observed is None else self.decisive.corrected(*asked.observed)
+        self.corrected = None if request.observed is None else self.decisive.corrected(*request.observed)
 
     @property
     def decisive(self) -> Calibration:
-        """The jury where there is one, else the only judge."""
+        """The calibration of the jury, or of the only judge."""
         return self.jury if self.jury is not None else self.single[0]
 
     def _values(self, judged: Judged) -> list[Any]:
-        items = self.asked.labels.items
-        if self.asked.is_paired:
-            return [None if each is None else each.winner for each in judged.choices(items)]
-        return judged.scores(items, self.rubric, self.asked.criterion)
+        items = self.request.labels.items
+        if self.request.is_paired:
+            return [None if choice is None else choice.winner for choice in judged.choices(items)]
+        return judged.scores(items, self.rubric, self.request.criterion)
 
-    def _single(self, judged: Judged, said: list[Any]) -> Calibration:
+    def _single(self, judged: Judged, scores: list[Any]) -> Calibration:
 
-        if self.asked.is_paired:
-            return calibrate_pairs(judged.choices(self.asked.labels.items), self._people())
-        return self._held(said)
+        if self.request.is_paired:
+            return calibrate_pairs(judged.choices(self.request.labels.items), self._people())
+        return self._held(scores)
 
     def _held(self, scores: Sequence[float | None]) -> Calibration:
 
-        if self.asked.labels.kind == LABELS:
+        if self.request.labels.kind == LABELS:
             assert self.passing is not None
-            return calibrate_labels(scores, self._people(), passing=self.passing, drawing=self.asked.drawing)
+            return calibrate_labels(scores, self._people(), passing=self.passing, drawing=self.request.drawing)
         return calibrate_scores(
-            scores, self._people(), whole=self.rubric.whole, passing=self.passing, drawing=self.asked.drawing
+            scores, self._people(), whole=self.rubric.whole, passing=self.passing, drawing=self.request.drawing
         )
 
     def _people(self) -> list[Any]:
-        return [item.people for item in self.asked.labels.items]
+        return [item.people for item in self.request.labels.items]
 
     def _convene(self) -> None:
 
         rows = list(zip(*self.values, strict=True))
-        if self.asked.is_paired:
+        if self.request.is_paired:
             self.jury_alpha = judges_alpha(self.values, "nominal")
             winners = [jury_label(row).value for row in rows]
             self.jury = calibrate_pairs([], self._people(), winners=winners)
@@ -160,10 +165,10 @@ class Outcome:
             self.jury = self._held([jury_score(row).value for row in rows])
 
     def storable(self) -> JudgeCalibration | None:
-        """Return it as runs with the same judge name it; None for pairs, and without a verdict of a judge."""
+        """Return the calibration to store for runs with the same judge; None for pairs, or without a called verdict."""
         decisive = self.decisive
-        fingerprints = {each for judged in self.judged for each in judged.fingerprints}
-        if self.asked.is_paired or not decisive.n or not fingerprints:
+        fingerprints = {fingerprint for judged in self.judged for fingerprint in judged.fingerprints}
+        if self.request.is_paired or not decisive.n or not fingerprints:
             return None
         alpha = decisive.figures[decisive.measure]
         nothing = Figure(None, 0)
@@ -171,7 +176,7 @@ class Outcome:
         low, high = alpha.interval or (None, None)
         return JudgeCalibration(
             rubric=self.rubric.name,
-            criterion=self.asked.criterion or "",
+            criterion=self.request.criterion or "",
             fingerprints=tuple(sorted(fingerprints)),
             judge=" + ".join(judged.name for judged in self.judged),
             n=decisive.n,
@@ -190,14 +195,15 @@ class Outcome:
         )
 
     def doubt(self) -> str:
-        """Return why the answers were hardly drawn at random from the rows whose pass rate is corrected; usually empty.
+        """Return a warning if the labelled answers can hardly be a random sample of the corrected rows; else empty.
 
-        A judge then passes about the same share of both: by chance they lie this far apart once in a thousand times.
+        In a random sample, the judge passes about the same share of both: the limit is exceeded by chance once in
+        1,000.
         """
         labels = self.decisive.passes
-        if self.asked.observed is None or self.decisive.drawn != RANDOM or not labels:
+        if self.request.observed is None or self.decisive.drawn != RANDOM or not labels:
             return ""
-        passed, total = self.asked.observed
+        passed, total = self.request.observed
         ours = sum(label.judge_passes for label in labels)
         both = (passed + ours) / (total + len(labels))
         error = math.sqrt(both * (1 - both) * (1 / total + 1 / len(labels)))
@@ -209,20 +215,20 @@ class Outcome:
         )
 
     def mean(self, index: int) -> float | None:
-        """Return the mean score of a judge; None for pairs and where it gave none."""
-        scores = [] if self.asked.is_paired else [score for score in self.values[index] if score is not None]
+        """Return the mean score of a judge; None for pairs or without scores."""
+        scores = [] if self.request.is_paired else [score for score in self.values[index] if score is not None]
         return math.fsum(scores) / len(scores) if scores else None
 
     def document(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return the outcome as a JSON document."""
         rubric, passing = self.rubric, self.passing
         return {
-            "labels": self.asked.labels.file,
-            "kind": self.asked.labels.kind,
+            "labels": self.request.labels.file,
+            "kind": self.request.labels.kind,
             "rubric": {
                 "name": rubric.name, "minimum": rubric.minimum, "maximum": rubric.maximum, "whole": rubric.whole,
             },
-            "criterion": self.asked.criterion,
+            "criterion": self.request.criterion,
             "passing": None if passing is None else {"threshold": passing.threshold, "rule": passing.rule},
             "judges": [
                 {
@@ -241,7 +247,7 @@ class Outcome:
         }  # fmt: skip
 
     def text(self) -> str:
-        """Return it for people."""
+        """Return the outcome as text."""
 
         parts = []
         for index, judged in enumerate(self.judged):
@@ -253,8 +259,8 @@ class Outcome:
             value, why = figure_text("alpha", self.jury_alpha)
             heading = f"jury  {len(self.judged)} judges, alpha among them {value if value != '-' else why} "
             parts.append(calibration_text(self.jury, heading))
-        if self.corrected is not None and self.asked.observed is not None:
-            passed, total = self.asked.observed
+        if self.corrected is not None and self.request.observed is not None:
+            passed, total = self.request.observed
             alpha = self.decisive.figures[self.decisive.measure]
             low, high = alpha.interval or (None, None)
             parts.append(f"pass rate  {passed / total:.1%} of {total} rows as judged, as people would "
@@ -264,27 +270,27 @@ class Outcome:
         return "\n\n".join([*parts, self.bill.sentence()])
 
 
-async def calibrated(access: JudgeAccess, asked: Asked) -> Outcome:
-    """Ask the judges and hold them against people.
+async def calibrated(access: JudgeAccess, request: CalibrationRequest) -> Outcome:
+    """Call the judges and compare them with the human labels.
 
     Raises:
-        InvalidInputError: The labels do not fit the rubric, or the service refuses what is asked.
+        InvalidInputError: The labels do not fit the rubric, or the service refuses the request.
         SetupError: No judge service can be reached or started.
     """
 
-    rubric = known_rubric(asked.rubric)
+    rubric = known_rubric(request.rubric)
     if rubric is not None:
-        asked.checked(rubric)  # before anything is started
+        request.checked(rubric)  # before a service is started
     async with open_judge(access) as stub:
         client = JudgeClient(stub, access)
-        rubric = rubric or await client.rubric(asked.rubric)
-        passing = asked.checked(rubric)
-        judged = [await client.judge_all(asked.labels.items, rubric, name) for name in access.names or (None,)]
-    return Outcome(asked, rubric, passing, judged, client.bill)
+        rubric = rubric or await client.rubric(request.rubric)
+        passing = request.checked(rubric)
+        judged = [await client.judge_all(request.labels.items, rubric, name) for name in access.names or (None,)]
+    return Outcome(request, rubric, passing, judged, client.bill)
 
 
 def gathered(work: Callable[[], Any], problems: list[Problem]) -> Any:
-    """Return what a check returns; keep its problems and continue where it finds any."""
+    """Return the result of a check, or add its problems and return None."""
     try:
         return work()
     except InvalidInputError as error:

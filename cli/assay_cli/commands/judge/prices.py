@@ -1,4 +1,4 @@
-"""`assay judge prices`: what a judge's tokens cost, by the list that comes with Assay or a file of one's own."""
+"""`assay judge prices`: list token prices, from Assay's list or a file."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ _NAME_CHARS = 60
 
 
 @click.command()
-@click.option(
-    "--prices", type=click.Path(path_type=Path), metavar="FILE", help="Prices to show; default: Assay's list."
-)
-@click.option("--provider", metavar="NAME", help="Show only this provider's models; default: all.")
+@click.option("--prices", type=click.Path(path_type=Path), metavar="FILE", help="Price list to show; default: Assay's.")
+@click.option("--provider", metavar="NAME", help="Only this provider's models; default: all.")
 def prices(prices: Path | None, provider: str | None) -> int:
     """List the prices of models, in US dollars per million tokens.
 
-    Assay's list has the providers' own services alone: a model at another base_url has no price unless a file of yours
-    names it.
+    Assay's list covers the providers' own services. A model at another base_url has a price only if your own file lists
+    it.
     """
     entries = [entry for entry in read_prices(prices) if provider in (None, entry.get("provider"))]
     rows = [

@@ -1,4 +1,4 @@
-"""A calibration and a drift as text for people."""
+"""Text of calibrations and drift checks."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ _MEANINGS = {
     "invalid_rate": "items without a valid verdict",
     "accuracy": "same label as people",
     "kappa": "the same beyond chance (Cohen)",
-    "quadratic_kappa": "the same, near misses count as such",
+    "quadratic_kappa": "the same, weighted by distance",
     "spearman": "same order as people",
     "alpha_nominal": "Krippendorff's alpha, labels",
     "alpha_ordinal": "Krippendorff's alpha, ranks",
     "alpha_interval": "Krippendorff's alpha, distances",
-    "alpha_people": "the same of people among themselves",
-    "mean_difference": "judge minus people; above 0 it is too kind",
-    "mean_distance": "how far it is off",
+    "alpha_people": "the same among people",
+    "mean_difference": "judge minus people; above 0 is too lenient",
+    "mean_distance": "mean absolute error",
     "pass_accuracy": "same side of the threshold as people",
-    "pass_kappa": "that beyond chance (Cohen)",
-    "sensitivity": "of what people pass, it passes",
-    "specificity": "of what people fail, it fails",
-    "flip_rate": "pairs where the order decides",
-    "first_position_rate": "decided verdicts for the answer shown first",
+    "pass_kappa": "the same beyond chance (Cohen)",
+    "sensitivity": "share passed, of answers that people pass",
+    "specificity": "share failed, of answers that people fail",
+    "flip_rate": "pairs decided by their order",
+    "first_position_rate": "decided verdicts for the first answer shown",
 }
 _REASONS = {
-    "one_label_only": "not computed: all the same",
+    "one_label_only": "not computed: all values are equal",
     "constant": "not computed: one side never varies",
     "nothing_to_compare": "not computed: nothing to compare",
     "no_better_than_chance": "not computed: the judge is no better than chance",
@@ -44,10 +44,10 @@ _REASONS = {
 
 
 def figure_text(name: str, figure: Figure) -> tuple[str, str]:
-    """Return a figure's value and interval, or why there is none.
+    """Return a figure's value and interval, or the reason for its absence.
 
     Args:
-        name: Its name; some are shares.
+        name: Name of the figure; some are shares.
     """
     if figure.value is None:
         return "-", _REASONS.get(figure.reason, figure.reason)
@@ -59,14 +59,14 @@ def figure_text(name: str, figure: Figure) -> tuple[str, str]:
 
 
 def calibration_text(calibration: Calibration, heading: str) -> str:
-    """Return a calibration: its figures, the table of labels, and how far to trust the judge.
+    """Return the text of a calibration: figures, table of labels, and level of trust.
 
     Args:
-        calibration: What came of it.
-        heading: Who judged.
+        calibration: The calibration.
+        heading: First line, with the judge.
     """
     left_out = calibration.n_items - calibration.n
-    rows = [("figure", "value", "95 % interval", "n", "what it is")]
+    rows = [("figure", "value", "95 % interval", "n", "meaning")]
     for name, figure in calibration.figures.items():
         value, interval = figure_text(name, figure)
         mark = " *" if name == calibration.measure else ""
@@ -75,39 +75,43 @@ def calibration_text(calibration: Calibration, heading: str) -> str:
     if calibration.confusion:
         parts.append(_confusion(calibration))
     trust = calibration.trust
-    parts.append("\n".join([f"{trust.level.upper()}  {trust.sentence}", *(f"  - {each}" for each in trust.warnings)]))
+    parts.append(
+        "\n".join([f"{trust.level.upper()}  {trust.sentence}", *(f"  - {warning}" for warning in trust.warnings)])
+    )
     return "\n\n".join(parts)
 
 
-def drift_text(found: Drift, changes: list[str]) -> str:
-    """Return how a judge has changed.
+def drift_text(drift: Drift, changes: list[str]) -> str:
+    """Return the text of a drift check.
 
     Args:
-        found: The comparison.
-        changes: What is different from the baseline besides scores, each a sentence.
+        drift: The comparison.
+        changes: Other differences from the baseline, one sentence each.
     """
     lines = [f"note: {clean(change)}" for change in changes]
-    counted = f"{found.n} items" + (f", {found.n_dropped} without a score on one side" if found.n_dropped else "")
-    if found.drifted is None or found.mean is None or found.interval is None:
-        return "\n".join([*lines, f"NOT COMPUTED  too few items have a score both times ({counted})"])
-    low, high = found.interval
+    counted = f"{drift.n} items" + (f", {drift.n_dropped} without a score on one side" if drift.n_dropped else "")
+    if drift.drifted is None or drift.mean is None or drift.interval is None:
+        return "\n".join([*lines, f"NOT COMPUTED  too few items have both scores ({counted})"])
+    low, high = drift.interval
     lines.append(
-        f"mean difference  {found.mean:+.3f} [{low:+.3f}, {high:+.3f}]   sign-flip p  {found.p_value:.4g}   "
-        f"changed  {found.changed} of {counted}"
+        f"mean difference  {drift.mean:+.3f} [{low:+.3f}, {high:+.3f}]   sign-flip p  {drift.p_value:.4g}   "
+        f"changed  {drift.changed} of {counted}"
     )
-    if found.drifted:
-        way = "kinder" if found.mean > 0 else "stricter"
-        lines.append(f"DRIFTED  it judges {way} than the baseline: calibrate it again before old and new are compared")
-    elif found.caution:
-        lines.append(f"NO ALARM  {found.caution}")
+    if drift.drifted:
+        way = "kinder" if drift.mean > 0 else "stricter"
+        lines.append(
+            f"DRIFTED  the judge is {way} than the baseline: calibrate it again before you compare old and new runs"
+        )
+    elif drift.caution:
+        lines.append(f"NO ALARM  {drift.caution}")
     else:
-        lines.append(f"STEADY  a mean difference beyond {found.limit:.3g} (5 % of the scale) is excluded")
+        lines.append(f"STEADY  a mean difference beyond {drift.limit:.3g} (5 % of the scale) is excluded")
     return "\n".join(lines)
 
 
 def _confusion(calibration: Calibration) -> str:
     rows = [("people \\ judge", *calibration.labels)]
     for label in calibration.labels:
-        said = calibration.confusion.get(label, {})
-        rows.append((label, *(str(said.get(other, 0)) for other in calibration.labels)))
+        counts = calibration.confusion.get(label, {})
+        rows.append((label, *(str(counts.get(column, 0)) for column in calibration.labels)))
     return table(rows)

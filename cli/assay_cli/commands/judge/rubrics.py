@@ -1,4 +1,4 @@
-"""The rubric that a command asks by: its scale, what of a verdict is the score, and when that passes."""
+"""Rubrics of the judge commands: scale, score of a verdict, and passing rule."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 QUALITY, ANSWER, PAIRWISE = "quality", "answer", "pairwise"
 _METRICS = {QUALITY: "quality", ANSWER: "judge_score"}
-"""Metrics that say when a verdict by a built-in rubric passes."""
+"""Metrics with the passing rule of a built-in rubric."""
 
 _OVERALL = "overall_score"
 
 
 @dataclass(frozen=True, slots=True)
 class AskedRubric:
-    """A rubric as a client needs it.
+    """The client's view of a rubric.
 
     Args:
-        criteria: What it scores.
+        criteria: Scored criteria.
         minimum: Lowest score.
         maximum: Highest score.
-        whole: Whether scores are whole numbers.
+        whole: Whether scores are integers.
         compares: Whether it compares two answers.
-        text: Its YAML, where it is the user's own.
+        text: YAML of the user's own rubric.
     """
 
     name: str
@@ -45,16 +45,16 @@ class AskedRubric:
     text: str = ""
 
     def score(self, scores: Mapping[str, float], criterion: str | None = None) -> float | None:
-        """Return what of a verdict counts: one criterion, or the overall score, or the mean of all.
+        """Return the score of a verdict: one criterion, the overall score, or the mean of all criteria.
 
         Args:
-            scores: By criterion; empty where the verdict is not valid.
-            criterion: The one that counts; None for the whole.
+            scores: Scores by criterion; empty if the verdict is invalid.
+            criterion: The criterion that counts; None for the overall score.
         """
         if criterion is not None or not scores:
             return scores.get(criterion or "")
-        found = scores.get(_OVERALL)
-        return math.fsum(scores.values()) / len(scores) if found is None else found
+        overall = scores.get(_OVERALL)
+        return math.fsum(scores.values()) / len(scores) if overall is None else overall
 
 
 _BUILT_IN = {
@@ -64,24 +64,24 @@ _BUILT_IN = {
 }
 
 
-def known_rubric(given: str) -> AskedRubric | None:
-    """Return a rubric that is known without asking a service: a built-in one, or a file; None for any other name.
+def known_rubric(reference: str) -> AskedRubric | None:
+    """Return a built-in rubric, or one from a file; None for a name that only a service may know.
 
     Args:
-        given: A name, or the path of a YAML file.
+        reference: A name, or the path of a YAML file.
 
     Raises:
-        InvalidInputError: All that is wrong with the file.
+        InvalidInputError: The file is wrong; lists every problem.
     """
-    if "/" not in given and not given.endswith((".yaml", ".yml")):
-        return _BUILT_IN.get(given)
+    if "/" not in reference and not reference.endswith((".yaml", ".yml")):
+        return _BUILT_IN.get(reference)
     try:
-        text = Path(given).read_bytes().decode("utf-8-sig")
+        text = Path(reference).read_bytes().decode("utf-8-sig")
     except OSError as error:
-        raise InvalidInputError([Problem(f"cannot be read: {error.strerror}", "--rubric", given)]) from None
+        raise InvalidInputError([Problem(f"cannot be read: {error.strerror}", "--rubric", reference)]) from None
     except UnicodeDecodeError as error:
-        raise InvalidInputError([Problem(f"is not UTF-8 (byte {error.start})", "--rubric", given)]) from None
-    rubric = read_rubric(text, file=given)
+        raise InvalidInputError([Problem(f"is not UTF-8 (byte {error.start})", "--rubric", reference)]) from None
+    rubric = read_rubric(text, file=reference)
     names = tuple(criterion.name for criterion in rubric.criteria)
     return AskedRubric(
         rubric.name, names, rubric.minimum, rubric.maximum, rubric.whole, rubric.compares, text
@@ -89,26 +89,26 @@ def known_rubric(given: str) -> AskedRubric | None:
 
 
 def listed_rubric(name: str, listed: Any) -> AskedRubric:
-    """Return a rubric that the judge service lists.
+    """Return a rubric from the judge service's list.
 
     Args:
         listed: The service's rubrics as messages.
 
     Raises:
-        InvalidInputError: It lists none of that name.
+        InvalidInputError: The list has no rubric of that name.
     """
-    found = {each.name: each for each in listed}
-    if name not in found:
-        raise InvalidInputError([Problem(unknown_name("rubric", name, found), "--rubric")])
-    each = found[name]
-    return AskedRubric(name, tuple(each.criteria), each.minimum, each.maximum, each.whole, each.compares)
+    by_name = {rubric.name: rubric for rubric in listed}
+    if name not in by_name:
+        raise InvalidInputError([Problem(unknown_name("rubric", name, by_name), "--rubric")])
+    rubric = by_name[name]
+    return AskedRubric(name, tuple(rubric.criteria), rubric.minimum, rubric.maximum, rubric.whole, rubric.compares)
 
 
 def passing_of(rubric: AskedRubric, threshold: float | None) -> Passing | None:
-    """Return when a score passes: as the metric that reads this rubric says; None where nothing says so.
+    """Return the passing rule of the metric that uses this rubric; None without a rule.
 
     Args:
-        threshold: What the user demands; None for the metric's default.
+        threshold: The user's threshold; None for the metric's default.
 
     Raises:
         InvalidInputError: The threshold is not on the rubric's scale.

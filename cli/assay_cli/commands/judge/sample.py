@@ -1,4 +1,4 @@
-"""`assay judge sample`: answers of a run, drawn at random, for people to label."""
+"""`assay judge sample`: draw answers of a run at random, for people to label."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _FORMS = (".csv", ".jsonl")
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """Rows of a run that were drawn at random.
+    """A random sample of a run's rows.
 
     Args:
-        rows: In the order of the dataset.
-        total: Rows that they were drawn from.
-        left_out: Rows without an answer, and conversations.
+        rows: Rows in the order of the dataset.
+        total: Number of rows they were drawn from.
+        left_out: Number of rows left out: without an answer, or conversations.
     """
 
     rows: list[CaseResult]
@@ -41,7 +41,7 @@ class Drawn:
     left_out: int
 
     def records(self) -> list[dict[str, Any]]:
-        """Return a record for each row, without a label."""
+        """Return an unlabelled record for each row."""
         return [
             dict(zip(COLUMNS, (*_material(row), None, len(self.rows) / self.total), strict=True)) for row in self.rows
         ]
@@ -49,20 +49,21 @@ class Drawn:
 
 @click.command()
 @click.argument("run")
-@click.option("-n", "--count", type=click.IntRange(min=1), default=100, show_default=True, help="Answers to draw.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the drawing.")
+@click.option(
+    "-n", "--count", type=click.IntRange(min=1), default=100, show_default=True, help="Number of answers to draw."
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random draw.")
 @click.option(
     "--output", "-o", metavar="FILE", type=click.Path(path_type=Path), required=True,
-    help="CSV or JSON Lines file to write; it must not exist.",
+    help="CSV or JSON Lines file to write; must not exist.",
 )  # fmt: skip
 @server_option
 @debug_option
 def sample(run: str, count: int, seed: int, output: Path, server: str | None) -> int:
     """Draw answers of RUN at random, and write them as a file for `assay judge calibrate --labels`.
 
-    Every answer is drawn with the same probability, which the file says. People fill in the column human; the judge's
-    verdicts are not in the file, so that they cannot sway anyone. Rows whose agent failed, and conversations, are left
-    out.
+    Every answer has the same probability of being drawn, stored in the file. People fill in the column human; the file
+    does not show the judge's verdicts, to avoid bias. Rows whose agent failed, and conversations, are left out.
 
     \b
         assay judge sample latest --output labels.csv
@@ -72,7 +73,7 @@ def sample(run: str, count: int, seed: int, output: Path, server: str | None) ->
     if output.suffix.lower() not in _FORMS:
         problems.append(Problem(f"must end with {' or '.join(_FORMS)}, not {output.suffix or 'nothing'}", "--output"))
     if output.exists():
-        problems.append(Problem("exists already, and people may have labelled it", "--output", str(output)))
+        problems.append(Problem("exists already and may hold labels: choose another name", "--output", str(output)))
     if problems:
         raise InvalidInputError(problems)
     drawn = run_async(_drawn(run, count, seed, server))
@@ -95,28 +96,28 @@ async def _drawn(reference: str, count: int, seed: int, server: str | None) -> D
 
 
 async def draw(rows: AsyncIterator[CaseResult], count: int, seed: int) -> Drawn:
-    """Draw answered rows at random, each with the same chance; the same rows for the same seed.
+    """Draw answered rows with equal probability; deterministic for a seed.
 
     Args:
-        rows: In the order of the dataset.
-        count: Most rows to draw.
-        seed: Of the drawing.
+        rows: Rows in the order of the dataset.
+        count: Maximum rows to draw.
+        seed: Seed of the draw.
 
     Source: J. S. Vitter, "Random sampling with a reservoir", 1985, algorithm R.
     """
     generator = random.Random(seed)  # noqa: S311  # a sample, no secret
-    kept: list[tuple[int, CaseResult]] = []
+    reservoir: list[tuple[int, CaseResult]] = []
     total = left_out = 0
     async for row in rows:
         if row.response is None or row.status.is_failed or row.turns:
             left_out += 1
             continue
         total += 1
-        if len(kept) < count:
-            kept.append((total, row))
+        if len(reservoir) < count:
+            reservoir.append((total, row))
         elif (place := generator.randrange(total)) < count:
-            kept[place] = total, row
-    return Drawn([row for _, row in sorted(kept, key=lambda each: each[0])], total, left_out)
+            reservoir[place] = total, row
+    return Drawn([row for _, row in sorted(reservoir, key=lambda numbered: numbered[0])], total, left_out)
 
 
 def _material(row: CaseResult) -> tuple[str, str, str, str | None]:

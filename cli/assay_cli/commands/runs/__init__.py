@@ -1,1 +1,1 @@
-"""`assay runs`: stored runs listed, shown, followed, controlled and removed."""
+"""`assay runs`: list, show, follow, control and delete stored runs."""

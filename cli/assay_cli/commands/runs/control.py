@@ -1,4 +1,4 @@
-"""`assay runs watch | pause | resume | cancel`: following a run, and saying where it is to go."""
+"""`assay runs watch | pause | resume | cancel`: follow and control a run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.model.report_settings import DEFAULT_REPORTS
-from assay_cli.commands.runs.follow import OutputOptions, code_of, conclude, follow_to_end, say_state
+from assay_cli.commands.runs.follow import OutputOptions, code_of, conclude, follow_to_end, state_line
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE
 from assay_cli.options.cases import find_run
 from assay_cli.options.reports import chosen_reports, report_option
@@ -22,7 +22,7 @@ from assay_cli.options.shared import (
     server_option,
     use_prices,
 )
-from assay_cli.output.output_kind import Form
+from assay_cli.output.output_kind import OutputKind
 from assay_cli.output.run_documents import full
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _output_dir_option = click.option(
     "--output-dir",
     type=click.Path(path_type=Path),
-    help="Folder for the reports when the run is done; default: no reports.",
+    help="Folder for the reports of the finished run; default: no reports.",
 )
 
 
@@ -42,22 +42,22 @@ _output_dir_option = click.option(
 @_output_dir_option
 @report_option("--report", default="json, html")
 @server_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON line for each event.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON line per event.")
 @debug_option
 def watch(
     run_id: str, output_dir: Path | None, report_names: tuple[str, ...], server: str | None, as_json: bool
 ) -> int:
     """Show the progress of a run until it ends or pauses.
 
-    Resumes a run that was interrupted when the local stack stopped with its command, unless its agent is code on your
-    side (use `assay runs resume`). The exit status is that of `assay run`.
+    Resumes a run that was interrupted because the local stack stopped with its command, unless its agent is your own
+    code (use `assay runs resume`). The exit status is that of `assay run`.
 
     \b
         assay runs watch latest
         assay runs watch latest --output-dir reports
     """
     options = OutputOptions(
-        server, output_dir, Form.lines_if(as_json), reports=chosen_reports(report_names, DEFAULT_REPORTS)
+        server, output_dir, OutputKind.lines_if(as_json), reports=chosen_reports(report_names, DEFAULT_REPORTS)
     )
 
     async def main() -> int:
@@ -68,7 +68,7 @@ def watch(
             run = await _take_up(client, stack, run)
             is_over = run.finished or (run.state is RunState.PAUSED and not run.waits_for_storage)
             if is_over and not as_json:
-                click.echo(say_state(run))
+                click.echo(state_line(run))
                 return await conclude(client, run, options)
             return await follow_to_end(client, run, options, stack=stack, is_watching=True)
 
@@ -76,7 +76,7 @@ def watch(
 
 
 async def _take_up(client: Client, stack: LocalStack | None, run: Run) -> Run:
-    """Continue a run that was interrupted because the command went, which had kept the local stack going."""
+    """Resume a run that was interrupted when its command, and with it the local stack, ended."""
     from assay.model.run import PauseCause
 
     if stack is None or run.pause_cause is not PauseCause.INTERRUPTED or run.settings.needs_host:
@@ -92,9 +92,9 @@ async def _take_up(client: Client, stack: LocalStack | None, run: Run) -> Run:
 @json_option
 @debug_option
 def pause(run_id: str, server: str | None, as_json: bool) -> int:
-    """Let the questions in flight end, store their answers, and ask nothing more.
+    """Pause a run: finish the calls in flight, store their answers, and start no more.
 
-    The run stays paused, also when the orchestrator is started again, until `assay runs resume`.
+    The run stays paused, even after a restart of the orchestrator, until `assay runs resume`.
 
     \b
         assay runs pause latest
@@ -107,7 +107,7 @@ def pause(run_id: str, server: str | None, as_json: bool) -> int:
         async with connect(server) as (client, _):
             run = await client.pause_run(await find_run(client, run_id))
             if run.state in going:
-                click.echo("questions in flight are ending; Ctrl-C stops waiting, not the pause", err=True)
+                click.echo("finishing calls in flight; Ctrl-C stops waiting, not the pause", err=True)
                 async for event in client.watch_run(run.run_id, after_sequence=run.last_sequence):
                     if isinstance(event, Run | StateChange) and event.state not in going:
                         break
@@ -124,7 +124,7 @@ def pause(run_id: str, server: str | None, as_json: bool) -> int:
 @json_option
 @debug_option
 def cancel(run_id: str, server: str | None, as_json: bool) -> int:
-    """Cancel a run; it cannot be resumed, and its stored rows are kept.
+    """Cancel a run. It cannot be resumed; its stored rows are kept.
 
     \b
         assay runs cancel latest
@@ -149,11 +149,11 @@ def cancel(run_id: str, server: str | None, as_json: bool) -> int:
     "--agent",
     "target",
     metavar="TARGET",
-    help="Python agent MODULE:FUNCTION or command line to host, found from the current folder; default: none.",
+    help="Python agent MODULE:FUNCTION or command line to host, relative to the current folder; default: none.",
 )
-@click.option("--retry-errors", is_flag=True, help="Also retry rows with errors; works on ended runs too.")
+@click.option("--retry-errors", is_flag=True, help="Also retry rows with errors, even of an ended run.")
 @click.option(
-    "--spend-cap", metavar="USD", help="New spend cap of judging, in US dollars, or none; default: unchanged."
+    "--spend-cap", metavar="USD", help="New spend cap for judging, in US dollars, or none; default: unchanged."
 )
 @_output_dir_option
 @report_option("--report", default="json, html")
@@ -173,13 +173,13 @@ def resume(
     server: str | None,
     as_json: bool,
 ) -> int:
-    """Continue a paused run and follow it; stored answers are not asked for again.
+    """Resume a paused run and follow it; stored answers are kept.
 
-    With --retry-errors, rows whose agent failed are run again, and metrics that could not be computed are computed
-    again from the stored answer. Earlier attempts are kept: `assay runs show RUN --history CASE`.
+    With --retry-errors, rows whose agent failed run again, and failed metrics are computed again from the stored
+    answers. Earlier attempts are kept: `assay runs show RUN --history CASE`.
 
-    A run whose agent is Python code or a command needs that: name it with --spec or --agent. One that only awaits
-    verdicts does not: its answers are stored. The exit status is that of `assay run`.
+    A run whose agent is Python code or a command needs --spec or --agent, unless it only waits for verdicts. The exit
+    status is that of `assay run`.
 
     \b
         assay runs resume latest --spec assay.yaml
@@ -187,7 +187,7 @@ def resume(
     """
     use_prices(prices, server)
     reports = chosen_reports(report_names, DEFAULT_REPORTS)
-    options = OutputOptions(server, output_dir, Form.document_if(as_json), spec_path=spec, reports=reports)
+    options = OutputOptions(server, output_dir, OutputKind.document_if(as_json), spec_path=spec, reports=reports)
     cap = _spend_cap(spend_cap)
 
     async def main() -> int:
@@ -199,7 +199,7 @@ def resume(
                 _start_services(stack, run)
             run = await client.resume_run(run.run_id, retry_errors=retry_errors, spend_cap=cap)
             if run.finished:
-                click.echo("no row has an error that can be tried again", err=True)
+                click.echo("no row has an error that can be retried", err=True)
                 return await conclude(client, run, options)
             return await follow_to_end(client, run, options, code=code, stack=stack)
 
@@ -210,11 +210,11 @@ def _print(run: Run, as_json: bool) -> None:
     if as_json:
         print_document(full(run))
     else:
-        click.echo(say_state(run))
+        click.echo(state_line(run))
 
 
 def _spend_cap(text: str | None) -> SpendCap | None:
-    """Return the cap that --spend-cap gives; None where it is not given."""
+    """Return the cap that --spend-cap gives; None without it."""
     from assay.errors import InvalidInputError, Problem
     from assay.model.run import SpendCap
 
@@ -228,7 +228,7 @@ def _spend_cap(text: str | None) -> SpendCap | None:
 
 
 def _start_services(stack: LocalStack, run: Run) -> None:
-    """Start the embedder and the judge of the local stack where the run's metrics need them."""
+    """Start the embedder and the judge of the local stack if the run's metrics need them."""
     from assay.client.service_start import start_services_of
     from assay.specs.model import Spec
 

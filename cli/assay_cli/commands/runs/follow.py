@@ -1,4 +1,4 @@
-"""Following a stored run to its end, from wherever it stands, and saying what came of it."""
+"""Following a run to its end, then printing its summary and writing its reports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from assay.reports.words.run_commands import resume_command
 from assay.text.unsafe_text import clean, shorten, without_commands
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED, with_status
 from assay_cli.options.shared import print_document, print_line
-from assay_cli.output.output_kind import Form
+from assay_cli.output.output_kind import OutputKind
 from assay_cli.output.report_files import print_failures
 from assay_cli.output.run_documents import event_document, full
 from assay_cli.output.streams import agent_stdout
@@ -50,34 +50,34 @@ if TYPE_CHECKING:
 
 _RESUME = "`assay runs resume "
 _PLAIN_RESUME = re.compile(r"`assay runs resume \S+?(?: --spec SPEC)?`")
-"""In the reason of a pause: the orchestrator knows neither the spec's file nor the command that started the run."""
+"""Placeholder in the reason of a pause: the orchestrator knows neither the spec's path nor the user's command."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputOptions:
-    """What a command that follows a run prints and writes.
+    """Output settings of a command that follows a run.
 
     Args:
-        server: The server as the user named it, for the sentence that says how to continue.
-        output_dir: Where reports go; None for none.
-        form: What is printed.
-        again: The command that continues the run; empty for `assay runs resume`.
-        no_progress: Whether no progress is shown.
-        verbose: Whether each row is printed when it is finished.
-        spec: The spec, for the report; None where only the run is known.
-        spec_path: The spec's file, for commands to paste, where the spec itself is not needed.
-        reports: What is written there.
-        recorded: Takes the rows on their way into the report; None where nothing else needs them.
-        ci: What is written for a CI server, beside the reports; None for nothing.
-        against: Compares the run with a baseline; None for no comparison.
-        out: Where results are printed.
-        start: The folder that `output_dir` starts from, that of the command: agents change the current one.
+        server: The server as the user named it, for the command to continue.
+        output_dir: Folder for the reports; None for no reports.
+        output_kind: Kind of output.
+        rerun_command: Command that continues the run; empty for `assay runs resume`.
+        no_progress: Whether to hide the progress.
+        verbose: Whether to print each finished row.
+        spec: The spec, for the report; None if only the run is known.
+        spec_path: Path of the spec for commands in messages, if the spec itself is not needed.
+        reports: Reports to write.
+        recorded: Wraps the stream of rows on the way into the report, to record them; None to record nothing.
+        ci: Additional output for a CI server, or None.
+        against: Comparison with a baseline, or None.
+        out: Output stream for results.
+        start: Folder that `output_dir` is relative to: the command's, since agents may change the current folder.
     """
 
     server: str | None = None
     output_dir: Path | None = None
-    form: Form = Form.TEXT
-    again: str = ""
+    output_kind: OutputKind = OutputKind.TEXT
+    rerun_command: str = ""
     no_progress: bool = False
     verbose: bool = False
     spec: Spec | None = None
@@ -90,11 +90,11 @@ class OutputOptions:
     start: Path = field(default_factory=Path.cwd)
 
     def how_to_continue(self, run: Run) -> str:
-        """Return the sentence that says how a run is continued."""
+        """Return the sentence with the command that continues a run."""
         return f"Continue with: {self._continuing(run)}"
 
     def why_paused(self, run: Run) -> str:
-        """Return why a run is paused; the command that the reason names is as this command's user gives it."""
+        """Return why a run is paused, with the command in the reason adapted to this user's command line."""
         if _RESUME not in run.state_reason:
             return clean(run.state_reason)
         reason = _PLAIN_RESUME.sub(lambda _: f"`{self._continuing(run)}`", clean(run.state_reason))
@@ -103,20 +103,20 @@ class OutputOptions:
         return pasted(reason)
 
     def _continuing(self, run: Run) -> str:
-        if self.again:
-            return f"{self.again} --resume {run.run_id}"
+        if self.rerun_command:
+            return f"{self.rerun_command} --resume {run.run_id}"
         return resume_command(run, spec=self.spec_file, server=self.server)
 
     @property
     def spec_file(self) -> Path | None:
-        """The spec's file, where it is known."""
+        """Path of the spec, if known."""
         return self.spec.source if self.spec is not None else self.spec_path
 
 
 def prepare_to_follow(reports: Sequence[ReportSettings]) -> None:
-    """Import what following a run and writing its reports need, while the orchestrator is waited for."""
+    """Import the modules for following and reporting a run, while the orchestrator starts."""
     import assay_cli.output.console
-    import assay_cli.output.verbose_progress  # noqa: F401
+    import assay_cli.output.row_blocks  # noqa: F401
     from assay.reports.writing import prepare_formats
 
     prepare_formats(reports)
@@ -131,35 +131,35 @@ async def follow_to_end(
     stack: LocalStack | None = None,
     is_watching: bool = False,
 ) -> int:
-    """Follow an active run until it ends or pauses, print its summary and write its report; return the exit status.
+    """Follow a run until it ends or pauses, print its summary and write its reports; return the exit status.
 
     Args:
-        client: To the orchestrator.
-        code: The agent and the metrics on this side; None where the orchestrator or another client has them.
-        stack: The local stack, watched for services that end by themselves.
-        is_watching: Whether the run may be another command's, so that Ctrl-C does not pause it.
+        client: Client of the orchestrator.
+        code: The user's agent and metrics; None if the orchestrator or another client runs them.
+        stack: The local stack, watched for services that exit.
+        is_watching: Whether the run may belong to another command, so that Ctrl-C must not pause it.
     """
-    is_own = bool(options.again) or code is not None or stack is not None
+    is_own = bool(options.rerun_command) or code is not None or stack is not None
     try:
         run, watched = await _drive(client, run, options, code, stack, is_own=is_own, is_watching=is_watching)
     except asyncio.CancelledError:
         if is_own:
-            return say_interrupted(run, options)
+            return report_interruption(run, options)
         click.echo("\nstopped watching; the run is not affected", err=True)
         return EXIT_INTERRUPTED
     except AssayError as error:
         if not is_own:
             raise
         raise type(error)(f"{error.message}\n{options.how_to_continue(run)}", reason=error.reason) from error
-    # The summary says that a run has succeeded.
-    if options.form is Form.TEXT and not options.again and run.state is not RunState.SUCCEEDED:
-        click.echo(say_state(run, options.why_paused(run)), file=options.out)
+    # A succeeded run is described by its summary.
+    if options.output_kind is OutputKind.TEXT and not options.rerun_command and run.state is not RunState.SUCCEEDED:
+        click.echo(state_line(run, options.why_paused(run)), file=options.out)
     return await conclude(client, run, options, stack, watched)
 
 
-def say_interrupted(run: Run, options: OutputOptions) -> int:
-    """Say how a run is continued whose command was interrupted, and return the exit status."""
-    click.echo(f"\ninterrupted: what is done is stored. {options.how_to_continue(run)}", err=True)
+def report_interruption(run: Run, options: OutputOptions) -> int:
+    """Print how to continue an interrupted run, and return the exit status."""
+    click.echo(f"\ninterrupted: finished rows are stored. {options.how_to_continue(run)}", err=True)
     return EXIT_INTERRUPTED
 
 
@@ -178,26 +178,26 @@ async def _drive(
     from assay.client.run_driver import drive_run
     from assay.client.service_start import telling_of_start
     from assay.client.watched_rows import WatchedRows
-    from assay_cli.output.verbose_progress import VerboseProgress
+    from assay_cli.output.row_blocks import VerboseProgress
 
-    quiet = options.no_progress or options.form is Form.VERDICT
-    hidden = quiet or (options.form is not Form.TEXT and not sys.stderr.isatty())
+    quiet = options.no_progress or options.output_kind is OutputKind.VERDICT
+    hidden = quiet or (options.output_kind is not OutputKind.TEXT and not sys.stderr.isatty())
     shown = VerboseProgress(run, options.out) if options.verbose else make_progress(run, hidden=hidden)
-    if is_own and options.server is None:  # another command's judge may have other prices
+    if is_own and options.server is None:  # the judge of another command may have other prices
         shown.judge_environ = os.environ
     watched = WatchedRows(run.counts.total, prepared=_preparation(run, options))
-    # Lines of events are printed as they come, without answers.
+    # Event lines are printed at once, without answers.
     with_answers = options.verbose or (
-        options.output_dir is not None and options.form is not Form.LINES and watched.is_wanted
+        options.output_dir is not None and options.output_kind is not OutputKind.LINES and watched.is_wanted
     )
-    # What the agent prints goes to stderr: stdout is for results.
+    # stdout is for results: the agent's output goes to stderr.
     with agent_stdout(), shown as progress:
 
         def take(event: Run | StateChange | CaseResult) -> None:
             progress.take(event)
             if with_answers:
                 watched.take(event)
-            if options.form is Form.LINES:
+            if options.output_kind is OutputKind.LINES:
                 print_line(event_document(event), options.out)
 
         async with telling_of_start(stack, progress):
@@ -229,35 +229,35 @@ async def conclude(
     stack: LocalStack | None = None,
     watched: WatchedRows | None = None,
 ) -> int:
-    """Print the summary of a run that is over, write its report where one is wanted, and return the exit status.
+    """Print the summary of a finished run, write its reports if requested, and return the exit status.
 
-    The local stack may stop as soon as the rows are read: nothing is asked after that.
+    The local stack may stop once all rows are read: no call follows.
     """
     from assay.client.run_driver import saying_how_to_report
     from assay.reports.writing import write_reports
     from assay_cli.failures import show_error
     from assay_cli.output.console import ConsoleSummary
 
-    out, form = options.out, options.form
-    if form is Form.LINES:
+    out, output_kind = options.out, options.output_kind
+    if output_kind is OutputKind.LINES:
         print_line({"event": "end", "sequence": run.last_sequence, **full(run)}, out)
-    elif form is Form.DOCUMENT:
+    elif output_kind is OutputKind.DOCUMENT:
         print_document(full(run), out)
     if run.summary is None:
-        if options.again:
+        if options.rerun_command:
             why = f": {options.why_paused(run)}" if run.state_reason else ""
             click.echo(f"run {run.run_id} {run.state.value}{why}", err=True)
         if not run.finished and _RESUME not in run.state_reason:
             click.echo(options.how_to_continue(run), err=True)
-        done = run.counts.finished
-        results = f" with {done:,} of {run.counts.total:,} rows done" if done else ", and no row has a result"
-        said = f"verdict  INCOMPLETE  rows are missing: the run is {run.state.value}{results}"
-        click.echo(with_status(said, EXIT_INFRASTRUCTURE), err=True)
+        finished = run.counts.finished
+        results = f" with {finished:,} of {run.counts.total:,} rows done" if finished else ", and no row has a result"
+        verdict = f"verdict  INCOMPLETE  rows are missing: the run is {run.state.value}{results}"
+        click.echo(with_status(verdict, EXIT_INFRASTRUCTURE), err=True)
         return EXIT_INFRASTRUCTURE
     console = ConsoleSummary(run, out, spec=options.spec_file)
     if options.output_dir is None:
         with saying_how_to_report(run, options.server):
-            if form is Form.TEXT:
+            if output_kind is OutputKind.TEXT:
                 await read_summary_rows(console, client, run)
         _print_summary(console, options)
         return _print_end(run, console, options)
@@ -273,7 +273,7 @@ async def conclude(
                 options.start / options.output_dir,
                 spec=options.spec,
                 also=console.take,
-                document=out if form is Form.REPORT else None,
+                document=out if output_kind is OutputKind.REPORT else None,
                 ci=partial(_compare_and_write, options),
                 prepared=watched.prepared if watched is not None else None,
                 server=options.server,
@@ -289,14 +289,14 @@ async def conclude(
 async def _summarised(
     rows: AsyncIterator[CaseResult], console: ConsoleSummary, options: OutputOptions
 ) -> AsyncIterator[CaseResult]:
-    """Yield the rows, then print the summary: a report that cannot be written must not cost the verdict."""
+    """Yield the rows, then print the summary: a report that cannot be written must not lose the verdict."""
     async for row in rows:
         yield row
     _print_summary(console, options)
 
 
 def _print_summary(console: ConsoleSummary, options: OutputOptions) -> None:
-    if options.form is Form.TEXT:
+    if options.output_kind is OutputKind.TEXT:
         is_last = options.output_dir is None and options.against is None
         click.echo(console.render(with_verdict=not is_last), file=options.out, nl=False)
 
@@ -309,21 +309,21 @@ def _print_end(
     *,
     is_reported: bool = True,
 ) -> int:
-    """Print the reports and the comparison and, in the last line, verdict and exit status; return the status.
+    """Print reports, comparison and, in the last line, verdict and exit status; return the status.
 
     Args:
-        run: With its summary.
-        console: Has the verdict.
-        options: What is printed, and with what the run was compared.
-        reports: What was written; None where no report was wanted.
-        is_reported: False where reports were wanted and could not be written.
+        run: The run with its summary.
+        console: The console summary, with the verdict.
+        options: Output settings, with the comparison.
+        reports: The written reports; None if none were requested.
+        is_reported: False if requested reports could not be written.
     """
     from assay.gates.run_verdict import run_verdict
     from assay_cli.output.report_files import report_lines
     from assay_cli.output.terminal import painter
 
     assert run.summary is not None, "only a run with a summary has a verdict"
-    verdict, against, form = run_verdict(run.summary).status, options.against, options.form
+    verdict, against, output_kind = run_verdict(run.summary).status, options.against, options.output_kind
     status, last = verdict.exit_status, console.verdict_line()
     compared = against.lines if against is not None else ()
     if against is not None and against.decision is not None and against.overrules(status):
@@ -332,15 +332,15 @@ def _print_end(
     if not is_reported:
         status, last = EXIT_INFRASTRUCTURE, f"{last}  (its report could not be written)"
     last = with_status(last, status)
-    match form:
-        case Form.TEXT:
+    match output_kind:
+        case OutputKind.TEXT:
             blocks = [report_lines(reports) if reports is not None else (), compared, (last,)]
             lines = [line for block in blocks if block for line in ("", *block)]
-        case Form.VERDICT:
+        case OutputKind.VERDICT:
             lines = [*console.note_lines(), *compared[:1], *compared[1:][-1:], last]
         case _ if against is None:
             return status
-        case _:  # the document on stdout does not have what the comparison adds
+        case _:  # the document on stdout does not contain the comparison
             click.echo(without_commands("\n".join([*compared[-1:], last])), err=True)
             return status
     click.echo(without_commands("\n".join(lines)), file=options.out)
@@ -348,14 +348,14 @@ def _print_end(
 
 
 async def _releasing(rows: AsyncIterator[CaseResult], stack: LocalStack) -> AsyncIterator[CaseResult]:
-    """Yield the rows, then let the local stack stop while the reports are written."""
+    """Yield the rows, then release the local stack while the reports are written."""
     async for row in rows:
         yield row
     stack.release()
 
 
 def _compare_and_write(options: OutputOptions, report: Report, attempts: Attempts) -> None:
-    """Compare a run with its baseline, where there is one, and write what a CI server takes."""
+    """Compare a run with its baseline, if any, and write the output for a CI server."""
     against = options.against
     compared = against.compare(report) if against is not None else None
     if options.ci is not None:
@@ -364,14 +364,14 @@ def _compare_and_write(options: OutputOptions, report: Report, attempts: Attempt
 
 
 def code_of(run: Run, spec: Path | None, target: str | None) -> UserCode | None:
-    """Return the run's agent and metrics where they are code on this side; None where neither is.
+    """Load the run's agent and metrics if they are the user's code; None if neither is.
 
     Args:
-        spec: The spec that started it: agent and metrics are found from that file's folder.
-        target: The agent as module:function, or as a command line, found from the current folder; wins over the spec.
+        spec: The spec that started the run; its folder is where agent and metrics are imported from.
+        target: The agent as module:function or as a command line, relative to the current folder; overrides the spec.
 
     Raises:
-        InvalidInputError: The code is needed and was not named, cannot be loaded, or is another agent's.
+        InvalidInputError: The code was not named, cannot be loaded, or belongs to another agent.
     """
     from assay.errors import InvalidInputError, SpecError
 
@@ -380,26 +380,26 @@ def code_of(run: Run, spec: Path | None, target: str | None) -> UserCode | None:
         return None
     from assay_cli.agent_process.user_agent import load_user_code
 
-    wanted = settings.agent.target
+    target_of_run = settings.agent.target
     if settings.functions and spec is None:
         named = ", ".join(f"{name} ({place})" for name, place in settings.function_targets.items())
         raise InvalidInputError(
-            f"metrics of run {run.run_id} are code on your side: {named}. Name the spec that started it with --spec"
+            f"metrics of run {run.run_id} are your own code: {named}. Name the spec that started it with --spec"
         )
     if target is not None and not settings.functions:
         return load_user_code(replace(settings, agent=replace(settings.agent, target=target)), Path.cwd())
     if spec is None:
         raise InvalidInputError(
-            f"the agent of run {run.run_id} is code on your side ({wanted}): name the spec that started the run with "
-            "--spec, or the code with --agent MODULE:FUNCTION or --agent COMMAND"
+            f"the agent of run {run.run_id} is your own code ({target_of_run}): name the spec that started the run "
+            "with --spec, or the code with --agent MODULE:FUNCTION or --agent COMMAND"
         )
     from assay.specs.loader import load_spec
 
     loaded = load_spec(spec)
-    if target is None and loaded.settings.agent.target != wanted:
+    if target is None and loaded.settings.agent.target != target_of_run:
         raise SpecError(
-            f"run {run.run_id} asks the agent {wanted!r}, and {spec} names {loaded.settings.agent.target!r}: name the "
-            "spec that started the run"
+            f"run {run.run_id} calls the agent {target_of_run!r}, and {spec} names {loaded.settings.agent.target!r}: "
+            "name the spec that started the run"
         )
     check_functions(run, loaded)
     agent = loaded.settings.agent if target is None else replace(settings.agent, target=target)
@@ -407,10 +407,10 @@ def code_of(run: Run, spec: Path | None, target: str | None) -> UserCode | None:
 
 
 def check_functions(run: Run, spec: Spec) -> None:
-    """Raise unless a spec names the functions that are metrics of a run: no server says which code runs here.
+    """Check that a spec names the functions of a run's Python metrics: a server must not choose code that runs here.
 
     Raises:
-        SpecError: It does not; holds every problem.
+        SpecError: A function differs; lists every problem.
     """
     from assay.errors import Problem, SpecError
 
@@ -429,17 +429,17 @@ def check_functions(run: Run, spec: Spec) -> None:
 
 
 def agent_text(run: Run) -> str:
-    """Return whom a run asks, in a few words."""
+    """Describe a run's agent in a few words."""
     if run.settings.source_run_id:
         return f"answers of {run.settings.source_run_id}"
     return f"agent {shorten(run.settings.agent.target, 60) or 'replay'}"
 
 
-def say_state(run: Run, reason: str | None = None) -> str:
-    """Return one line on where a run stands; `reason` replaces the sentence that is stored."""
+def state_line(run: Run, reason: str | None = None) -> str:
+    """Return a line on the state of a run; `reason` replaces the stored sentence."""
     counts = run.counts
-    said = clean(run.state_reason) if reason is None else reason
-    reason = f" ({said})" if said else ""
+    why = clean(run.state_reason) if reason is None else reason
+    reason = f" ({why})" if why else ""
     unscored = counts.answered - counts.finished
     answered = f"{count_text(unscored, 'further answer')} stored, " if unscored > 0 else ""
     return (

@@ -1,4 +1,4 @@
-"""`assay runs`: the stored runs and the active ones."""
+"""`assay runs`: list and show runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from assay.text.unsafe_text import shorten, without_commands
 from assay_cli.commands import Group
 from assay_cli.commands.runs import control, removal
-from assay_cli.commands.runs.follow import say_state
+from assay_cli.commands.runs.follow import state_line
 from assay_cli.options.cases import find_run, labels_of
 from assay_cli.options.shared import connect, debug_option, json_option, print_document, run_async, server_option
 from assay_cli.output.run_documents import attempts_document, brief, full
@@ -40,7 +40,7 @@ for _command in (
 
 
 def _read_states(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[RunState, ...]:
-    """Return the states that a text like failed,cancelled names."""
+    """Parse states such as failed,cancelled."""
     from assay.model.run import RunState
     from assay.parsing.names import unknown_name
 
@@ -62,23 +62,23 @@ def _read_states(ctx: click.Context, param: click.Parameter, value: str | None) 
     "labels",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Only runs with this label; repeatable: with all of them.",
+    help="Only runs with this label; repeatable: all must match.",
 )
 @click.option(
     "--state", "states", callback=_read_states, metavar="A,B", help="Only runs in these states; default: all."
 )
-@click.option("--where", default="", metavar="FILTER", help="Only runs that meet this filter; default: all.")
+@click.option("--where", default="", metavar="FILTER", help="Only runs that match this filter; default: all.")
 @click.option(
     "--sort",
     default="",
     metavar="KEY",
-    help="Sort by created, ended, name or pass_rate, behind - the largest first; default: -created.",
+    help="Sort by created, ended, name or pass_rate, descending with a leading -; default: -created.",
 )
 @click.option(
     "--columns",
     default="",
     metavar="A,B",
-    help="Also show these figures: verdict, pass_rate, a metric, METRIC.pass_rate, latency.p95; default: none.",
+    help="Additional columns: verdict, pass_rate, a metric, METRIC.pass_rate, latency.p95; default: none.",
 )
 @server_option
 @json_option
@@ -94,7 +94,7 @@ def list_runs(
     server: str | None,
     as_json: bool,
 ) -> int:
-    """List runs, newest first: those that meet all the conditions given.
+    """List the runs that match all conditions, newest first.
 
     \b
         assay runs list
@@ -107,19 +107,19 @@ def list_runs(
 
     figures = [name.strip() for name in columns.split(",") if name.strip()]
 
-    given = RunFilter(name=name, labels=labels_of(labels), states=frozenset(states))
-    wanted = parse_run_filter(where, where="--where").joined(given)
+    conditions = RunFilter(name=name, labels=labels_of(labels), states=frozenset(states))
+    run_filter = parse_run_filter(where, where="--where").joined(conditions)
     order = parse_run_order(sort, where="--sort")
 
     async def main() -> int:
         async with connect(server) as (client, _):
             with_figures = as_json or bool(figures)
-            found = await client.list_runs(limit, where=wanted, order_by=order, include_figures=with_figures)
+            stored = await client.list_runs(limit, where=run_filter, order_by=order, include_figures=with_figures)
         if as_json:
-            print_document([{**brief(run), **figures_document(run)} for run in found])
-        elif not found and wanted != EVERY_RUN:
-            click.echo("no run meets these conditions")
-        elif not found:
+            print_document([{**brief(run), **figures_document(run)} for run in stored])
+        elif not stored and run_filter != EVERY_RUN:
+            click.echo("no run matches these conditions")
+        elif not stored:
             click.echo("no runs yet: start one with `assay run SPEC`")
         else:
             rows = [("run", "state", "done", "passed", "failed", *figures, "created", "about")]
@@ -136,10 +136,10 @@ def list_runs(
                     run.created_at[:19].replace("T", " "),
                     short(run),
                 )
-                for run in found
+                for run in stored
             ]
             click.echo(table(rows))
-            for unknown in unknown_figures(found, figures):
+            for unknown in unknown_figures(stored, figures):
                 click.echo(f"note: {unknown}", err=True)
         return 0
 
@@ -147,24 +147,26 @@ def list_runs(
 
 
 def _waiting(run: Run) -> str:
-    """Return how many answers of a paused run are stored and wait for their scores; empty for none."""
+    """Return the number of stored answers of a paused run that wait for scores; empty for none."""
     count = run.counts.answered - run.counts.finished
     return f" +{count} answered" if count > 0 else ""
 
 
 @runs.command()
 @click.argument("run_id")
-@click.option("--case", "case_id", metavar="CASE", help="Show all of the rows of this case; default: the summary.")
-@click.option("--failed", is_flag=True, help="Show every failing row: question, answer, reference, error.")
-@click.option("--where", metavar="FILTER", help="List the rows that meet this filter; default: the summary.")
+@click.option("--case", "case_id", metavar="CASE", help="Show the rows of this case in full; default: the summary.")
+@click.option("--failed", is_flag=True, help="Show all failing rows: question, answer, reference, error.")
+@click.option("--where", metavar="FILTER", help="List the rows that match this filter; default: the summary.")
 @click.option(
     "--sort",
     metavar="KEY",
-    help="List the rows by latency, case, dataset or a metric, behind - the largest first; default: dataset.",
+    help="Sort the rows by latency, case, dataset or a metric, descending with a leading -; default: dataset.",
 )
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="List at most N rows; default: 50, --failed: all.")
 @click.option(
-    "--history", metavar="CASE", help="Show every attempt at this case, replaced ones too; default: the summary."
+    "--limit", type=click.IntRange(1), metavar="N", help="List at most N rows; default: 50, with --failed: all."
+)
+@click.option(
+    "--history", metavar="CASE", help="Show all attempts at this case, including replaced ones; default: the summary."
 )
 @server_option
 @json_option
@@ -180,7 +182,7 @@ def show(
     server: str | None,
     as_json: bool,
 ) -> int:
-    """Show one run: its state and its summary; of one that has not succeeded, over the rows there are.
+    """Show a run: its state and its summary, for an unfinished run over the rows so far.
 
     \b
         assay runs show latest
@@ -189,14 +191,14 @@ def show(
         assay runs show latest --case red-ring
     """
     if (case_id is not None) + failed + (history is not None) > 1:
-        raise click.UsageError("--case, --failed and --history exclude each other: give one of them")
+        raise click.UsageError("--case, --failed and --history exclude each other: give one")
     if history is not None and (where, sort, limit) != (None, None, None):
-        raise click.UsageError("--history takes none of --where, --sort and --limit: leave them out")
+        raise click.UsageError("--history does not take --where, --sort or --limit: leave them out")
     if case_id is not None and limit is not None:
-        raise click.UsageError("--case takes no --limit: leave it out")
+        raise click.UsageError("--case does not take --limit: leave it out")
     from assay.filters.row_text import parse_row_query
 
-    wanted, order = parse_row_query(where or "", sort or "", names=("--where", "--sort"))
+    row_filter, order = parse_row_query(where or "", sort or "", names=("--where", "--sort"))
 
     async def main() -> int:
         async with connect(server) as (client, _):
@@ -211,7 +213,7 @@ def show(
             elif case_id is not None or failed or (where, sort, limit) != (None, None, None):
                 from assay_cli.commands.runs.rows import RowSelection, show_case, show_failed, show_rows
 
-                selection = RowSelection(wanted, order, limit)
+                selection = RowSelection(row_filter, order, limit)
                 if case_id is not None:
                     await show_case(client, run_id, case_id, selection, as_json=as_json)
                 elif failed:
@@ -230,9 +232,9 @@ async def _show_run(client: Client, run_id: str, *, as_json: bool) -> None:
     if as_json:
         print_document(full(run))
     elif run.summary is None:
-        click.echo(without_commands(_standing(run)))
+        click.echo(without_commands(_heading(run)))
     else:
-        click.echo(without_commands(f"{_standing(run)}\n"))
+        click.echo(without_commands(f"{_heading(run)}\n"))
         from assay_cli.output.console import ConsoleSummary
         from assay_cli.output.summary_rows import read_summary_rows
 
@@ -241,15 +243,15 @@ async def _show_run(client: Client, run_id: str, *, as_json: bool) -> None:
         click.echo(console.render(), nl=False)
 
 
-def _standing(run: Run) -> str:
-    """Return where a run stands, what it is, and who judges it."""
+def _heading(run: Run) -> str:
+    """Return the lines on a run's state, settings and judge."""
     from assay.reports.words.judging_text import judge_line
     from assay.reports.words.run_description import description_lines, selection_line
 
     judged_by = [judge_line(run.settings.judge)] if run.settings.judge is not None else []
-    # A summary begins with the cases.
+    # The cases head the summary.
     cases = selection_line(run) if run.summary is None else ""
-    return "\n".join(filter(None, [say_state(run), *description_lines(run), cases, *judged_by]))
+    return "\n".join(filter(None, [state_line(run), *description_lines(run), cases, *judged_by]))
 
 
 def _history_table(attempts: Sequence[RowAttempt]) -> str:
@@ -269,4 +271,4 @@ def _history_table(attempts: Sequence[RowAttempt]) -> str:
                 shorten(result.reason, room) if result is not None else "the orchestrator was killed",
             )
         )
-    return table(rows) if attempts else "this case has not been tried yet"
+    return table(rows) if attempts else "this case has no attempt yet"

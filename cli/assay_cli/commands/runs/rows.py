@@ -1,4 +1,4 @@
-"""`assay runs show --where`, `--failed` and `--case`: rows of one run."""
+"""`assay runs show --where`, `--failed` and `--case`: show rows of a run."""
 
 from __future__ import annotations
 
@@ -35,28 +35,28 @@ _PAGE = 500
 
 @dataclass(frozen=True, slots=True)
 class RowSelection:
-    """Which rows a command shows.
+    """The selection of rows that a command shows.
 
     Args:
-        wanted: The filter that they meet.
-        order: What they are sorted by.
-        limit: Most rows; None for the command's own.
+        row_filter: Filter of the rows.
+        order: Sort order.
+        limit: Maximum number of rows; None for the command's default.
     """
 
-    wanted: RowFilter
+    row_filter: RowFilter
     order: RowOrder
     limit: int | None
 
 
 async def _run_with_metrics(client: Client, run_id: str, selection: RowSelection) -> Run:
-    """Return the run, which has the metrics that a selection names.
+    """Return the run, after checking that it has the selection's metrics.
 
     Raises:
-        InvalidInputError: It does not; names the options.
+        InvalidInputError: A metric is missing; names the option.
     """
     run = await client.get_run(run_id, partial=False)
     metrics = [metric.name for metric in run.settings.metrics]
-    if problems := unknown_metrics(selection.wanted, selection.order, metrics):
+    if problems := unknown_metrics(selection.row_filter, selection.order, metrics):
         options = ("--where" if problem.field.startswith("filter") else "--sort" for problem in problems)
         raise InvalidInputError(
             [replace(problem, field=option) for problem, option in zip(problems, options, strict=True)]
@@ -65,49 +65,50 @@ async def _run_with_metrics(client: Client, run_id: str, selection: RowSelection
 
 
 async def show_case(client: Client, run_id: str, case_id: str, selection: RowSelection, *, as_json: bool) -> None:
-    """Print everything about the rows of one case, one for each repeat, and the cases before and after it.
+    """Print the rows of a case in full, one per repeat, and the ids of the cases before and after it.
 
     Raises:
-        NotFoundError: There is no such run, or no such case in its dataset.
+        NotFoundError: The run does not exist, or its dataset does not have the case.
     """
     run = await _run_with_metrics(client, run_id, selection)
-    found = await client.get_case(run_id, case_id, where=selection.wanted, order_by=selection.order)
+    view = await client.get_case(run_id, case_id, where=selection.row_filter, order_by=selection.order)
     attempts = await client.list_attempts(run_id, case_id)
     earlier = {
         row.repeat_index: [
-            one
-            for one in attempts
-            if one.repeat_index == row.repeat_index and one.outcome is not AttemptOutcome.CURRENT
+            attempt
+            for attempt in attempts
+            if attempt.repeat_index == row.repeat_index and attempt.outcome is not AttemptOutcome.CURRENT
         ]
-        for row in found.results
+        for row in view.results
     }
     if as_json:
-        around = {"previous_case": found.previous_case_id or None, "next_case": found.next_case_id or None}
+        around = {"previous_case": view.previous_case_id or None, "next_case": view.next_case_id or None}
         print_document(
             [
                 {**row_document(row), "earlier_attempts": attempts_document(earlier[row.repeat_index]), **around}
-                for row in found.results
+                for row in view.results
             ]
         )
         return
-    if not found.results:
+    if not view.results:
         click.echo("this case has no result yet")
     else:
-        views = [case_view(run, row, earlier[row.repeat_index]) for row in found.results]
+        views = [case_view(run, row, earlier[row.repeat_index]) for row in view.results]
         click.echo(without_commands("\n\n".join(views)))
-    around = {"previous": found.previous_case_id, "next": found.next_case_id}
+    around = {"previous": view.previous_case_id, "next": view.next_case_id}
     if named := [f"{label}: {shorten(case, None)}" for label, case in around.items() if case]:
         click.echo(without_commands("\n" + "  ".join(named)))
 
 
 async def show_failed(client: Client, run_id: str, selection: RowSelection, *, as_json: bool) -> None:
-    """Print every failing row of a selection as it comes, rows with errors at the end, identical errors as one entry.
+    """Print the failing rows of a selection while reading them, then rows with errors; identical errors share one
+    entry.
 
     Raises:
-        NotFoundError: There is no such run.
+        NotFoundError: The run does not exist.
     """
     run = await _run_with_metrics(client, run_id, selection)
-    listed = client.list_results(run_id, failed_only=True, where=selection.wanted, order_by=selection.order)
+    listed = client.list_results(run_id, failed_only=True, where=selection.row_filter, order_by=selection.order)
     rows = _first(listed, selection.limit)
     if as_json:
         sys.stdout.write("[")
@@ -130,15 +131,15 @@ async def show_failed(client: Client, run_id: str, selection: RowSelection, *, a
         click.echo(without_commands("\n".join(lines)))
     if hint:
         click.echo(hint)
-    meets = " that meets the filter" if selection.wanted != EVERY_ROW else ""
+    meets = " that matches the filter" if selection.row_filter != EVERY_ROW else ""
     click.echo(str(counts) if counts.total else f"no row{meets} failed")
 
 
 async def show_rows(client: Client, run_id: str, selection: RowSelection, *, as_json: bool) -> None:
-    """Print a table of the rows of a selection, and how many of the run's rows meet its filter.
+    """Print a table of the rows of a selection, and the number of rows that match its filter.
 
     Raises:
-        NotFoundError: There is no such run.
+        NotFoundError: The run does not exist.
         InvalidInputError: Filter or order name a metric that the run does not have.
     """
     run = await _run_with_metrics(client, run_id, selection)
@@ -148,7 +149,7 @@ async def show_rows(client: Client, run_id: str, selection: RowSelection, *, as_
     while len(rows) < limit:
         page = await client.result_page(
             run_id,
-            selection.wanted,
+            selection.row_filter,
             selection.order,
             page_size=min(_PAGE, limit - len(rows)),
             page_token=token,
@@ -166,8 +167,8 @@ async def show_rows(client: Client, run_id: str, selection: RowSelection, *, as_
         return
     if rows:
         click.echo(without_commands(row_table(run, rows, cut_width(sys.stdout))))
-    counted = f"{total:,} of {run.counts.finished:,} rows meet the filter"
-    if selection.wanted == EVERY_ROW:
+    counted = f"{total:,} of {run.counts.finished:,} rows match the filter"
+    if selection.row_filter == EVERY_ROW:
         counted = f"{count_text(total, 'row')} stored"
     click.echo(f"{counted}{_left(len(rows), total, selection)}")
 

@@ -1,4 +1,4 @@
-"""Columns of figures in `assay runs list`: numbers of each run's summary, by the names that gates have for them."""
+"""Columns of figures in `assay runs list`, named as in gates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def figure(run: Run, name: str) -> float | str | None:
     """Return a figure of a run, such as "verdict", "pass_rate", "exact_match", "rouge.pass_rate" or "latency.p95".
 
-    None where the run has not ended or does not have it.
+    None if the run has not ended or does not have the figure.
     """
     summary = run.summary
     if summary is None:
@@ -31,8 +31,8 @@ def figure(run: Run, name: str) -> float | str | None:
     if metric_name == "latency" and stat:
         times = dataclasses.asdict(summary.latency)
         return times.get(stat, times.get(f"{stat}_s"))
-    found = next((metric for metric in summary.metrics if metric.metric == metric_name), None)
-    return _of_metric(found, stat) if found is not None else None
+    result = next((metric for metric in summary.metrics if metric.metric == metric_name), None)
+    return _of_metric(result, stat) if result is not None else None
 
 
 def _of_metric(metric: MetricSummary, stat: str) -> float | None:
@@ -47,19 +47,19 @@ def _of_metric(metric: MetricSummary, stat: str) -> float | None:
 
 
 def unknown_figures(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
-    """Return a sentence for each name that no run has a figure of, among runs of which one has ended."""
+    """Return a sentence for every name that no run has a figure for, if any run has ended."""
     ended = [run for run in runs if run.summary is not None]
     metrics = {metric.metric: None for run in ended if run.summary is not None for metric in run.summary.metrics}
-    known = ["verdict", "pass_rate", "agent_errors", "interrupted", "latency.p50", "latency.p95", *metrics]
+    offered = ["verdict", "pass_rate", "agent_errors", "interrupted", "latency.p50", "latency.p95", *metrics]
     return [
-        unknown_name("figure", name, known)
+        unknown_name("figure", name, offered)
         for name in names
-        if ended and name not in known and all(figure(run, name) is None for run in ended)
+        if ended and name not in offered and all(figure(run, name) is None for run in ended)
     ]
 
 
 def figure_cells(run: Run, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the figures of a run as cells of a table."""
+    """Return the figures of a run as table cells."""
     cells = []
     for name in names:
         value = figure(run, name)
@@ -68,7 +68,7 @@ def figure_cells(run: Run, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def figures_document(run: Run) -> dict[str, Any]:
-    """Return all figures of a run for programs; null before it has ended."""
+    """Return all figures of a run as a JSON document; null before its end."""
     summary = run.summary
     if summary is None:
         return {"verdict": None, "pass_rate": None, "metrics": None, "latency": None}

@@ -1,6 +1,6 @@
-"""A library's assistant: finds the entry that shares most words with a question.
+"""A library's assistant that answers with the entry that shares most words with the question.
 
-Put your own agent here: a function of one request that returns a text, or a mapping with `text` and more.
+Replace it with your own agent: a function of a request that returns a text, or a mapping with `text` and more.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A museum's guide: retrieves objects of the collection and answers with what is known about the best one.
+"""A museum guide that retrieves objects of the collection and answers with the text on the best match.
 
-What it retrieved is returned as `events`, which coverage and satisfaction read; `retrieved` means the same.
+The retrieved objects are returned as `events`, which coverage and satisfaction read; `retrieved` means the same.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ COLLECTION = [
 
 async def answer(request: Any) -> dict[str, Any]:
     """Answer one question from the collection."""
-    found = retrieve(request.input)
-    if not found:
+    hits = retrieve(request.input)
+    if not hits:
         return {"text": "I couldn't find anything about that in the collection.", "events": []}
-    return {"text": found[0]["content"], "events": found}
+    return {"text": hits[0]["content"], "events": hits}
 
 
 def retrieve(question: str) -> list[dict[str, str]]:

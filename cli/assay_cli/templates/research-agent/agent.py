@@ -1,4 +1,4 @@
-"""A research agent over six short articles: ranks them for a question, quotes the best one, cites what it read."""
+"""A research agent over six short articles: it ranks them, quotes the best one and cites its sources."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ MOST_SOURCES = 3
 
 
 def answer(request: Any) -> dict[str, Any]:
-    """Answer one question with sources in rank order and the tokens that were used."""
+    """Answer a question, with sources in rank order and token usage."""
     ranked = search(request.input)
     text = ARTICLES[ranked[0]] if ranked else "None of the articles is about that."
     read = sum(len(words_of(ARTICLES[title])) for title in ranked)
-    # A model would report its tokens; here every word counts as one.
+    # A model would report its tokens; here every word counts as a token.
     usage = {"input_tokens": len(words_of(request.input)) + read, "output_tokens": len(words_of(text))}
     return {"text": text, "sources": [{"title": title} for title in ranked], "usage": usage}
 
 
 def search(question: str) -> list[str]:
-    """Return the titles of the best articles, best first: rare words weigh more than common ones."""
-    asked = set(words_of(question))
-    scores = {title: sum(WEIGHTS.get(word, 0.0) for word in asked & WORDS[title]) for title in ARTICLES}
-    found = sorted((title for title in scores if scores[title] > 0), key=lambda title: -scores[title])
-    return found[:MOST_SOURCES]
+    """Return the titles of the matching articles, best first; rare words weigh more than common words."""
+    terms = set(words_of(question))
+    scores = {title: sum(WEIGHTS.get(word, 0.0) for word in terms & WORDS[title]) for title in ARTICLES}
+    ranked = sorted((title for title in scores if scores[title] > 0), key=lambda title: -scores[title])
+    return ranked[:MOST_SOURCES]
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text in lower case, without a plural's ending."""
+    """Return the words of a text in lower case, without plural endings."""
     words = re.findall(r"[a-z]+", text.lower())
     return [word[:-1] if len(word) > 4 and word.endswith("s") else word for word in words]
 

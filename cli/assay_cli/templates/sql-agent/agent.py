@@ -1,6 +1,6 @@
-"""An agent over a small database in memory: a question becomes SQL, its result a sentence in Arabic.
+"""An agent over a small in-memory database: it turns a question into SQL and the result into a sentence in Arabic.
 
-A question that the database cannot answer is refused: status `out_of_scope`, no SQL.
+Questions that the database cannot answer get the status `out_of_scope` and no SQL.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ EVENTS = [
 ]  # fmt: skip
 VENUES = [("قاعة الواحة", 1200), ("قاعة النخيل", 450), ("المسرح الكبير", 3000)]
 REFUSAL = "عذرا، لا أستطيع الإجابة عن هذا السؤال لأنه خارج نطاق بيانات الفعاليات والقاعات."
-# What a question must hold, the SQL that answers it, and the sentence that states the result.
+# Words of the question, the SQL that answers it, and the sentence for the result.
 RULES = [
     (("الفعاليات", "الرياض"), "SELECT COUNT(*) FROM events WHERE city = 'الرياض'",
      "يبلغ عدد الفعاليات المسجلة في مدينة الرياض {} فعاليات."),
@@ -36,7 +36,7 @@ def answer(request: Any) -> dict[str, Any]:
 
 
 def run(sql: str) -> list[tuple[Any, ...]]:
-    """Return what the database says; one for each question, so that questions may be asked at once."""
+    """Run a query on a new copy of the database, so that questions may be answered concurrently."""
     database = sqlite3.connect(":memory:")
     try:
         database.execute("CREATE TABLE events (name TEXT, city TEXT, price INTEGER)")
