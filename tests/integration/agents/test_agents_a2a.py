@@ -230,7 +230,7 @@ async def test_a_poll_that_is_refused_ends_the_attempt(a2a_of: AgentOf) -> None:
         ("FAILED", "the task failed: sorry"),
         ("REJECTED", "the agent rejected the task: sorry"),
         ("CANCELED", "the task was cancelled at the agent: sorry"),
-        ("AUTH_REQUIRED", "give them with agent.headers: sorry"),
+        ("AUTH_REQUIRED", "set them in agent.headers: sorry"),
     ],
 )
 async def test_other_ends_of_a_task_are_errors(a2a_of: AgentOf, state: str, said: str) -> None:
@@ -249,7 +249,7 @@ async def test_other_ends_of_a_task_are_errors(a2a_of: AgentOf, state: str, said
 async def test_an_agent_without_a_word_has_not_answered(a2a_of: AgentOf, result: dict[str, Any]) -> None:
     """As with models; data, files and tool calls are an answer without a text."""
     agent, _ = await a2a_of({"result": result})
-    assert "without a word" in error_of(await ask(agent), AgentErrorKind.RAISED)
+    assert "empty answer" in error_of(await ask(agent), AgentErrorKind.RAISED)
     agent, _ = await a2a_of({"result": {"message": message({"data": {"rows": 0}})}})
     assert (await ask(agent)).output == {"rows": 0}
 
@@ -541,9 +541,9 @@ async def test_messages_before_the_question_are_refused(a2a_of: AgentOf) -> None
         (lambda _: card_of("ftp://127.0.0.1"), "no http or https URL"),
         (lambda url: card_of(f"{url}/\nrpc"), "no http or https URL"),
         (lambda url: card_of(f"\x01{url}"), "no http or https URL"),
-        ({"skills": []}, "is no agent card"),
+        ({"skills": []}, "is not an agent card"),
         (404, "there is no agent card at"),
-        ("<html>", "is no agent card"),
+        ("<html>", "is not an agent card"),
     ],
 )
 async def test_the_card_is_checked_before_anything_is_asked(a2a_of: AgentOf, card: Any, said: str) -> None:

@@ -173,7 +173,7 @@ MALFORMED, TOO_LARGE = AgentErrorKind.MALFORMED, AgentErrorKind.TOO_LARGE
         (pb.AgentResponse(error=ERROR, text="a"), MALFORMED, "is not ERROR"),
         (pb.AgentResponse(status=LATER, text="a"), MALFORMED, "its status is 99"),
         (pb.AgentResponse(text="a", interrupts=[pb.Interrupt()]), MALFORMED, "must be interrupted"),
-        (pb.AgentResponse(output_json="{"), MALFORMED, "no JSON text"),
+        (pb.AgentResponse(output_json="{"), MALFORMED, "is not JSON"),
         (pb.AgentResponse(output_json="[" * 100_000), MALFORMED, "no answer"),
         (pb.AgentResponse(output_json="[" * 200 + "]" * 200), MALFORMED, "100 levels"),
         (pb.AgentResponse(reported_latency_ms=float("nan")), MALFORMED, "reported_latency_ms"),
@@ -478,7 +478,7 @@ async def test_what_keeps_a_service_from_answering_is_found_before_the_run(serve
 async def test_a_service_without_tls_is_asked_without_it(serve: Any, agent_of: Any) -> None:
     """The remedy is to remove `tls`, beside what may be wrong with certificates."""
     (problem,) = await service_problems(agent_of((await serve(replies(pb.AgentResponse()))).address, tls=True))
-    assert "where it has no TLS, remove tls" in problem.message
+    assert "if it does not use TLS, remove tls" in problem.message
 
 
 async def test_tls_needs_the_authority_that_the_spec_names(agent_of: Any) -> None:

@@ -184,8 +184,8 @@ async def test_without_a_mapping_the_usual_names_are_read(
     [
         ({"reply": "yes", "id": 1}, "its fields are 'reply', 'id'"),
         ({"reply": "yes", "sources": ["a"]}, "its fields are 'reply', 'sources'"),
-        (["yes"], "say in agent.response where its text is"),
-        (None, "say in agent.response where its text is"),
+        (["yes"], "map its text in agent.response"),
+        (None, "map its text in agent.response"),
     ],
 )
 async def test_without_a_text_the_fields_are_named(
@@ -388,7 +388,7 @@ async def test_a_packed_answer_is_read(
 async def test_other_packings_are_refused(listen: Listen, agent_of: AgentOf, reply_of: ReplyOf, coding: str) -> None:
     """Packing that was not offered, several layers of it above all, is not undone."""
     server = await listen(reply_of(gzip.compress(gzip.compress(OK)), content_encoding=coding))
-    assert "not asked for" in message_of(await answer(agent_of(server)), AgentErrorKind.MALFORMED)
+    assert "not requested" in message_of(await answer(agent_of(server)), AgentErrorKind.MALFORMED)
 
 
 @pytest.mark.parametrize(
@@ -527,7 +527,7 @@ async def test_a_text_is_read_in_its_charset(
         ("text/plain", "the reply is not UTF-8: caf"),
         ("text/plain; charset=klingon", "the reply is not UTF-8: caf"),
         ("text/plain; charset=hex", "the reply is not UTF-8: caf"),
-        ("text/plain; charset=shift_jis", "the reply is not the shift_jis that it says it is: caf"),
+        ("text/plain; charset=shift_jis", "the reply is not valid shift_jis, its declared charset: caf"),
         ("application/json; charset=iso-8859-1", "the reply is not UTF-8: caf"),
     ],
 )

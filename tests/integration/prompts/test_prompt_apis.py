@@ -278,7 +278,7 @@ async def test_a_large_reply_in_one_piece_is_too_large(
         ({"status": "incomplete", "incomplete_details": {"reason": "max_tool_calls"}, "output": []},
          "raised", "truncated", False, "broke the answer off: max_tool_calls"),
         ({"status": "completed", "output": [3, {"type": "message", "content": 3}, {"type": "message", "content": [1]}]},
-         "raised", "empty", False, "without a word"),
+         "raised", "empty", False, "empty answer"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("stream", [{}, STREAM])

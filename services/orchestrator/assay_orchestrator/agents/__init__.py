@@ -1,4 +1,4 @@
-"""Agents as the orchestrator sees them: one small protocol, one adapter a file."""
+"""The agents: one small protocol, one adapter per file."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ def build_agent(
     has_answers: bool = False,
     budget: RunBudget | None = None,
 ) -> RetryingAgent:
-    """Return the agent of a run, retrying as its settings say.
+    """Return the agent of a run, with the retries of its settings.
 
     Args:
         settings: Checked settings.
         access: Which hosts may be called, and which environment variables named.
         hosted: The broker of a client-hosted agent; None for the other adapters.
-        pausing: Set when nothing more is to be asked.
-        scorers: Read replies that are much work to read; None to read all of them here.
-        has_answers: Whether the run has answers already.
-        budget: What the run may spend; None for as much as it likes.
+        pausing: Set when no more questions may be asked.
+        scorers: Parse replies that take much work; None to parse all of them here.
+        has_answers: Whether the run already has answers.
+        budget: The run's share of its team's quotas; None for no limit.
 
     Raises:
         InvalidInputError: The agent may not be reached, or an environment variable is missing.
@@ -52,7 +52,7 @@ def build_agent(
     if hosted is not None:
         agent = hosted
     elif settings.adapter == "http":
-        # Imported here, and below: httpx2 is needed by these adapters alone.
+        # Imported here, and below: only these adapters need httpx2.
         from assay_orchestrator.agents.http import HttpAgent
 
         agent = HttpAgent(settings, access, scorers=scorers)
@@ -69,7 +69,7 @@ def build_agent(
 
         agent = GrpcAgent(settings, access)
     elif settings.fills_prompt:
-        # Imported here: most runs fill no prompt. The provider's package follows with the first question.
+        # Imported here: most runs fill no prompt. The provider's package is imported with the first question.
         from assay_orchestrator.agents.prompt import PromptAgent
 
         agent = PromptAgent(settings, access, budget)
@@ -81,7 +81,7 @@ def build_agent(
 
 
 async def agent_problems(settings: AgentSettings, access: AgentAccess) -> Sequence[Problem]:
-    """Return why the service that is an agent will not answer; nothing is asked that costs anything.
+    """Return why the service behind an agent will not answer; no call that costs anything is made.
 
     Args:
         settings: Checked settings.
@@ -90,7 +90,7 @@ async def agent_problems(settings: AgentSettings, access: AgentAccess) -> Sequen
     Raises:
         InvalidInputError: The agent may not be reached, or an environment variable is missing.
     """
-    # Imported here, each: most runs call no such service.
+    # Each imported here: most runs call no such service.
     if settings.adapter == "grpc":
         from assay_orchestrator.agents.grpc import GrpcAgent
         from assay_orchestrator.agents.grpc_preflight import service_problems
@@ -104,7 +104,7 @@ async def agent_problems(settings: AgentSettings, access: AgentAccess) -> Sequen
         return ()
     if settings.adapter == "a2a" or settings.adapter == "adk":
         return await _reply_problems(settings, access)
-    # Nothing is asked: what the settings name is filled in, and found wrong, when an agent is made.
+    # No call is made: creating an agent fills in what the settings name, and reports what is wrong.
     await build_agent(settings, access, hosted=None).aclose()
     return ()
 

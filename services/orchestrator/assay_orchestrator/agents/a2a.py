@@ -1,4 +1,4 @@
-"""The a2a adapter: an agent that speaks the protocol Agent2Agent 1.0, as JSON-RPC over HTTP."""
+"""The a2a adapter: an agent that speaks Agent2Agent 1.0, as JSON-RPC over HTTP."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _VERSION_HEADER = {"a2a-version": "1.0"}
 _OUTPUT_MODES = ["text/plain", "application/json"]
 _FIRST_POLL_S, _SLOWEST_POLL_S, _POLL_TIMEOUT_S = 0.1, 5.0, 10.0
 _NAMESPACE = uuid.UUID("5d0f1c1e-7a83-4be4-9d64-6f8f7e5f6c1a")
-"""Of the ids of contexts and messages, which are made from the rows' own."""
+"""The namespace of context and message ids, which are derived from the rows' ids."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class _Conversation:
     """What the turns of a row share.
 
     Args:
-        context_id: Where its messages belong.
+        context_id: The context of its messages.
         task_id: The task that awaits the user's next message; empty for none.
     """
 
@@ -69,18 +69,18 @@ class _Conversation:
 
 
 class A2aAgent:
-    """One attempt is one SendMessage, and GetTask until its task ends; reading the card is no part of the latency.
+    """One attempt is one SendMessage, then GetTask until its task ends; the latency excludes reading the card.
 
     A task that is input-required gets the decisions of the request's approvals, in further messages.
 
-    Each attempt at a first turn has a context of its own, which the further turns of its conversation share. That of
-    a first attempt follows from the row, so that a run that is resumed elsewhere goes to the same. The message of a
-    turn has the same id in each attempt, by which an agent can recognise it.
+    Each attempt at a first turn has a context of its own, which the further turns of its conversation share. The
+    context of a first attempt is derived from the row, so a run that resumes elsewhere uses the same one. The message
+    of a turn has the same id in each attempt, by which an agent can recognise it.
 
     Args:
         settings: Checked settings; headers and URL may name variables and secrets.
         access: What may be called and named.
-        poll_timeout_s: How long one GetTask may take, in seconds, before it is sent again.
+        poll_timeout_s: Maximum time of one GetTask before it is sent again, in seconds.
 
     Raises:
         InvalidInputError: The host is not allowed, or a variable or secret is missing or not allowed.
@@ -96,13 +96,13 @@ class A2aAgent:
         self._interface: Interface | None = None
         self._reading = asyncio.Lock()
         self._conversations: dict[str, _Conversation] = {}
-        """By session, those that have a further turn."""
+        """Conversations with a further turn, by session."""
 
     async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
-        """Return the answer of one question."""
+        """Return the answer to a question."""
         if request.turn_index == 0 and request.history:
-            said = "the case has messages before its question, which an A2A agent cannot be given: make them turns"
-            return error_response(AgentErrorKind.RAISED, said, type="history")
+            refusal = "the case has messages before its question, which an A2A agent cannot receive: make them turns"
+            return error_response(AgentErrorKind.RAISED, refusal, type="history")
         is_last = request.turn_index == len(case.turns) - 1
         conversation = self._conversation_of(request)
         approvals = ScriptedApprovals(request.approvals)
@@ -122,10 +122,10 @@ class A2aAgent:
                 raise FailedRequestError(Failures().of(problem)) from None
 
         async def read(result: Any, request: AgentRequest) -> AgentResponse:
-            # A call that waits is no question that the next turn answers.
+            # A waiting call is not a question that the next turn answers.
             asks = all(stop.kind is InterruptKind.INPUT for stop in approvals.waiting)
             response = response_from_result(result, may_continue=asks and not is_last)
-            # Not before a result is there: a retry of this turn goes to the same task.
+            # Not before there is a result: a retry of this turn goes to the same task.
             task_id = task_id_of(result) if approvals.is_waiting else ""
             self._conversations[request.session_id] = dataclasses.replace(conversation, task_id=task_id)
             if is_last or response.status is AgentStatus.INTERRUPTED:
@@ -133,25 +133,25 @@ class A2aAgent:
             return response
 
         response = await self._connection.attempt(request, ask, read, self._prepare)
-        # What a further turn answers is no interrupt: the agent's question is the answer to this one.
+        # A question that a further turn answers is no interrupt: it is the answer to this turn.
         stops = approvals.interrupts if response.status is AgentStatus.INTERRUPTED else approvals.decided
         return dataclasses.replace(response, interrupts=stops)
 
     async def problems(self) -> list[Problem]:
-        """Return why the agent will not answer: it cannot be reached, or its card offers no way that is spoken here."""
+        """Return why the agent will not answer: it cannot be reached, or its card offers no supported interface."""
         try:
             async with asyncio.timeout(_PREFLIGHT_TIMEOUT_S):
                 await self._known_interface()
         except CardRefusedError as refusal:
-            said = str(refusal)
+            problem_text = str(refusal)
         except (FailedRequestError, MalformedAnswerError, AnswerTooLargeError) as problem:
-            said = f"there is no agent card at {card_url(self._connection.url)}: {problem}"
+            problem_text = f"there is no agent card at {card_url(self._connection.url)}: {problem}"
         except (httpx2.HTTPError, TimeoutError) as problem:
             why = str(problem) or f"no answer within {_PREFLIGHT_TIMEOUT_S:g} s"
-            said = f"{self._connection.url} cannot be reached: start the agent, or correct the URL ({why})"
+            problem_text = f"{self._connection.url} cannot be reached: start the agent, or correct the URL ({why})"
         else:
             return []
-        return [Problem(self._connection.redact(said), "agent.target")]
+        return [Problem(self._connection.redact(problem_text), "agent.target")]
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -179,13 +179,13 @@ class A2aAgent:
     async def _send(
         self, request: AgentRequest, conversation: _Conversation, content: Mapping[str, Any], stop_count: int = 0
     ) -> Any:
-        """Return what the agent replies to a message.
+        """Return the agent's reply to a message.
 
         Args:
             request: The question.
-            conversation: Where the message belongs.
-            content: Its parts, and its metadata where it has some.
-            stop_count: How many stops the turn has had, which are answered.
+            conversation: The conversation of the message.
+            content: Its parts, and its metadata if any.
+            stop_count: How many answered stops the turn has had.
         """
         name = f"{request.idempotency_key}+{stop_count}" if stop_count else request.idempotency_key
         message = {
@@ -200,7 +200,7 @@ class A2aAgent:
         result = await self._call("SendMessage", parameters, request)
         task = result.get("task") if isinstance(result, dict) else None
         wait_s = _FIRST_POLL_S
-        # The protocol has the agent answer when the task has ended; one that answers at once is asked until it has.
+        # By the protocol, the agent answers when the task has ended; an agent that answers earlier is polled.
         while isinstance(task, dict) and state_of(task) not in ENDED_STATES:
             await asyncio.sleep(wait_s)
             wait_s = min(_SLOWEST_POLL_S, wait_s * 1.5)
@@ -209,9 +209,9 @@ class A2aAgent:
         return result
 
     async def _poll(self, task: dict[str, Any], request: AgentRequest) -> Any:
-        """Return a task as it is now; as it was where asking failed and may not fail again.
+        """Return the current state of a task, or the known one if polling failed and must not fail again.
 
-        The task runs on: were the attempt to fail, its retry would start and pay another.
+        The task continues at the agent: if the attempt failed, its retry would start and pay another.
         """
         try:
             async with asyncio.timeout(self._poll_timeout_s):

@@ -1,4 +1,4 @@
-"""Function calls of Google ADK in the messages of A2A: those that wait, their responses, and what an agent called."""
+"""Function calls of Google ADK in A2A messages: waiting calls, their responses, and the tools that an agent called."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _CONFIRMATION = "adk_request_confirmation"
 
 
 def is_function_part(part: Mapping[str, Any]) -> bool:
-    """Return whether a part is a function call or the response to one, and no output of the agent."""
+    """Return whether a part is a function call or its response, not output of the agent."""
     return _type_of(part) in (_CALL, _RESPONSE)
 
 
 def is_thought(part: Mapping[str, Any]) -> bool:
-    """Return whether a part is what the model thought, and no text of the answer."""
+    """Return whether a part is a thought of the model, not text of the answer."""
     return _mapping(part, "metadata").get("adk_thought") is True
 
 
 def waiting_calls(message: Mapping[str, Any]) -> list[Stop]:
-    """Return the function calls of a message that wait for their response."""
+    """Return the function calls of a message that wait for a response."""
     return [
         Stop(str(call.get("id") or ""), str(call.get("name") or ""), _mapping(call, "args"))
         for part, call in _functions(message, _CALL)
@@ -39,10 +39,10 @@ def waiting_calls(message: Mapping[str, Any]) -> list[Stop]:
 
 
 def response_part(call: Stop, decision: Decision) -> dict[str, Any]:
-    """Return the part of a message that gives a call its response.
+    """Return the message part with the response to a call.
 
     Raises:
-        UnusableDecisionError: The agent cannot do what is decided; the message says why.
+        UnusableDecisionError: The agent cannot carry out the decision; the message says why.
     """
     if call.edits(decision) is not None:
         raise UnusableDecisionError(
@@ -54,7 +54,7 @@ def response_part(call: Stop, decision: Decision) -> dict[str, Any]:
 
 
 def tool_calls_of(task: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what an agent called since the last question in a task's history, as an answer in JSON has it."""
+    """Return the calls of an agent since the last question in a task's history, in the form of an answer in JSON."""
     turn: list[Mapping[str, Any]] = []
     for message in filter(lambda item: isinstance(item, dict), as_items(task.get("history"), "history")):
         is_question = message.get("role") == "ROLE_USER" and not list(_functions(message, _RESPONSE))
@@ -64,20 +64,20 @@ def tool_calls_of(task: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _events(messages: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield messages as events of ADK, each once; what a call has until its confirmation comes is no response."""
+    """Yield messages as ADK events, each once; a placeholder before a call's confirmation is not its response."""
     seen: set[Any] = set()
     for index, message in enumerate(messages):
         if message.get("messageId") in seen:
-            continue  # the server repeats what a task waited for
+            continue  # the server repeats the interrupt of a task
         seen.add(message.get("messageId"))
         calls = [{"functionCall": call} for _, call in _functions(message, _CALL)]
-        returned = [{"functionResponse": found} for _, found in _functions(message, _RESPONSE)]
-        asked: dict[str, Any] = {call_id: {} for call_id in _confirmed_later(messages, index)}
-        yield {"content": {"parts": [*calls, *returned]}, "actions": {"requestedToolConfirmations": asked}}
+        returned = [{"functionResponse": data} for _, data in _functions(message, _RESPONSE)]
+        unconfirmed: dict[str, Any] = {call_id: {} for call_id in _confirmed_later(messages, index)}
+        yield {"content": {"parts": [*calls, *returned]}, "actions": {"requestedToolConfirmations": unconfirmed}}
 
 
 def _confirmed_later(messages: Sequence[Mapping[str, Any]], index: int) -> Iterator[str]:
-    """Yield the ids of the calls whose confirmation was asked for, and had not come yet, at a message."""
+    """Yield the ids of the calls whose confirmation was requested but had not arrived at a message."""
     last = next((at for at in range(index, len(messages)) if messages[at].get("role") == "ROLE_USER"), len(messages))
     first = next((at for at in range(index, 0, -1) if messages[at - 1].get("role") == "ROLE_USER"), 0)
     for message in messages[first:last]:
@@ -87,7 +87,7 @@ def _confirmed_later(messages: Sequence[Mapping[str, Any]], index: int) -> Itera
 
 
 def _functions(message: Mapping[str, Any], kind: str) -> Iterator[tuple[Mapping[str, Any], dict[str, Any]]]:
-    """Yield the parts of a message that are function calls, or responses, each with its data."""
+    """Yield the parts of a message that are function calls, or responses, with their data."""
     for part in as_items(message.get("parts"), "parts"):
         if isinstance(part, dict) and _type_of(part) == kind:
             yield part, _mapping(part, "data")

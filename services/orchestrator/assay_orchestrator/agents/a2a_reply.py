@@ -1,4 +1,4 @@
-"""Messages and tasks of A2A read as answers, and its errors as failures."""
+"""Reads A2A messages and tasks as answers, and A2A errors as failures."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _FAILED = {
     f"{_STATE}FAILED": "the task failed",
     f"{_STATE}REJECTED": "the agent rejected the task",
     f"{_STATE}CANCELED": "the task was cancelled at the agent",
-    f"{_STATE}AUTH_REQUIRED": "the agent wants further credentials: give them with agent.headers",
+    f"{_STATE}AUTH_REQUIRED": "the agent needs further credentials: set them in agent.headers",
 }
 ENDED_STATES = frozenset({_COMPLETED, INPUT_REQUIRED, *_FAILED})
-"""States in which a task waits for nothing that the agent does."""
+"""States in which no further work of the agent is expected."""
 
 _BY_AGREEMENT = ("usage", "sources", "tool_calls", "model")
-"""Fields of an answer that A2A has no place for: they are read from the metadata of messages and tasks."""
+"""Fields of an answer that A2A does not define: they are read from the metadata of messages and tasks."""
 _INTERNAL_ERROR, _NO_METHOD, _NO_VERSION = -32603, -32601, -32009
 
 
@@ -58,31 +58,31 @@ def state_of(task: Mapping[str, Any]) -> str:
 
 
 def waiting_for(result: Any) -> tuple[Interrupt, ...]:
-    """Return what a result of SendMessage waits for; none where it does not.
+    """Return the interrupts in a result of SendMessage; empty if it waits for nothing.
 
     Raises:
         MalformedAnswerError: Its interrupts cannot be read.
-        AnswerTooLargeError: It is larger than an answer may be.
+        AnswerTooLargeError: It exceeds the size of an answer.
     """
     check_bounds(result)
     return stops_of(result, _explanation(result["task"]) if _task_of(result) else "")
 
 
 def task_id_of(result: Any) -> str:
-    """Return the id of the task that a result of SendMessage is; empty where it has none."""
+    """Return the id of the task in a result of SendMessage; empty without one."""
     return str(_task_of(result).get("id") or "")
 
 
 def response_from_result(result: Any, *, may_continue: bool) -> AgentResponse:
-    """Return the answer that a result of SendMessage is.
+    """Return the answer in a result of SendMessage.
 
     Args:
-        result: A message, or a task that waits for nothing that the agent does.
-        may_continue: Whether the case has a further turn, which gives the agent the input that it wants.
+        result: A message, or a task that expects no further work of the agent.
+        may_continue: Whether the case has a further turn, which gives the agent the input it asks for.
 
     Raises:
-        MalformedAnswerError: It is neither.
-        AnswerTooLargeError: It is larger than an answer may be.
+        MalformedAnswerError: It is neither a message nor a task.
+        AnswerTooLargeError: It exceeds the size of an answer.
     """
     check_bounds(result)
     if not isinstance(result, dict):
@@ -92,44 +92,44 @@ def response_from_result(result: Any, *, may_continue: bool) -> AgentResponse:
         return _answer(_found([message], message))
     if not isinstance(task, dict):
         raise MalformedAnswerError(f"the result has neither message nor task, but {', '.join(map(shown, result))}")
-    state, said = state_of(task), task["status"].get("message")
+    state, status_message = state_of(task), task["status"].get("message")
     artifacts = task.get("artifacts")
-    holders = [each for each in artifacts if isinstance(each, dict)] if isinstance(artifacts, list) else []
-    found = _found([*holders, *([said] if isinstance(said, dict) and not holders else [])], task)
-    if "tool_calls" not in found and (calls := tool_calls_of(task)):
-        found["tool_calls"] = calls
+    holders = [artifact for artifact in artifacts if isinstance(artifact, dict)] if isinstance(artifacts, list) else []
+    fields = _found([*holders, *([status_message] if isinstance(status_message, dict) and not holders else [])], task)
+    if "tool_calls" not in fields and (calls := tool_calls_of(task)):
+        fields["tool_calls"] = calls
     if state == _COMPLETED:
-        return _answer(found)
+        return _answer(fields)
     explanation = _explanation(task)
     if state == INPUT_REQUIRED and may_continue:
-        return response_from_json(found | {"text": explanation or found["text"]})
+        return response_from_json(fields | {"text": explanation or fields["text"]})
     if state == INPUT_REQUIRED:
-        return response_from_json(found | {"status": AgentStatus.INTERRUPTED.value})
+        return response_from_json(fields | {"status": AgentStatus.INTERRUPTED.value})
     why = f"{_FAILED[state]}{': ' + explanation if explanation else ''}"
     kind = state.removeprefix(_STATE).lower()
-    return response_from_json(found | {"error": {"message": why, "type": kind}})
+    return response_from_json(fields | {"error": {"message": why, "type": kind}})
 
 
-def _answer(found: dict[str, Any]) -> AgentResponse:
-    """Return the answer of an agent that has finished; one that says nothing is an error, as a model's is."""
-    response = response_from_json(found)
+def _answer(fields: dict[str, Any]) -> AgentResponse:
+    """Return the answer of a finished agent; an empty answer is an error, as for a model."""
+    response = response_from_json(fields)
     has_parts = response.output is not None or response.sources or response.tool_calls
     if response.text.strip() or has_parts or response.status is not AgentStatus.SUCCESS:
         return response
-    error = AgentError(AgentErrorKind.RAISED, "the agent answered without a word", type="empty")
+    error = AgentError(AgentErrorKind.RAISED, "the agent returned an empty answer", type="empty")
     return dataclasses.replace(response, status=AgentStatus.ERROR, error=error)
 
 
 def failure_of(error: Any) -> AgentResponse:
-    """Return the failed answer that an error of JSON-RPC is."""
+    """Return the failed answer for a JSON-RPC error."""
     data = error if isinstance(error, dict) else {}
     code, message = data.get("code"), clean_text(str(data.get("message") or "(no explanation)"))
     hint = {
         _NO_METHOD: "; the agent may speak another version of A2A than 1.0",
         _NO_VERSION: "; the agent does not speak A2A 1.0",
     }.get(code if isinstance(code, int) else 0, "")
-    said = f"the agent replied with error {shown(code)}: {message[:1000]}{hint}"
-    return error_response(AgentErrorKind.RAISED, said, type=str(code)[:200], retryable=code == _INTERNAL_ERROR)
+    explanation = f"the agent replied with error {shown(code)}: {message[:1000]}{hint}"
+    return error_response(AgentErrorKind.RAISED, explanation, type=str(code)[:200], retryable=code == _INTERNAL_ERROR)
 
 
 def _task_of(result: Any) -> dict[str, Any]:
@@ -140,15 +140,15 @@ def _task_of(result: Any) -> dict[str, Any]:
 def _explanation(task: Mapping[str, Any]) -> str:
     """Return the text of a task's status."""
     status = task.get("status")
-    said = status.get("message") if isinstance(status, dict) else None
-    return str(_found([said], {})["text"]) if isinstance(said, dict) else ""
+    message = status.get("message") if isinstance(status, dict) else None
+    return str(_found([message], {})["text"]) if isinstance(message, dict) else ""
 
 
 def _text_of(holder: Mapping[str, Any]) -> str:
     """Return the text of a message or an artifact.
 
-    Parts that white space separates are pieces of one text, as an agent appends them while its model writes; others
-    are texts of their own.
+    Parts that join with white space are pieces of one text, as an agent appends them while its model writes; others are
+    separate texts.
     """
     parts = as_items(holder.get("parts"), "parts")
     texts = [part["text"] for part in parts if _is_text(part) and not is_thought(part)]
@@ -163,11 +163,10 @@ def _is_text(part: Any) -> bool:
 def _found(holders: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of an answer: texts are joined, the first structured part is its output."""
     parts = [part for holder in holders for part in as_items(holder.get("parts"), "parts") if isinstance(part, dict)]
-    metadata = [each.get("metadata") for each in (result, *holders)]
     agreed: dict[str, Any] = {}
-    for each in metadata:
-        if isinstance(each, dict):
-            agreed = {name: each[name] for name in _BY_AGREEMENT if each.get(name) is not None} | agreed
+    for metadata in [part.get("metadata") for part in (result, *holders)]:
+        if isinstance(metadata, dict):
+            agreed = {name: metadata[name] for name in _BY_AGREEMENT if metadata.get(name) is not None} | agreed
     links = [{"uri": part["url"], "title": part.get("filename")} for part in parts if isinstance(part.get("url"), str)]
     ids = {"context_id": result.get("contextId"), "task_id": result.get("id")}
     output = next((part["data"] for part in parts if "data" in part and not is_function_part(part)), None)

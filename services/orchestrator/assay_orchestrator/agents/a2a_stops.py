@@ -1,4 +1,4 @@
-"""What a task of A2A that is input-required waits for, and the message that gives it the decisions."""
+"""The interrupts of an input-required A2A task, and the message that answers them with decisions."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _APPROVED = "approved"
 
 
 def stops_of(result: object, explanation: str) -> tuple[Interrupt, ...]:
-    """Return what a result of SendMessage waits for; none where it is no task that is input-required.
+    """Return the interrupts in a result of SendMessage; empty unless it is an input-required task.
 
-    An agent of Google ADK names the calls that wait in the parts of its message. Any other may name its interrupts in
-    the metadata, by agreement; else it waits for an answer to what it says.
+    An agent of Google ADK names waiting calls in the parts of its message. Any other agent may name its interrupts in
+    the metadata, by agreement; otherwise it waits for an answer to its message.
 
     Args:
-        result: With a message, or a task.
-        explanation: What the agent says about it.
+        result: A result with a message or a task.
+        explanation: The agent's own explanation.
 
     Raises:
         MalformedAnswerError: The interrupts in its metadata have another shape.
@@ -49,15 +49,15 @@ def stops_of(result: object, explanation: str) -> tuple[Interrupt, ...]:
 def answering_message(result: object, decisions: Sequence[tuple[Interrupt, Decision]]) -> dict[str, Any]:
     """Return parts and metadata of the message that gives a task its decisions, one part each.
 
-    An agent that named its interrupts in the metadata finds the decisions there, in the form of `approvals`; any other
-    reads the parts, as it would read those of a person.
+    An agent that named its interrupts in the metadata reads the decisions there, in the form of `approvals`; any other
+    reads the parts, as if a person had written them.
 
     Args:
-        result: Where it stopped.
-        decisions: The interrupts of that, in the order of `stops_of`, and what is decided.
+        result: The result with the interrupts.
+        decisions: The interrupts in the order of `stops_of`, with their decisions.
 
     Raises:
-        UnusableDecisionError: The agent cannot do what is decided; the message says why.
+        UnusableDecisionError: The agent cannot carry out a decision; the message says why.
     """
     if calls := waiting_calls(_mapping(_mapping(_mapping(result, "task"), "status"), "message")):
         return {"parts": [response_part(call, decision) for call, (_, decision) in zip(calls, decisions, strict=True)]}

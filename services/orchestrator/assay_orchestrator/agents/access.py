@@ -1,4 +1,4 @@
-"""What the agents of a team's runs may reach and be sent, as the operator of this process and the team allow it."""
+"""What the agents of a team's runs may reach and be sent, by the rules of the operator and of the team."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class AgentAccess:
 
     Args:
         hosts: Patterns of hosts that may be called.
-        env: Patterns of environment variables that a spec may name, each with `@` and a pattern of the hosts that they
-            may be sent to, or without for all.
-        environ: Where the variables are; None for the environment of this process.
-        egress: Which addresses hosts may have, and the proxy that connections are made through.
-        team: Whose secrets may be named.
-        secrets: Where they are; None where there are none.
-        targets: What the team has registered; None where there are no teams, so that every host that may be called may
-            be sent every secret.
+        env: Patterns of environment variables that a spec may name, each with `@` and a pattern of the hosts that may
+            receive them, or without for all.
+        environ: The environment variables; None for those of this process.
+        egress: Which addresses hosts may have, and the proxy for connections.
+        team: The team whose secrets may be named.
+        secrets: The store of secrets; None without one.
+        targets: The targets that the team has registered; None without teams, so that every allowed host may receive
+            every secret.
     """
 
     hosts: Sequence[str]
@@ -50,12 +50,12 @@ class AgentAccess:
 
     @classmethod
     def of_all(cls, settings: Settings, secrets: SecretStore | None = None) -> AgentAccess:
-        """Return what the settings allow where there are no teams."""
+        """Return the access that the settings allow without teams."""
         return cls(settings.http_hosts, settings.agent_env, egress=settings.egress, secrets=secrets)
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """The variables, of which a spec may name those that `env` allows."""
+        """The variables; a spec may name those that `env` allows."""
         return os.environ if self.environ is None else self.environ
 
     def allows_host(self, called: Address) -> bool:
@@ -65,17 +65,17 @@ class AgentAccess:
         return bool(covering(self.targets or (), called))
 
     def host_refusal(self, host: str) -> str:
-        """Return what is said of a host that may not be called."""
-        said = f"this orchestrator may not call {host!r}: "
+        """Return the error text for a host that may not be called."""
+        refusal = f"this orchestrator may not call {host!r}: "
         if self.targets is None:
-            return f"{said}its operator allows hosts with --http-hosts"
+            return f"{refusal}its operator allows hosts with --http-hosts"
         return (
-            f"{said}a team admin registers it for the team {self.team!r} with `assay admin targets create`, or its "
+            f"{refusal}a team admin registers it for the team {self.team!r} with `assay admin targets create`, or its "
             "operator allows it for all with --http-hosts"
         )
 
     def variable_problem(self, name: str, called: Address) -> str:
-        """Return why a variable may not be sent to an address; empty where it may."""
+        """Return why a variable may not be sent to an address; empty if it may."""
         for_others = False
         for entry in self.env:
             pattern, _, hosts = entry.partition("@")
@@ -88,7 +88,7 @@ class AgentAccess:
         return f"${{{name}}} may not be used here: the operator allows names with --agent-env"
 
     def secret_problem(self, reference: SecretReference, called: Address, where: str = _WHERE) -> str:
-        """Return why a secret may not be sent to an address, whatever its value is; empty where it may.
+        """Return why a secret may not be sent to an address, whatever its value; empty if it may.
 
         Args:
             reference: The secret.
@@ -102,14 +102,14 @@ class AgentAccess:
         covered = covering(self.targets, called)
         if any(reference.name in target.secrets for target in covered):
             return ""
-        said = f"{reference} may not be sent to {called.host}: "
+        refusal = f"{reference} may not be sent to {called.host}: "
         if not covered:
-            return f"{said}the team {self.team!r} has no target there; `assay admin targets create` makes one"
+            return f"{refusal}the team {self.team!r} has no target there; create one with `assay admin targets create`"
         names = ", ".join(target.name for target in covered)
-        return f"{said}no target of the team there ({names}) lists the secret {reference.name!r}"
+        return f"{refusal}no target of the team there ({names}) lists the secret {reference.name!r}"
 
     def read_secret(self, reference: SecretReference) -> tuple[str, str]:
-        """Return the value of a secret as it is now, and why there is none to use; one of the two is empty."""
+        """Return the current value of a secret, and why it cannot be used; one of the two is empty."""
         value = self.secrets.read(reference.of(self.team)) if self.secrets is not None else None
         problem = value_problem(value, str(reference), _WHERE)
         return ("" if problem or value is None else value), problem

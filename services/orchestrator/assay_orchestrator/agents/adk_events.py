@@ -1,4 +1,4 @@
-"""Events of Google ADK, as its server writes them, read as an answer."""
+"""Reads events of Google ADK's server as an answer."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
 
 def whole_events(reply: Any) -> list[_Event]:
-    """Return the events of one reply of /run without the partial ones, which repeat what others hold.
+    """Return the events of a reply of /run without the partial ones, which the others repeat.
 
     Raises:
-        MalformedAnswerError: They are no events.
-        AnswerTooLargeError: They are larger than an answer may be.
+        MalformedAnswerError: They are not events.
+        AnswerTooLargeError: They exceed the size of an answer.
     """
     if not isinstance(reply, list) or not all(isinstance(event, dict) for event in reply):
         raise MalformedAnswerError(f"the reply of /run must be a list of events, not {kind_of(reply)}")
@@ -53,7 +53,7 @@ def whole_events(reply: Any) -> list[_Event]:
 
 
 def stops_of(events: Sequence[_Event]) -> list[Stop]:
-    """Return the calls of the whole events of a turn that have no response in them and wait for one from outside."""
+    """Return the calls in the whole events of a turn that wait for a response from outside."""
     stops: dict[str, Stop] = {}
     for event in events:
         waiting = event.get("longRunningToolIds") or ()
@@ -68,43 +68,44 @@ def stops_of(events: Sequence[_Event]) -> list[Stop]:
 
 
 def trace_of(events: Sequence[_Event], answered: Mapping[str, Any]) -> AgentResponse:
-    """Return the tool calls, sources, tokens and the model of a turn as an answer without a text.
+    """Return the tool calls, sources, tokens and model of a turn as an answer without text.
 
     Args:
         events: Its whole events.
-        answered: The responses that calls of it have got from outside, by their ids.
+        answered: The responses to its calls from outside, by call id.
     """
     sources: dict[tuple[str, str, str], Source] = {}
     for event in events:
         for source in sources_of(_mapping(event, "groundingMetadata"), _mapping(event, "citationMetadata")):
             sources.setdefault((source.id, source.uri, source.title), source)
-    found = {
+    fields = {
         "text": "",
         "tool_calls": _tool_calls(events, answered),
         "model": next((event["modelVersion"] for event in reversed(events) if event.get("modelVersion")), ""),
         "finish_reason": next((event["finishReason"] for event in reversed(events) if event.get("finishReason")), ""),
     }
-    check_bounds(found)
+    check_bounds(fields)
     return dataclasses.replace(
-        response_from_json(found),
+        response_from_json(fields),
         sources=tuple(sources.values()),
         usage=usage_of([_mapping(event, "usageMetadata") for event in events if event.get("usageMetadata")]),
     )
 
 
 def response_from_events(events: Sequence[_Event], answered: Mapping[str, Any]) -> AgentResponse:
-    """Return the answer that the events of a turn are.
+    """Return the answer in the events of a turn.
 
-    Its value is that of the last final event that has one: a text without thoughts, an output, or the result of a tool
-    that is the answer. An error that no later final event follows is the answer's.
+    Its value is that of the last final event with a value: a text without thoughts, an output, or the result of a tool
+        that
+    serves as the answer. An error that no later final event follows becomes the answer's error.
 
     Args:
         events: Its whole events.
-        answered: The responses that calls of it have got from outside, by their ids.
+        answered: The responses to its calls from outside, by call id.
 
     Raises:
-        MalformedAnswerError: They are no answer.
-        AnswerTooLargeError: They are larger than an answer may be.
+        MalformedAnswerError: They contain no answer.
+        AnswerTooLargeError: They exceed the size of an answer.
     """
     value: Any = None
     output: Any = None
@@ -117,10 +118,10 @@ def response_from_events(events: Sequence[_Event], answered: Mapping[str, Any]) 
             continue
         if event.get("longRunningToolIds") or _mapping(event, "actions").get("requestedToolConfirmations"):
             continue  # it ends in a stop
-        said, made = _value(event, typed), returned_value([event.get("output")])
+        text, returned = _value(event, typed), returned_value([event.get("output")])
         code = error_code(str(event.get("errorCode") or ""), str(event.get("finishReason") or ""))
-        if code or said is not None or made is not None:
-            value, output = (made, None) if said is None else (said, made)
+        if code or text is not None or returned is not None:
+            value, output = (returned, None) if text is None else (text, returned)
             error = _error(event, code) if code else None
     if error is None and value is None:
         raise MalformedAnswerError(f"none of the {len(events)} events of /run is a final response with a text")
@@ -134,7 +135,7 @@ def response_from_events(events: Sequence[_Event], answered: Mapping[str, Any]) 
 
 
 def _is_final(event: _Event) -> bool:
-    """Return whether an event is the final response of an agent, as `Event.is_final_response` of ADK does."""
+    """Return whether an event is an agent's final response, as ADK's `Event.is_final_response`."""
     if _mapping(event, "actions").get("skipSummarization") or event.get("longRunningToolIds"):
         return True
     parts = _parts(event)
@@ -146,8 +147,8 @@ def _is_final(event: _Event) -> bool:
 
 
 def _value(event: _Event, typed: set[Any]) -> Any:
-    """Return the result of tools that is the answer, a text, or the value that it is the JSON of; None without one."""
-    if responses := [_mapping(found, "response") for found in _functions(event, "functionResponse")]:
+    """Return an event's value: tool results that serve as the answer, a text, or a text's JSON value; else None."""
+    if responses := [_mapping(call, "response") for call in _functions(event, "functionResponse")]:
         return returned_value(responses) if _mapping(event, "actions").get("skipSummarization") else None
     text = _text(event)
     if text and event.get("author") in typed:
@@ -169,20 +170,20 @@ def _error(event: _Event, code: str) -> AgentError:
 
 
 def _tool_calls(events: Sequence[_Event], answered: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the calls in order, each with the last response of its id; some models number their calls anew."""
+    """Return the calls in order, each with the last response of its id; some models renumber their calls."""
     calls: list[dict[str, Any]] = []
     by_id: dict[str, dict[str, Any]] = {}
     for event in events:
         for call in _functions(event, "functionCall"):
             if call.get("name") not in OWN_CALLS:
-                found = {"name": call.get("name"), "id": call.get("id"), "arguments": call.get("args") or {}}
-                calls.append(found)
+                fields = {"name": call.get("name"), "id": call.get("id"), "arguments": call.get("args") or {}}
+                calls.append(fields)
                 if call.get("id"):
-                    by_id[str(call["id"])] = found
+                    by_id[str(call["id"])] = fields
         actions = _mapping(event, "actions")
         waiting = {**_mapping(actions, "requestedToolConfirmations"), **_mapping(actions, "requestedAuthConfigs")}
         for returned in _functions(event, "functionResponse"):
-            if returned.get("id") not in waiting:  # what it has until a person answers is no result
+            if returned.get("id") not in waiting:  # a placeholder before a person's answer is not a result
                 _add_result(by_id.get(str(returned.get("id"))) or _first_open(calls, returned), returned)
     for call_id, response in answered.items():
         _add_result(by_id.get(call_id), {"response": response})

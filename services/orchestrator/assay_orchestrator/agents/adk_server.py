@@ -1,4 +1,4 @@
-"""The adk adapter where its target is a URL: an agent behind `adk api_server`, or what serves the same API."""
+"""The adk adapter for URLs: an agent behind `adk api_server`, or a server with the same API."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ _CONFLICT, _NOT_FOUND = 409, 404
 
 
 class AdkServerAgent:
-    """One attempt is one call of /run, in a session that was created for it; creating it is no part of the latency.
+    """One attempt is one call of /run in a session created for it; the latency excludes creating the session.
 
-    A question has a fresh session for each attempt. The turns of a conversation share one, whose id follows from the
-    row, so that a run that is resumed elsewhere finds it.
+    A single question gets a fresh session per attempt. The turns of a conversation share one, whose id is derived from
+    the row, so that a run that resumes elsewhere uses it again.
 
     Args:
         settings: Checked settings; headers and URL may name variables and secrets.
@@ -68,15 +68,15 @@ class AdkServerAgent:
         return f"{self._base}/apps/{self._options.app_name}/users/{self._options.user_id}/sessions"
 
     async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
-        """Return the answer of one question."""
+        """Return the answer to a question."""
         if unknown := [message.role for message in request.history if message.role not in _ROLES]:
-            said = f"a message before the question has the role {unknown[0][:40]!r}, which a session cannot have"
-            return error_response(AgentErrorKind.RAISED, said, type="history")
+            refusal = f"a message before the question has the role {unknown[0][:40]!r}, which a session cannot have"
+            return error_response(AgentErrorKind.RAISED, refusal, type="history")
         is_conversation = len(case.turns) > 1
         session_id = _NOT_IN_IDS.sub("-", request.session_id if is_conversation else request.request_id)
 
         async def prepare() -> None:
-            # After an attempt that failed, the session may hold the question, and an answer to it.
+            # After a failed attempt, the session may contain the question, and an answer to it.
             if request.turn_index == 0 or is_retry(request):
                 await self._create(session_id, request)
 
@@ -99,7 +99,7 @@ class AdkServerAgent:
         if approvals.is_waiting and response.error is None:
             return interrupted(response, approvals.interrupts)
         if response.error is not None and response.tool_calls is None and invocation.events:
-            with suppress(MalformedAnswerError, AnswerTooLargeError):  # then it is what cannot be read
+            with suppress(MalformedAnswerError, AnswerTooLargeError):  # then the partial reply is what cannot be read
                 trace = invocation.trace()
                 response = dataclasses.replace(
                     trace, status=response.status, error=response.error, latency_ms=response.latency_ms
@@ -107,7 +107,7 @@ class AdkServerAgent:
         return dataclasses.replace(response, interrupts=approvals.interrupts)
 
     async def problems(self) -> list[Problem]:
-        """Return why the server will not answer: it cannot be reached, or has no such app."""
+        """Return why the server will not answer: it cannot be reached, or lacks the app."""
         name = self._options.app_name
         try:
             async with asyncio.timeout(PREFLIGHT_TIMEOUT_S):
@@ -115,20 +115,20 @@ class AdkServerAgent:
         except FailedRequestError as failure:
             error = failure.response.error
             if error is not None and error.http_status == _NOT_FOUND:
-                return []  # a gateway that lets nothing but sessions and runs through
-            said = f"the server at {self._base} does not list its apps: {failure}"
+                return []  # a gateway that passes only sessions and runs
+            problem_text = f"the server at {self._base} does not list its apps: {failure}"
         except (MalformedAnswerError, AnswerTooLargeError) as problem:
-            said = f"{self._base} is no server of ADK: {problem}"
+            problem_text = f"{self._base} is not an ADK server: {problem}"
         except (httpx2.HTTPError, TimeoutError) as problem:
             why = str(problem) or f"no answer within {PREFLIGHT_TIMEOUT_S:g} s"
-            said = f"{self._base} cannot be reached: start it with adk api_server, or correct the URL ({why})"
+            problem_text = f"{self._base} cannot be reached: start it with adk api_server, or correct the URL ({why})"
         else:
-            known = [str(app)[:60] for app in apps] if isinstance(apps, list) else []
+            app_names = [str(app)[:60] for app in apps] if isinstance(apps, list) else []
             if not isinstance(apps, list) or name in apps:
                 return []
-            said = f"the server has no app {name!r}; it has {', '.join(map(repr, known[:10])) or 'none'}"
-            return [Problem(self._connection.redact(said), "agent.app_name")]
-        return [Problem(self._connection.redact(said), "agent.target")]
+            problem_text = f"the server has no app {name!r}; it has {', '.join(map(repr, app_names[:10])) or 'none'}"
+            return [Problem(self._connection.redact(problem_text), "agent.app_name")]
+        return [Problem(self._connection.redact(problem_text), "agent.target")]
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -141,7 +141,7 @@ class AdkServerAgent:
         return await self._connection.json("POST", f"{self._base}/run", {**names, "newMessage": message})
 
     async def _create(self, session_id: str, request: AgentRequest) -> None:
-        """Create a session with what was said before; one of that id is of an attempt that was given up."""
+        """Create a session with the earlier messages; an existing one belongs to an abandoned attempt."""
         events = [
             {
                 "author": "user" if message.role == "user" else self._options.app_name,
@@ -149,19 +149,19 @@ class AdkServerAgent:
             }
             for message in request.history
         ]
-        wanted: dict[str, Any] = {"sessionId": session_id} | ({"events": events} if events else {})
+        body: dict[str, Any] = {"sessionId": session_id} | ({"events": events} if events else {})
         try:
-            await self._connection.json("POST", self._sessions, wanted)
+            await self._connection.json("POST", self._sessions, body)
         except FailedRequestError as failure:
             error = failure.response.error
             if error is None or error.http_status != _CONFLICT:
                 raise
             await self._connection.json("DELETE", f"{self._sessions}/{session_id}")
-            await self._connection.json("POST", self._sessions, wanted)
+            await self._connection.json("POST", self._sessions, body)
 
 
 class _Invocation:
-    """One turn: the question, and the responses to what it stops at.
+    """One turn: the question, and the responses to its stops.
 
     Args:
         run: Sends the parts of a message; returns the reply.
@@ -175,30 +175,30 @@ class _Invocation:
         """The whole events of all replies."""
 
     async def ask(self, text: str) -> list[Stop]:
-        """Ask the question; returns what it stops at."""
+        """Ask the question; return the stops."""
         await self._send([{"text": text}])
         return self._stops()
 
     async def resume(self, stops: Sequence[Stop], decisions: Sequence[tuple[Interrupt, Decision]]) -> list[Stop]:
-        """Send the responses to some stops; returns what it stops at next.
+        """Send the responses to stops; return the next stops.
 
         Raises:
-            UnusableDecisionError: A decision has arguments, with which the server cannot run the call.
+            UnusableDecisionError: A decision has arguments, but the server cannot change those of a call.
         """
         self._settled |= {stop.id for stop in stops}
-        left = [(stop, decision) for stop, (_, decision) in zip(stops, decisions, strict=True)]
-        while left:
-            answered, left = next_message(left, self._stops())
+        remaining = [(stop, decision) for stop, (_, decision) in zip(stops, decisions, strict=True)]
+        while remaining:
+            answered, remaining = next_message(remaining, self._stops())
             self._settled |= {stop.id for stop, _ in answered}
             await self._send([self._part(stop, decision) for stop, decision in answered])
         return self._stops()
 
     def response(self) -> AgentResponse:
-        """Return the answer of the turn that ended."""
+        """Return the answer of a finished turn."""
         return response_from_events(self.events, self._answered)
 
     def trace(self) -> AgentResponse:
-        """Return what was done until now."""
+        """Return the trace of the turn so far."""
         return trace_of(self.events, self._answered)
 
     def _part(self, stop: Stop, decision: Decision) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The first question of a run goes alone: where its reply cannot be mapped, no other question is asked."""
+"""The first question of a run goes alone: if its reply cannot be mapped, no other question is asked."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from assay.model.answers.agent_response import AgentResponse
 
 MAPPING = "mapping"
-"""The type of the error of a reply that came whole, and in which agent.response finds no answer."""
+"""The error type of a complete reply in which agent.response matches no answer."""
 
 
 class DryRun:
     """Checks the mapping of an agent's replies on the first one.
 
-    A reply that could be mapped shows that the mapping is right: later ones that cannot be are errors of their rows. A
-    first question that fails otherwise shows nothing, and ends the wait: the next reply that comes is checked.
+    A mapped reply proves the mapping: later replies that cannot be mapped are errors of their rows. A first question
+    that fails otherwise proves nothing, and ends the wait: the next reply is checked.
 
     Args:
-        is_right: Whether the run has answers already, which show that the mapping is right.
+        is_right: Whether the run already has answers, which prove the mapping.
     """
 
     def __init__(self, *, is_right: bool = False) -> None:
@@ -34,10 +34,10 @@ class DryRun:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[bool]:
-        """Wait until the first question is answered, or be it; the context is whether it waited.
+        """Wait until the first question is answered, or become it; the context value is whether it waited.
 
         Raises:
-            UnmappedAgentError: Its reply could not be mapped.
+            UnmappedAgentError: The first reply could not be mapped.
         """
         has_waited = not self._has_asked
         if not self._has_asked:
@@ -56,7 +56,7 @@ class DryRun:
         """Return an answer, unless it shows that the mapping is wrong.
 
         Raises:
-            UnmappedAgentError: The reply could not be mapped, nor has any been.
+            UnmappedAgentError: The reply could not be mapped, and no earlier reply has been.
         """
         error = response.error
         if error is not None and error.type == MAPPING and not self._is_right:

@@ -1,4 +1,4 @@
-"""The grpc adapter: an AgentService of the user's own, asked over gRPC."""
+"""The grpc adapter: the user's own AgentService, called over gRPC."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ MAX_MESSAGE_BYTES = 4 * MIB
 
 _CHANNEL = ChannelOptions(
     max_message_bytes=MAX_MESSAGE_BYTES,
-    # Servers of other languages end connections that are probed more often than every 5 minutes. A lost server is
-    # noticed by the deadline of its calls.
+    # Servers in other languages end connections that are probed more often than every 5 minutes. The deadline of a call
+    # detects a lost server.
     keepalive_time_ms=360_000,
-    attempts=1,  # each attempt is recorded, so all are made outside
-    pool_health=False,  # not every server has a health of the whole process
+    attempts=1,  # each attempt is recorded, so retries happen outside gRPC
+    pool_health=False,  # not every server reports the health of the whole process
 )
 
 
@@ -84,11 +84,13 @@ class GrpcAgent:
         self.channel = AgentChannel(self.target, dataclasses.replace(_CHANNEL, credentials=credentials), access.egress)
 
     async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
-        """Return the answer of one request."""
+        """Return the answer to a request."""
         message = request_to_wire(request)
         if message.ByteSize() > MAX_MESSAGE_BYTES - 1024:
-            said = f"question and history are larger than {MAX_MESSAGE_BYTES // MIB} MiB: end the conversation earlier"
-            return error_response(AgentErrorKind.TOO_LARGE, said)
+            refusal = (
+                f"question and history are larger than {MAX_MESSAGE_BYTES // MIB} MiB: end the conversation earlier"
+            )
+            return error_response(AgentErrorKind.TOO_LARGE, refusal)
         start = time.perf_counter()
         try:
             self._secrets.refill(self._fill)
@@ -109,7 +111,8 @@ class GrpcAgent:
             response = failed_call(error, self.target, request.timeout_s, time.perf_counter() - start)
         except DecodeError:
             response = error_response(
-                AgentErrorKind.MALFORMED, "the reply is no AnswerResponse: check the service's version of agent.proto"
+                AgentErrorKind.MALFORMED,
+                "the reply is not an AnswerResponse: check the service's version of agent.proto",
             )
         except AnswerTooLargeError as problem:
             response = error_response(AgentErrorKind.TOO_LARGE, str(problem))
@@ -133,7 +136,7 @@ class GrpcAgent:
 
     async def _ask(self, message: agent_pb2.AgentRequest, timeout_s: float) -> AgentResponse:
         channel = await self.channel.connected()
-        # Replies are read here, so that a reply which is no message is not taken for a broken connection.
+        # Replies are decoded here, so that an invalid message is not mistaken for a broken connection.
         answer_call: grpc.aio.UnaryUnaryMultiCallable[Any, bytes] = channel.unary_unary(
             f"/{SERVICE}/Answer", request_serializer=agent_pb2.AnswerRequest.SerializeToString
         )
@@ -175,13 +178,13 @@ def _read(message: agent_pb2.AgentResponse, request_id: str, pieces: str = "") -
 
     Raises:
         MalformedAnswerError: It belongs to another request, or contradicts itself.
-        AnswerTooLargeError: It is larger than an answer may be.
+        AnswerTooLargeError: It exceeds the size of an answer.
         RecursionError: It is nested too deeply.
     """
     if message.request_id not in ("", request_id):
         raise MalformedAnswerError(f"it answers another request, {clean_text(message.request_id)[:100]!r}")
     if message.status not in agent_pb2.AgentStatus.values():
-        raise MalformedAnswerError(f"its status is {message.status}, which is none of AgentStatus")
+        raise MalformedAnswerError(f"its status is {message.status}, which is not an AgentStatus")
     is_error = message.status == agent_pb2.AGENT_STATUS_ERROR
     if is_error and not message.HasField("error"):
         raise MalformedAnswerError("its status is ERROR and it has no error")
@@ -192,7 +195,7 @@ def _read(message: agent_pb2.AgentResponse, request_id: str, pieces: str = "") -
     try:
         document = response_to_json(response_from_wire(message))
     except ValueError as problem:
-        raise MalformedAnswerError(f"a field that ends in _json holds no JSON text: {problem}") from None
+        raise MalformedAnswerError(f"a field that ends in _json is not JSON: {problem}") from None
     check_bounds(document)
     return dataclasses.replace(response_from_json(document), latency_ms=None, attempts=())
 

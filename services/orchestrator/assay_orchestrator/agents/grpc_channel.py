@@ -1,4 +1,4 @@
-"""The channel of one AgentService, to addresses that were checked."""
+"""The channel to an AgentService, restricted to checked addresses."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 class AgentChannel:
-    """A channel that is opened with the first call.
+    """A channel that opens with the first call.
 
-    Where every address is allowed, or a proxy resolves names, gRPC resolves the target. Otherwise it is given addresses
-    that were checked, because its own resolver would connect to whatever a name has become since.
+    If every address is allowed, or a proxy resolves names, gRPC resolves the target. Otherwise the channel gets checked
+    addresses, because gRPC's resolver would connect to whatever the name resolves to later.
 
     Args:
         target: HOST:PORT.
-        options: How the client behaves.
-        egress: Which addresses the host may have, and the proxy that connections are made through.
+        options: The client's options.
+        egress: Which addresses the host may have, and the proxy for connections.
     """
 
     def __init__(self, target: str, options: ChannelOptions, egress: Egress) -> None:
@@ -53,7 +53,7 @@ class AgentChannel:
             return self._current
 
     def resolve_again(self) -> None:
-        """Have the next call resolve the name again: the servers behind it may have other addresses by now."""
+        """Resolve the name again with the next call: the servers behind it may have new addresses."""
         self._resolved = self._egress.networks is None
 
     async def aclose(self) -> None:
@@ -65,29 +65,29 @@ class AgentChannel:
         address, options = await self._address()
         channel = self._channels.get(address)
         if channel is None:
-            # Calls on a channel to earlier addresses end as they do; there are few such channels.
+            # Calls on a channel to earlier addresses end in their own time; there are few such channels.
             channel = self._channels[address] = open_channel(address, options)
         return channel
 
     async def _address(self) -> tuple[str, ChannelOptions]:
         if self._egress.networks is None or self._egress.proxy:
-            # Named as a host: what looks like the name of another resolver is none.
+            # Named as a host, so that a name like another resolver's is not taken for one.
             return f"dns:///{self._target}", dataclasses.replace(self._options, proxy=self._egress.proxy)
         host, _, port = self._target.rpartition(":")
         timeout_s = self._options.connect_timeout_ms / 1000
         try:
             async with asyncio.timeout(timeout_s):
-                found = await self._egress.resolve(host.strip("[]"), int(port))
+                resolved = await self._egress.resolve(host.strip("[]"), int(port))
         except TimeoutError:
             raise OSError(f"its name was not resolved within {timeout_s:g} s") from None
-        return _checked(found), dataclasses.replace(self._options, authority=self._target)
+        return _checked(resolved), dataclasses.replace(self._options, authority=self._target)
 
 
-def _checked(found: list[AddressInfo]) -> str:
-    """Return the target that names these addresses: those of one family, as gRPC takes one at a time."""
-    family = found[0][0]
-    addresses = dict.fromkeys(str(one[4][0]) for one in found if one[0] == family)
-    port = found[0][4][1]
+def _checked(resolved: list[AddressInfo]) -> str:
+    """Return the target for these addresses: those of one family, because gRPC accepts one family at a time."""
+    family = resolved[0][0]
+    addresses = dict.fromkeys(str(entry[4][0]) for entry in resolved if entry[0] == family)
+    port = resolved[0][4][1]
     if family == socket.AF_INET6:
         return "ipv6:" + ",".join(f"[{address}]:{port}" for address in addresses)
     return "ipv4:" + ",".join(f"{address}:{port}" for address in addresses)

@@ -1,6 +1,6 @@
-"""The orchestrator's end of ServeAgent: questions of one run, spread over the clients that answer them.
+"""The orchestrator's end of ServeAgent: distributes a run's questions among the clients that answer them.
 
-A question is one to the agent, or one to metrics that are functions on the user's side.
+A question goes to the agent, or to metrics that are functions on the user's side.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Questions:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """Questions whose answers are no longer wanted."""
+    """Questions whose answers are no longer needed."""
 
     request_ids: list[str]
 
@@ -54,20 +54,20 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Detached:
-    """The run asks no more."""
+    """The run asks no more questions."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """A client that was suspended has been sent every cancellation until now."""
+    """A client that was suspended has received every cancellation up to now."""
 
     number: int
 
 
 Outgoing: TypeAlias = Questions | Cancelled | Stored | Reconciled | Detached
-"""What a client is sent."""
+"""A message to a client."""
 
 
 @dataclass(slots=True, eq=False)
@@ -80,14 +80,14 @@ class _Question:
 
 
 class HostedAgent:
-    """Asks through whichever clients are attached; without any, questions wait.
+    """Asks questions through the attached clients; without any, questions wait.
 
-    A question that a client took with it when it left is asked again, under the same request id. If it is that client
-    which gets it, it does not call its agent again: it keeps every answer until that is stored. The client measures the
-    time of an attempt; here it is enforced with a little grace.
+    A question in flight at a client that left is asked again under the same request id. If the same client gets it, it
+    does not call its agent again: it keeps every answer until that is stored. The client enforces the time limit of an
+    attempt; this end enforces it too, with a little grace.
 
     Args:
-        grace_s: How much longer than its time limit an answer is waited for, in seconds.
+        grace_s: How much longer than its time limit to wait for an answer, in seconds.
     """
 
     def __init__(self, *, grace_s: float = 1.0) -> None:
@@ -98,7 +98,7 @@ class HostedAgent:
         self._held = False
 
     def attach(self, concurrency: int) -> Attachment:
-        """Take a client that answers up to `concurrency` questions at once."""
+        """Attach a client that answers up to `concurrency` questions at once."""
         attachment = Attachment(self, concurrency)
         self._attachments.add(attachment)
         if self._ended:
@@ -119,7 +119,7 @@ class HostedAgent:
         """
         if self._held:
             raise NotAskedError
-        # A case fits in a message; what was said before it in a long conversation may not.
+        # A case fits in a message; the history of a long conversation may not.
         if request.history and request_to_wire(request).ByteSize() > _MAX_QUESTION_BYTES:
             message = f"question and history are larger than {_MAX_QUESTION_BYTES / 1024 / 1024:g} MiB: end it earlier"
             return error_response(AgentErrorKind.TOO_LARGE, message)
@@ -131,11 +131,11 @@ class HostedAgent:
             )
             return dataclasses.replace(response, latency_ms=request.timeout_s * 1000)
         if not isinstance(answer, AgentResponse):
-            return error_response(AgentErrorKind.MALFORMED, "the client sent values of metrics in place of an answer")
+            return error_response(AgentErrorKind.MALFORMED, "the client sent metric values instead of an answer")
         return answer
 
     async def compute(self, request: MetricRequest) -> dict[str, MetricOutcome]:
-        """Return what functions on a client's side say of an answer, by metric.
+        """Return the outcomes of a client's metric functions for an answer, by metric.
 
         Raises:
             NotAskedError: The run is being paused, and no client has the request.
@@ -143,7 +143,7 @@ class HostedAgent:
         if self._held:
             raise NotAskedError
         error, message = MALFORMED, "the client sent no value of this metric"
-        found: Mapping[str, MetricOutcome] = {}
+        outcomes: Mapping[str, MetricOutcome] = {}
         if metric_request_to_wire(request).ByteSize() > _MAX_QUESTION_BYTES:
             message = (
                 f"case, history and answer are larger than {_MAX_QUESTION_BYTES / 1024 / 1024:g} MiB: shorten them"
@@ -151,13 +151,13 @@ class HostedAgent:
         else:
             try:
                 answer = await self._ask(request)
-                found = {} if isinstance(answer, AgentResponse) else answer
+                outcomes = {} if isinstance(answer, AgentResponse) else answer
             except TimeoutError:
                 error, message = TIMEOUT, f"the client sent no value within {request.timeout_s:g} s"
-        return {name: found.get(name) or MetricOutcome(error=error, message=message) for name in request.metrics}
+        return {name: outcomes.get(name) or MetricOutcome(error=error, message=message) for name in request.metrics}
 
     async def _ask(self, request: HostedRequest) -> HostedAnswer:
-        """Return what a client says to a request.
+        """Return a client's reply to a request.
 
         Raises:
             NotAskedError: The run is being paused, and no client has the request.
@@ -175,10 +175,10 @@ class HostedAgent:
             self._forget(question)
 
     async def aclose(self) -> None:
-        """Nothing to let go of: clients are let go when the run ends."""
+        """Do nothing: clients are detached when the run ends."""
 
     def hold(self) -> None:
-        """Give no more questions to clients; those that no client has come back unasked."""
+        """Give no more questions to clients; questions not yet at a client return unasked."""
         self._held = True
         while self._waiting:
             question = self._waiting.popleft()
@@ -191,13 +191,13 @@ class HostedAgent:
         self._held = False
 
     def detach_all(self, reason: str) -> None:
-        """Detach every client: the run asks no more."""
+        """Detach every client: the run asks no more questions."""
         self._ended = reason
         for attachment in self._attachments:
             attachment.detach(reason)
 
     def stored(self, keys: Sequence[str]) -> None:
-        """Let clients forget their answers to some questions.
+        """Allow clients to drop their answers to some questions.
 
         Args:
             keys: Their idempotency keys.
@@ -206,7 +206,7 @@ class HostedAgent:
             attachment.stored(keys)
 
     def leave(self, attachment: Attachment) -> None:
-        """Take the questions of a client that has left back, to ask them elsewhere first."""
+        """Take back the questions of a client that left, to ask them first elsewhere."""
         self._attachments.discard(attachment)
         for question in attachment.take_back():
             if not question.answer.done():
@@ -229,20 +229,20 @@ class HostedAgent:
                 free.remove(attachment)
 
     def _forget(self, question: _Question) -> None:
-        """Let go of a question that is answered or no longer wanted."""
-        # Cancelling the task that waits has cancelled the future with it: whether it is done says nothing.
+        """Drop a question that is answered or no longer needed."""
+        # Cancelling the waiting task has cancelled the future too, so its state does not show whether it was answered.
         if question.is_waiting:
             self._waiting.remove(question)
         elif question.holder is not None:
             question.holder.cancel(question.request.request_id)
 
     def answered(self) -> None:
-        """Give waiting questions to the places that have become free."""
+        """Give waiting questions to free places."""
         self._spread()
 
 
 class Attachment:
-    """One attached client: the questions it has, and what is on its way to it."""
+    """An attached client: its questions, and the messages on the way to it."""
 
     def __init__(self, agent: HostedAgent, concurrency: int) -> None:
         self._agent = agent
@@ -257,12 +257,12 @@ class Attachment:
 
     @property
     def free(self) -> int:
-        """How many more questions the client takes."""
+        """How many more questions the client accepts."""
         return 0 if self._detached is not None else self._concurrency - len(self._asked)
 
     def give(self, question: _Question) -> None:
         """Send the client a question."""
-        # The clock starts when a client gets the question, not while it waits for one.
+        # The time limit starts when a client gets the question, not while the question waits for a client.
         limit_s = question.request.timeout_s + self._agent.grace_s
         question.limit.reschedule(asyncio.get_running_loop().time() + limit_s)
         question.holder = self
@@ -271,25 +271,25 @@ class Attachment:
         self._moved.set()
 
     def cancel(self, request_id: str) -> None:
-        """Send the client that an answer is no longer wanted."""
+        """Send the client the cancellation of a question."""
         question = self._asked.pop(request_id, None)
         if question is None:
-            return  # it was answered
+            return  # already answered
         if question.request in self._outgoing:
-            self._outgoing.remove(question.request)  # it has not even been sent
+            self._outgoing.remove(question.request)  # not sent yet
         else:
             self._cancelled.append(request_id)
         self._agent.answered()
         self._moved.set()
 
     def stored(self, keys: Sequence[str]) -> None:
-        """Send the client, once they are some more, that answers are stored."""
+        """Notify the client, in groups, that answers are stored."""
         self._stored += keys
         if len(self._stored) >= _MAX_BATCH:
             self._moved.set()
 
     def suspended(self, number: int) -> None:
-        """Confirm a suspension of the client, after every cancellation until now.
+        """Confirm a suspension of the client, after every cancellation up to now.
 
         Args:
             number: Counts the client's suspensions, from 1.
@@ -298,12 +298,12 @@ class Attachment:
         self._moved.set()
 
     def detach(self, reason: str) -> None:
-        """Detach the client: the run asks no more."""
+        """Detach the client: the run asks no more questions."""
         self._detached = reason
         self._moved.set()
 
     def deliver(self, answers: Iterable[tuple[str, HostedAnswer]]) -> None:
-        """Take the client's answers by request id; late and unknown ones are ignored."""
+        """Accept the client's answers by request id; late and unknown answers are ignored."""
         for request_id, response in answers:
             question = self._asked.pop(request_id, None)
             if question is not None and not question.answer.done():
@@ -322,9 +322,9 @@ class Attachment:
         return questions
 
     async def _gathered(self) -> None:
-        """Wait for the questions that follow in the next rounds of the event loop: they travel in the same message.
+        """Wait for questions that follow in the next rounds of the event loop: they travel in the same message.
 
-        Where many rows are due at once, each round has room for some of them. A lone question waits for one round.
+        If many rows are due at once, each round has room for some of them. A lone question waits for one round.
         """
         seen = 0
         while seen < len(self._outgoing) < _MAX_BATCH:
@@ -332,14 +332,14 @@ class Attachment:
             await asyncio.sleep(0)
 
     def close(self) -> None:
-        """The client has left."""
+        """Close the attachment: the client has left."""
         self._agent.leave(self)
 
     async def outgoing(self, reading: asyncio.Future[None], stopping: asyncio.Event) -> AsyncIterator[Outgoing]:
         """Yield the messages to the client, until it leaves, the run ends or the process stops.
 
-        A process that stops lets the client answer what it has: the drain has a deadline. Questions that are given up
-        then are not cancelled: the next process asks them again, and gets the answers of the calls that have begun.
+        A stopping process lets the client answer its questions: the drain has a deadline. Questions given up then are
+        not cancelled: the next process asks them again, and gets the answers of calls in progress.
 
         Args:
             reading: Done when the client has closed its side.
@@ -351,7 +351,8 @@ class Attachment:
         try:
             while not reading.done():
                 if stopping.is_set():
-                    # Nor does the client begin what it had before a suspension: it cannot know what is over.
+                    # Without confirmation of a suspension, the client starts no earlier question: it cannot know
+                    # which are cancelled.
                     self._cancelled, self._suspension = [], 0
                 if self._cancelled:
                     cancelled, self._cancelled = self._cancelled, []
@@ -365,7 +366,7 @@ class Attachment:
                 elif self._outgoing:
                     await self._gathered()
                     if self._cancelled or self._suspension or not self._outgoing:
-                        continue  # what was cancelled meanwhile is sent before any question
+                        continue  # cancellations are sent before new questions
                     batch, self._outgoing = self._outgoing[:_MAX_BATCH], self._outgoing[_MAX_BATCH:]
                     yield Questions(batch)
                 elif self._detached is not None:

@@ -1,4 +1,4 @@
-"""The http adapter: a request template out, a JMESPath mapping of the reply in."""
+"""The http adapter: fills a request template and maps the reply with JMESPath."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class HttpAgent:
     Args:
         settings: Checked settings.
         access: What may be called and named.
-        scorers: Read replies that are much work to read; None to read all of them here.
-        has_answers: Whether the run has answers already, which show that its mapping is right.
+        scorers: Parse replies that take much work; None to parse all of them here.
+        has_answers: Whether the run already has answers, which prove its mapping.
 
     Raises:
         InvalidInputError: The host is not allowed, or a variable or secret is missing or not allowed.
@@ -61,7 +61,7 @@ class HttpAgent:
         self._replies = ReplyReader(options.response, scorers)
 
     async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
-        """Return the answer of one request."""
+        """Return the answer to a request."""
         return await self._connection.attempt(request, self._ask, self._read)
 
     async def aclose(self) -> None:
@@ -88,5 +88,5 @@ class HttpAgent:
 
 
 def _as_parameter(value: object) -> str:
-    """Return a value as a query parameter takes it: a text as it is, anything else as JSON."""
+    """Return a value as a query parameter: a text unchanged, anything else as JSON."""
     return clean_text(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))

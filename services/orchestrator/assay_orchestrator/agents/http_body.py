@@ -1,4 +1,4 @@
-"""Reading the body of an HTTP reply without trusting its size."""
+"""Reads the body of an HTTP reply without trusting its size."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BEGINNING_BYTES = 4096
 _THREADED_BYTES = 64 * 1024
 _DETECT_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 _CHUNK_BYTES = 4096
-"""What is copied of the rest for each member of a body."""
+"""How much of the rest is copied for each member of a body."""
 _CHARSETS = frozenset({
     "utf_16", "utf_16_le", "utf_16_be", "utf_32", "gb2312", "gbk", "gb18030", "big5", "big5hkscs", "shift_jis", "cp932",
     "euc_jp", "iso2022_jp", "euc_kr", "cp949", "koi8_r", "koi8_u", "mac_roman", "cp437", "cp850", "cp852", "cp866",
@@ -28,16 +28,15 @@ _CHARSETS = frozenset({
     *(f"cp{number}" for number in range(1250, 1259)),
     *(f"iso8859_{number}" for number in (*range(2, 12), 13, 14, 15, 16)),
 })  # fmt: skip
-"""Python's names of encodings of texts, beside UTF-8; others of its codecs unpack, or decode something else."""
+"""Python's names of text encodings besides UTF-8; its other codecs decompress, or decode something else."""
 
 
 async def read_body(reply: httpx2.Response) -> bytes:
-    """Return the whole body, decompressed; a text in UTF-8, whatever known charset it came in.
+    """Return the whole body, decompressed; a text is returned as UTF-8 from any known charset.
 
     Raises:
         AnswerTooLargeError: It is larger than 4 MiB, before or after decompression.
-        MalformedAnswerError: It is compressed in a way that was not asked for, its compression is broken, or it is not
-            in its charset.
+        MalformedAnswerError: Its compression was not requested or is broken, or it is not in its charset.
     """
     body = await _read(reply, MAX_BODY_BYTES + 1)
     encoding, charset = content_encoding(reply), _charset(reply)
@@ -51,13 +50,13 @@ async def read_body(reply: httpx2.Response) -> bytes:
 
 
 def content_encoding(reply: httpx2.Response) -> str:
-    """Return how a body is compressed, in lower case; the empty text where it is not."""
+    """Return how a body is compressed, in lower case; the empty text if it is not."""
     encoding: str = reply.headers.get("content-encoding", "").strip().lower()
     return "" if encoding == "identity" else encoding
 
 
 async def read_beginning(reply: httpx2.Response) -> bytes:
-    """Return the beginning of a body, as an explanation of a failure needs no more."""
+    """Return the beginning of a body, enough to explain a failure."""
     if content_encoding(reply):
         return b""
     return await _read(reply, _BEGINNING_BYTES)
@@ -76,9 +75,9 @@ async def _read(reply: httpx2.Response, max_bytes: int) -> bytes:
 
 
 def _charset(reply: httpx2.Response) -> str:
-    """Return Python's name of the charset that a text says it is in; the empty text for UTF-8, or where none is known.
+    """Return Python's name of a text's declared charset; the empty text for UTF-8, or if the charset is unknown.
 
-    JSON is UTF-8 by its standard, whatever else its headers say.
+    JSON is UTF-8 by its standard, whatever its headers say.
     """
     kind, _, parameters = reply.headers.get("content-type", "").partition(";")
     if not kind.strip().lower().startswith("text/"):
@@ -86,7 +85,7 @@ def _charset(reply: httpx2.Response) -> str:
     for parameter in parameters.split(";"):
         name, _, value = parameter.partition("=")
         if name.strip().lower() == "charset":
-            # Without `codecs.lookup`, which tries to import a module of any name and remembers it.
+            # Without `codecs.lookup`, which tries to import a module of any name and caches it.
             charset = normalize_encoding(value.strip().strip("\"'").lower())
             charset = aliases.get(charset, charset)
             return charset if charset in _CHARSETS else ""
@@ -101,13 +100,13 @@ def _in_utf8(body: bytes, encoding: str, charset: str) -> bytes:
     try:
         return body.decode(charset).encode()
     except UnicodeError:
-        raise MalformedAnswerError(f"the reply is not the {charset} that it says it is: {excerpt(body)}") from None
+        raise MalformedAnswerError(f"the reply is not valid {charset}, its declared charset: {excerpt(body)}") from None
 
 
 def _decompressed(body: bytes, encoding: str) -> bytes:
-    """Return a body without its compression; of a larger one than is read, a byte too many."""
+    """Return a decompressed body; for a body over the limit, one byte too many."""
     if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise MalformedAnswerError(f"the reply is compressed as {encoding[:40]!r}, which was not asked for")
+        raise MalformedAnswerError(f"the reply is compressed as {encoding[:40]!r}, which was not requested")
     pieces: list[bytes] = []
     room, start = MAX_BODY_BYTES + 1, 0
     unpacker = zlib.decompressobj(_DETECT_GZIP_OR_ZLIB)
@@ -124,5 +123,5 @@ def _decompressed(body: bytes, encoding: str) -> bytes:
             start += len(chunk) - len(unpacker.unconsumed_tail) - len(unpacker.unused_data)
             room -= len(pieces[-1])
     except zlib.error as problem:
-        raise MalformedAnswerError(f"the reply is not the {encoding} that it says it is: {problem}") from None
+        raise MalformedAnswerError(f"the reply is not valid {encoding}, its declared encoding: {problem}") from None
     return b"".join(pieces)

@@ -1,4 +1,4 @@
-"""What the adapters that speak HTTP have in common: a checked target, headers, and failures as answers."""
+"""The common part of the HTTP adapters: a checked target, headers, and failures as answers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _Reply = TypeVar("_Reply")
 
 
 class FailedRequestError(Exception):
-    """A request that failed; `response` is the answer that it is."""
+    """A failed request; `response` is its answer."""
 
     def __init__(self, response: AgentResponse) -> None:
         super().__init__(response.error.message if response.error else "")
@@ -60,16 +60,16 @@ class FailedRequestError(Exception):
 
 
 class HttpConnection:
-    """Requests to the server of one agent. Redirects are not followed, cookies not kept.
+    """Requests to the server of one agent. Redirects are not followed, and cookies not kept.
 
     Proxies of the environment are not used.
 
     Args:
         settings: Checked settings; the target may name variables and secrets.
         access: What may be called and named.
-        problems: What was found wrong with the options.
+        problems: The problems of the options.
         headers: Sent with each request; their values may name variables and secrets.
-        accept: The media types that are asked for, unless `headers` name others.
+        accept: The requested media types, unless `headers` name others.
         templates: Further trees whose texts may name them, by their field of the spec.
 
     Raises:
@@ -98,7 +98,7 @@ class HttpConnection:
         if problems:
             raise InvalidInputError(problems)
         for name in ("httpx2", "httpcore2"):
-            # Below warnings they log the URL with its query, which may hold a key, and what the agent replied.
+            # Below warnings they log the URL with its query, which may contain a key, and the agent's reply.
             logging.getLogger(name).setLevel(logging.WARNING)
         self._client = httpx2.AsyncClient(
             headers={
@@ -107,7 +107,7 @@ class HttpConnection:
                 "accept-encoding": "identity",
                 **self._headers,
             },
-            # A jar that keeps nothing: with the cookie of an earlier row an agent would answer in that row's session.
+            # A jar that keeps nothing: with a cookie from an earlier row, an agent would answer in that row's session.
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
             timeout=None,
             transport=HttpTransport(settings.concurrency, keepalive_s=_KEEPALIVE_S, egress=access.egress),
@@ -116,8 +116,8 @@ class HttpConnection:
         )
 
     def _fill(self) -> None:
-        """Fill in what the settings name, and check what came of it."""
-        secrets, found = self._secrets, len(self._problems)
+        """Fill in what the settings name, and check the result."""
+        secrets, known_count = self._secrets, len(self._problems)
         self.templates: dict[str, Any] = {
             name: secrets.resolve_tree(tree, name) for name, tree in self._named_templates.items()
         }
@@ -125,8 +125,8 @@ class HttpConnection:
         self._problems += check_http_target(self.url, self._access) or url_problems(self.url)
         resolved: dict[str, str] = secrets.resolve_tree(self._named_headers, "agent.headers")
         self._problems += [problem for name, value in resolved.items() for problem in _check_header(name, value)]
-        self._problems[found:] = [
-            dataclasses.replace(each, message=secrets.redact(each.message)) for each in self._problems[found:]
+        self._problems[known_count:] = [
+            dataclasses.replace(entry, message=secrets.redact(entry.message)) for entry in self._problems[known_count:]
         ]
         self._headers = {name.lower(): value for name, value in resolved.items()}
 
@@ -145,14 +145,14 @@ class HttpConnection:
 
         Args:
             request: The question; its time limit bounds `prepare` and `ask`.
-            ask: Returns what the agent replied.
-            read: Reads it as an answer, which is no part of the latency.
-            prepare: What is done before the question, which is no part of the latency either.
+            ask: Returns the agent's reply.
+            read: Reads the reply as an answer; not part of the latency.
+            prepare: Runs before the question; not part of the latency either.
         """
         start, latency_ms = time.perf_counter(), None
         try:
             self._secrets.refill(self._refill)
-            # A total limit: httpx2's own restarts with every byte that drips in.
+            # A total limit: httpx2's own restarts with every byte that arrives.
             async with asyncio.timeout(request.timeout_s):
                 if prepare is not None:
                     await prepare()
@@ -195,14 +195,14 @@ class HttpConnection:
         content: bytes | None,
         headers: Mapping[str, str] | None = None,
     ) -> AsyncIterator[httpx2.Response]:
-        """Send a request; its reply, whose body is to be read, has a status of success.
+        """Send a request; the reply has a success status, and its body is still to be read.
 
         Raises:
-            FailedRequestError: It has another one.
+            FailedRequestError: It has another status.
             httpx2.HTTPError: The connection failed.
         """
         parent = traceparent()
-        if parent and TRACEPARENT not in self._client.headers:  # one of the spec's own goes before
+        if parent and TRACEPARENT not in self._client.headers:  # the spec's own header takes precedence
             headers = {**(headers or {}), TRACEPARENT: parent}
         async with self._client.stream(method, url, content=content, headers=headers) as reply:
             if not reply.is_success:
@@ -211,10 +211,10 @@ class HttpConnection:
             yield reply
 
     async def json(self, method: str, url: str, data: Any = None, headers: Mapping[str, str] | None = None) -> Any:
-        """Send JSON and return that of the reply.
+        """Send JSON and return the JSON of the reply.
 
         Raises:
-            FailedRequestError: The status of the reply is none of success.
+            FailedRequestError: The reply does not have a success status.
             MalformedAnswerError: The reply is not JSON.
             AnswerTooLargeError: It is larger than 4 MiB.
             httpx2.HTTPError: The connection failed.
@@ -234,12 +234,12 @@ class HttpConnection:
 
 
 def json_bytes(data: Any) -> bytes:
-    """Return JSON as it is sent."""
+    """Return JSON in its wire form."""
     return clean_text(json.dumps(data, ensure_ascii=False)).encode()
 
 
 def ms_since(start: float) -> float:
-    """Return the milliseconds since a moment of `time.perf_counter`."""
+    """Return the milliseconds since a reading of `time.perf_counter`."""
     return (time.perf_counter() - start) * 1000
 
 
@@ -266,7 +266,7 @@ def _failed(status: int, beginning: bytes, wait_s: float | None) -> AgentRespons
 
 
 def url_problems(url: str) -> list[Problem]:
-    """Return why requests cannot be sent to a URL: the parser that sends them reads it otherwise, or not at all."""
+    """Return why requests cannot be sent to a URL: the HTTP client parses it differently, or not at all."""
     try:
         parsed = httpx2.URL(url)
     except (httpx2.InvalidURL, UnicodeError):
@@ -274,9 +274,9 @@ def url_problems(url: str) -> list[Problem]:
     if parsed.scheme not in ("http", "https") or not parsed.host:
         return [Problem("must be an http:// or https:// URL with a host", "agent.target")]
     if parsed.userinfo:
-        return [Problem("must not hold a name or password: send it as a header", "agent.target")]
+        return [Problem("must not contain a name or password: send it as a header", "agent.target")]
     if parsed.host != urlsplit(url).hostname:
-        # What was checked against the allowed hosts must be what is called.
+        # The called host must be the one checked against the allowed hosts.
         return [Problem("must name its host in plain lower-case ASCII", "agent.target")]
     return []
 

@@ -1,4 +1,4 @@
-"""Which hosts agents may have: a shared orchestrator must not become a way into its own network."""
+"""The hosts that agents may have: a shared orchestrator must not give access to its own network."""
 
 from __future__ import annotations
 

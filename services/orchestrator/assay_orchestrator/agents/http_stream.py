@@ -1,4 +1,4 @@
-"""Reading a streamed reply: server-sent events or lines of JSON, with the moment at which each came."""
+"""Reads a streamed reply, server-sent events or lines of JSON, with the arrival time of each event."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MAX_EVENTS = 100_000
 _DONE = b"[DONE]"
-"""What services like OpenAI's send as their last event; it is no JSON."""
+"""The last event of services like OpenAI's; it is not JSON."""
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
@@ -37,7 +37,7 @@ async def read_events(reply: httpx2.Response, form: str, start: float) -> ReplyE
         FailedRequestError: The server sent an event of the type "error".
     """
     if encoding := content_encoding(reply):
-        raise MalformedAnswerError(f"the stream is compressed as {encoding[:40]!r}, which was not asked for")
+        raise MalformedAnswerError(f"the stream is compressed as {encoding[:40]!r}, which was not requested")
     events: list[bytes] = []
     arrived_ms: list[float] = []
     lines = _lines(reply)
@@ -52,16 +52,16 @@ async def read_events(reply: httpx2.Response, form: str, start: float) -> ReplyE
         arrived_ms.append(ms_since(start))
     if not events:
         kind = "server-sent event" if form == "sse" else "line"
-        said = f"the stream ended without a {kind} of JSON; its content type is"
-        raise MalformedAnswerError(f"{said} {reply.headers.get('content-type', 'not given')[:100]!r}")
+        problem_text = f"the stream ended without a {kind} of JSON; its content type is"
+        raise MalformedAnswerError(f"{problem_text} {reply.headers.get('content-type', 'not given')[:100]!r}")
     return ReplyEvents(tuple(events), tuple(arrived_ms))
 
 
 async def _lines(reply: httpx2.Response) -> AsyncIterator[bytes]:
-    """Yield lines as they come, without their ends; what follows the last end is a line, too."""
+    """Yield lines as they arrive, without line ends; text after the last line end is a line, too."""
     pieces: list[bytes] = []
     size, is_first = 0, True
-    # The end of a line that is CR and LF may come in two chunks.
+    # The CR and LF of a line end may arrive in two chunks.
     after_return = False
     async for chunk in reply.aiter_raw():
         size += len(chunk)
@@ -81,7 +81,7 @@ async def _lines(reply: httpx2.Response) -> AsyncIterator[bytes]:
 
 
 async def _server_sent(lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the data of events; the last one counts without the empty line that should end it.
+    """Yield the data of events; the last event counts even without the empty line that should end it.
 
     Raises:
         FailedRequestError: The server sent an event of the type "error".
@@ -105,6 +105,6 @@ async def _server_sent(lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 def _checked(kind: bytes, data: bytes) -> bytes:
     if kind == b"error":
-        said = f"the server sent an event of the type error: {excerpt(data)}"
-        raise FailedRequestError(error_response(AgentErrorKind.RAISED, said, type="error"))
+        problem_text = f"the server sent an event of the type error: {excerpt(data)}"
+        raise FailedRequestError(error_response(AgentErrorKind.RAISED, problem_text, type="error"))
     return data

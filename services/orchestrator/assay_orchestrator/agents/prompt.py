@@ -1,4 +1,4 @@
-"""The openai and anthropic adapters: a prompt filled from the case, sent to a provider's model."""
+"""The openai and anthropic adapters: send a prompt, filled from the case, to a provider's model."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _PromptParameters(Parameters):
-    """Parameters of a prompt, some of which a service may refuse.
+    """Parameters of a prompt; a service may refuse some of them.
 
     Args:
-        stream_usage: Whether a reply in pieces is asked for its usage.
+        stream_usage: Whether to request the usage of a streamed reply.
     """
 
     stream_usage: bool = True
 
     def without_refused(self, refusal: ProviderStatusError, request_text: str) -> _PromptParameters | None:
-        """Return other parameters where a refusal says that one of these is unknown, else None."""
-        # By name: a dataclass with slots is another class than the one that super() without arguments refers to.
+        """Return other parameters if a refusal says that one of these is unknown, else None."""
+        # By name: a dataclass with slots is not the class that super() without arguments refers to.
         return Parameters.without_refused(self, refusal, request_text) or self._without_stream_usage(
             refusal, request_text
         )
@@ -66,15 +66,15 @@ class _PromptParameters(Parameters):
 
 
 class PromptAgent:
-    """One attempt is one call of the model, but for a first one that refuses a parameter, which is left out then.
+    """One attempt is one call of the model; only a first call that refuses a parameter is repeated without it.
 
-    The provider's package is imported and connected to with the first question, off the event loop and outside
-    the measured time. Nothing is used of the environment but what the spec names, and the provider's key.
+    The provider's package is imported and connected with the first question, off the event loop and outside the
+    measured time. Of the environment only what the spec names is used, and the provider's key.
 
     Args:
         settings: Checked settings.
         access: What may be called and named.
-        budget: What the run may spend.
+        budget: The run's share of its team's quotas.
 
     Raises:
         InvalidInputError: The provider's package is missing, its host is not allowed, or the key's variable or secret
@@ -91,11 +91,11 @@ class PromptAgent:
         self._egress = access.egress
         self._problems = problems
         problems += check_host(settings, access)
-        # The provider's own key is for the provider's own service: another one gets the key that the spec names for it.
+        # The provider's own key is for the provider's own service; any other gets the key that the spec names.
         own_key = None if self._options.base_url else f"${{{KEY_VARIABLES[settings.adapter]}}}"
         self._key_name = self._options.api_key or own_key
-        # What a refusal of the key names: a service may have it in a header of its own.
-        of_headers = (found[0] for value in self._options.headers.values() for found in NAMED.finditer(value))
+        # A refusal of the key names these too: a service may expect its key in a header of its own.
+        of_headers = (match[0] for value in self._options.headers.values() for match in NAMED.finditer(value))
         self._key_names = " or ".join(filter(None, (self._key_name, *of_headers)))
         self._price = self._options.price_of(settings.adapter, settings.target, problems)
         self._fill()
@@ -122,7 +122,7 @@ class PromptAgent:
     async def answer_after_waiting(
         self, request: AgentRequest, case: Case, before: Callable[[], Awaitable[None]]
     ) -> AgentResponse:
-        """Return what `answer` does; a call that had to wait for its team's quota goes out after `before`.
+        """Return the answer as `answer`; a call that had to wait for its team's quota is sent after `before`.
 
         Raises:
             NotAskedError: As in `answer`.
@@ -152,7 +152,7 @@ class PromptAgent:
             raise NotAskedError from None
         with reservation:
             if before is not None and reservation.has_waited:
-                most, reservation.cost = reservation.cost, NOTHING  # nothing goes out where `before` raises
+                most, reservation.cost = reservation.cost, NOTHING  # nothing is sent if `before` raises
                 await before()
                 reservation.cost = most
             started = _Stopwatch()

@@ -1,4 +1,4 @@
-"""What a call of a provider's model may cost at most, and what it has cost."""
+"""The maximum cost of a call of a provider's model, and its actual cost."""
 
 from __future__ import annotations
 
@@ -17,18 +17,22 @@ if TYPE_CHECKING:
     from assay_orchestrator.agents.prompt_template import Conversation
 
 _FRAME_TOKENS = 2_000
-"""More than what a protocol puts around a request."""
+"""More than a protocol adds to a request."""
 
 
 def most_of(conversation: Conversation, options: PromptOptions, price: ModelPrice | None) -> Amount:
-    """Return the most that a call can take: no token is shorter than a byte, all may be written to the cache.
+    """Return the most that a call can use: no token is shorter than a byte, and all may be written to the cache.
 
     Args:
-        conversation: What is sent.
-        options: How it is sent.
-        price: What the model costs; None where that is not known, so that the call takes tokens alone.
+        conversation: The messages to send.
+        options: The options of the call.
+        price: The price of the model; None if unknown, so that only tokens are counted.
     """
-    sent = [conversation.system, [[each.role, each.content] for each in conversation.messages], dict(options.extra)]
+    sent = [
+        conversation.system,
+        [[message.role, message.content] for message in conversation.messages],
+        dict(options.extra),
+    ]
     read = len(json.dumps(sent, ensure_ascii=False).encode()) + _FRAME_TOKENS
     written = options.max_tokens
     if price is None:
@@ -38,7 +42,7 @@ def most_of(conversation: Conversation, options: PromptOptions, price: ModelPric
 
 
 def cost_of_reply(reply: Reply, price: ModelPrice | None, most: Amount) -> Amount:
-    """Return what a call took; as much as was set aside for it where the service does not say it."""
+    """Return the usage of a call; if the service does not report it, the reserved amount."""
     tokens = reply.tokens
     if tokens is None:
         return most

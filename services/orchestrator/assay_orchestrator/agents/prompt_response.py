@@ -1,4 +1,4 @@
-"""From the reply of a provider to an answer: refusals, texts that were cut off and silence are no answers."""
+"""Turns a provider's reply into an answer: refusals, truncated texts and empty replies are failures."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ if TYPE_CHECKING:
 
 _STOPPED = {
     Stop.REFUSED: ("refusal", "the model refused to answer"),
-    Stop.FILTERED: ("refusal", "the provider's content filter held the answer back"),
+    Stop.FILTERED: ("refusal", "the provider's content filter withheld the answer"),
     Stop.TRUNCATED: ("truncated", "the answer was cut off at max_tokens: raise agent.max_tokens"),
-    Stop.CONTEXT_FULL: ("truncated", "the answer was cut off where the model's context window ends"),
+    Stop.CONTEXT_FULL: ("truncated", "the answer was cut off at the end of the model's context window"),
     Stop.PAUSED: ("truncated", "the provider paused the turn before the answer was complete"),
     Stop.BROKEN_OFF: ("truncated", "the service broke the answer off"),
 }
 
 _FILTERED_CODES = frozenset({"content_filter", "content_policy_violation"})
-"""Codes of a service that refuses a question for its content."""
+"""Codes of services that refuse a question for its content."""
 
 
 def response_from_reply(reply: Reply, temperature: float | None, price: ModelPrice | None = None) -> AgentResponse:
-    """Return the answer that a model's reply is; a failed one, with its text, where it is not complete.
+    """Return the answer in a model's reply; if the reply is incomplete, a failed answer with its text.
 
     Args:
         reply: The reply.
-        temperature: The temperature that was sent; None where none was.
-        price: What the model costs; None where that is not known.
+        temperature: The temperature that was sent; None if none was.
+        price: The price of the model; None if unknown.
 
     Raises:
-        MalformedAnswerError: A field has another type than it should.
-        AnswerTooLargeError: It is larger than an answer may be.
+        MalformedAnswerError: A field has the wrong type.
+        AnswerTooLargeError: It exceeds the size of an answer.
     """
     request_id = _request_id(reply.headers)
-    found = {
+    fields = {
         "text": reply.text,
         "tool_calls": list(reply.tool_calls),
         "sources": list(reply.citations),
@@ -64,49 +64,49 @@ def response_from_reply(reply: Reply, temperature: float | None, price: ModelPri
         "metadata": {**({"request_id": request_id} if request_id else {}), "temperature": temperature},
         **({"status": "interrupted", "interrupts": list(reply.waits)} if reply.waits else {}),
     }
-    check_bounds(found)
-    response = response_from_json(found)
+    check_bounds(fields)
+    response = response_from_json(fields)
     if reply.stop in _STOPPED:
         kind, message = _STOPPED[reply.stop]
         return _failed(response, kind, f"{message}: {reply.explanation}" if reply.explanation else message)
     if response.text.strip() or response.is_failed or not all(map(is_hosted, reply.tool_calls)):
         return response
     reason = f" (it stopped with {reply.finish_reason[:100]!r})" if reply.finish_reason else ""
-    return _failed(response, "empty", f"the model answered without a word{reason}")
+    return _failed(response, "empty", f"the model returned an empty answer{reason}")
 
 
 def refused_status(refusal: ProviderStatusError, model: str, url: str, key_names: str) -> AgentResponse:
-    """Return the failure that an HTTP error of a provider is.
+    """Return the failure for an HTTP error of a provider.
 
     Args:
         refusal: The error.
-        model: The model that was asked for.
+        model: The requested model.
         url: The service.
-        key_names: The key's variables as the spec writes them; empty where no key was sent.
+        key_names: The key's variables as the spec writes them; empty if no key was sent.
     """
     status = refusal.status
     match status:
         case 401 | 403 if not key_names:
-            what = "the service wants a key and none was sent: name its variable with api_key: ${NAME}"
+            hint = "the service needs a key and none was sent: name its variable with api_key: ${NAME}"
         case 401 | 403:
-            what = f"the service does not accept the key in {key_names}"
+            hint = f"the service does not accept the key in {key_names}"
         case 404:
-            what = f"model {model!r} is not available at {url}: check agent.target and agent.base_url"
+            hint = f"model {model!r} is not available at {url}: check agent.target and agent.base_url"
         case 301 | 302 | 303 | 307 | 308:
-            what = "the service redirects, which is not followed: use its final URL as base_url"
+            hint = "the service redirects, which is not followed: use its final URL as base_url"
         case _:
-            what = ""
+            hint = ""
     request_id = _request_id(refusal.headers)
     named = f", request {request_id[:100]}" if request_id else ""
     if refusal.code in _FILTERED_CODES:
-        # A filter that stands before the model is one that stands behind it: either way there is a refusal.
+        # A filter before the model counts like one after it: either way the request was refused.
         kind, message = _STOPPED[Stop.FILTERED]
-        said = message.replace("answer", "question")
-        said += f" (HTTP {status}{named}): {refusal.message or '(no explanation)'}"
-        return error_response(AgentErrorKind.RAISED, said, type=kind, http_status=status)
+        failure = message.replace("answer", "question")
+        failure += f" (HTTP {status}{named}): {refusal.message or '(no explanation)'}"
+        return error_response(AgentErrorKind.RAISED, failure, type=kind, http_status=status)
     return error_response(
         AgentErrorKind.HTTP_STATUS,
-        f"HTTP {status}{named}: {what + ': ' if what else ''}{refusal.message or '(no explanation)'}",
+        f"HTTP {status}{named}: {hint + ': ' if hint else ''}{refusal.message or '(no explanation)'}",
         type=clean_text(refusal.code or refusal.type)[:200],
         http_status=status,
         retryable=refusal.may_pass,
@@ -115,7 +115,7 @@ def refused_status(refusal: ProviderStatusError, model: str, url: str, key_names
 
 
 def _failed(response: AgentResponse, kind: str, message: str) -> AgentResponse:
-    """Return the answer as one that failed; what the model said is kept, asking again would not help."""
+    """Return the answer as failed; it keeps the model's text, and asking again would not help."""
     error = AgentError(AgentErrorKind.RAISED, message, type=kind)
     return dataclasses.replace(response, status=AgentStatus.ERROR, error=error)
 

@@ -1,4 +1,4 @@
-"""From a case and the spec's templates to the messages that a model gets."""
+"""Builds the messages for a model from a case and the spec's templates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROLES = ("system", "user", "assistant")
 
 
 class ConversationError(ValueError):
-    """Case and templates do not make a conversation; `type` is what is at fault, "template" or "history"."""
+    """Case and templates do not form a conversation; `type` is the cause, "template" or "history"."""
 
     def __init__(self, message: str, type: str) -> None:  # noqa: A002 - the name that it has in an AgentError
         super().__init__(message)
@@ -26,10 +26,10 @@ class ConversationError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What a model gets.
+    """The messages for a model.
 
     Args:
-        system: The system text; empty where there is none.
+        system: The system text; empty without one.
         messages: With the roles system, user and assistant; the last is the user's.
     """
 
@@ -38,7 +38,7 @@ class Conversation:
 
 
 def build_conversation(options: PromptOptions, request: AgentRequest, case: Case) -> Conversation:
-    """Return the system text, what was said before, and the filled prompt.
+    """Return the system text, the earlier messages, and the filled prompt.
 
     Raises:
         ConversationError: A variable has no value, a filled template is too large, or the history has messages that
@@ -51,7 +51,7 @@ def build_conversation(options: PromptOptions, request: AgentRequest, case: Case
     for message in request.history:
         if message.role not in _ROLES:
             raise ConversationError(
-                f"the history holds a message with the role {message.role!r}; a prompt is sent with messages of "
+                f"the history has a message with the role {message.role!r}; a prompt is sent with messages of "
                 f"{', '.join(_ROLES)} only",
                 "history",
             )
@@ -60,8 +60,8 @@ def build_conversation(options: PromptOptions, request: AgentRequest, case: Case
         system = clean_text(fill(options.system, values)) if options.system else ""
     except FilledTooLargeError as problem:
         raise ConversationError(str(problem), "template") from None
-    said = [Message(message.role, message.content) for message in request.history if message.content.strip()]
+    history = [Message(message.role, message.content) for message in request.history if message.content.strip()]
     return Conversation(
         system=system,
-        messages=tuple(Message(one.role, clean_text(one.content)) for one in (*said, Message("user", question))),
+        messages=tuple(Message(turn.role, clean_text(turn.content)) for turn in (*history, Message("user", question))),
     )

@@ -1,4 +1,4 @@
-"""What every adapter is."""
+"""The protocol of adapters."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ if TYPE_CHECKING:
 
 
 class NotAskedError(Exception):
-    """The run is being paused, and this question has not gone out: it is asked when the run is resumed."""
+    """The run is being paused, and this question was not sent: it is asked when the run is resumed."""
 
 
 class UnmappedAgentError(InvalidInputError):
-    """No reply of the agent could be mapped so far: the spec is wrong, and further questions would be paid in vain."""
+    """No reply of the agent could be mapped so far: the spec is wrong, and further questions would waste money."""
 
     reason = "AGENT_REPLY_UNMAPPED"
 
 
 class Agent(Protocol):
-    """Something that answers questions."""
+    """An agent that answers questions."""
 
     async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
         """Return the answer; a failure is an answer with status ERROR, never an exception.
 
         Raises:
-            NotAskedError: The run is being paused and the question did not go out.
+            NotAskedError: The run is being paused and the question was not sent.
         """
 
     async def aclose(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
 
 
 @runtime_checkable
 class WaitingAgent(Protocol):
-    """An agent whose questions may wait before they go out, for what calls in flight leave of their team's quota."""
+    """An agent whose questions may wait until calls in flight leave enough of their team's quota."""
 
     async def answer_after_waiting(
         self, request: AgentRequest, case: Case, before: Callable[[], Awaitable[None]]
@@ -49,5 +49,5 @@ class WaitingAgent(Protocol):
         Args:
             request: The question.
             case: Its case.
-            before: Called once the question has waited, before it goes out; what it raises ends the question.
+            before: Called after the wait, before the question is sent; an exception from it ends the question.
         """

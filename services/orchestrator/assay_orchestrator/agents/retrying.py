@@ -1,4 +1,4 @@
-"""Retries: another attempt after a failure that may pass, each one recorded."""
+"""Retries: repeats attempts that failed for a reason that may pass, and records each."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ def is_retry(request: AgentRequest) -> bool:
 
 
 class RetryingAgent:
-    """Asks again after retryable errors, with exponential back-off and full jitter.
+    """Asks again after retryable errors, with exponential backoff and full jitter.
 
-    The wait that a server asks for is added, up to a minute.
-    Every attempt has a request id of its own and the same idempotency key. The answer's latency is that of
-    its own attempt; earlier ones are in `attempts`. A defect in an adapter fails its own case alone.
+    The wait that a server requests is added, up to a minute. Every attempt has its own request id and the same
+    idempotency key. The answer's latency is that of its own attempt; earlier attempts are in `attempts`. A defect in an
+    adapter fails only its own case.
 
     Args:
-        agent: Whom to ask.
+        agent: The agent.
         retries: Further attempts, 0 to 10.
-        pausing: Set when nothing more is to be asked: a question whose attempt failed is then given up unanswered.
-        sleep: How to wait some seconds; None to wait until then or until `pausing`.
+        pausing: Set when no more questions may be asked: a question whose attempt failed is then given up unanswered.
+        sleep: Waits some seconds; None to wait until then or until `pausing`.
         jitter: Returns a number in [0, 1).
-        marks_cold: Whether the first attempt is the agent's first call; not where it is hosted, or recorded.
-        dry_run: Checks the first reply before others are asked; None where no reply is mapped.
+        marks_cold: Whether the first attempt is the agent's first call; False if it is hosted or recorded.
+        dry_run: Checks the first reply before others are asked; None if no reply is mapped.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class RetryingAgent:
         dry_run: DryRun | None = None,
     ) -> None:
         self._agent = agent
-        self._waiting = agent if isinstance(agent, WaitingAgent) else None  # a slow check, made once
+        self._waiting = agent if isinstance(agent, WaitingAgent) else None  # a slow check, done once
         self._retries = retries
         self._pausing = pausing if pausing is not None else asyncio.Event()
         self._sleep = sleep if sleep is not None else self._wait
@@ -78,10 +78,11 @@ class RetryingAgent:
 
         Args:
             request: The question.
-            before: Called before each attempt, and again once it has waited; what it raises ends the question.
+            case: Its case.
+            before: Called before each attempt, and again after a wait; an exception from it ends the question.
 
         Raises:
-            NotAskedError: Nothing more is to be asked.
+            NotAskedError: No more questions may be asked.
             UnmappedAgentError: The first reply shows that the spec is wrong.
         """
         failed: list[Attempt] = []
@@ -98,7 +99,7 @@ class RetryingAgent:
             request = dataclasses.replace(request, request_id=f"{request.idempotency_key}#{len(failed)}")
 
     async def aclose(self) -> None:
-        """Let go of the agent."""
+        """Close the agent."""
         await self._agent.aclose()
 
     async def _wait(self, seconds: float) -> None:
@@ -107,7 +108,7 @@ class RetryingAgent:
                 await self._pausing.wait()
 
     async def _traced_attempt(self, request: AgentRequest, case: Case, recheck: _Recheck | None) -> AgentResponse:
-        """Return the answer of one attempt, in a span that the agent's own spans have for their parent."""
+        """Return the answer of one attempt, in a span that is the parent of the agent's own spans."""
         with span("agent call", kind="client") as recorded:
             if (parent := traceparent()) != request.traceparent:
                 request = dataclasses.replace(request, traceparent=parent)
@@ -133,7 +134,7 @@ class RetryingAgent:
     async def _attempt(
         self, request: AgentRequest, case: Case, before: Callable[[], Awaitable[None]] | None
     ) -> AgentResponse:
-        if before is not None:  # after a wait, in which the shard may have gone to another worker
+        if before is not None:  # after a wait, during which the shard may have gone to another worker
             await before()
         recheck = _Recheck(before) if before is not None else None
         is_cold, self._is_cold = self._is_cold, False
@@ -146,14 +147,14 @@ class RetryingAgent:
             if recheck is not None and recheck.is_failing:
                 raise
             _log.exception("asking the agent failed: case=%s", case.case_id)
-            # The exception's text may hold anything, a key among it: it stays in this process.
+            # The exception's text may contain anything, even a key: it stays in this process.
             return error_response(
                 AgentErrorKind.RAISED, f"internal error while the agent was asked ({type(problem).__name__})"
             )
 
 
 class _Recheck:
-    """`before`, called again by the agent: what it raises is no defect of the adapter."""
+    """`before`, called again by the agent: its exceptions are not defects of the adapter."""
 
     def __init__(self, before: Callable[[], Awaitable[None]]) -> None:
         self._before = before

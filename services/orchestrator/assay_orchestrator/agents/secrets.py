@@ -1,4 +1,4 @@
-"""Variables and secrets that a spec names: put in where the call is made, taken out of messages and answers."""
+"""Variables and secrets that a spec names: filled in for calls, removed from messages and answers."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from assay_orchestrator.agents.access import AgentAccess
 
 SECRET_MISSING = "SecretMissing"  # noqa: S105 - the name of an error
-"""The type of the error of a row whose agent cannot be called because a secret is gone."""
+"""The error type of a row whose agent cannot be called because a secret no longer exists."""
 
 
 class Secrets:
     """The variables and secrets that one agent's settings name.
 
     Args:
-        access: What may be named, and where the values are.
-        called: Where they are sent.
-        problems: What is wrong is added here.
+        access: What may be named, and the store of values.
+        called: The address that receives them.
+        problems: Receives the problems.
         monotonic_s: A clock in seconds.
     """
 
@@ -57,20 +57,20 @@ class Secrets:
         self._redactor = Redactor()
 
     def resolve(self, text: str, where: str) -> str:
-        """Return the text with its variables and secrets filled in; `where` is the field that holds it."""
+        """Return the text with its variables and secrets filled in; `where` is its field."""
         return NAMED.sub(
-            lambda found: self._variable(found[1], where) if found[1] else self._secret(found[2] or found[3], where),
+            lambda match: self._variable(match[1], where) if match[1] else self._secret(match[2] or match[3], where),
             text,
         )
 
     def refill(self, fill: Callable[[], None]) -> None:
-        """Have an agent's settings filled in again where a secret has another value by now; it is read every 5 s.
+        """Fill in an agent's settings again if a secret has changed; secrets are read every 5 s.
 
         Args:
             fill: Calls `resolve` for all of them.
 
         Raises:
-            InvalidInputError: There is no such secret any more.
+            InvalidInputError: A secret no longer exists.
         """
         if not self._is_incomplete:
             if not self._read or self._monotonic_s() - self._read_s < REREAD_S:
@@ -85,7 +85,7 @@ class Secrets:
             raise InvalidInputError(self._problems)
 
     def resolve_tree(self, tree: Any, where: str) -> Any:
-        """Return a JSON tree with the variables in its texts filled in; keys are left as they are."""
+        """Return a JSON tree with the variables in its texts filled in; keys stay unchanged."""
         if isinstance(tree, str):
             return self.resolve(tree, where)
         if isinstance(tree, Mapping):
@@ -95,14 +95,14 @@ class Secrets:
         return tree
 
     def redact(self, text: str) -> str:
-        """Return a message without the values, nor the beginning of one where the text was cut off."""
+        """Return a message without the values, or the beginning of one at a cut-off end."""
         return self._redactor.redact(text)
 
     def redact_answer(self, response: AgentResponse) -> AgentResponse:
-        """Return an answer without the values: an agent, or a gateway before it, may repeat what it was sent.
+        """Return an answer without the values: an agent, or a gateway before it, may repeat what it received.
 
-        What is a part of a secret at an end of a text is taken out, too, as an answer may come in pieces. Values of
-        fewer than 8 characters stay in it, other than in its error: they are ordinary words as well.
+        A part of a secret at either end of a text is removed too, because an answer may arrive in pieces. Values of
+        fewer than 8 characters are removed from its error only: they may be ordinary words.
         """
         if not self._values:
             return response
@@ -118,7 +118,7 @@ class Secrets:
         return dataclasses.replace(redacted, error=error)
 
     def _redact_tree(self, value: Any) -> Any:
-        if type(value) is str:  # no StrEnum
+        if type(value) is str:  # not a StrEnum
             return self._redactor.redact_long(value)
         if isinstance(value, dict):
             return {self._redactor.redact_long(str(key)): self._redact_tree(item) for key, item in value.items()}
@@ -126,18 +126,18 @@ class Secrets:
             return type(value)(map(self._redact_tree, value))
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             return dataclasses.replace(
-                value, **{each.name: self._redact_field(value, each) for each in dataclasses.fields(value)}
+                value, **{field.name: self._redact_field(value, field) for field in dataclasses.fields(value)}
             )
         return REDACTED if self._is_secret_number(value) else value
 
     def _redact_field(self, holder: Any, declared: dataclasses.Field[Any]) -> Any:
         value = getattr(holder, declared.name)
         if declared.default is None and self._is_secret_number(value):
-            return None  # a field for numbers holds no text
+            return None  # a field for numbers contains no text
         return self._redact_tree(value)
 
     def _is_secret_number(self, value: Any) -> bool:
-        """Return whether the digits of a number hold a secret; large ones that JSON read as a float are cut off."""
+        """Return whether the digits of a number contain a secret; large numbers read as floats are truncated."""
         if isinstance(value, bool) or not isinstance(value, int | float):
             return False
         try:
@@ -150,8 +150,8 @@ class Secrets:
         problem = self._access.variable_problem(name, self._called)
         value = "" if problem else self._access.variables.get(name, "")
         if not value:
-            said = problem or f"the environment variable {name} is not set where the orchestrator runs"
-            self._problems.append(Problem(said, where))
+            refusal = problem or f"the environment variable {name} is not set where the orchestrator runs"
+            self._problems.append(Problem(refusal, where))
             return ""
         if value not in self._values:
             self._values |= {value}
@@ -177,31 +177,31 @@ class Secrets:
         return value
 
     def _note(self, secrets: frozenset[str] | set[str]) -> None:
-        # Those of before stay known: an answer may hold the value with which it was asked for.
+        # Earlier values stay known: an answer may contain the value with which it was requested.
         self._secrets |= secrets
         self._redactor = Redactor(self._values, self._secrets)
         keep_out_of_logs(self._values, self._secrets)
 
 
 def binding_problems(settings: AgentSettings, access: AgentAccess) -> list[Problem]:
-    """Return which variables and secrets may not be sent to an agent; whether they exist, its caller knows.
+    """Return which variables and secrets may not be sent to an agent; the calling process checks whether they exist.
 
     Args:
         settings: Checked settings.
         access: What may be named.
     """
     called = agent_address(settings)
-    # A process that does not call agents may not know which variables those may be sent that do.
+    # A process that does not call agents may not know which variables the calling processes may send.
     variables = [
         Problem(problem, where)
         for text, where in named_texts(settings)
-        for found in VARIABLE.finditer(text)
-        if access.env and (problem := access.variable_problem(found[1], called))
+        for match in VARIABLE.finditer(text)
+        if access.env and (problem := access.variable_problem(match[1], called))
     ]
     return variables + [
         Problem(problem, where)
         for text, where in named_texts(settings)
-        for found in REFERENCE.finditer(text)
-        if (reference := parse_path(found[1] or found[2] or "")) is not None
+        for match in REFERENCE.finditer(text)
+        if (reference := parse_path(match[1] or match[2] or "")) is not None
         and (problem := access.secret_problem(reference, called))
     ]

@@ -1,4 +1,4 @@
-"""Targets: where the agents of a team may be, and which of its secrets may be sent there."""
+"""Targets: the addresses of a team's agents, and which of its secrets may be sent there."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Target:
     """A target that a team has registered.
 
     Args:
-        name: Its name in the team.
+        name: Its name within the team.
         address: A pattern of addresses, such as `https://*.example.org`.
         secrets: The names of the team's secrets that may be sent there.
     """
@@ -31,12 +31,12 @@ class Target:
 
 
 def covering(targets: Sequence[Target], called: Address) -> list[Target]:
-    """Return the targets that an address belongs to."""
+    """Return the targets that cover an address."""
     return [target for target in targets if covers(target.address, called)]
 
 
 def agent_address(settings: AgentSettings) -> Address:
-    """Return where an agent is called; variables in its settings are not filled in."""
+    """Return the address of an agent; variables in its settings are not filled in."""
     if settings.adapter == "grpc":
         port = settings.target.rpartition(":")[2]
         scheme = "https" if settings.options.get("tls") else "http"
@@ -48,5 +48,5 @@ def agent_address(settings: AgentSettings) -> Address:
 
 
 def judge_address(judge: JudgeSettings) -> Address:
-    """Return where a judge is called; nowhere where recorded verdicts take its place."""
+    """Return the address of a judge; empty if recorded verdicts replace it."""
     return url_address(judge.base_url or OWN_URLS.get(judge.provider, ""))
