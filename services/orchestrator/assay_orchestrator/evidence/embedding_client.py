@@ -1,4 +1,4 @@
-"""The orchestrator's client of the embedder: texts of many rows travel together, and cosines come back."""
+"""The orchestrator's client of the embedder: sends texts of many rows together and receives cosines."""
 
 from __future__ import annotations
 
@@ -64,18 +64,17 @@ class _Compared:
 
 
 class EmbeddingClient:
-    """Gathers what a run, or the runs of a group, need of the vectors of one embedding model.
+    """Gathers the embeddings of one model for a run, or for the runs of a group.
 
-    Cosines are computed by the embedder, where the vectors are; a vector itself is asked for only where a metric reads
-    it. What comes again, as the same answer of another variant, is asked for once and has the same value.
+    The embedder computes cosines, where the vectors are; a vector itself is requested only if a metric reads it. A
+    repeated request, such as the same answer of another variant, is sent once and has the same value.
 
     Args:
         stub: The embedder.
-        settings: The model, and what of its vectors is compared.
-        patience_s: How long an embedder that cannot be reached is asked again before a row's evidence
-            becomes an error.
-        scope: The team whose texts these are: the embedder serves teams in turn.
-        cache_bytes: How much the kept vectors, and as much again the kept cosines, may take, in bytes.
+        settings: The model, and the compared part of its vectors.
+        patience_s: How long to retry an unreachable embedder before a row's evidence becomes an error, in seconds.
+        scope: The team of the texts: the embedder serves teams in turn.
+        cache_bytes: The maximum size of the cached vectors, and the same again for cached cosines, in bytes.
     """
 
     def __init__(
@@ -99,46 +98,45 @@ class EmbeddingClient:
         self._run_count = 1
 
     def join(self) -> bool:
-        """Serve one more run; return whether that is possible: it is not once all runs have closed it."""
+        """Serve another run; return whether that is possible, which ends once all runs have closed the client."""
         if not self._run_count:
             return False
         self._run_count += 1
         return True
 
     def prefetch(self, texts: Iterable[str]) -> None:
-        """Have the embedder compute texts that an answer is going to be compared with, while the agent is asked.
+        """Embed texts that an answer will be compared with, while the agent is asked.
 
-        It keeps their vectors; one that was found to be of an older version keeps none, and is not asked. No result
-        depends on this.
+        The embedder caches their vectors; an older version does not, and is not asked. No result depends on this.
         """
         if self._may_keep_vectors:
             for text in texts:
                 self._cosines.prefetch((text, text))
 
-    async def gather(self, response: AgentResponse, wanted: WantedTexts) -> EmbeddingEvidence:
-        """Return what a row needs of the model, or why it could not be had.
+    async def gather(self, response: AgentResponse, texts: WantedTexts) -> EmbeddingEvidence:
+        """Return the embedding evidence of a row, or why it is unavailable.
 
         Args:
             response: The answer.
-            wanted: What is needed.
+            texts: The texts to embed.
         """
         answer = response.text
-        measured = (answer, *wanted.measured) if wanted.keeps_answer or wanted.measured else ()
+        measured = (answer, *texts.measured) if texts.keeps_answer or texts.measured else ()
         try:
             compared, embedded = await asyncio.gather(
-                asyncio.gather(*(self._cosines.get((answer, text)) for text in wanted.compared)),
+                asyncio.gather(*(self._cosines.get((answer, text)) for text in texts.compared)),
                 asyncio.gather(*map(self._vectors.get, measured)),
             )
         except AssayError as problem:
             return EmbeddingEvidence(settings=self._settings, error=problem.reason.lower())
-        pairs, vectors = dict(zip(wanted.compared, compared, strict=True)), dict(zip(measured, embedded, strict=True))
+        pairs, vectors = dict(zip(texts.compared, compared, strict=True)), dict(zip(measured, embedded, strict=True))
         made_by = (compared or embedded)[0].made_by
         return EmbeddingEvidence(
             answer=vectors[answer].vector if vectors else None,
             cosines={text: pair.cosine for text, pair in pairs.items()},
-            others={text: vectors[text].vector for text in wanted.measured},
+            others={text: vectors[text].vector for text in texts.measured},
             truncated=frozenset(
-                [text for text, one in vectors.items() if one.truncated]
+                [text for text, vector in vectors.items() if vector.truncated]
                 + [text for text, pair in pairs.items() if pair.second_truncated]
                 + [answer for pair in compared if pair.first_truncated]
             ),
@@ -150,7 +148,7 @@ class EmbeddingClient:
         )
 
     async def aclose(self) -> None:
-        """Stop once every run has closed it; calls that still wait are cancelled."""
+        """Stop once every run has closed the client; waiting calls are cancelled."""
         self._run_count -= 1
         if not self._run_count:
             await self._vectors.aclose()
@@ -185,12 +183,12 @@ class EmbeddingClient:
             windowed=self._settings.windowed,
         )
         response = await self._patiently(lambda: self._stream.ask(request))
-        # Versions that name their engine keep vectors, so that a text sent ahead is not computed twice.
+        # Versions that name their engine cache vectors, so that a text sent ahead is not computed twice.
         self._may_keep_vectors = bool(response.model.engine)
         return _cosines(response, pairs)
 
     async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Return what a call returns; while the embedder is unreachable or overloaded, it is repeated."""
+        """Return the result of a call, repeated while the embedder is unreachable or overloaded."""
         loop = asyncio.get_running_loop()
         began_at = loop.time()
         while True:
@@ -212,7 +210,7 @@ def _pair_bytes(pair: tuple[str, str]) -> int:
 
 
 def _delay_s(problem: AssayError, waited_s: float) -> float:
-    """Return when to ask again: a model that has just been loaded is found after a tenth of the time that it took."""
+    """Return when to ask again: a tenth of the elapsed loading time, to notice soon that a model is loaded."""
     asked_s = problem.retry_after_s if isinstance(problem, OverloadedError) else 0.0
     own_s = min(max(_LEAST_DELAY_S, waited_s / 10), _LONGEST_DELAY_S)
     return max(asked_s, own_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads callers, no secret
@@ -227,7 +225,7 @@ def _made_by(model: embedder_pb2.ModelInfo) -> _MadeBy:
 
 
 def _vectors(response: embedder_pb2.EmbedResponse, texts: Sequence[str]) -> list[_Embedded]:
-    import numpy as np  # imported here: runs that need cosines alone start without it
+    import numpy as np  # imported here: runs that need only cosines start without it
 
     count = len(texts)
     try:
@@ -251,10 +249,10 @@ def _cosines(response: embedder_pb2.SimilarityResponse, pairs: Sequence[tuple[st
     made_by = _made_by(response.model)
     return [
         _Compared(
-            each.cosine if each.HasField("cosine") else None,
-            each.first_truncated or _is_cut(first),
-            each.second_truncated or _is_cut(second),
+            cosine.cosine if cosine.HasField("cosine") else None,
+            cosine.first_truncated or _is_cut(first),
+            cosine.second_truncated or _is_cut(second),
             made_by,
         )
-        for each, (first, second) in zip(response.similarities, pairs, strict=True)
+        for cosine, (first, second) in zip(response.similarities, pairs, strict=True)
     ]

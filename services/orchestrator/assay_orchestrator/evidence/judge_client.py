@@ -1,16 +1,16 @@
 """The orchestrator's client of the judge: the verdicts of one judge of a run, and when to stop asking for them.
 
-What concerns one answer alone (no valid verdict, a request that the judge does not take) is that row's error. What
-concerns all of them (a judge that cannot be reached, that refuses every request, or that must not spend more) stops the
-judging of the run: its rows stay without a result and their answers are stored until the run is resumed.
+A problem of one answer (no valid verdict, a request that the judge does not accept) is that row's error. A problem of
+all answers (a judge that cannot be reached, refuses every request, or must not spend more) stops the judging of the
+run: its rows stay without a result, and their answers are stored until the run is resumed.
 
-Some failures may be either: a time-out, say. Then the judge is asked about a plain answer of our own. If it judges
+Some failures, such as a timeout, may be either. Then the judge is asked about a plain answer of our own. If it judges
 that, the failure was the answer's.
 
-Verdicts of a batch are ordered first; while one is not there, its row waits. What is refused to one order of a
-batch does not keep the others from being fetched. The judge keeps an outcome until its row is stored: in one round of
-asking, a row gets the same outcome however often it asks. A resumed run and a retried row are a later round, in which
-what came without a verdict is ordered again.
+Verdicts of a batch are ordered first; until a verdict arrives, its row waits. A refused order of a batch does not keep
+the others from being fetched. The judge keeps an outcome until its row is stored: in one round of asking, a row gets
+the same outcome however often it asks. A resumed run or a retried row starts a later round, which orders missing
+verdicts again.
 """
 
 from __future__ import annotations
@@ -66,19 +66,19 @@ _LONGEST_PAUSE_S = 5.0
 _MAX_MESSAGE_CHARS = 400
 
 _OF_THE_RUN = frozenset({"judge_not_configured", "judge_denied", "spend_cap_reached", "price_unknown"})
-"""Reasons for which no verdict of the run can be had."""
+"""Reasons that make every verdict of the run unavailable."""
 
 _EITHER = frozenset({"judge_unavailable", "judge_failed", "rate_limited", "deadline_exceeded", "retry_budget_spent"})
-"""Reasons that may be the answer's, or the judge's whatever the answer."""
+"""Reasons that may lie in the answer, or in the judge whatever the answer."""
 
 _OF_A_BATCH = frozenset({"batch_cancelled", "batch_failed", "allowance_too_small"})
-"""Reasons of a whole batch, which say nothing about the answer: a resumed run has the verdict ordered again."""
+"""Reasons of a whole batch, which say nothing about the answer: a resumed run orders the verdict again."""
 
 _PENDING = "batch_pending"
 _REFUSED = "judge_refuses_request"
 _TOO_SMALL = "allowance_too_small"
 _FULL_S = 30.0
-_LOOKS, _LOOK_S = 10, 0.2  # at an account whose calls were cancelled
+_LOOKS, _LOOK_S = 10, 0.2  # for an account whose calls were cancelled
 _NANO = 10**9
 
 _log = logging.getLogger(__name__)
@@ -86,10 +86,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class JudgeStatus:
-    """Whether a run is judged, for all of its judges.
+    """Whether a run is judged, across all of its judges.
 
     Args:
-        trouble: Why verdicts cannot be had, as a sentence; empty while there is no such trouble.
+        trouble: Why verdicts are unavailable, as a sentence; empty while they are available.
         stops: Whether no judge is asked any more for that reason.
     """
 
@@ -98,17 +98,17 @@ class JudgeStatus:
 
 
 class _NotJudgedError(Exception):
-    """There is no verdict now."""
+    """There is currently no verdict."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunAccount:
-    """Who pays for verdicts.
+    """The account that pays for verdicts.
 
     Args:
         run_id: The run.
-        scope: By which name the judge knows its team; empty without identities.
-        budget: What may be spent of the team's money.
+        scope: The name by which the judge knows the team; empty without identities.
+        budget: The run's share of the team's money.
         needs_spec: Whether a client that resumes the run must name its spec, for metrics in Python code.
         is_hosted: Whether it must also name it while the agent has questions left.
     """
@@ -125,13 +125,13 @@ class RunJudge:
 
     Args:
         stub: The judge service.
-        judge: Who judges.
-        account: Who pays.
+        judge: The judge.
+        account: The account that pays.
         place: Its place in the jury.
-        ask_round: Which round of asking this is: how often the run was paused before.
-        patience_s: How long a judge service that cannot be reached is asked again.
-        pausing: Set when nothing more is to be asked.
-        status: Takes what stops the judging.
+        ask_round: The round of asking: how many times the run was paused before.
+        patience_s: How long to retry an unreachable judge service, in seconds.
+        pausing: Set when no more questions may be asked.
+        status: Records what stops the judging.
     """
 
     def __init__(
@@ -171,18 +171,18 @@ class RunJudge:
         await asyncio.gather(*waiting, return_exceptions=True)
 
     async def preflight(self) -> None:
-        """Find out whether the judge's provider refuses every call; then the judging of the run stops.
+        """Check whether the judge's provider refuses every call; if so, the judging of the run stops.
 
-        What may pass, such as a judge service that is only starting, is left to the first verdict.
+        Temporary problems, such as a judge service that is starting, are left to the first verdict.
         """
-        # A service of an earlier version grades it: an empty answer has its score by rule.
+        # An earlier version of the service grades it: an empty answer has a score by rule.
         request = judge_pb2.GradeRequest(rubric=_QUALITY, question="?", preflight=True)
         self._sign(request, at_once=True)
         request.timeout_ms = round(_PREFLIGHT_S * 1000)
         try:
             verdict = (await self._graded(request, _PREFLIGHT_S + _SPARE_S)).verdict
         except InvalidInputError as problem:
-            if any(each.field.startswith("judge") for each in problem.problems):
+            if any(entry.field.startswith("judge") for entry in problem.problems):
                 self._stopped(problem.message, nothing_asked=True)
         except (SetupError, WrongStateError) as problem:
             self._stopped(problem.message, nothing_asked=True)
@@ -193,7 +193,7 @@ class RunJudge:
                 self._stopped(verdict.message, verdict.reason, nothing_asked=True)
 
     async def order(self, row: JudgedRow, response: AgentResponse, rubric: str) -> NotYetError | None:
-        """Order a verdict of a batch; return when to ask for it, or None where that can be done at once."""
+        """Order a verdict of a batch; return when to ask for it, or None if it can be requested at once."""
         async with self._slots:
             try:
                 use = check_use(row.case, rubric) or await self._use(rubric)
@@ -205,16 +205,17 @@ class RunJudge:
             except NotYetError as pending:
                 return pending
             except (_NotJudgedError, _FailedError, InvalidInputError, SetupError, WrongStateError):
-                return None  # asking for the verdict shows it
+                return None  # requesting the verdict shows it
 
     async def evidence(
         self, row: JudgedRow, response: AgentResponse, rubric: str
     ) -> JudgeEvidence | NotYetError | None:
-        """Return a verdict on an answer; None where it cannot be had now, or when to ask for it again.
+        """Return a verdict on an answer; None if it is currently unavailable, or when to ask for it again.
 
         Args:
-            response: The answer that is judged.
-            rubric: The name under which a metric looks for the verdict.
+            row: The row.
+            response: The judged answer.
+            rubric: The name under which a metric looks up the verdict.
         """
         async with self._slots:
             try:
@@ -230,7 +231,7 @@ class RunJudge:
 
     async def _verdict(self, request: judge_pb2.GradeRequest, use: RubricUse) -> JudgeEvidence:
         evidence = await self._asked(request, use)
-        if evidence.error in _EITHER and not self._judge.batch:  # one of a batch would be ordered and wait again
+        if evidence.error in _EITHER and not self._judge.batch:  # a verdict of a batch would be ordered and wait again
             await self._prove_that_it_judges(evidence)
             evidence = await self._asked(request, use)
         # A judge that has judged an answer of the run does not refuse all of them.
@@ -240,7 +241,7 @@ class RunJudge:
         return evidence
 
     async def _asked(self, request: judge_pb2.GradeRequest, use: RubricUse, *, at_once: bool = False) -> JudgeEvidence:
-        """Return what came of one request.
+        """Return the outcome of one request.
 
         Raises:
             _NotJudgedError: No request of the run would get a verdict.
@@ -251,7 +252,7 @@ class RunJudge:
         try:
             verdict = (await self._graded(request, timeout_s)).verdict
         except InvalidInputError as problem:
-            if any(each.field.startswith(("judge", "rubric", "batch")) for each in problem.problems):
+            if any(entry.field.startswith(("judge", "rubric", "batch")) for entry in problem.problems):
                 raise self._stopped(problem.message) from None
             return failed_evidence(_REFUSED, problem.message)
         except (SetupError, WrongStateError) as problem:
@@ -268,7 +269,7 @@ class RunJudge:
         return evidence_of(verdict, self._judge, use)
 
     async def _graded(self, request: judge_pb2.GradeRequest, timeout_s: float) -> judge_pb2.GradeResponse:
-        """Return the answer to a request, asked again with more money where the run's allowance is too small for it.
+        """Return the answer to a request, repeated with more money if the run's allowance is too small for it.
 
         Raises:
             _NotJudgedError: As in `_called`, or the team has too little money left.
@@ -282,7 +283,7 @@ class RunJudge:
                     request.allowance_nano_usd = allowance
                 answer = await self._within_tokens(request, timeout_s)
                 verdict = answer.verdict
-                # An order that could not be paid again has its outcome, whatever the allowance is now.
+                # An order that could not be paid has its outcome, whatever the current allowance.
                 if verdict.reason != _TOO_SMALL or verdict.batched:
                     return answer
                 self._most_tokens = max(self._most_tokens, verdict.needed_tokens)
@@ -292,12 +293,12 @@ class RunJudge:
                 raise _NotJudgedError from None
 
     async def _within_tokens(self, request: judge_pb2.GradeRequest, timeout_s: float) -> judge_pb2.GradeResponse:
-        """Return the answer to a request, whose tokens are reserved where the team is limited in them.
+        """Return the answer to a request, with its tokens reserved if the team's tokens are limited.
 
-        Those of a batch are not: they come when no session of the run holds anything.
+        Tokens of a batch are not reserved: its verdicts arrive when no session of the run holds a reservation.
 
         Raises:
-            BudgetExhaustedError: The team has too few left.
+            BudgetExhaustedError: The team has too few tokens left.
             _NotJudgedError, NotYetError, _FailedError, AssayError: As in `_called`.
         """
         budget = self._account.budget
@@ -308,15 +309,15 @@ class RunJudge:
         with await budget.reserve(lambda: Amount(tokens=most)) as reservation:
             try:
                 answer = await self._accounted(request, timeout_s)
-            except _NotJudgedError:  # it was not reached, or its process ended with all that it did
+            except _NotJudgedError:  # the service was not reached, or its process ended with all its work
                 reservation.cost = NOTHING
                 raise
-            # One of an earlier version charges nothing.
+            # A verdict of an earlier version charges nothing.
             reservation.cost = Amount(tokens=max(answer.verdict.charged_tokens, answer.verdict.usage.total_tokens))
             return answer
 
     async def _accounted(self, request: judge_pb2.GradeRequest, timeout_s: float) -> judge_pb2.GradeResponse:
-        """Return the answer to a request, and note what it says of the run's account."""
+        """Return the answer to a request, and record its figures of the run's account."""
         budget = self._account.budget.judge
         budget.began()
         spent, reserved = None, 0
@@ -328,11 +329,11 @@ class RunJudge:
             budget.ended(spent, reserved)
 
     async def settle(self) -> None:
-        """Read what the run has spent, once its calls have ended, so that the rest can be given back."""
+        """Read the run's spending once its calls have ended, to return the rest."""
         budget = self._account.budget.judge
         request = judge_pb2.GradeRequest(rubric=_QUALITY, question="?", answer="!", validate_only=True)
         self._sign(request)
-        with contextlib.suppress(grpc.aio.AioRpcError):  # what it holds is free when its lease has ended
+        with contextlib.suppress(grpc.aio.AioRpcError):  # its reservation is free when its lease expires
             for _ in range(_LOOKS):
                 spent, reserved = _account_in(await self._stub.Grade(request, timeout=_SPARE_S))
                 budget.observe(spent, reserved)
@@ -347,7 +348,7 @@ class RunJudge:
         return request
 
     def _sign(self, request: judge_pb2.GradeRequest, *, at_once: bool = False) -> None:
-        """Say who is asked, who pays, and how long it may take."""
+        """Add the judge, the account and the time limit to a request."""
         judge = self._judge
         request.judge.CopyFrom(judge_model(judge))
         request.run_id, request.scope = self._account.run_id, self._account.scope
@@ -357,11 +358,11 @@ class RunJudge:
             request.spend_cap_usd = judge.spend_cap_usd
 
     async def _called(self, call: Callable[[], Awaitable[T]], *, is_once: bool = False) -> T:
-        """Return the judge service's answer; one that cannot be reached, or is busy, is asked again unless `is_once`.
+        """Return the judge service's answer; retry if it is unreachable or busy, unless `is_once`.
 
         Raises:
             _NotJudgedError: It cannot be reached, or the run is being paused.
-            NotYetError: It has as many orders of batches as it takes.
+            NotYetError: It accepts no more orders of batches for now.
             _FailedError: It failed at this request.
             AssayError: It refuses the request.
         """
@@ -371,13 +372,13 @@ class RunJudge:
             if self._status.stops or self._pausing.is_set():
                 raise _NotJudgedError
             try:
-                found = await call()
+                answer = await call()
             except grpc.aio.AioRpcError as error:
                 problem = from_rpc_error(error)
                 if is_once and isinstance(problem, OverloadedError | UnavailableError):
                     raise _FailedError(problem) from None
                 if isinstance(problem, OverloadedError):
-                    self._heard_at = loop.time()  # it is there
+                    self._heard_at = loop.time()  # the service is reachable
                     if self._judge.batch:
                         raise NotYetError(max(problem.retry_after_s, _FULL_S)) from None
                     pause_s = max(pause_s, problem.retry_after_s)
@@ -387,12 +388,12 @@ class RunJudge:
                         raise problem from None
                     raise _FailedError(problem) from None
                 elif loop.time() - max(begun, self._heard_at) >= self._patience_s:
-                    is_there = isinstance(problem, StorageError)  # it answers, and cannot keep what it is asked for
+                    is_there = isinstance(problem, StorageError)  # it answers, but cannot store what it is asked for
                     why = problem.message if is_there else f"the judge service cannot be reached: {problem.message}"
                     raise self._stopped(why) from None
             else:
                 self._heard_at = loop.time()
-                return found
+                return answer
             await self._wait(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads callers, no secret
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
 
@@ -404,7 +405,7 @@ class RunJudge:
     def _stopped(
         self, message: str, reason: str = "", *, for_all: bool = True, nothing_asked: bool = False
     ) -> _NotJudgedError:
-        """Note why no verdict of the run can be had, or not this one; the first reason is kept."""
+        """Record why verdicts of the run are unavailable, or this one; the first reason is kept."""
         status = self._status
         status.stops |= for_all
         if not status.trouble:
@@ -417,10 +418,10 @@ class RunJudge:
         return _NotJudgedError()
 
     async def _prove_that_it_judges(self, failed: JudgeEvidence) -> None:
-        """Return if the judge has a verdict on a plain answer; several who ask at once share the proof.
+        """Return if the judge has a verdict on a plain answer; concurrent callers share the proof.
 
         Raises:
-            _NotJudgedError: It has none: what failed was not the answer's fault.
+            _NotJudgedError: It has none: the failure was not the answer's fault.
         """
         if self._proof is None or self._proof.done():
             self._proof = asyncio.ensure_future(self._judges())
@@ -429,13 +430,13 @@ class RunJudge:
             raise self._stopped(message, failed.error, for_all=not self._judge.batch)
 
     async def _judges(self) -> bool:
-        """Return whether there is a verdict, or a wrong one, on a plain answer."""
+        """Return whether there is a verdict, even a wrong one, on a plain answer."""
         request = judge_pb2.GradeRequest(
             rubric=_QUALITY,
             question="How much is two and two?",
             answer="Four.",
             reference="Four.",
-            # A verdict of before would prove nothing.
+            # A stored verdict would prove nothing.
             sample_index=random.randrange(2**31, 2**32),  # noqa: S311 - no secret
         )
         try:
@@ -445,13 +446,13 @@ class RunJudge:
         return evidence.error not in _EITHER | {_REFUSED}
 
     async def _use(self, rubric: str) -> RubricUse:
-        """Return the rubric for a metric; several who ask at once share the question after it."""
+        """Return the rubric for a metric; concurrent callers share the request for it."""
         if rubric == _QUALITY:
             return RubricUse(_QUALITY)
-        known = self._uses.get(rubric)
-        if known is None or (known.done() and (known.cancelled() or known.exception() is not None)):
-            known = self._uses[rubric] = asyncio.ensure_future(self._found())
-        return await asyncio.shield(known)
+        pending = self._uses.get(rubric)
+        if pending is None or (pending.done() and (pending.cancelled() or pending.exception() is not None)):
+            pending = self._uses[rubric] = asyncio.ensure_future(self._found())
+        return await asyncio.shield(pending)
 
     async def _found(self) -> RubricUse:
         judge = self._judge
@@ -463,10 +464,10 @@ class RunJudge:
             answer = await self._called(lambda: self._stub.ListRubrics(judge_pb2.ListRubricsRequest()))
         except (_FailedError, InvalidInputError, SetupError, WrongStateError) as problem:
             raise self._stopped(f"its rubrics cannot be listed: {problem}") from None
-        known = {rubric.name: rubric for rubric in answer.rubrics if not rubric.compares}
-        if judge.rubric not in known:
-            raise self._stopped(f"it has no rubric {judge.rubric!r}, only {', '.join(sorted(known))}")
-        return rubric_use(known[judge.rubric])
+        rubrics = {rubric.name: rubric for rubric in answer.rubrics if not rubric.compares}
+        if judge.rubric not in rubrics:
+            raise self._stopped(f"it has no rubric {judge.rubric!r}, only {', '.join(sorted(rubrics))}")
+        return rubric_use(rubrics[judge.rubric])
 
 
 class _FailedError(Exception):
@@ -482,18 +483,18 @@ def _not_yet(verdict: judge_pb2.Verdict) -> NotYetError | None:
 
 
 def _account_in(answer: judge_pb2.GradeResponse) -> tuple[int, int]:
-    """Return what a run has spent, and what is set aside for it, in billionths of a dollar."""
+    """Return a run's spending and reservations, in billionths of a dollar."""
     return round(answer.spending.spent_usd * _NANO), round(answer.spending.reserved_usd * _NANO)
 
 
 def _sentence(message: str, reason: str, judge: JudgeSettings, command: str) -> str:
-    """Return why the judging stopped, and the command that resumes it; `command` begins it."""
+    """Return why the judging stopped, and the command that resumes it; `command` is its beginning."""
     if reason == "spend_cap_reached":
         cap = judge.spend_cap_usd
-        said = (
+        cap_reached = (
             f"the spend cap of {cap:g} dollars is reached" if cap is not None else "the judge service's cap is reached"
         )
-        return f"{said} ({message}); raise it: {command} --spend-cap USD`"
+        return f"{cap_reached} ({message}); raise it: {command} --spend-cap USD`"
     if reason == "judge_denied":
         return f"{judge.identity}: {message}. Then: {command}`"
     if reason == "price_unknown":

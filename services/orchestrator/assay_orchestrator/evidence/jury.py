@@ -1,4 +1,4 @@
-"""The jury of a run: one judge or several, and their verdicts on an answer once all of them are there."""
+"""The jury of a run: one or several judges, and their verdicts on an answer once all have arrived."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class RunJury:
     """Gathers the verdicts of one run.
 
     Args:
-        stub: The judge service; None where recorded verdicts take its place.
-        judge: Who judges.
-        account: Who pays.
-        ask_round: Which round of asking this is: how often the run was paused before.
-        patience_s: How long a judge service that cannot be reached is asked again.
-        pausing: Set when nothing more is to be asked.
+        stub: The judge service; None if recorded verdicts replace it.
+        judge: The judges.
+        account: The account that pays.
+        ask_round: The round of asking: how many times the run was paused before.
+        patience_s: How long to retry an unreachable judge service, in seconds.
+        pausing: Set when no more questions may be asked.
     """
 
     def __init__(
@@ -60,87 +60,88 @@ class RunJury:
             return
         self._judges = [
             RunJudge(
-                stub, one, account,
+                stub, judge_settings, account,
                 place=place, ask_round=ask_round, patience_s=patience_s, pausing=pausing, status=self._status,
             )
-            for place, one in enumerate(judge.judges)
+            for place, judge_settings in enumerate(judge.judges)
         ]  # fmt: skip
 
     @property
     def trouble(self) -> str:
-        """Why verdicts cannot be had, as a sentence; empty while there is no such trouble."""
+        """Why verdicts are unavailable, as a sentence; empty while they are available."""
         return self._status.trouble
 
     @property
     def batches(self) -> bool:
-        """Whether verdicts are ordered, and come hours later."""
+        """Whether verdicts are ordered, and arrive hours later."""
         return self._judge.batch
 
     @property
     def canary_rate(self) -> float:
-        """Share of the cases for which it is also asked about an answer whose worth is known."""
+        """Share of the cases with canaries: answers of known quality that the judges also grade."""
         return self._judge.canary_rate
 
     def goes_by_references(self, rubric: str) -> bool:
-        """Return whether a rubric asks if an answer is right, so that a reference is a good one and others are not."""
+        """Return whether a rubric asks if an answer is right, so that a reference is good and other answers are not."""
         return rubric == _QUALITY or (not self._judge.rubric_yaml and self._judge.rubric in ("", _ANSWER, _QUALITY))
 
     async def is_refused(self) -> bool:
-        """Return whether a judge's provider refuses every call: its key, its model, or what it may spend.
+        """Return whether a judge's provider refuses every call: its key, its model, or its spending.
 
-        It is asked once, before the agent is: no question is paid for whose answer cannot be judged.
+        Called once, before the agent is asked: no question is paid for whose answer cannot be judged.
         """
         async with self._checking:
             if self._is_refused is None:
-                asked = [judge.preflight() for judge in self._judges if isinstance(judge, RunJudge)]
-                await asyncio.gather(*asked)
+                preflights = [judge.preflight() for judge in self._judges if isinstance(judge, RunJudge)]
+                await asyncio.gather(*preflights)
                 self._is_refused = self._status.stops
         return self._is_refused
 
     def highest_score(self, rubric: str) -> float | None:
-        """Return the highest score of a rubric; None of one that only the judge service knows."""
+        """Return the highest score of a rubric; None for a rubric that only the judge service knows."""
         if rubric != _QUALITY and self._judge.rubric_yaml:
             return read_rubric(self._judge.rubric_yaml).maximum
         return _HIGHEST.get(rubric if rubric == _QUALITY else self._judge.rubric or _ANSWER)
 
-    async def order(self, wanted: Iterable[tuple[JudgedRow, AgentResponse, Sequence[str]]]) -> None:
-        """Order all that a row needs.
+    async def order(self, judged: Iterable[tuple[JudgedRow, AgentResponse, Sequence[str]]]) -> None:
+        """Order all verdicts of a row.
 
         Args:
-            wanted: The row and its canaries with their answers, each with the names of its verdicts.
+            judged: The row and its canaries with their answers, each with the names of its verdicts.
 
         Raises:
-            NotYetError: Some are not there.
+            NotYetError: Some have not arrived.
         """
-        found = await asyncio.gather(
+        delays = await asyncio.gather(
             *(
                 judge.order(row, response, rubric)
-                for row, response, rubrics in wanted
+                for row, response, rubrics in judged
                 for rubric, judge in itertools.product(rubrics, self._judges)
             )
         )
-        _raise_if_pending(found)
+        _raise_if_pending(delays)
 
     async def gather(
         self, row: JudgedRow, response: AgentResponse, rubrics: Sequence[str]
     ) -> dict[str, JudgeEvidence] | None:
-        """Return the verdicts on an answer, each by the name under which metrics look for it.
+        """Return the verdicts on an answer, by the name under which metrics look them up.
 
         Args:
-            response: The answer that is judged.
+            row: The row.
+            response: The judged answer.
             rubrics: The names.
 
         Returns:
-            None where a verdict cannot be had now; `trouble` says why, unless the run is being paused.
+            None if a verdict is currently unavailable; `trouble` says why, unless the run is being paused.
 
         Raises:
-            NotYetError: One is ordered and not there.
+            NotYetError: A verdict is ordered and has not arrived.
         """
-        asked = list(itertools.product(rubrics, self._judges))
-        found = await asyncio.gather(*(judge.evidence(row, response, name) for name, judge in asked))
-        _raise_if_pending(found)
-        verdicts = [evidence for evidence in found if isinstance(evidence, JudgeEvidence)]
-        if len(verdicts) < len(asked):
+        requests = list(itertools.product(rubrics, self._judges))
+        gathered = await asyncio.gather(*(judge.evidence(row, response, name) for name, judge in requests))
+        _raise_if_pending(gathered)
+        verdicts = [evidence for evidence in gathered if isinstance(evidence, JudgeEvidence)]
+        if len(verdicts) < len(requests):
             return None
         if len(self._judges) == 1:
             return dict(zip(rubrics, verdicts, strict=True))
@@ -151,7 +152,7 @@ class RunJury:
         }
 
     async def aclose(self) -> None:
-        """Cancel the calls in flight; read what they cost, where money was taken for them."""
+        """Cancel the calls in flight; read their cost if money was taken for them."""
         for judge in self._judges:
             await judge.aclose()
         first = self._judges[0]
@@ -159,7 +160,7 @@ class RunJury:
             await first.settle()
 
 
-def _raise_if_pending(found: Iterable[object]) -> None:
-    pending = [one.after_s for one in found if isinstance(one, NotYetError)]
+def _raise_if_pending(outcomes: Iterable[object]) -> None:
+    pending = [outcome.after_s for outcome in outcomes if isinstance(outcome, NotYetError)]
     if pending:
         raise NotYetError(min(_MOST_S, max(_LEAST_S, *pending)))

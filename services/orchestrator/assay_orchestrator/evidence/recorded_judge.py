@@ -1,6 +1,6 @@
-"""Verdicts that were recorded before, in place of a judge: each is on one answer to one case, and on no other.
+"""Recorded verdicts in place of a judge: each applies to one answer to one case, and to no other.
 
-They came with the cases, so that no file of a client is read on the orchestrator's machine, and a run needs them once.
+They arrive with the cases, so that the orchestrator reads no file of a client, and a run stores them once.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _NOT_RECORDED = "not_recorded"
 
 
 class RecordedJudge:
-    """Gives the recorded verdicts of one run, as `RunJudge` gives those of a judge that is asked.
+    """Returns the recorded verdicts of one run, with the interface of `RunJudge`.
 
     Args:
-        judge: Where the verdicts came from, and the rubric of `judge_score`.
+        judge: The source of the verdicts, and the rubric of `judge_score`.
     """
 
     def __init__(self, judge: JudgeSettings) -> None:
@@ -39,18 +39,19 @@ class RecordedJudge:
         return None
 
     async def evidence(self, row: JudgedRow, response: AgentResponse, rubric: str) -> JudgeEvidence:
-        """Return the verdict on an answer; one that was not recorded is an error that says how to record it.
+        """Return the verdict on an answer; a missing verdict is an error that says how to record it.
 
         Args:
-            response: The answer that is judged.
-            rubric: The name under which a metric looks for the verdict.
+            row: The row.
+            response: The judged answer.
+            rubric: The name under which a metric looks up the verdict.
         """
         of_metric = RubricUse(QUALITY) if rubric == QUALITY else self._structured
         use = check_use(row.case, rubric) or of_metric
         key = use.name, clean_text(use.criterion or ""), answer_sha256(response.text)
         turn_index = len(row.case.turns) - 1
-        found = _recorded(row, key, turn_index)
-        if found is None:
+        recorded = _recorded(row, key, turn_index)
+        if recorded is None:
             message = (
                 f"{self._judge.recorded_file} has no verdict on this answer to case {row.case.case_id} by the rubric "
                 f"{use.name}: record it with `assay run SPEC --record-verdicts FILE` and a judge, or write it by hand"
@@ -61,31 +62,36 @@ class RecordedJudge:
                 error=failed.error,
                 detail={**failed.detail, "verdict": _provenance(None, self._judge.model, key, turn_index)},
             )
-        given = {name: value for name, value in found.verdict.items() if value is not None}
-        detail = {"reasoning": given.get("reasoning", ""), "verdict": _provenance(found, found.judge, key, turn_index)}
-        return JudgeEvidence(given, scale=use.scale, detail=detail)
+        scores = {name: value for name, value in recorded.verdict.items() if value is not None}
+        detail = {
+            "reasoning": scores.get("reasoning", ""),
+            "verdict": _provenance(recorded, recorded.judge, key, turn_index),
+        }
+        return JudgeEvidence(scores, scale=use.scale, detail=detail)
 
     async def aclose(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there are no connections."""
 
 
 def _recorded(row: JudgedRow, key: tuple[str, str, str], turn_index: int) -> RecordedVerdict | None:
-    """Return the verdict on the last answer of a row: that of its own repeat, or else one for all of them."""
-    found = {
+    """Return the verdict on the last answer of a row: for its own repeat, or else for all repeats."""
+    verdicts = {
         verdict.repeat_index: verdict
         for verdict in row.case.verdicts
         if (verdict.rubric, verdict.criterion, verdict.answer_sha256) == key and verdict.turn_index == turn_index
     }
-    return found.get(row.repeat_index) or found.get(None)
+    return verdicts.get(row.repeat_index) or verdicts.get(None)
 
 
 def _provenance(
-    found: RecordedVerdict | None, judge: str, key: tuple[str, str, str], turn_index: int
+    recorded: RecordedVerdict | None, judge: str, key: tuple[str, str, str], turn_index: int
 ) -> dict[str, Any]:
-    """Return who gave a verdict; None took no call, no tokens and no money now."""
-    scores = {} if found is None else {name: value for name, value in found.verdict.items() if name != "reasoning"}
+    """Return the provenance of a verdict; None means it took no call, tokens or money now."""
+    scores = (
+        {} if recorded is None else {name: value for name, value in recorded.verdict.items() if name != "reasoning"}
+    )
     return {
-        "status": "valid" if found is not None else "unavailable",
+        "status": "valid" if recorded is not None else "unavailable",
         "judge": judge,
         "model": "",
         "rubric": key[0],
@@ -100,5 +106,5 @@ def _provenance(
         "input_tokens": None,
         "output_tokens": None,
         "cost_usd": None,
-        "recorded": found is not None,
+        "recorded": recorded is not None,
     }

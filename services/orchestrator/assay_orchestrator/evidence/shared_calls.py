@@ -1,4 +1,4 @@
-"""Values that many rows ask for: those asked for in the same moment travel in one call, and each is asked for once."""
+"""Values that many rows request: simultaneous requests travel in one call, and each key is requested once."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """How much travels together, and how much is kept.
+    """Limits of batching and caching.
 
     Args:
-        keys: Most keys in one call.
+        keys: Maximum keys per call.
         call_bytes: A call takes no further key once its keys have this size.
-        in_flight: Most calls in flight.
-        cache_bytes: How much the kept values may take, with their keys.
+        in_flight: Maximum calls in flight.
+        cache_bytes: Maximum size of the cached values, with their keys.
     """
 
     keys: int
@@ -40,14 +40,14 @@ class _Waiting(Generic[K, V]):
 class SharedCalls(Generic[K, V]):
     """Gathers values by key, in calls of many keys.
 
-    While calls are in flight, further keys gather and leave together in the next one. Values are kept for a while, so
-    that a key that comes again has the same value. Failures are not kept.
+    While calls are in flight, further keys gather and leave together in the next call. Values are cached for a while,
+    so that a repeated key gets the same value. Failures are not cached.
 
     Args:
         call: Returns the values of some keys, in order.
-        size_of: How many bytes a key takes in a call.
-        value_bytes: How many bytes a kept value takes beside its key, about.
-        limits: How much travels and is kept.
+        size_of: The size of a key in a call, in bytes.
+        value_bytes: The approximate size of a cached value besides its key, in bytes.
+        limits: Limits of batching and caching.
     """
 
     def __init__(
@@ -71,16 +71,16 @@ class SharedCalls(Generic[K, V]):
         """Return the value of a key.
 
         Raises:
-            AssayError: It could not be had.
+            AssayError: The call failed.
         """
         return await asyncio.shield(self._shared(key))
 
     def prefetch(self, key: K) -> None:
-        """Ask for a value that is going to be needed; where that fails, the next one to need it asks again."""
+        """Request a value that will be needed; if that fails, the next caller that needs it requests it again."""
         self._shared(key).add_done_callback(_ignore)
 
     async def aclose(self) -> None:
-        """Stop: what still waits is cancelled."""
+        """Stop; waiting requests are cancelled."""
         for task in self._senders:
             task.cancel()
         await asyncio.gather(*self._senders, return_exceptions=True)
@@ -89,17 +89,17 @@ class SharedCalls(Generic[K, V]):
         self._waiting.clear()
 
     def _shared(self, key: K) -> asyncio.Future[V]:
-        kept = self._kept.get(key)
-        if kept is not None and not _has_failed(kept):
+        cached = self._kept.get(key)
+        if cached is not None and not _has_failed(cached):
             self._kept.move_to_end(key)
-            return kept
-        if kept is not None:
+            return cached
+        if cached is not None:
             self._forget(key)
-        found = self._kept[key] = asyncio.ensure_future(self._ask(key))
+        pending = self._kept[key] = asyncio.ensure_future(self._ask(key))
         self._kept_bytes += self._kept_size(key)
         while self._kept_bytes > self._limits.cache_bytes and len(self._kept) > 1:
             self._forget(next(iter(self._kept)))
-        return found
+        return pending
 
     def _forget(self, key: K) -> None:
         del self._kept[key]
@@ -111,7 +111,7 @@ class SharedCalls(Generic[K, V]):
     async def _ask(self, key: K) -> V:
         waiting: _Waiting[K, V] = _Waiting(key, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
-        # A sender that is done takes nothing more, although its callback may not have run yet.
+        # A finished sender takes no more keys, although its callback may not have run yet.
         if sum(not sender.done() for sender in self._senders) < self._limits.in_flight:
             task = asyncio.create_task(self._send_all())
             self._senders.add(task)
@@ -119,7 +119,7 @@ class SharedCalls(Generic[K, V]):
         return await waiting.future
 
     async def _send_all(self) -> None:
-        await asyncio.sleep(0)  # lets rows that are ready in the same moment join the first call
+        await asyncio.sleep(0)  # lets rows that are ready at the same moment join the first call
         while batch := self._take():
             try:
                 values = await self._call([waiting.key for waiting in batch])
@@ -152,4 +152,4 @@ def _has_failed(future: asyncio.Future[V]) -> bool:
 
 def _ignore(future: asyncio.Future[V]) -> None:
     if not future.cancelled():
-        future.exception()  # read, so that it is not reported as one that was never seen
+        future.exception()  # retrieved, so that asyncio does not report it as never retrieved

@@ -1,4 +1,4 @@
-"""One stream of similarity requests to the embedder, opened when needed and again after it was lost."""
+"""A stream of similarity requests to the embedder, opened when needed and reopened after a loss."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DEADLINE_S = 120.0
 
 
 class SimilarityStream:
-    """Sends requests over one stream; answers come in any order.
+    """Sends requests over one stream; answers arrive in any order.
 
     Args:
         stub: The embedder.
@@ -36,7 +36,7 @@ class SimilarityStream:
         """Return the answer to a request.
 
         Raises:
-            UnavailableError: The stream was lost, or no answer came in time; the request may be repeated.
+            UnavailableError: The stream was lost, or no answer arrived in time; the request may be repeated.
             AssayError: The embedder refused the request.
         """
         if self._stream is None or self._stream.has_ended:
@@ -44,7 +44,7 @@ class SimilarityStream:
         return await self._stream.ask(request)
 
     async def aclose(self) -> None:
-        """End the stream; requests without an answer are cancelled."""
+        """End the stream; unanswered requests are cancelled."""
         if self._stream is not None:
             await self._stream.aclose()
 
@@ -64,7 +64,7 @@ class _Stream:
         self._waiting[request_id] = answer
         try:
             async with asyncio.timeout(_DEADLINE_S):
-                # What keeps a request from being written ends the stream, and with it the answer that is awaited.
+                # An error in writing a request ends the stream, and with it the awaited answer.
                 with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
                     async with self._writing:
                         await self._call.write(

@@ -1,4 +1,4 @@
-"""What a row asks a judge, and what came of it: plain objects to the judge's messages and back."""
+"""Converts a row's questions to a judge, and the verdicts, between plain objects and the judge's messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from assay.model.run import JudgeSettings
 
 MAX_TEXT_CHARS = 400_000
-"""What a judge takes in all."""
+"""The maximum size of a request to a judge."""
 MAX_CONTEXTS = 200
 MAX_TURNS = 1_000
 _MAX_MESSAGE_CHARS = 500
@@ -35,7 +35,7 @@ _STATUSES = {
 
 
 class NotYetError(Exception):
-    """A row's verdicts are ordered and not all of them are there.
+    """Some of a row's verdicts are ordered and have not arrived.
 
     Args:
         after_s: When to ask again, in seconds.
@@ -48,20 +48,20 @@ class NotYetError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class JudgedRow:
-    """A row of which an answer is judged.
+    """A row with a judged answer.
 
     Args:
-        case: Its case; where an earlier turn's answer is judged, up to that turn.
-        said: What was said before the last question of it.
+        case: Its case; for the answer of an earlier turn, up to that turn.
+        history: The messages before its last question.
         case_index: The case's place in the dataset.
-        repeat_index: Which repeat: each has verdicts of its own.
-        retries: How often it was set aside to be tried again.
-        is_canary: Whether it is not the row's own answer that is judged, but one beside it whose worth is known.
-        turn_index: Which turn's answer, where later ones are judged too; None for the last.
+        repeat_index: The repeat; each has its own verdicts.
+        retries: How many times it was set aside for a retry.
+        is_canary: Whether the judged answer is a canary of known quality beside the row's own.
+        turn_index: The judged turn, if later turns are judged too; None for the last.
     """
 
     case: Case
-    said: Sequence[Message]
+    history: Sequence[Message]
     case_index: int
     repeat_index: int
     retries: int = 0
@@ -69,7 +69,7 @@ class JudgedRow:
     turn_index: int | None = None
 
     def name(self, place: int) -> str:
-        """Return what a judge keeps the outcomes of batches for: the row, or a turn of it, at one judge of the jury."""
+        """Return the name under which a judge keeps batch outcomes: the row or its turn, and the judge's place."""
         turn = "" if self.turn_index is None else f"/turn{self.turn_index}"
         return f"{self.case_index}/{self.repeat_index}/{place}{turn}{'/canary' if self.is_canary else ''}"
 
@@ -79,9 +79,9 @@ class RubricUse:
     """A rubric as a metric uses it.
 
     Args:
-        text: Its YAML, where it is the user's own.
-        scale: Lowest and highest score, where its criteria are not the metric's own.
-        criterion: The value of the check of the case that is judged, empty for none; None elsewhere.
+        text: Its YAML, if it is the user's own.
+        scale: Lowest and highest score, if its criteria are not the metric's own.
+        criterion: The value of the judged check of the case, empty for none; None elsewhere.
         keeps_references: Whether the judge sees the case's references.
     """
 
@@ -93,14 +93,14 @@ class RubricUse:
 
 
 def own_rubric(judge: JudgeSettings) -> RubricUse:
-    """Return the rubric that a run brings along."""
+    """Return the run's own rubric."""
     rubric = read_rubric(judge.rubric_yaml)
     names = [criterion.name for criterion in rubric.criteria]
     return RubricUse(rubric.name, judge.rubric_yaml, _scale(names, rubric.minimum, rubric.maximum))
 
 
 def check_use(case: Case, name: str) -> RubricUse | None:
-    """Return the rubric of a judged check of a case; None where the name is that of a metric's rubric."""
+    """Return the rubric of a judged check of a case; None if the name is that of a metric's rubric."""
     check = check_named(case, name)
     if check is None:
         return None
@@ -110,7 +110,7 @@ def check_use(case: Case, name: str) -> RubricUse | None:
 
 
 def rubric_use(rubric: judge_pb2.Rubric) -> RubricUse:
-    """Return a rubric that the judge knows."""
+    """Return a rubric of the judge service."""
     return RubricUse(rubric.name, scale=_scale(rubric.criteria, rubric.minimum, rubric.maximum))
 
 
@@ -120,7 +120,7 @@ def _scale(criteria: Sequence[str], minimum: float, maximum: float) -> tuple[flo
 
 
 def judge_model(judge: JudgeSettings) -> judge_pb2.JudgeModel:
-    """Return the message of who is asked."""
+    """Return the message that names the judge."""
     return judge_pb2.JudgeModel(
         provider=judge.provider,
         model=judge.model,
@@ -135,10 +135,11 @@ def judge_model(judge: JudgeSettings) -> judge_pb2.JudgeModel:
 def grade_request(
     row: JudgedRow, response: AgentResponse, use: RubricUse, sample_offset: int = 0
 ) -> judge_pb2.GradeRequest | None:
-    """Return the request for a verdict, without who is asked and who pays; None where there is too much to judge.
+    """Return the request for a verdict, without judge and account; None if there is too much to judge.
 
     Args:
-        response: The answer that is judged.
+        row: The row.
+        response: The judged answer.
         use: The rubric.
         sample_offset: Added to the number of the repeat.
     """
@@ -155,7 +156,7 @@ def grade_request(
         criterion=clean_text(criterion) if criterion else None,
         contexts=map(clean_text, passages),
         sample_index=row.repeat_index + sample_offset,
-        history=[agent_pb2.Message(role=message.role, content=clean_text(message.content)) for message in row.said],
+        history=[agent_pb2.Message(role=message.role, content=clean_text(message.content)) for message in row.history],
     )
     said_before = (message.content for message in request.history)
     parts = (request.question, request.answer, request.reference, request.criterion, *request.contexts, *said_before)
@@ -168,22 +169,22 @@ def grade_request(
 
 
 def evidence_of(verdict: judge_pb2.Verdict, judge: JudgeSettings, use: RubricUse) -> JudgeEvidence:
-    """Return what a metric makes its score of; where the verdict is not valid, its reason stands for it."""
+    """Return the evidence that a metric scores; an invalid verdict is replaced by its reason."""
     evidence = failed_evidence(verdict.reason or "no_verdict", verdict.message)
     if verdict.status == judge_pb2.VERDICT_STATUS_VALID:
-        given = {"reasoning": verdict.reasoning, **verdict.scores}
-        evidence = JudgeEvidence(given, scale=use.scale, detail={"reasoning": verdict.reasoning})
+        scores = {"reasoning": verdict.reasoning, **verdict.scores}
+        evidence = JudgeEvidence(scores, scale=use.scale, detail={"reasoning": verdict.reasoning})
     return dataclasses.replace(evidence, detail={**evidence.detail, "verdict": _provenance(verdict, judge, use)})
 
 
 def failed_evidence(reason: str, message: str) -> JudgeEvidence:
-    """Return what stands for a verdict that could not be had."""
+    """Return the placeholder for an unavailable verdict."""
     return JudgeEvidence(None, error=reason, detail={"message": message[:_MAX_MESSAGE_CHARS]} if message else {})
 
 
 def _provenance(verdict: judge_pb2.Verdict, judge: JudgeSettings, use: RubricUse) -> dict[str, Any]:
-    """Return who gave a verdict, on what grounds, and what it took."""
-    found: dict[str, Any] = {
+    """Return the provenance of a verdict: its judge, its inputs, and its usage."""
+    provenance: dict[str, Any] = {
         "status": _STATUSES.get(verdict.status, "unavailable"),
         "judge": judge.identity,
         "model": verdict.model,
@@ -199,26 +200,26 @@ def _provenance(verdict: judge_pb2.Verdict, judge: JudgeSettings, use: RubricUse
         **_taken(verdict.usage),
     }
     if verdict.batched:
-        found["batched"] = True
+        provenance["batched"] = True
     if verdict.usage.estimated:
-        found["estimated"] = True
+        provenance["estimated"] = True
     if verdict.refused_parameters:
-        found["refused_parameters"] = list(verdict.refused_parameters)
+        provenance["refused_parameters"] = list(verdict.refused_parameters)
     if verdict.tries:
-        found["tries"] = [_attempt(one) for one in verdict.tries]
+        provenance["tries"] = [_attempt(attempt) for attempt in verdict.tries]
     if verdict.cached:
         saved = _taken(verdict.saved)
-        found["saved_tokens"] = (
+        provenance["saved_tokens"] = (
             None if saved["input_tokens"] is None else saved["input_tokens"] + saved["output_tokens"]
         )
-        found["saved_usd"] = saved["cost_usd"]
-    return found
+        provenance["saved_usd"] = saved["cost_usd"]
+    return provenance
 
 
-def _attempt(one: judge_pb2.JudgeAttempt) -> dict[str, Any]:
-    latency = {"latency_ms": round(one.latency_ms, 1)} if one.HasField("latency_ms") else {}
-    estimated = {"estimated": True} if one.estimated else {}
-    return {"outcome": one.outcome, **_taken(one), **estimated, **latency}
+def _attempt(attempt: judge_pb2.JudgeAttempt) -> dict[str, Any]:
+    latency = {"latency_ms": round(attempt.latency_ms, 1)} if attempt.HasField("latency_ms") else {}
+    estimated = {"estimated": True} if attempt.estimated else {}
+    return {"outcome": attempt.outcome, **_taken(attempt), **estimated, **latency}
 
 
 def _taken(usage: agent_pb2.Usage | judge_pb2.JudgeAttempt) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""The canaries of one shard: whom the judge is also asked about, and where its word on them is kept.
+"""The canaries of a shard: answers of known quality that the judge also grades, and where those verdicts are stored.
 
-What it says of a canary is kept in the detail of the score of the row that it stands beside: stored with the row, in
-the same moment, and so asked for once. It changes neither the score nor the row's verdict. A canary whose verdict
-cannot be had now keeps no row waiting.
+The verdict on a canary is kept in the score detail of the row beside it: stored with the row, in the same transaction,
+and so requested once. It changes neither the score nor the row's verdict. No row waits for an unavailable canary
+verdict.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 
 class CanaryRows:
-    """Has the canaries of a shard judged.
+    """Requests verdicts on the canaries of a shard.
 
     Args:
-        judge: Who judges.
+        judge: The judge.
         metrics: The run's metrics.
         cases: The shard's cases, in dataset order.
         first: The place of the first of them in the dataset.
@@ -57,7 +57,7 @@ class CanaryRows:
         }
 
     def beside(self, row: JudgedRow) -> list[tuple[JudgedRow, AgentResponse, list[str]]]:
-        """Return the answers whose worth is known beside a row's, each with the names of its verdicts."""
+        """Return the canary answers beside a row, each with the names of its verdicts."""
         own = dataclasses.replace(row, is_canary=True)
         return [
             (own, AgentResponse(text=canary.answer), [rubric])
@@ -66,10 +66,11 @@ class CanaryRows:
         ]
 
     async def observed(self, result: CaseResult, row: JudgedRow) -> CaseResult:
-        """Return a row's result with what the judge said of the canaries beside it.
+        """Return a row's result with the judge's evidence on the canaries beside it.
 
         Args:
             result: The row's result; only the first repeat of a case has canaries.
+            row: The row.
         """
         if result.repeat_index:
             return result
@@ -82,15 +83,17 @@ class CanaryRows:
             try:
                 verdicts = await self._judge.gather(own, response, [rubric])
             except NotYetError:
-                continue  # it was there, and its judge has lost it since
+                continue  # the verdict existed, and the judge has lost it since
             if verdicts is not None:
-                found = score_by_jury(self._metrics[place], Row(case=row.case, response=response, verdicts=verdicts))
-                document = _document(canary, found, verdicts[rubric])
+                canary_score = score_by_jury(
+                    self._metrics[place], Row(case=row.case, response=response, verdicts=verdicts)
+                )
+                document = _document(canary, canary_score, verdicts[rubric])
                 scores[place] = dataclasses.replace(scores[place], detail={**scores[place].detail, DETAIL: document})
         return dataclasses.replace(result, scores=tuple(scores))
 
     def _deciding(self, rubric: str, scores: Sequence[Score]) -> int | None:
-        """Return the place of the first metric by a rubric whose score decides whether the row passes."""
+        """Return the place of the first metric with this rubric whose score decides whether the row passes."""
         for place, (metric, score) in enumerate(zip(self._metrics, scores, strict=True)):
             decides = score.passed is not None or score.status is not ScoreStatus.SCORED
             if getattr(metric, "rubric", None) == rubric and decides:
@@ -98,14 +101,14 @@ class CanaryRows:
         return None
 
 
-def _document(canary: Canary, found: Score, evidence: JudgeEvidence) -> dict[str, Any]:
-    valid = found.status is ScoreStatus.SCORED
+def _document(canary: Canary, score: Score, evidence: JudgeEvidence) -> dict[str, Any]:
+    valid = score.status is ScoreStatus.SCORED
     return {
         "kind": canary.kind,
         "should_pass": canary.should_pass,
-        "passed": found.passed if valid else None,
-        "value": found.value,
-        "reason": found.reason,
+        "passed": score.passed if valid else None,
+        "value": score.value,
+        "reason": score.reason,
         "verdict": evidence.detail.get("verdict"),
-        **({JURY: found.detail.get(JURY)} if evidence.jury else {}),
+        **({JURY: score.detail.get(JURY)} if evidence.jury else {}),
     }

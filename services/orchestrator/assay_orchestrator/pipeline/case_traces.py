@@ -1,4 +1,4 @@
-"""The spans of a run's cases: below the call that made the run, in whichever process and however much later."""
+"""The spans of a run's cases: children of the call that created the run, in any process and however much later."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from assay.model.run import Run
 
 _ROWS = 50
-_MULTIPLIER, _RANGE = 2_654_435_761, 2**32  # spreads neighbours over the range
+_MULTIPLIER, _RANGE = 2_654_435_761, 2**32  # spreads neighbouring cases over the range
 
 
 @dataclass(frozen=True, slots=True)
 class CaseTraces:
-    """Where the cases of a run belong in a trace.
+    """The place of a run's cases in a trace.
 
     Args:
         run_id: The run.
-        team: Whose it is.
-        parent: The traceparent of the call that made the run; empty where it had none.
-        share: The share of the cases that are traced, from 0 to 1.
+        team: Its team.
+        parent: The traceparent of the call that created the run; empty without one.
+        share: The share of the cases to trace, from 0 to 1.
     """
 
     run_id: str = ""
@@ -34,11 +34,11 @@ class CaseTraces:
 
     @classmethod
     def of_run(cls, run: Run, team: str, parent: str, share: float | None) -> CaseTraces:
-        """Return where the cases of a run belong; without a share, as many are traced as make fifty rows."""
+        """Return the place of a run's cases; without a share, enough cases are traced for fifty rows."""
         return cls(run.run_id, team, parent, _ROWS / max(_ROWS, run.counts.total) if share is None else share)
 
     def of(self, case_index: int, repeat_index: int) -> AbstractContextManager[Any]:
-        """Return a block in which a case is worked on; which cases are traced is the same in every process."""
+        """Return a context for the work on a case; every process traces the same cases."""
         if case_index * _MULTIPLIER % _RANGE >= self.share * _RANGE:
             return unsampled(self.parent)
         return span(

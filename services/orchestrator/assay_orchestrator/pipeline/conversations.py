@@ -1,4 +1,4 @@
-"""The answers of a row that are scored: the last one alone, or in a conversation that of every turn."""
+"""The scored answers of a row: the last one, or in a conversation those of every turn."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ScoredTurn:
-    """An answer that is scored.
+    """A scored answer.
 
     Args:
         case: The case up to the turn.
         response: The answer.
         earlier: The answers before it.
-        embeddings: What it needs of embedding models, by model and what of its vectors is compared.
-        rubrics: The names under which metrics look for verdicts on it.
-        turn_index: Which turn, where later ones are scored too; None for a row's last.
+        embeddings: The texts it needs embedded, by model and compared part of the vectors.
+        rubrics: The names under which metrics look up its verdicts.
+        turn_index: The turn, if later turns are scored too; None for a row's last turn.
     """
 
     case: Case
@@ -45,23 +45,23 @@ class ScoredTurn:
 
     @property
     def history(self) -> tuple[Message, ...]:
-        """What was said before the turn."""
+        """The messages before the turn."""
         return history_before(self.case, self.earlier)
 
 
 def scored_turns(
     case: Case, answers: Sequence[AgentResponse], metrics: Sequence[Metric], turn_score: str
 ) -> list[ScoredTurn]:
-    """Return what is scored of a row, the last turn last.
+    """Return the scored turns of a row, the last turn last.
 
-    After a turn whose agent fails none is asked: these count as failed calls, too. Of earlier turns, judges see those
-    with a reference, and none where the row fails in any case.
+    After a turn whose agent fails no further turn is asked; those turns count as failed calls too. Of earlier turns,
+    judges see those with a reference, and none if the row fails in any case.
 
     Args:
         case: The row's case.
-        answers: One a turn, as far as they were asked.
+        answers: One per turn, for the turns that were asked.
         metrics: The run's metrics.
-        turn_score: What the value of a conversation is, one of `assay.model.run_settings.TURN_SCORES`.
+        turn_score: How a conversation is valued, one of `assay.model.run_settings.TURN_SCORES`.
     """
     last = answers[-1]
     if len(case.turns) == 1 or turn_score == "last":
@@ -70,15 +70,17 @@ def scored_turns(
         ]
     by_turn = [metric for metric in metrics if scores_turns(metric)]
     unasked = AgentResponse(status=last.status, error=last.error, interrupts=last.interrupts)
-    given = [*answers, *[unasked] * (len(case.turns) - len(answers))]
+    padded_answers = [*answers, *[unasked] * (len(case.turns) - len(answers))]
     turns = []
-    for index, response in enumerate(given):
-        is_last, view = index == len(given) - 1, case.up_to(index)
+    for index, response in enumerate(padded_answers):
+        is_last, view = index == len(padded_answers) - 1, case.up_to(index)
         chosen = metrics if is_last else by_turn
         judged = is_last or (not last.is_failed and has_reference(view))
         embeddings = wanted_texts(chosen, view, response)
         rubrics = wanted_rubrics(chosen, view, response) if judged else ()
-        turns.append(ScoredTurn(view, response, given[:index], embeddings, rubrics, None if is_last else index))
+        turns.append(
+            ScoredTurn(view, response, padded_answers[:index], embeddings, rubrics, None if is_last else index)
+        )
     return turns
 
 
@@ -90,19 +92,19 @@ def scored_row(
     turn_score: str,
     outcomes: Sequence[Mapping[str, MetricOutcome]],
 ) -> Row:
-    """Return the row that metrics look at.
+    """Return the row that metrics score.
 
     Args:
         case: The row's case.
-        answers: One a turn, as far as they were asked.
-        turns: What `scored_turns` returned.
-        evidence: What embedding models and judges say of each of them.
-        turn_score: As above.
-        outcomes: What functions on the user's side said of each of the turns.
+        answers: One per turn, for the turns that were asked.
+        turns: The result of `scored_turns`.
+        evidence: The evidence of embedding models and judges for each turn.
+        turn_score: As in `scored_turns`.
+        outcomes: The outcomes of the user's own metric functions for each turn.
     """
     rows = [
-        Row(case=turn.case, response=turn.response, embeddings=embeddings, verdicts=verdicts, outcomes=said)
-        for turn, (embeddings, verdicts), said in zip(turns, evidence, outcomes, strict=True)
+        Row(case=turn.case, response=turn.response, embeddings=embeddings, verdicts=verdicts, outcomes=turn_outcomes)
+        for turn, (embeddings, verdicts), turn_outcomes in zip(turns, evidence, outcomes, strict=True)
     ]
     if len(rows) == 1:
         return rows[0]
@@ -111,11 +113,10 @@ def scored_row(
 
 
 def _whole_answer(answers: Sequence[AgentResponse], turn_score: str) -> AgentResponse:
-    """Return the last answer with what all took: tokens and cost summed up, the mean or the longest of the times.
+    """Return the last answer with the totals of all: summed tokens and cost, and the mean or the longest of the times.
 
-    It is cold where one of them is.
-
-    What is not known of every answer is not known of all of them. A failed call has its own times.
+    It is cold if any answer is. A figure that one answer lacks is missing from the total. A failed call keeps its own
+    times.
     """
     last = answers[-1]
     usages = [answer.usage or Usage() for answer in answers]
@@ -124,7 +125,7 @@ def _whole_answer(answers: Sequence[AgentResponse], turn_score: str) -> AgentRes
     }
     impossible = [usage.cost_usd for usage in usages if usage.cost_usd != possible_cost(usage.cost_usd)]
     if impossible:
-        total["cost_usd"] = impossible[0]  # in a sum another turn's cost could hide it
+        total["cost_usd"] = impossible[0]  # in a sum, another turn's cost could hide it
     usage = Usage(**total) if any(value is not None for value in total.values()) else None
     whole = dataclasses.replace(last, usage=usage, cold=any(answer.cold for answer in answers))
     if last.is_failed:
@@ -137,23 +138,23 @@ def _whole_answer(answers: Sequence[AgentResponse], turn_score: str) -> AgentRes
 
 
 def _of_all(times_ms: Sequence[float | None], turn_score: str) -> float | None:
-    known = [time_ms for time_ms in times_ms if time_ms is not None]
-    if len(known) < len(times_ms):
+    known_times = [time_ms for time_ms in times_ms if time_ms is not None]
+    if len(known_times) < len(times_ms):
         return None
-    return max(known) if turn_score == "worst" else exact_mean(known)
+    return max(known_times) if turn_score == "worst" else exact_mean(known_times)
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
-    known = list(values)
-    return None if None in known else sum(value for value in known if value is not None)
+    summands = list(values)
+    return None if None in summands else sum(value for value in summands if value is not None)
 
 
 def history_before(case: Case, earlier: Sequence[AgentResponse]) -> tuple[Message, ...]:
-    """Return the history that the turn after some answers brings along, or what was said so far where it has none."""
+    """Return the next turn's history: the dataset's, or else the conversation so far."""
     own = case.turns[len(earlier)].history
     if own or not earlier:
         return own
-    said = list(case.turns[0].history)
+    messages = list(case.turns[0].history)
     for turn, response in zip(case.turns, earlier, strict=False):
-        said += [Message("user", turn.input), Message("assistant", response.text)]
-    return tuple(said)
+        messages += [Message("user", turn.input), Message("assistant", response.text)]
+    return tuple(messages)

@@ -1,4 +1,4 @@
-"""Dead letters: rows that failed in as many attempts as there are."""
+"""Dead letters: rows that failed in the maximum number of attempts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from assay.model.answers.agent_response import AgentErrorKind, AgentResponse, er
 
 
 def interrupted(count: int) -> AgentResponse:
-    """Return the answer of a row during which the orchestrator was killed as often as there are attempts."""
+    """Return the answer of a row on which the orchestrator was killed in every allowed attempt."""
     return error_response(
         AgentErrorKind.DEAD_LETTER,
         f"the orchestrator was killed {count} times while it worked on this row, the last times on this row alone: it "
@@ -17,7 +17,7 @@ def interrupted(count: int) -> AgentResponse:
 
 
 def exhausted(response: AgentResponse, attempt_count: int) -> AgentResponse:
-    """Return the failure of a row's last attempt as that of a dead letter."""
+    """Return the failure of a row's last attempt as a dead letter."""
     error = response.error
     assert error is not None, "only failures are wrapped"
     last = error_response(

@@ -1,4 +1,4 @@
-"""Group commit: what many cases want stored in the same moment goes into one durable transaction."""
+"""Group commit: entries that many cases submit at the same time share one durable transaction."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _FIELDS_OF, _SEQUENCE = attrgetter(*_FIELDS), _FIELDS.index("sequence")
 
 @dataclasses.dataclass(slots=True, eq=False)
 class _Entry:
-    """What one case wants stored; `done` when it is."""
+    """The entry of one case; `done` is set when it is stored."""
 
     shard: Shard
     answer: AnswerRecord | None
@@ -51,7 +51,7 @@ class _Entry:
 
 
 class _Books(NamedTuple):
-    """What knows the cost of what is stored: the run's budget, and what answers and rows say."""
+    """Knows the cost of stored entries: the run's budget, and the usage in answers and rows."""
 
     budget: RunBudget
     spent_on: Callable[..., Spent]
@@ -60,20 +60,19 @@ class _Books(NamedTuple):
 class Flusher:
     """Stores the answers and results of one run's shards in this process.
 
-    One transaction is open at a time; whatever arrives meanwhile goes into the next. It runs in a
-    task of its own that no case's cancellation reaches, so a batch is stored whole or not at all.
+    One transaction is open at a time; entries that arrive meanwhile go into the next. It runs in a task of its own,
+    which a case's cancellation does not reach, so a batch is stored whole or not at all.
 
     Args:
-        store: Where to store; what it cannot store now it keeps in memory and stores later.
-        on_results: Called with the results of a transaction, in the order of their sequence, after they have
-            become durable.
-        on_held: Called with a moment (`monotonic`) since which the shards of a transaction were seen to be this
-            process's, and how many questions of each may be in flight by now.
-        is_replay: Whether answers are recorded ones: what they used was paid for before.
-        budget: Knows what calls of the agent have used, where these are reserved.
+        store: The store; it keeps in memory what it cannot store yet, and stores it later.
+        on_results: Called with the results of a transaction, in the order of their sequence, once they are durable.
+        on_held: Called with a time (`monotonic`) at which the shards of a transaction still belonged to this process,
+            and how many of each shard's questions may be in flight.
+        is_replay: Whether answers are recorded: their usage was paid for earlier.
+        budget: Knows the usage of agent calls, if it is reserved.
         is_judged: Whether rows may have verdicts, which may have cost something.
-        stop_look: Looks with every transaction whether the run stops early; None where it asks all cases.
-        on_stopped: Called once that is so, after a transaction.
+        stop_look: Checks in every transaction whether the run stops early; None if it asks all cases.
+        on_stopped: Called after the transaction that stops the run.
     """
 
     def __init__(
@@ -105,25 +104,25 @@ class Flusher:
         self._is_releasing = False
 
     async def put(self, shard: Shard, answer: AnswerRecord | None, result: CaseResult | None) -> None:
-        """Store an answer, a result, or both together; when this returns they are durable.
+        """Store an answer, a result, or both together; they are durable when this returns.
 
         Raises:
             StorageError: They could not be stored, and the process stops or the run was cancelled.
-            FencedError: Another worker has the shard, or one that was stored with it.
+            FencedError: Another worker has the shard, or a shard in the same transaction.
         """
         await self._put(shard, answer, result, None)
 
     async def journal(self, shard: Shard, attempt: AttemptKey) -> None:
-        """Journal that an attempt begins: a kill before the row's result is stored then leaves its entry.
+        """Journal the start of an attempt; if the process is killed before the row's result, the entry remains.
 
         Raises:
             StorageError: It could not be stored.
-            FencedError: As above.
+            FencedError: As in `put`.
         """
         await self._put(shard, None, None, attempt)
 
     async def aclose(self) -> None:
-        """Wait until everything handed over is stored; cancelled attempts leave no entry in the journal."""
+        """Wait until all submitted entries are stored; cancelled attempts leave no entry in the journal."""
         while self._task is not None:
             await asyncio.shield(self._task)
         if self._open:
@@ -147,7 +146,7 @@ class Flusher:
                 try:
                     stored = await self._store.outlast(write)
                 except Exception as problem:  # noqa: BLE001 - the boundary of a task: every waiting case gets it
-                    if isinstance(problem, StorageError):  # given up for all of the run
+                    if isinstance(problem, StorageError):  # given up for the whole run
                         batch, self._waiting = [*batch, *self._waiting], []
                     for entry in batch:
                         if not entry.done.done():
@@ -163,7 +162,7 @@ class Flusher:
             self._task = None
 
     def _release(self, entries: Sequence[_Entry]) -> None:
-        """Let the rows of stored entries proceed, a few in each round of the event loop, which serves others too."""
+        """Let the rows of stored entries proceed, a few per round of the event loop, which serves others too."""
         self._stored.extend(entry.done for entry in entries)
         if not self._is_releasing:
             self._release_some()
@@ -174,16 +173,16 @@ class Flusher:
             done = self._stored.popleft()
             if not done.done():
                 done.set_result(None)
-        if self._is_releasing:  # also where none is left: a batch that is stored in this round waits for the next
+        if self._is_releasing:  # even if none is left: a batch stored in this round waits for the next
             asyncio.get_running_loop().call_soon(self._release_some)
 
 
 class _Batch:
-    """One transaction of a flusher; called again until it is stored.
+    """A transaction of a flusher; called again until it is stored.
 
     Attributes:
-        rows: The results that the last call stores: those that an earlier one has stored unnoticed are left out.
-        begun: A moment (`monotonic`) before the last call's transaction.
+        rows: The results that the last call stores, without those that an earlier call stored unnoticed.
+        begun: A time (`monotonic`) before the last call's transaction.
     """
 
     def __init__(
@@ -206,8 +205,8 @@ class _Batch:
         self._call_count = 0
         self.rows: Sequence[CaseResult] = [entry.result for entry in entries if entry.result is not None]
         self._keys = [(row.case_index, row.repeat_index) for row in self.rows]
-        # The cost of an answer is stored with it, and that of calls that brought none; not with the journal alone, of
-        # which nothing shows whether it is stored already.
+        # The cost of an answer is stored with the answer, and so is that of calls without one; never with the journal
+        # alone, which does not show whether the cost is already stored.
         self._used = self._budget.used if self._answers or self.rows else self._budget.recorded
         self.begun = monotonic()
 
@@ -236,7 +235,7 @@ class _Batch:
             before = len(answers) + len(self.rows)
             answers, self.rows = results.without_stored(connection, self._run_id, answers, self.rows)
             if len(answers) + len(self.rows) < before:
-                paid = NOTHING  # it was stored with them
+                paid = NOTHING  # already stored with them
             attempts.clear_journal(connection, self._run_id, self._attempts)
         if self._stop_look is not None:
             self._stop_look.lock(connection)
@@ -261,9 +260,9 @@ class _Batch:
 
 def _numbered(rows: Sequence[CaseResult], first: int) -> list[CaseResult]:
     """Return the rows with their sequence; by position, which takes a fifth of the time of `dataclasses.replace`."""
-    found = []
+    numbered = []
     for sequence, row in enumerate(rows, first):
         values = [*_FIELDS_OF(row)]
         values[_SEQUENCE] = sequence
-        found.append(CaseResult(*values))
-    return found
+        numbered.append(CaseResult(*values))
+    return numbered

@@ -1,4 +1,4 @@
-"""Metrics that are functions on the user's side: what a client is asked for an answer, and what it says."""
+"""Metrics that are functions on the user's side: requests to clients, and the outcomes they return."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class FunctionMetrics:
-    """The functions of a run, called by the clients that are attached to it.
+    """The metric functions of a run, called by its attached clients.
 
     Args:
         host: The broker between the run and these clients.
@@ -34,12 +34,12 @@ class FunctionMetrics:
     async def outcomes(
         self, turns: Sequence[ScoredTurn], question_of: Callable[[ScoredTurn], AgentRequest]
     ) -> list[Mapping[str, MetricOutcome]]:
-        """Return what the functions say of each turn that expects something, and of the last.
+        """Return the outcomes of the functions for each turn with expectations, and for the last turn.
 
-        Nothing is said of a row whose agent failed.
+        A row whose agent failed has no outcomes.
 
         Args:
-            turns: What is scored of the row.
+            turns: The scored turns of the row.
             question_of: Returns the question that a turn answers.
 
         Raises:
@@ -47,10 +47,10 @@ class FunctionMetrics:
         """
         if turns[-1].response.is_failed:
             return [{} for _ in turns]
-        found: list[Mapping[str, MetricOutcome]] = []
+        outcomes: list[Mapping[str, MetricOutcome]] = []
         for turn in turns:
             if turn.turn_index is not None and not _expects(turn.case.turns[-1]):
-                found.append({})
+                outcomes.append({})
                 continue
             question = question_of(turn)
             request = MetricRequest(
@@ -61,8 +61,8 @@ class FunctionMetrics:
                 response=turn.response,
                 timeout_s=self._timeout_s,
             )
-            found.append(await self._host.compute(request))
-        return found
+            outcomes.append(await self._host.compute(request))
+        return outcomes
 
 
 def _expects(turn: Turn) -> bool:
@@ -70,6 +70,6 @@ def _expects(turn: Turn) -> bool:
 
 
 def function_metrics(host: HostedAgent, metrics: Sequence[Metric]) -> FunctionMetrics | None:
-    """Return the metrics of a run that are functions; None where it has none."""
+    """Return the function metrics of a run; None if it has none."""
     functions = [metric for metric in metrics if isinstance(metric, Python)]
     return FunctionMetrics(host, functions) if functions else None

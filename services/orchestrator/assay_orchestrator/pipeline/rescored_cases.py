@@ -1,4 +1,4 @@
-"""Cases whose recorded answers are those of an earlier run, which is scored again."""
+"""Cases that are scored again with the stored answers of an earlier run."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 def rescored_case(case: Case, run_id: str, answers: Sequence[Sequence[AgentResponse]]) -> Case:
-    """Return a case with the stored answers of a run in place of those that its dataset recorded.
+    """Return a case with the stored answers of a run in place of those recorded in its dataset.
 
-    A row that has no answer there gets an error: it is scored as one whose agent failed, never left out.
+    A row without a stored answer gets an error: it is scored like a failed agent, never omitted.
 
     Args:
-        case: As the dataset has it.
+        case: The case in the dataset.
         run_id: The run.
-        answers: By repeat, the answers to its turns; empty where the run has none.
+        answers: By repeat, the answers to its turns; empty if the run has none.
     """
-    missing = error_response(AgentErrorKind.NOT_RECORDED, f"run {run_id} holds no answer for case {case.case_id}")
+    missing = error_response(AgentErrorKind.NOT_RECORDED, f"run {run_id} has no answer for case {case.case_id}")
     rows = [tuple(row) or (missing,) for row in answers]
     earlier = tuple(row[:-1] for row in rows) if len(case.turns) > 1 and not _are_stand_ins(case, rows) else ()
     first, *others = (row[-1] for row in rows)
@@ -31,7 +31,7 @@ def rescored_case(case: Case, run_id: str, answers: Sequence[Sequence[AgentRespo
 
 
 def _are_stand_ins(case: Case, rows: Sequence[Sequence[AgentResponse]]) -> bool:
-    """Return whether the answers to earlier turns are references that replay gave because no answer was recorded."""
+    """Return whether the answers to earlier turns are references that replay used for lack of recorded answers."""
     if case.recorded is None or case.recorded_turns:
         return False
     expected = [AgentResponse(text=next(iter(turn.references), "")) for turn in case.turns[:-1]]

@@ -1,4 +1,4 @@
-"""What a row gets from the embedder: its references ahead of the answer, its cosines and vectors after it."""
+"""The embeddings of a row: its references before the answer, its cosines and vectors after it."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ _NO_EMBEDDER = EmbeddingEvidence(skipped="no_embedder")
 
 
 def prefetch(context: RunContext, case: Case, turn_index: int) -> None:
-    """Have the texts embedded, while the agent is asked, that the answer in flight is going to be compared with.
+    """Embed the texts that the pending answer will be compared with, while the agent is asked.
 
-    Only the rows in flight are sent ahead: others may never be asked, where a run pauses or stops early.
+    Only texts of rows in flight are sent ahead: other rows may never be asked if a run pauses or stops early.
 
     Args:
-        context: The run's.
+        context: The context of the run.
         case: The row's case.
-        turn_index: The turn that is being asked.
+        turn_index: The turn in flight.
     """
     is_scored = turn_index == len(case.turns) - 1 or context.turn_score_of(case) != "last"
-    if not context.embedders or context.is_replay or not is_scored:  # a recorded answer is there at once
+    if not context.embedders or context.is_replay or not is_scored:  # a recorded answer is available at once
         return
-    for settings, wanted in wanted_of_case(context.metrics, case.up_to(turn_index)).items():
+    for settings, texts in wanted_of_case(context.metrics, case.up_to(turn_index)).items():
         if (embedder := context.embedders.get(settings)) is not None:
-            embedder.prefetch(wanted.compared)
+            embedder.prefetch(texts.compared)
 
 
 async def gather_embeddings(context: RunContext, turn: ScoredTurn) -> dict[EmbeddingSettings, EmbeddingEvidence]:
-    """Return what an answer needs of embedding models, by model."""
+    """Return the embedding evidence of an answer, by model."""
     if not turn.embeddings:
         return {}
-    asked = [settings for settings in turn.embeddings if settings in context.embedders]
+    available = [settings for settings in turn.embeddings if settings in context.embedders]
     failpoint("evidence.before")
     gathered = await asyncio.gather(
-        *(context.embedders[settings].gather(turn.response, turn.embeddings[settings]) for settings in asked)
+        *(context.embedders[settings].gather(turn.response, turn.embeddings[settings]) for settings in available)
     )
     failpoint("evidence.after")
-    return {**dict.fromkeys(turn.embeddings, _NO_EMBEDDER), **dict(zip(asked, gathered, strict=True))}
+    return {**dict.fromkeys(turn.embeddings, _NO_EMBEDDER), **dict(zip(available, gathered, strict=True))}

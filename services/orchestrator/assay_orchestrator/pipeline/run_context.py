@@ -1,4 +1,4 @@
-"""What the shards of a run work with: decided once, from its spec."""
+"""The context of a run's shards: built once from its spec."""
 
 from __future__ import annotations
 
@@ -33,31 +33,31 @@ class RunContext:
 
     Args:
         case_count: Cases in the dataset.
-        repeats: How often each case is run.
-        concurrency: Most questions in flight at the agent.
-        timeout_s: Longest wait for one attempt.
-        agent: How to ask.
+        repeats: How many times each case runs.
+        concurrency: Maximum questions in flight at the agent.
+        timeout_s: Maximum time of one attempt, in seconds.
+        agent: Asks the questions.
         metrics: In report order.
-        scorer: Computes them on a row.
-        optional: Names of the metrics that the run may end without: their failure leaves a row to the others.
-        embedders: A client for each kind of vectors that the metrics need; empty where none needs any, or where only
-            checks of cases may need some and there is no embedder.
-        judge: The judge or jury; None where there is none, or no metric needs it.
-        pausing: Set when the run is to be paused: what is being asked ends and is stored, nothing more is asked.
+        scorer: Computes the metrics of a row.
+        optional: Names of the metrics that the run may end without: if one fails, the others decide the row.
+        embedders: A client for each kind of vectors that the metrics need; empty if none needs any, or if only checks
+            of cases may need some and there is no embedder.
+        judge: The judge or jury; None if there is none, or no metric needs it.
+        pausing: Set when the run is about to pause: questions in flight end and are stored, no more are asked.
         max_attempts: Attempts at a row before it is a dead letter.
-        turns: How many rows a round of the event loop may start and score, of all runs of the process.
-        turn_score: What the value of a conversation is, one of `assay.model.run_settings.TURN_SCORES`.
-        is_replay: Whether the answers are those that the dataset, or another run, recorded.
+        turns: How many rows of all runs a round of the event loop may start and score.
+        turn_score: How a conversation is valued, one of `assay.model.run_settings.TURN_SCORES`.
+        is_replay: Whether the answers are recorded, in the dataset or by another run.
         source_run_id: The run whose stored answers are scored; empty for none.
-        stop_look: Looks whether the run stops early; None where it asks all cases.
-        stopped: Set when it has: no row is asked that has not begun.
-        functions: The metrics that are functions on the user's side; None where there are none.
-        host: The broker of the clients that answer for the agent, or for these metrics; None where neither is theirs.
-        team: The team that it is for.
-        observed: Takes what is counted and measured of it.
-        traces: Where its cases belong in a trace.
-        budget: What it may spend of its team's money and tokens.
-        approvals: What is decided where the agent waits for a person, in cases without approvals of their own.
+        stop_look: Checks whether the run stops early; None if it asks all cases.
+        stopped: Set when the run has stopped early: rows that have not begun are not asked.
+        functions: The metrics that are functions on the user's side; None without any.
+        host: The broker of the clients that host the agent or these metrics; None if no client hosts either.
+        team: The team of the run.
+        observed: The run's instruments.
+        traces: The place of its cases in a trace.
+        budget: The run's share of its team's money and tokens.
+        approvals: The decisions for interrupts of the agent, in cases without approvals of their own.
     """
 
     run_id: str
@@ -88,5 +88,5 @@ class RunContext:
     approvals: tuple[Approval, ...] = ()
 
     def turn_score_of(self, case: Case) -> str:
-        """Return what the value of a case's conversation is: of one that recorded its last answer alone, that."""
+        """Return how a case's conversation is valued: by its last answer if the case recorded only that."""
         return "last" if self.is_replay and not case.recorded_turns else self.turn_score

@@ -1,4 +1,4 @@
-"""What the shards of one run share in this process: its context, its questions in flight, its flusher."""
+"""What the shards of a run share in one process: its context, its questions in flight, its flusher."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.shards.shards import Shard
 
 _SCORING_ROWS = 256
-"""Rows beyond those that are asked: their answers are being scored and stored."""
+"""Rows beyond those being asked: their answers are being scored and stored."""
 
 
 class Session:
-    """One run, as long as this process has shards of it.
+    """One run in this process, for as long as the process has shards of it.
 
     Args:
-        store: Where its rows are stored.
-        context: What the run needs.
+        store: Stores the run's rows.
+        context: The context of the run.
         alone: Whether no other process has shards of it: then all its questions in flight are this session's.
         on_results: Called with results that have become durable, in the order of their sequence.
-        known_s: For how many seconds a check of a shard's epoch holds: no other process takes the shard sooner.
+        known_s: How long a check of a shard's epoch is valid, in seconds: no other process takes the shard sooner.
         until_sure: Waits until the queue has confirmed the jobs of this process, as `Dispatcher.until_sure`.
-        on_stopped: Called when the run was found to have stopped early.
+        on_stopped: Called when the run has stopped early.
     """
 
     def __init__(
@@ -91,7 +91,8 @@ class Session:
         """Add the slots of a shard to the session's, and remove them afterwards.
 
         Args:
-            since: A moment (`monotonic`) before it was taken.
+            shard: The shard.
+            since: A time (`monotonic`) before it was taken.
         """
         if self._alone:
             yield self
@@ -102,26 +103,26 @@ class Session:
         try:
             yield self
         finally:
-            # The next worker of the shard adds its slots again: until they are free here, it must not be released.
+            # The next worker of the shard adds its slots again, so it must not be released before they are free here.
             self._known.pop(shard, None)
             await self.asking.remove(self._slots.pop(shard))
 
     def _hold(self, since: float, slots: Mapping[Shard, int]) -> None:
-        """Renew ownership of shards and raise their slots, which grow where other shards have ended."""
+        """Renew ownership of shards and raise their slots, which grow when other shards end."""
         for shard, count in slots.items():
             own = self._slots.get(shard)
             if own is None:
-                continue  # it has just been left
+                continue  # a shard that has just been left
             self._known[shard] = max(since, self._known[shard])
             if count > own:
                 self._slots[shard] = count
                 self.asking.add(count - own)
 
     async def require(self, shard: Shard) -> None:
-        """Raise unless a shard is still this process's, as it was seen to be a moment ago, and its rows can be stored.
+        """Raise unless a shard still belongs to this process, as of a moment ago, and its rows can be stored.
 
-        A process that was suspended for long may have lost its shards. The store refuses its rows then; this is checked
-        before a call is paid for, so that no call is paid for twice.
+        A process that was suspended for long may have lost its shards. The store refuses its rows then; this check
+        comes before a call is paid for, so that no call is paid for twice.
 
         Raises:
             FencedError: Another worker has it.
@@ -137,8 +138,8 @@ class Session:
         async with self._looking:
             if self._is_known(shard):
                 return
-            now, held = monotonic(), {shard.shard_index: shard.epoch}
-            await self._store.read(lambda c: shards.require_epochs(c, shard.run_id, held, keep=False))
+            now, epochs = monotonic(), {shard.shard_index: shard.epoch}
+            await self._store.read(lambda c: shards.require_epochs(c, shard.run_id, epochs, keep=False))
             self._known[shard] = now
 
     def _is_known(self, shard: Shard) -> bool:
@@ -147,7 +148,8 @@ class Session:
     async def has_stopped_early(self) -> bool:
         """Return whether the run has stopped early: a row that has not begun must not be asked.
 
-        The other run, or another process, may have stored the stop: this is read before each first question of a row.
+        The other run, or another process, may have stored the stop, so it is read before the first question of each
+        row.
         """
         context = self.context
         if (
@@ -159,16 +161,16 @@ class Session:
         return context.stopped.is_set()
 
     def stop_asking(self) -> None:
-        """Ask nothing more: questions in flight end and are stored, and no further job joins the session."""
+        """Ask no more questions: those in flight end and are stored, and no further job joins the session."""
         self.context.pausing.set()
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the session asks nothing more."""
+        """Whether the session asks no more questions."""
         return self.context.pausing.is_set()
 
     async def enter(self) -> None:
-        """Wait until there is room for one more row, and take it."""
+        """Wait until there is room for another row, and take it."""
         await self._rows.acquire()
         try:
             while not self._gate.is_set():
@@ -188,7 +190,7 @@ class Session:
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
-        """Wait until no other row of the run is worked on in this process, and keep others out."""
+        """Wait until this process works on no other row of the run, and keep others out."""
         async with self._one:
             self._gate.clear()
             try:
@@ -212,18 +214,18 @@ class Sessions:
     """The sessions of this process.
 
     Args:
-        make: Makes the session of a run.
+        make: Creates the session of a run.
     """
 
     def __init__(self, make: Callable[[str], Awaitable[Session]]) -> None:
         self._make = make
         self._sessions: dict[str, Session] = {}
-        # Of each run its own: a session takes seconds to end whose judge or agent does not answer.
+        # One lock per run: a session takes seconds to end if its judge or agent does not answer.
         self._changing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
     async def join(self, run_id: str) -> AsyncIterator[Session]:
-        """Take part in the session of a run for as long as a shard takes; the first begins it, the last ends it."""
+        """Join the session of a run for the time of a shard; the first shard starts the session, the last ends it."""
         task = asyncio.current_task()
         assert task is not None, "shards run in tasks"
         session = await self._enter(run_id, task)
@@ -251,11 +253,11 @@ class Sessions:
                 if is_new or not session.is_stopping:
                     session.tasks.add(task)
                     return session
-            # A session that is stopping takes no job: this one joins the next session.
+            # A session that is stopping takes no job: this job joins the next session.
             await session.ended.wait()
 
     def _changing_of(self, run_id: str) -> asyncio.Lock:
-        """Return the lock of a run, which is there for as long as a task holds it or waits for it."""
+        """Return the lock of a run; it exists while a task holds it or waits for it."""
         lock = self._changing.get(run_id)
         if lock is None:
             lock = self._changing[run_id] = asyncio.Lock()

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 _CONCURRENT_POLLS = 16
 _MAX_PENDING_POLLS = 64
-"""How many rows may have no verdict yet before the shard stops polling until the next timer."""
+"""How many rows may lack a verdict before the shard stops polling until the next timer."""
 
 _Evidence: TypeAlias = "tuple[Mapping[EmbeddingSettings, EmbeddingEvidence], Mapping[str, JudgeEvidence]]"
 _Outcomes: TypeAlias = "Mapping[str, MetricOutcome]"
@@ -58,7 +58,7 @@ _UNJUDGED = JudgeEvidence(None, skipped="judge_not_configured", detail={"message
 
 
 class _Clock:
-    """When a row began, and how long it has taken; waiting for a place among the questions is no part of it."""
+    """When a row began, and how long it has taken; excludes the wait for a free slot."""
 
     def __init__(self) -> None:
         self._started_at = ""
@@ -89,21 +89,21 @@ class _Work:
 
     @property
     def has_begun(self) -> bool:
-        """Whether the agent has answered a question of it: a run that stops early finishes it."""
+        """Whether the agent has answered one of its questions: a run that stops early finishes such a row."""
         return bool(self.stored) or self.attempts.retried > 0
 
 
 class ShardRunner:
-    """Takes every row of a shard that has no result yet to its result.
+    """Takes every unfinished row of a shard to its result.
 
     Memory is O(concurrency): a row enters only when one of its run's slots is free.
 
     Args:
-        store: Where datasets, answers and results are.
-        session: What the shards of the run share in this process.
-        shard: Which rows, and by what right they are stored.
-        is_ordered: Whether all verdicts that it needs were ordered before. Then some that are not there yet show
-            enough about the others.
+        store: The store of datasets, answers and results.
+        session: What the run's shards share in this process.
+        shard: The shard, with the epoch under which its rows are stored.
+        is_ordered: Whether all its verdicts were ordered earlier. A few missing verdicts then suggest that the others
+            are missing too.
     """
 
     def __init__(self, store: RunStore, session: Session, shard: Shard, *, is_ordered: bool = False) -> None:
@@ -116,29 +116,29 @@ class ShardRunner:
         self._pending = 0
         self._polling = asyncio.Semaphore(_CONCURRENT_POLLS) if is_ordered else None
         self.has_judged = False
-        """Whether a row has got its verdicts here."""
+        """Whether a row received its verdicts here."""
         self.repoll_after_s: float | None = None
-        """In how many seconds to poll ordered verdicts again; None where no row awaits any."""
+        """In how many seconds to poll ordered verdicts again; None if no row awaits any."""
         self._canaries: CanaryRows | None = None
 
     @property
     def may_stop_early(self) -> bool:
-        """Whether the run may have stopped early, so that rows are left that are not to be asked."""
+        """Whether the run may have stopped early, so that remaining rows must not be asked."""
         return self._context.stop_look is not None
 
     @property
     def trouble(self) -> str:
-        """Why rows are left that are answered but await a verdict; empty where none are, or others are left too."""
+        """Why answered rows remain that await a verdict; empty if there are none, or if other rows remain too."""
         judge = self._context.judge
         return judge.trouble if judge is not None and self._unjudged and not self._context.pausing.is_set() else ""
 
     @property
     def has_ordered(self) -> bool:
-        """Whether all that rows are left for is verdicts that are ordered."""
+        """Whether all remaining rows wait only for ordered verdicts."""
         return self.repoll_after_s is not None and not self._unjudged and not self._context.pausing.is_set()
 
     async def run(self) -> None:
-        """Finish every row; while the run is being paused, only those whose answer has come or is on its way.
+        """Finish every row; while the run is being paused, only those whose answer has arrived or is in flight.
 
         Raises:
             StorageError: Rows cannot be stored, and the process stops or the run was cancelled.
@@ -146,7 +146,7 @@ class ShardRunner:
         """
         judge = self._context.judge
         if judge is not None and await judge.is_refused():
-            self._unjudged += 1  # its rows stay unasked
+            self._unjudged += 1  # its rows remain unasked
             return
         suspects: list[_Work] = []
         try:
@@ -163,8 +163,8 @@ class ShardRunner:
                         self._session.leave()
                         break
                     rows.create_task(self._finish_beside(work))
-            # A row that was being worked on when the process was killed may be what killed it: it comes last and
-            # alone, so that it takes no other row of the run with it.
+            # A row that was in progress when the process was killed may have killed it: it runs last and alone, so
+            # that it takes no other row of the run with it.
             for work in suspects:
                 async with self._session.alone():
                     await self._finish(work)
@@ -184,7 +184,9 @@ class ShardRunner:
             )
         )
         if context.judge is not None:
-            decoded = await asyncio.to_thread(lambda: [datasets.stored_case(*each).case for each in cases])
+            decoded = await asyncio.to_thread(
+                lambda: [datasets.stored_case(*stored_case).case for stored_case in cases]
+            )
             self._canaries = CanaryRows(
                 context.judge, context.metrics, decoded, first=first, case_count=context.case_count
             )
@@ -198,17 +200,19 @@ class ShardRunner:
         earlier: Mapping[RowKey, RowAttempts],
         scored_before: Mapping[RowKey, Sequence[AgentResponse]],
     ) -> Iterator[_Work]:
-        """Yield the rows without a result. A case is decoded when its first row is due: all at once delay others."""
+        """Yield the rows without a result. Cases are decoded one by one: decoding all at once delays others."""
         source, repeats = self._context.source_run_id, range(self._context.repeats)
         for case_index, (case_id, text) in enumerate(cases, self._shard.first_case):
             keys = [key for repeat in repeats if (key := (case_index, repeat)) not in finished]
             if keys:
-                found = datasets.stored_case(case_id, text)
-                case = found.case
+                stored_case = datasets.stored_case(case_id, text)
+                case = stored_case.case
                 if source:
-                    case = rescored_case(case, source, [scored_before.get((case_index, each), ()) for each in repeats])
+                    case = rescored_case(
+                        case, source, [scored_before.get((case_index, index), ()) for index in repeats]
+                    )
                 for key in keys:
-                    yield _Work(case, *key, stored.get(key, ()), earlier.get(key, RowAttempts()), found.problem)
+                    yield _Work(case, *key, stored.get(key, ()), earlier.get(key, RowAttempts()), stored_case.problem)
 
     async def _finish_beside(self, work: _Work) -> None:
         try:
@@ -225,15 +229,15 @@ class ShardRunner:
     async def _finish_row(self, work: _Work) -> None:
         try:
             answers, fresh = await self._converse(work)
-            work.clock.start()  # of a row whose answer was stored before
+            work.clock.start()  # of a row whose answer was stored earlier
             await self._journal(work)
             turns = scored_turns(work.case, answers, self._context.metrics, self._context.turn_score_of(work.case))
             evidence: list[_Evidence] | None = [({}, {})] * len(turns)
             calls_functions = self._context.functions is not None
-            if calls_functions or any(turn.embeddings or turn.rubrics for turn in turns):  # most rows need none of them
+            if calls_functions or any(turn.embeddings or turn.rubrics for turn in turns):  # most rows need no evidence
                 has_evidence = self._context.judge is not None or any(turn.embeddings for turn in turns)
                 if fresh is not None and (calls_functions or has_evidence):
-                    # Durable before any further work is paid for it.
+                    # Durable before any further work is paid for the row.
                     await self._put(work, fresh, None)
                     fresh = None
                 await self._order(work, turns)
@@ -242,7 +246,7 @@ class ShardRunner:
                 self._unjudged += 1
                 return
             self.has_judged |= any(verdicts for _, verdicts in evidence)
-            # Last, so that no function is called for a row that has yet to wait for its verdicts.
+            # Last, so that no function is called for a row that still waits for its verdicts.
             outcomes = await self._outcomes(work, turns)
             result = await self._result(work, answers, turns, evidence, outcomes)
             if evidence[-1][1] and self._canaries is not None:
@@ -252,20 +256,20 @@ class ShardRunner:
             self._pending += 1
             self.repoll_after_s = min(pending.after_s, self.repoll_after_s or pending.after_s)
         except NotAskedError:
-            pass  # the run is being paused or has stopped early: what was stored of this row stays
+            pass  # the run is being paused or has stopped early: stored parts of this row remain
 
     async def _put(self, work: _Work, answer: AnswerRecord | None, result: CaseResult | None) -> None:
         await self._session.flusher.put(self._shard, answer, result)
         if self._context.host is not None:
-            # The result holds what functions said of every turn.
+            # The result contains the functions' outcomes for every turn.
             turns = range(len(work.case.turns)) if answer is None or result is not None else [answer.turn_index]
             self._context.host.stored([self._key(work, turn) for turn in turns])
 
     async def _converse(self, work: _Work) -> tuple[Sequence[AgentResponse], AnswerRecord | None]:
-        """Return the answers, one a turn, and the record of the last where it is not stored yet.
+        """Return the answers, one per turn, and the record of the last if it is not stored yet.
 
-        Turns are asked one after the other. One whose agent errs ends the conversation: that error is the
-        case's answer.
+        Turns are asked one after the other. A turn whose agent fails ends the conversation, and its error is the case's
+        answer.
 
         Raises:
             NotAskedError: The run is being paused before all turns were asked, or has stopped before the first was.
@@ -298,7 +302,7 @@ class ShardRunner:
         return [response], AnswerRecord(work.case_index, work.repeat_index, len(work.stored), response)
 
     async def _journal(self, work: _Work) -> None:
-        """Journal that a row is being worked on, where a worker of the shard was lost."""
+        """Journal the start of a row, if a worker of the shard was lost."""
         key = (work.case_index, work.repeat_index)
         if (
             not self._shard.journaled
@@ -311,7 +315,7 @@ class ShardRunner:
 
     def _row_key(self, work: _Work) -> str:
         row = f"{self._context.run_id}/{work.case_index}/{work.repeat_index}"
-        # After a retry it is another question to a server, or a host, that remembers what it answered.
+        # After a retry it is a new question to a server, or a host, that remembers its answers.
         return f"{row}@{work.attempts.retried}" if work.attempts.retried else row
 
     def _key(self, work: _Work, turn_index: int) -> str:
@@ -320,7 +324,7 @@ class ShardRunner:
         return row if len(work.case.turns) == 1 else f"{row}/{turn_index}"
 
     def _question(self, work: _Work, earlier: Sequence[AgentResponse]) -> AgentRequest:
-        """Return the question of the turn after some answers."""
+        """Return the question of the turn after the earlier answers."""
         context, case, turn_index = self._context, work.case, len(earlier)
         key = self._key(work, turn_index)
         return AgentRequest(
@@ -358,26 +362,26 @@ class ShardRunner:
         failpoint("agent.before_call")
 
     async def _evidence(self, work: _Work, turns: Sequence[ScoredTurn]) -> list[_Evidence] | None:
-        """Return embeddings and verdicts of each turn; None where the row has to wait for verdicts."""
-        # One that awaits its verdict leaves none behind that nothing waits for.
+        """Return embeddings and verdicts of each turn; None if the row must wait for verdicts."""
+        # An evidence task that ends early leaves no other running unattended.
         gathering = (self._evidence_of(work, turn) for turn in turns)
-        found = []
-        for each in await asyncio.gather(*gathering, return_exceptions=True):
-            if isinstance(each, BaseException):
-                raise each
-            found.append(each)
-        known = [each for each in found if each is not None]
-        return known if len(known) == len(turns) else None
+        gathered = []
+        for outcome in await asyncio.gather(*gathering, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+            gathered.append(outcome)
+        complete = [outcome for outcome in gathered if outcome is not None]
+        return complete if len(complete) == len(turns) else None
 
     async def _evidence_of(self, work: _Work, turn: ScoredTurn) -> _Evidence | None:
         embeddings, verdicts = await asyncio.gather(gather_embeddings(self._context, turn), self._judge(work, turn))
         return None if verdicts is None else (embeddings, verdicts)
 
     async def _order(self, work: _Work, turns: Sequence[ScoredTurn]) -> None:
-        """Order all verdicts that a row needs, where they come in batches: nothing else is done before they are there.
+        """Order all verdicts of a row if they come in batches; nothing else happens before they arrive.
 
         Raises:
-            NotYetError: They are not.
+            NotYetError: They have not arrived.
         """
         judge = self._context.judge
         if judge is None or not judge.batches or not turns[-1].rubrics:
@@ -391,13 +395,13 @@ class ShardRunner:
             await self._order_now(judge, work, turns)
 
     async def _order_now(self, judge: RunJury, work: _Work, turns: Sequence[ScoredTurn]) -> None:
-        wanted = [(_judged(work, turn), turn.response, turn.rubrics) for turn in turns if turn.rubrics]
+        judged = [(_judged(work, turn), turn.response, turn.rubrics) for turn in turns if turn.rubrics]
         beside = self._canaries.beside(_judged(work, turns[-1])) if self._canaries is not None else []
         await self._session.require(self._shard)
-        await judge.order([*wanted, *beside])
+        await judge.order([*judged, *beside])
 
     async def _judge(self, work: _Work, turn: ScoredTurn) -> Mapping[str, JudgeEvidence] | None:
-        """Return the verdicts on an answer; None where it has to wait for them."""
+        """Return the verdicts on an answer; None if it must wait for them."""
         judge = self._context.judge
         if not turn.rubrics or judge is None:
             return dict.fromkeys(turn.rubrics, _UNJUDGED)
@@ -405,7 +409,7 @@ class ShardRunner:
         return await judge.gather(_judged(work, turn), turn.response, turn.rubrics)
 
     async def _outcomes(self, work: _Work, turns: Sequence[ScoredTurn]) -> Sequence[_Outcomes]:
-        """Return what functions on the user's side say of each turn."""
+        """Return the outcomes of the user's own metric functions for each turn."""
         if self._context.functions is None:
             return [{} for _ in turns]
         await self._session.require(self._shard)
@@ -423,7 +427,7 @@ class ShardRunner:
         row = scored_row(work.case, answers, turns, evidence, turn_score, outcomes)
         await self._context.turns.take()
         scores = made_advisory(await self._context.scorer.score(row), self._context.optional)
-        # For watchers that take answers; conversations, which have more than that, are read from the store for them.
+        # For watchers that receive answers; conversations contain more than that, so their watchers read the store.
         shown = _shown(work.case, row.response) if len(work.case.turns) == 1 else {}
         return CaseResult(
             case_index=work.case_index,
@@ -445,9 +449,9 @@ class ShardRunner:
 
 
 def _measured(response: AgentResponse) -> AgentResponse:
-    """Return an answer; one that no message could carry with its row fails that row alone.
+    """Return an answer; an answer too large for a message with its row fails only that row.
 
-    Adapters measure texts. As JSON in a message some are six times as long.
+    Adapters limit the text. As JSON in a message, some texts are six times as long.
     """
     parts = (response.tool_calls, response.sources, response.retrieved, response.metadata, response.error, response.sql)
     is_plain = response.output is None and not any(parts)
@@ -463,7 +467,7 @@ def _measured(response: AgentResponse) -> AgentResponse:
 
 
 def _shown(case: Case, response: AgentResponse) -> dict[str, Any]:
-    """Return the fields of a row that its answer and its case fill, as they are read from the store."""
+    """Return the fields of a row that its answer and its case fill, in the form read from the store."""
     (turn,) = case.turns
     return {
         "response": response,
@@ -486,11 +490,11 @@ def _judged(work: _Work, turn: ScoredTurn) -> JudgedRow:
 
 
 def _kept_vector(metrics: Sequence[Metric], evidence: Mapping[EmbeddingSettings, EmbeddingEvidence]) -> bytes:
-    """Return the answer's vector for the metric over rows that needs it; empty where none does or there is none."""
+    """Return the answer's vector for the metric over rows that needs it; empty if none does or there is no vector."""
     for metric in metrics:
-        found = evidence.get(metric.embedding) if metric.embedding is not None and keeps_vector(metric) else None
-        if found is not None and found.answer is not None:
-            return found.answer.astype("<f4").tobytes()
+        embedding = evidence.get(metric.embedding) if metric.embedding is not None and keeps_vector(metric) else None
+        if embedding is not None and embedding.answer is not None:
+            return embedding.answer.astype("<f4").tobytes()
     return b""
 
 

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 class Slots:
-    """A semaphore whose size changes: the shards of a run share theirs, and each brings some along.
+    """A semaphore with a variable size: each shard of a run adds its slots, and all share them.
 
     Args:
-        count: How many there are at first.
+        count: The initial number of slots.
     """
 
     def __init__(self, count: int = 0) -> None:
@@ -28,11 +28,11 @@ class Slots:
         self._semaphore.release()
 
     def add(self, count: int) -> None:
-        """Let so many more in."""
+        """Add slots."""
         for _ in range(count):
             self._semaphore.release()
 
     async def remove(self, count: int) -> None:
-        """Let so many fewer in; return when that is so."""
+        """Remove slots; return once they are free."""
         for _ in range(count):
             await self._semaphore.acquire()

@@ -1,8 +1,8 @@
-"""Storage pauses: a run whose rows the database refuses to store asks nothing until they are stored.
+"""Storage pauses: a run whose rows the database refuses asks nothing until they are stored.
 
 A full disk, a read-only server, a timeout or a missing right is no reason to ask again: the answers wait in memory, at
-most those of a session's rows, and are stored again with exponential backoff. The run shows why it is paused and
-resumes by itself.
+most one session's rows, and are stored later with exponential backoff. The run shows why it is paused and resumes by
+itself.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long a run waits before its rows are stored again.
+    """How long a run waits before it tries to store its rows again.
 
     Args:
-        first_s: The first wait, in seconds; each further one is twice as long.
+        first_s: The first wait, in seconds; each further wait is twice as long.
         max_s: The longest wait, in seconds.
     """
 
@@ -46,7 +46,7 @@ STORAGE_BACKOFF = Backoff(first_s=0.5, max_s=15.0)
 
 
 class _Pause:
-    """A run of this process, as long as something of it waits to be stored."""
+    """A run of this process that still has something to store."""
 
     def __init__(self, run_id: str, problem: StorageError) -> None:
         self.run_id = run_id
@@ -73,8 +73,8 @@ class StoragePauses:
     Args:
         database: The store.
         on_change: Called with a run when it is paused here, and when it is resumed.
-        resume: Ends a run's stored pause and enqueues what follows.
-        backoff: How long the rows wait before they are stored again.
+        resume: Ends a run's stored pause and enqueues its next jobs.
+        backoff: How long the rows wait before the next attempt.
     """
 
     def __init__(
@@ -93,35 +93,35 @@ class StoragePauses:
         self._closed = False
 
     def of(self, run_id: str) -> RunStore:
-        """Return the database as a run uses it."""
+        """Return the database for the use of one run."""
         return RunStore(self, self._database, run_id)
 
     def reason(self, run_id: str) -> str:
-        """Return why a run's rows cannot be stored here now; empty where they can."""
+        """Return why a run's rows cannot be stored here; empty if they can."""
         pause = self._pauses.get(run_id)
         return pause.problem.message if pause is not None else ""
 
     def retry(self, run_id: str) -> None:
-        """Store a run's rows again now instead of after the backoff."""
+        """Store a run's rows now instead of after the backoff."""
         pause = self._pauses.get(run_id)
         if pause is not None:
             pause.retry.set()
 
     def give_up(self, run_id: str) -> None:
-        """Drop what a run still has to store: the run was cancelled, deleted, or has ended."""
+        """Drop a run's pending rows: the run was cancelled, deleted, or has ended."""
         pause = self._pauses.get(run_id)
         if pause is not None:
             pause.given_up = True
             pause.retry.set()
 
     def close(self) -> None:
-        """Store everything one last time; what fails then is dropped."""
+        """Store everything one last time; drop what fails then."""
         self._closed = True
         for run_id in self._pauses:
             self.give_up(run_id)
 
     async def until_storable(self, run_id: str, unless: asyncio.Event) -> bool:
-        """Wait until a run's rows can be stored here, or until an event is set; return whether they can."""
+        """Wait until a run's rows can be stored here, or an event is set; return whether they can."""
         while (pause := self._pauses.get(run_id)) is not None and not unless.is_set():
             waits = [asyncio.ensure_future(event.wait()) for event in (pause.over, unless)]
             try:
@@ -132,11 +132,11 @@ class StoragePauses:
         return run_id not in self._pauses
 
     async def outlast(self, run_id: str, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Return what an attempt returns, made again with backoff for as long as it raises StorageError.
+        """Return the result of an attempt, retried with backoff while it raises StorageError.
 
         Args:
-            run_id: The run that is paused meanwhile.
-            attempt: What to do; made again from the start, also where an earlier one was stored unnoticed.
+            run_id: The run, which is paused meanwhile.
+            attempt: The work; a retry starts it from the beginning, even if an earlier attempt was stored unnoticed.
 
         Raises:
             StorageError: It still fails, and the run was cancelled or the process stops.
@@ -170,7 +170,7 @@ class StoragePauses:
             await pause.wait(backoff_s)
 
     async def _store(self, pause: _Pause) -> None:
-        """Store the pause where at least that can be stored, so that other processes show it, too."""
+        """Store the pause if the database accepts that, so that other processes show it too."""
         run_id, reason = pause.run_id, pause.problem.message
         try:
             is_new = await self._database.write(
@@ -207,11 +207,12 @@ class StoragePauses:
 
 
 class RunStore:
-    """The database as one run uses it: what cannot be read or stored now is read or stored later.
+    """The database for the use of one run: reads and writes that fail now are retried later.
 
     Args:
-        pauses: Those of the process.
+        pauses: The storage pauses of the process.
         database: The store.
+        run_id: The run.
     """
 
     def __init__(self, pauses: StoragePauses, database: Transactions, run_id: str) -> None:
@@ -220,21 +221,21 @@ class RunStore:
         self._run_id = run_id
 
     async def read(self, query: Callable[[sa.Connection], T]) -> T:
-        """Read as `Database.read`, as soon as it can be read."""
+        """Read as `Database.read`, as soon as the database can be read."""
         return await self.outlast(lambda: self._database.read(query))
 
     async def write(self, change: Callable[[sa.Connection], T]) -> T:
-        """Write as `Database.write`, as soon as it can be stored; the change may find itself stored already."""
+        """Write as `Database.write`, as soon as the database accepts it; the change may already be stored."""
         return await self.outlast(lambda: self._database.write(change))
 
     async def write_once(self, change: Callable[[sa.Connection], T]) -> T:
-        """Write as `Database.write`, for an attempt of `outlast`."""
+        """Write as `Database.write`, within an attempt of `outlast`."""
         return await self._database.write(change)
 
     async def outlast(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Return what an attempt returns, as `StoragePauses.outlast`."""
+        """Return the result of an attempt, as `StoragePauses.outlast`."""
         return await self._pauses.outlast(self._run_id, attempt)
 
     async def until_storable(self, unless: asyncio.Event) -> bool:
-        """Wait until rows can be stored, or until an event is set; return whether they can."""
+        """Wait until rows can be stored, or an event is set; return whether they can."""
         return await self._pauses.until_storable(self._run_id, unless)

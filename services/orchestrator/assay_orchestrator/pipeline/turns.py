@@ -1,4 +1,4 @@
-"""Turns of rows on the event loop: what else waits, health checks among it, waits for a few rows and not for all."""
+"""Turns of rows on the event loop: other tasks, such as health checks, wait for a few rows rather than for all."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _PER_ROUND = 16
 
 
 class Turns:
-    """Bounds how many steps of rows one round of the event loop takes; the rows of all runs of a process share them.
+    """Limits how many steps of rows a round of the event loop takes, across all runs of a process.
 
-    A step is what a row does between two waits: it starts, or it is scored and handed over to be stored.
+    A step is the work of a row between two waits: its start, or its scoring and hand-over to the store.
 
     Args:
-        per_round: Most steps in a round.
+        per_round: Maximum steps per round.
     """
 
     def __init__(self, per_round: int = _PER_ROUND) -> None:
@@ -24,7 +24,7 @@ class Turns:
         self._is_scheduled = False
 
     async def take(self) -> None:
-        """Return in a round that has room for a step; calls return in their order."""
+        """Return in a round with room for a step; calls return in order."""
         self._schedule()
         if self._left and not self._waiting:
             self._left -= 1
@@ -43,8 +43,8 @@ class Turns:
         self._left = self._per_round
         while self._left and self._waiting:
             turn = self._waiting.popleft()
-            if not turn.done():  # else cancelled
+            if not turn.done():  # otherwise cancelled
                 turn.set_result(None)
                 self._left -= 1
         if self._left < self._per_round:
-            self._schedule()  # what has just been let go takes the next round
+            self._schedule()  # steps released in this round count against the next
