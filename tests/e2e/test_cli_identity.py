@@ -58,7 +58,7 @@ def installation(project: Cli) -> Iterator[tuple[Cli, str, str]]:
     made = project.run("admin", "bootstrap", "--database", database)
     token = made.stdout.strip()
     assert parse_token(token) is not None
-    assert "shown this once" in made.stderr
+    assert "shown only once" in made.stderr
     address = f"localhost:{free_port()}"
     server = project.start(
         "serve", "orchestrator", "--listen", address, "--database", database, "--auth", "tokens",

@@ -197,7 +197,7 @@ def test_a_label_too_many_is_not_called_absent() -> None:
     assert outcome("category.k0.pass_rate >= 1", rows).outcome is GateOutcome.PASS
     left_out = outcome(f"category.k{MAX_GROUPS}.pass_rate >= 1", rows)
     assert left_out.outcome is GateOutcome.INCOMPLETE
-    assert left_out.reason == "the category 'k1000' is not among the 1,000 that are summed up"
+    assert left_out.reason == "the category 'k1000' is not among the first 1,000 that are summarised"
 
 
 @pytest.mark.parametrize(

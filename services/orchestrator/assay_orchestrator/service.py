@@ -282,7 +282,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         """Return a page of results."""
         scope = self._scope()
         page_request = PageRequest(
-            wanted=row_filter_from_wire(request.filter),
+            row_filter=row_filter_from_wire(request.filter),
             order=row_order_from_wire(request.order_by),
             failed_only=request.failed_only,
             case_id=request.case_id,
@@ -530,9 +530,9 @@ class _Upload:
 
 def _conditions(query: RunQuery) -> list[str]:
     """Return the conditions and order of a list as texts that bind its page tokens; empty for a list without any."""
-    if query.is_plain and not query.wanted.run_id_prefix:
+    if query.is_plain and not query.run_filter.run_id_prefix:
         return []
-    conditions = dataclasses.asdict(query.wanted) | {"states": sorted(query.wanted.states)}
+    conditions = dataclasses.asdict(query.run_filter) | {"states": sorted(query.run_filter.states)}
     return [json.dumps(conditions, sort_keys=True), query.order.key, str(query.order.descending)]
 
 

@@ -169,9 +169,9 @@ async def test_refusals_at_creation(serve: Callable[..., Any], settings_of: Call
         assert f"differs from that of run {first.run_id}" in await refused(stopping=None)
         other = dataclasses.replace(pair.stopping, seed=8)
         assert "differs" in await refused(stopping=other, labels={"variant": "new"})
-        assert f"labels.variant: is that of run {first.run_id}" in await refused()
+        assert f"labels.variant: is also used by run {first.run_id}" in await refused()
         fewer = await client.upload_dataset(records_dataset([*RECORDS[1:], {**RECORDS[0], "input": "other"}]), name="d")
-        with pytest.raises(SpecError, match="dataset_id: is not that of run"):
+        with pytest.raises(SpecError, match="dataset_id: differs from the dataset of run"):
             await client.create_run(settings[1], fewer.dataset_id)
         second = await client.create_run(settings[1], dataset.dataset_id)
         assert second.settings.stopping == pair.stopping

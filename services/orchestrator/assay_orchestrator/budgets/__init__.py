@@ -1,1 +1,1 @@
-"""What runs may spend of their team's money and tokens: reserved before a call, settled after it."""
+"""Budgets: a run's share of its team's money and tokens, reserved before a call and settled after it."""

@@ -1,4 +1,4 @@
-"""What budgets need of the database, and the error of one that is used up."""
+"""The database interface of budgets, and the error of an exhausted budget."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ T = TypeVar("T")
 
 
 class BudgetStore(Protocol):
-    """The database as a run uses it."""
+    """The database for the use of a run."""
 
     async def write(self, change: Callable[[sa.Connection], T]) -> T:
-        """Make a change as soon as it can be stored."""
+        """Apply a change as soon as it can be stored."""
         ...
 
     async def write_once(self, change: Callable[[sa.Connection], T]) -> T:
-        """Make a change, or fail at once."""
+        """Apply a change, or fail at once."""
         ...
 
 
 class BudgetExhaustedError(Exception):
-    """The call is not to be made: the run is being paused, as its team has too little left or for another reason."""
+    """The call must not go out: the run is being paused, because its team has too little left or otherwise."""

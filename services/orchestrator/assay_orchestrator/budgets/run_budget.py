@@ -1,8 +1,8 @@
-"""What one run of this process may spend of its team's money and tokens.
+"""The budget of one run in this process: its share of the team's money and tokens.
 
-A call reserves the most that it may take and settles what it took. Reserving asks the database only where the run's
-allotment is used up (`store.allotments`), and not at all where the team has no such quota. What was used is stored as
-spent with the next rows, whatever came of the calls.
+A call reserves the most that it may use and settles its actual usage. Reserving queries the database only when the
+run's allotment is used up (`store.allotments`), and never if the team has no such quota. The usage is stored as spent
+with the next rows, whatever the outcome of the calls.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 
 class Reservation:
-    """What is set aside for one call, for the length of a block.
+    """The amount reserved for one call, for the length of a block.
 
     Attributes:
-        cost: What the call takes: the most that it may, until more is known.
-        has_waited: Whether time may have passed until it was set aside, in which the run may have been paused, or its
-            shard gone to another worker.
+        cost: The usage of the call: its maximum, until more is known.
+        has_waited: Whether time may have passed before the reservation, in which the run may have been paused, or its
+            shard moved to another worker.
     """
 
     def __init__(self, budget: RunBudget, most: Amount, *, has_waited: bool = False) -> None:
@@ -52,12 +52,12 @@ class Reservation:
 
 
 class RunBudget:
-    """Reserves what the calls of one run may take, as far as its team is limited.
+    """Reserves the usage of one run's calls, if its team is limited.
 
     Args:
-        team: Whose money it is.
+        team: The team that pays.
         run_id: The run.
-        on_exhausted: Pauses the run; called with the reason, for people.
+        on_exhausted: Pauses the run; called with the reason as a sentence.
     """
 
     def __init__(
@@ -69,16 +69,16 @@ class RunBudget:
         self.judge = JudgeBudget(self.holder, self._exhausted)
         self._limited: frozenset[str] = frozenset()
         self.is_metered = False
-        """Whether the calls of the run's agent are reserved here: then their cost is read here, not in its answers."""
+        """Whether the agent's calls are reserved here: their cost is then read here, not from its answers."""
         self.meters_verdict_tokens = False
-        """Whether the tokens of verdicts are reserved here, and so not read in rows."""
+        """Whether the tokens of verdicts are reserved here, and so not read from rows."""
         self.used = NOTHING
-        """What calls have taken so far."""
+        """The usage of calls so far."""
         self.recorded = NOTHING
-        """What of that is stored as spent."""
+        """The part of the usage that is stored as spent."""
         self.has_allotment = False
         self.pausing = asyncio.Event()
-        """Set when the run is being paused: no call waits then."""
+        """Set when the run is being paused: no call waits any more."""
         self._in_flight = NOTHING
         self._allotted = NOTHING
         self._held_until = 0.0
@@ -96,9 +96,9 @@ class RunBudget:
         return bool(self._limited)
 
     def limit(self, amounts: frozenset[str]) -> None:
-        """Limit the run from its next call on, by the names of what its team has quotas of."""
+        """Limit the run from its next call on; `amounts` names the team's quotas."""
         if amounts != self._limited:
-            self._limited, self._held_until = amounts, 0.0  # what was taken was taken of other quotas
+            self._limited, self._held_until = amounts, 0.0  # the allotment was taken from other quotas
             self.judge.limit(is_limited="nano_usd" in amounts)
 
     @property
@@ -108,90 +108,90 @@ class RunBudget:
 
     @property
     def holders(self) -> dict[str, Callable[[float | None], None]]:
-        """What notes that the lease of an allotment was renewed, or had ended, by the name of its holder."""
-        found: dict[str, Callable[[float | None], None]] = {}
+        """Functions that record the renewal or expiry of an allotment's lease, by the name of its holder."""
+        holders: dict[str, Callable[[float | None], None]] = {}
         if self.has_allotment or self.judge.has_allotment:
-            found[self.holder.name] = self.renewed
+            holders[self.holder.name] = self.renewed
         if self.judge.has_allotment:
-            found[self.judge.holder.name] = self.judge.renewed
-        return found
+            holders[self.judge.holder.name] = self.judge.renewed
+        return holders
 
     async def reserve(self, most: Callable[[], Amount]) -> Reservation:
-        """Set aside the most that a call may take; wait where calls in flight may leave enough.
+        """Reserve the most that a call may use; wait if calls in flight may leave enough.
 
         Args:
-            most: Returns it; called only where the team is limited.
+            most: Returns that amount; called only if the team is limited.
 
         Raises:
-            BudgetExhaustedError: The team has too little left, or that cannot be seen, as the process stops; or the
+            BudgetExhaustedError: The team has too little left, or that cannot be read because the process stops; or the
                 call had to wait, and the run is being paused.
         """
         if not self.is_limited or self._store is None:
             return Reservation(self, NOTHING)
-        wanted, has_waited = most(), self._taking.locked()
+        maximum, has_waited = most(), self._taking.locked()
         async with self._taking:  # first come, first served
-            while not self._fits(wanted):
+            while not self._fits(maximum):
                 has_waited = True
                 if self._is_exhausted or self.pausing.is_set():
                     raise BudgetExhaustedError
                 self._settled.clear()
-                shortage = await self._take(self._store, wanted)
+                shortage = await self._take(self._store, maximum)
                 if shortage is None or self._settled.is_set():
-                    continue  # a call that was settled meanwhile may have left enough
+                    continue  # a call settled meanwhile may have left enough
                 if self._in_flight == NOTHING:
                     await self._exhausted(shortage)
                 await self._until_settled()
             if has_waited and self.pausing.is_set():
                 raise BudgetExhaustedError
-            self._in_flight += wanted
-        return Reservation(self, wanted, has_waited=has_waited)
+            self._in_flight += maximum
+        return Reservation(self, maximum, has_waited=has_waited)
 
     def settle(self, most: Amount, cost: Amount) -> None:
-        """Replace what was set aside for a call by what it took."""
+        """Replace a call's reservation by its actual usage."""
         self._in_flight -= most
         self.used += cost
         self._settled.set()
 
     def renewed(self, at: float | None) -> None:
-        """Note that the lease was renewed, at a moment (`boot_time`) before that; at no moment where it had ended."""
+        """Record that the lease was renewed, with a time (`boot_time`) before the renewal; None if it had expired."""
         self._held_until = 0.0 if at is None else at + LEASE_S
 
     def record(self, connection: sa.Connection, used: Amount) -> int | None:
-        """Store what was used up to a moment as spent; the caller adds it to the run's spending.
+        """Store the usage up to a point as spent; the caller adds it to the run's spending.
 
         Returns:
-            What verdicts have cost since the last time, which the caller adds as well, in billionths of a dollar; None
-            where rows say it.
+            The cost of verdicts since the last time, which the caller adds too, in billionths of a dollar; None if rows
+            report it.
         """
         if self.has_allotment:
             allotments.record(connection, self.holder, used)
         return self.judge.record(connection)
 
     async def aclose(self) -> None:
-        """Store what was used, and give back the rest."""
+        """Store the usage, and return the rest."""
         is_empty = self.used == self.recorded and not self.has_allotment and not self.judge.is_metered
         if self._store is None or is_empty:
             return
-        left = self.used - self.recorded
+        remaining = self.used - self.recorded
 
         def close(connection: sa.Connection) -> None:
             judged = self.judge.end(connection)
-            spent = spending.Spent(left.tokens, left.nano_usd + judged)
+            spent = spending.Spent(remaining.tokens, remaining.nano_usd + judged)
             spending.add_spent(connection, self.holder.run_id, spent)
             allotments.release(connection, self.holder)
 
         try:
             await self._store.write_once(close)
         except StorageError:
-            return  # the lease ends by itself
+            return  # the lease expires by itself
         self.recorded, self.has_allotment, self.judge.has_allotment = self.used, False, False
 
-    def _fits(self, wanted: Amount) -> bool:
+    def _fits(self, amount: Amount) -> bool:
         is_held = self._allotted == UNLIMITED or boot_time() < self._held_until
-        return is_held and (self.used + self._in_flight + wanted).fits(self._allotted)
+        return is_held and (self.used + self._in_flight + amount).fits(self._allotted)
 
     async def _until_settled(self) -> None:
-        """Wait until a call was settled, or the run is being paused."""
+        """Wait until a call is settled, or the run is being paused."""
         waits = [asyncio.ensure_future(event.wait()) for event in (self._settled, self.pausing)]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -199,25 +199,25 @@ class RunBudget:
             for wait in waits:
                 wait.cancel()
 
-    async def _take(self, store: BudgetStore, wanted: Amount) -> Shortage | None:
-        """Take what the next calls may need; return why that cannot be."""
+    async def _take(self, store: BudgetStore, next_call: Amount) -> Shortage | None:
+        """Take what the next calls may need; return the shortage if that is impossible."""
         used, recorded, begun = self.used + self._in_flight, self.recorded, boot_time()
         try:
-            found = await store.write(lambda c: allotments.take(c, self.holder, used, recorded, wanted))
+            taken = await store.write(lambda c: allotments.take(c, self.holder, used, recorded, next_call))
         except StorageError as problem:
             raise BudgetExhaustedError from problem
-        if isinstance(found, Shortage):
-            return found
-        self._allotted, self.has_allotment = found, found != UNLIMITED
+        if isinstance(taken, Shortage):
+            return taken
+        self._allotted, self.has_allotment = taken, taken != UNLIMITED
         self.renewed(begun)
         return None
 
     async def _exhausted(self, shortage: Shortage) -> None:
-        """Have the run paused, and raise BudgetExhaustedError."""
+        """Pause the run, and raise BudgetExhaustedError."""
         try:
             if self._on_exhausted is not None:
                 await self._on_exhausted(shortage.sentence(self.holder.team))
-            self._is_exhausted = True  # calls that wait need not ask
+            self._is_exhausted = True  # waiting calls need not query the database
         except StorageError:
             pass  # the next call pauses it
         raise BudgetExhaustedError

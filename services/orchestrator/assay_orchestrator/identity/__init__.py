@@ -1,9 +1,9 @@
-"""Teams and tokens of an installation that teams share.
+"""Teams and tokens of a shared installation.
 
-verifier        whose token a text is, remembered for a moment
-oidc            whose JSON Web Token a text is: `issuers` whose tokens are taken, `key_sets` with their keys
-scopes          which names teams may have, and what the calls of a team reach
+verifier        identifies the caller of a token, and caches the result for a moment
+oidc            identifies the caller of a JSON Web Token: `issuers` to accept, `key_sets` with their keys
+scopes          allowed team names, and the scope of a team's calls
 admin_service   AdminService on the wire
-serving         what a server needs whose callers have identities
-bootstrap       the first token, made at the database
+serving         the parts of a server with identified callers
+bootstrap       the first token, created at the database
 """

@@ -1,6 +1,6 @@
 """AdminService on the wire: teams, tokens, quotas, targets and the audit.
 
-The interceptor has checked rights, and which teams a request names.
+The interceptor has already checked rights and the teams that a request names.
 """
 
 from __future__ import annotations
@@ -54,26 +54,26 @@ _log = logging.getLogger(__name__)
 
 
 class TeamRuns(Protocol):
-    """The runs of teams, as `runs.team_runs` has them."""
+    """The runs of teams; implemented by `runs.team_runs`."""
 
     async def pause_active(self, scope: Scope) -> int:
-        """Pause the pending and running runs that a scope reaches; return how many."""
+        """Pause the pending and running runs of a scope; return how many."""
         ...
 
     async def requeue_idle(self) -> None:
-        """Enqueue the next jobs of active runs of which no shard is queued."""
+        """Enqueue the next jobs of active runs without a queued shard."""
         ...
 
     async def stop(self, scope: Scope) -> int:
-        """Cancel the runs of a deleted team that have not ended; return how many."""
+        """Cancel the unfinished runs of a deleted team; return how many."""
         ...
 
 
 class TeamUpkeep(Protocol):
-    """What deletes the data of teams in the background."""
+    """Deletes the data of teams in the background."""
 
     def wake(self) -> None:
-        """Look now what there is to do."""
+        """Check for work now."""
         ...
 
 
@@ -97,7 +97,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         request: pb.GetIdentityRequest,
         context: grpc.aio.ServicerContext[pb.GetIdentityRequest, pb.GetIdentityResponse],
     ) -> pb.GetIdentityResponse:
-        """Return whose token the call has."""
+        """Return the identity behind the call's token."""
         own = caller()
         return pb.GetIdentityResponse(
             team=own.team, role=own.role.value, token_id=own.token_id, name=own.name, expires_at=own.expires_at
@@ -110,9 +110,9 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     ) -> pb.CreateTeamResponse:
         """Add a team."""
         check_team_name(request.team)
-        made = await self._recorded(lambda c: tokens.create_team(c, request.team))
+        created = await self._recorded(lambda c: tokens.create_team(c, request.team))
         _log.info("created team: team=%s by=%s", request.team, caller().token_id)
-        return pb.CreateTeamResponse(team=_team_to_wire(made))
+        return pb.CreateTeamResponse(team=_team_to_wire(created))
 
     async def ListTeams(  # noqa: N802
         self,
@@ -120,8 +120,8 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         context: grpc.aio.ServicerContext[pb.ListTeamsRequest, pb.ListTeamsResponse],
     ) -> pb.ListTeamsResponse:
         """Return all teams."""
-        found = await self._database.read(tokens.list_teams)
-        return pb.ListTeamsResponse(teams=map(_team_to_wire, found))
+        teams = await self._database.read(tokens.list_teams)
+        return pb.ListTeamsResponse(teams=map(_team_to_wire, teams))
 
     async def DisableTeam(  # noqa: N802
         self,
@@ -131,7 +131,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         """Refuse the tokens of a team, and pause its active runs."""
         own = caller()
         if request.team == own.team:
-            raise InvalidInputError([Problem("is your own team, which you could not enable again", "team")])
+            raise InvalidInputError([Problem("is your own team, which you could not re-enable", "team")])
         changed = await self._recorded(lambda c: tokens.set_disabled(c, request.team, disabled=True))
         _log.info("disabled team: team=%s by=%s", request.team, own.token_id)
         paused = await self._runs.pause_active(Scope(request.team))
@@ -142,7 +142,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         request: pb.EnableTeamRequest,
         context: grpc.aio.ServicerContext[pb.EnableTeamRequest, pb.EnableTeamResponse],
     ) -> pb.EnableTeamResponse:
-        """Take the tokens of a team again."""
+        """Accept the tokens of a team again."""
         changed = await self._recorded(lambda c: tokens.set_disabled(c, request.team, disabled=False))
         _log.info("enabled team: team=%s by=%s", request.team, caller().token_id)
         return pb.EnableTeamResponse(team=_team_to_wire(changed))
@@ -152,27 +152,27 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         request: pb.DeleteTeamRequest,
         context: grpc.aio.ServicerContext[pb.DeleteTeamRequest, pb.DeleteTeamResponse],
     ) -> pb.DeleteTeamResponse:
-        """Begin to delete a team with all its data, or say how far that is."""
+        """Begin to delete a team with all its data, or report the progress."""
         own, call = caller(), audited_call()
         if request.team == own.team:
             raise InvalidInputError([Problem("is your own team: let an operator of another team delete it", "team")])
 
         def begin(connection: sa.Connection) -> tuple[TeamRecord, bool]:
-            found, is_new = erasure.begin_erasure(connection, request.team)
+            record, is_new = erasure.begin_erasure(connection, request.team)
             if is_new:
                 audit.record(connection, call, team=request.team, resource=request.team)
             elif call is not None:
                 call.settle()
-            return found, is_new
+            return record, is_new
 
-        found, is_new = await self._database.write(begin)
+        record, is_new = await self._database.write(begin)
         cancelled = await self._runs.stop(Scope(request.team)) if is_new else 0
         if is_new:
             _log.info("deleted team, erasing its data: team=%s by=%s", request.team, own.token_id)
         self._upkeep.wake()
         counts = await self._database.read(lambda c: erasure.list_counts(c, request.team))
         return pb.DeleteTeamResponse(
-            team=_team_to_wire(found), stores=map(_store_to_wire, counts), cancelled_count=cancelled
+            team=_team_to_wire(record), stores=map(_store_to_wire, counts), cancelled_count=cancelled
         )
 
     async def SetTeamRetention(  # noqa: N802
@@ -180,16 +180,16 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         request: pb.SetTeamRetentionRequest,
         context: grpc.aio.ServicerContext[pb.SetTeamRetentionRequest, pb.SetTeamRetentionResponse],
     ) -> pb.SetTeamRetentionResponse:
-        """Set how long a team's data stays."""
-        given = {each.name for each, _ in request.ListFields()}
-        wanted = {name: getattr(request, name) for name in _RETENTIONS if name in given}
+        """Set how long a team's data is kept."""
+        present_fields = {field.name for field, _ in request.ListFields()}
+        days_by_field = {name: getattr(request, name) for name in _RETENTIONS if name in present_fields}
         if problems := [
             Problem(f"must be at most {MAX_RETENTION_DAYS:,} days, not {days:,}", name)
-            for name, days in wanted.items()
+            for name, days in days_by_field.items()
             if days > MAX_RETENTION_DAYS
         ]:
             raise InvalidInputError(problems)
-        days = {name: value or None for name, value in wanted.items()}
+        days = {name: value or None for name, value in days_by_field.items()}
         changed = await self._recorded(lambda c: retention.set_retention(c, request.team, days))
         self._upkeep.wake()
         return pb.SetTeamRetentionResponse(team=_team_to_wire(changed))
@@ -199,12 +199,12 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         request: pb.CreateTokenRequest,
         context: grpc.aio.ServicerContext[pb.CreateTokenRequest, pb.CreateTokenResponse],
     ) -> pb.CreateTokenResponse:
-        """Make a token; its text is in the response and nowhere else."""
+        """Create a token; only the response contains its text."""
         own = caller()
-        wanted = _wanted(request, own)
+        new = _wanted(request, own)
         token = new_token()
         record = await self._recorded(
-            lambda c: tokens.create_token(c, token, wanted), lambda made: (made.team, made.token_id)
+            lambda c: tokens.create_token(c, token, new), lambda stored: (stored.team, stored.token_id)
         )
         _log.info(
             "created token: token=%s team=%s role=%s by=%s", record.token_id, record.team, record.role, own.token_id
@@ -218,8 +218,8 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     ) -> pb.ListTokensResponse:
         """Return the tokens of a team."""
         team = request.team or caller().team
-        found = await self._database.read(lambda c: tokens.list_tokens(c, team))
-        return pb.ListTokensResponse(tokens=map(_to_wire, found))
+        records = await self._database.read(lambda c: tokens.list_tokens(c, team))
+        return pb.ListTokensResponse(tokens=map(_to_wire, records))
 
     async def RevokeToken(  # noqa: N802
         self,
@@ -241,12 +241,18 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         request: pb.CreateTargetRequest,
         context: grpc.aio.ServicerContext[pb.CreateTargetRequest, pb.CreateTargetResponse],
     ) -> pb.CreateTargetResponse:
-        """Register where agents of a team may be."""
+        """Register an address for a team's agents."""
         own = caller()
-        wanted = _wanted_target(request, own)
-        made = await self._recorded(lambda c: targets.create_target(c, wanted))
-        _log.info("created target: name=%s team=%s address=%s by=%s", made.name, made.team, made.address, own.token_id)
-        return pb.CreateTargetResponse(target=_target_to_wire(made))
+        target = _wanted_target(request, own)
+        created = await self._recorded(lambda c: targets.create_target(c, target))
+        _log.info(
+            "created target: name=%s team=%s address=%s by=%s",
+            created.name,
+            created.team,
+            created.address,
+            own.token_id,
+        )
+        return pb.CreateTargetResponse(target=_target_to_wire(created))
 
     async def ListTargets(  # noqa: N802
         self,
@@ -255,8 +261,8 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     ) -> pb.ListTargetsResponse:
         """Return the targets of a team."""
         team = request.team or caller().team
-        found = await self._database.read(lambda c: targets.list_targets(c, team))
-        return pb.ListTargetsResponse(targets=map(_target_to_wire, found))
+        records = await self._database.read(lambda c: targets.list_targets(c, team))
+        return pb.ListTargetsResponse(targets=map(_target_to_wire, records))
 
     async def DeleteTarget(  # noqa: N802
         self,
@@ -292,40 +298,40 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             quotas.set_quotas(connection, team, amounts, cleared)
             return quotas.read_quotas(connection, team)
 
-        found = await self._recorded(change, lambda _: (OPERATORS if team == ALL_TEAMS else team, team))
+        effective = await self._recorded(change, lambda _: (OPERATORS if team == ALL_TEAMS else team, team))
         changed = [f"{quota.value}={amount}" for quota, amount in amounts.items()]
         changed += [f"{quota.value}=none" for quota in cleared]
         _log.info("set quotas: team=%s quotas=%s by=%s", team, ",".join(changed), own.token_id)
         await self._runs.requeue_idle()
-        return pb.SetQuotasResponse(quotas=quota_wire.amounts_to_wire(found))
+        return pb.SetQuotasResponse(quotas=quota_wire.amounts_to_wire(effective))
 
     async def GetQuotas(  # noqa: N802
         self,
         request: pb.GetQuotasRequest,
         context: grpc.aio.ServicerContext[pb.GetQuotasRequest, pb.GetQuotasResponse],
     ) -> pb.GetQuotasResponse:
-        """Return the quotas that hold for a team."""
+        """Return the quotas that apply to a team."""
         team = request.team or caller().team
 
         def read(connection: sa.Connection) -> tuple[dict[Quota, int], dict[Quota, int]]:
             _require_quota_team(connection, team)
             return quotas.read_quotas(connection, team), quotas.own_quotas(connection, team)
 
-        found, own = await self._database.read(read)
-        defaulted = [quota.value for quota in found if quota not in own]
-        return pb.GetQuotasResponse(quotas=quota_wire.amounts_to_wire(found), defaulted=defaulted)
+        amounts, own = await self._database.read(read)
+        defaulted = [quota.value for quota in amounts if quota not in own]
+        return pb.GetQuotasResponse(quotas=quota_wire.amounts_to_wire(amounts), defaulted=defaulted)
 
     async def GetStatus(  # noqa: N802
         self,
         request: pb.GetStatusRequest,
         context: grpc.aio.ServicerContext[pb.GetStatusRequest, pb.GetStatusResponse],
     ) -> pb.GetStatusResponse:
-        """Return what teams use of their quotas."""
+        """Return how much of their quotas teams use."""
         own = caller()
         team = request.team or ("" if own.may(Right.OPERATE) else own.team)
 
         def read(connection: sa.Connection) -> list[pb.TeamStatus]:
-            names = [team] if team else [each.team for each in tokens.list_teams(connection)]
+            names = [team] if team else [record.team for record in tokens.list_teams(connection)]
             if team:
                 tokens.require_team(connection, team)
             return [quota_wire.status_of(connection, name) for name in names]
@@ -335,14 +341,14 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     async def _recorded(
         self,
         change: Callable[[sa.Connection], T],
-        changed: Callable[[T], tuple[str, str]] = lambda made: ("", ""),
+        changed: Callable[[T], tuple[str, str]] = lambda result: ("", ""),
     ) -> T:
-        """Make a change, and add its entry to the audit in the same transaction.
+        """Apply a change, and add its entry to the audit in the same transaction.
 
         Args:
-            change: What is done.
-            changed: Returns from what it returned the team and the name of what was changed; as the request has them
-                where they are empty.
+            change: Makes the change.
+            changed: Returns the team and the name of the changed resource from the change's result; empty values are
+                taken from the request.
         """
         return await self._database.write(audit.recorded(change, audited_call(), changed))
 
@@ -353,10 +359,10 @@ def _require_quota_team(connection: sa.Connection, team: str) -> None:
 
 
 def _wanted(request: pb.CreateTokenRequest, own: Identity) -> tokens.NewToken:
-    """Return the token that a request wants.
+    """Return the requested token.
 
     Raises:
-        InvalidInputError: It cannot be made; holds every problem.
+        InvalidInputError: It is invalid; contains every problem.
         PermissionDeniedError: Its role has more rights than the caller.
     """
     roles = {role.value: role for role in Role}
@@ -379,16 +385,16 @@ def _wanted(request: pb.CreateTokenRequest, own: Identity) -> tokens.NewToken:
 
 
 def _wanted_target(request: pb.CreateTargetRequest, own: Identity) -> TargetRecord:
-    """Return the target that a request wants.
+    """Return the requested target.
 
     Raises:
-        InvalidInputError: It cannot be made; holds every problem.
+        InvalidInputError: It is invalid; contains every problem.
     """
     checks = [
         ("name", name_problem(request.name, MAX_TARGET_NAME_CHARS)),
         ("address", pattern_problem(request.address)),
-        ("secrets", "" if len(request.secrets) <= MAX_TARGET_SECRETS else f"are more than {MAX_TARGET_SECRETS}"),
-        *(("secrets", f"{name[:80]!r} is no name of a secret") for name in request.secrets if not is_secret_name(name)),
+        ("secrets", "" if len(request.secrets) <= MAX_TARGET_SECRETS else f"must be at most {MAX_TARGET_SECRETS}"),
+        *(("secrets", f"{name[:80]!r} is not a secret's name") for name in request.secrets if not is_secret_name(name)),
     ]
     if problems := [Problem(message, field) for field, message in checks if message]:
         raise InvalidInputError(problems)

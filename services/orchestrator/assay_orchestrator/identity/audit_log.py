@@ -1,4 +1,4 @@
-"""Stores the audit's entries; those that may come in floods once a minute, with their number."""
+"""Stores audit entries; frequent entries are stored once a minute, with their count."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 WINDOW_S = 60.0
 MOST_KINDS = 100
-"""Kinds of refusals of unknown callers that a minute distinguishes; all further ones are counted as one."""
+"""Kinds of refusals of unknown callers that are counted separately per minute; all further kinds share a count."""
 
 _Kind: TypeAlias = tuple[str, ...]
 
@@ -39,7 +39,7 @@ class AuditLog:
         self._database = database
         self._monotonic_s = monotonic_s
         self._since_s = 0.0
-        self._counted: dict[_Kind, AuditEntry] = {}  # of the present minute; with 0 where the first is all there was
+        self._counted: dict[_Kind, AuditEntry] = {}  # of the current minute; 0 if only the first has occurred
         self._ending: asyncio.TimerHandle | None = None
         self._flushing: asyncio.Task[None] | None = None
 
@@ -52,9 +52,9 @@ class AuditLog:
         await self._database.write(lambda c: audit.append(c, entry))
 
     async def count(self, entry: AuditEntry) -> None:
-        """Store the first entry of a kind in a minute at once, and when the minute is over the number of the others.
+        """Store the first entry of a kind in a minute at once, and the number of the others when the minute is over.
 
-        A process that is killed loses the numbers of its last minute.
+        A process that is killed loses the counts of its last minute.
 
         Raises:
             StorageError: The first cannot be stored.
@@ -62,9 +62,9 @@ class AuditLog:
         if self._counted and self._monotonic_s() - self._since_s >= WINDOW_S:
             await self.flush()
         kind = self._kind(entry)
-        known = self._counted.get(kind)
-        if known is not None:
-            self._counted[kind] = replace(known, count=known.count + 1)
+        counted = self._counted.get(kind)
+        if counted is not None:
+            self._counted[kind] = replace(counted, count=counted.count + 1)
             return
         if not self._counted:
             self._begin_window()
@@ -76,7 +76,7 @@ class AuditLog:
             raise
 
     async def flush(self) -> None:
-        """Store the numbers of what was counted, and begin to count anew."""
+        """Store the current counts, and start counting anew."""
         if self._ending is not None:
             self._ending.cancel()
             self._ending = None
@@ -86,10 +86,10 @@ class AuditLog:
             await self._database.write(lambda c: [audit.append(c, entry) for entry in entries])
 
     async def aclose(self) -> None:
-        """Store what was counted."""
+        """Store the current counts."""
         if self._flushing is not None:
             await self._flushing
-        with contextlib.suppress(StorageError):  # the store reports it by itself
+        with contextlib.suppress(StorageError):  # the store logs the problem itself
             await self.flush()
 
     def _begin_window(self) -> None:
@@ -107,7 +107,7 @@ class AuditLog:
             _log.warning("cannot store counts of the audit: %s", problem.message)
 
     def _kind(self, entry: AuditEntry) -> _Kind:
-        if entry.actor:  # of each token there are as many kinds as actions and reasons, and runs that it may read
+        if entry.actor:  # a token has as many kinds as actions and reasons, and as runs it may read
             return (entry.actor, entry.action, entry.outcome, entry.resource)
         kind = ("", entry.action, entry.outcome, entry.address)
         if kind in self._counted or len(self._counted) < MOST_KINDS:

@@ -35,11 +35,11 @@ class AuditPages:
         self._tokens = PageTokens(database)
 
     async def read(self, own: Identity, request: pb.ListAuditEventsRequest) -> pb.ListAuditEventsResponse:
-        """Return the page that a caller asks for.
+        """Return the requested page.
 
         Raises:
-            InvalidInputError: A time is none.
-            ResumeExpiredError: The page token is of another query.
+            InvalidInputError: A time is invalid.
+            ResumeExpiredError: The page token belongs to another query.
         """
         query = AuditQuery(
             request.team or ("" if own.may(Right.OPERATE) else own.team),
@@ -52,19 +52,19 @@ class AuditPages:
         position = await self._tokens.read(scope, bound_to, request.page_token, (str, str, int))
         after = None if position is None else AuditPosition(str(position[0]), str(position[1]), int(position[2]))
         count = min(request.page_size or _PAGE_ENTRIES, _MOST_PAGE_ENTRIES)
-        found = await self._database.read(lambda c: audit.list_entries(c, query, after, count + 1))
-        page, token = found[:count], ""
-        if len(found) > count:
+        entries = await self._database.read(lambda c: audit.list_entries(c, query, after, count + 1))
+        page, token = entries[:count], ""
+        if len(entries) > count:
             last = page[-1]
             token = await self._tokens.make(scope, bound_to, (last.at, last.entry.team, last.sequence))
         return pb.ListAuditEventsResponse(events=map(_to_wire, page), next_page_token=token)
 
 
 def _moment(text: str, field: str) -> str:
-    """Return a moment as the store has times; empty for none.
+    """Return a time in the store's format; empty for none.
 
     Raises:
-        InvalidInputError: It is no time.
+        InvalidInputError: It is not a time.
     """
     if not text:
         return ""
@@ -78,5 +78,5 @@ def _moment(text: str, field: str) -> str:
 
 
 def _to_wire(stored: StoredEntry) -> pb.AuditEvent:
-    content = {each.name: getattr(stored.entry, each.name) for each in fields(AuditEntry)}
+    content = {field.name: getattr(stored.entry, field.name) for field in fields(AuditEntry)}
     return pb.AuditEvent(sequence=stored.sequence, at=stored.at, digest=stored.digest, **content)

@@ -1,7 +1,7 @@
-"""`python -m assay_orchestrator.identity.bootstrap`: the first operator's token, made at the database.
+"""`python -m assay_orchestrator.identity.bootstrap`: creates the first operator's token, at the database.
 
-No token is asked for: access to the database is access to every row. It is also the way back in when the last
-operator's token is lost.
+It needs no token: access to the database is access to every row. It is also the way back in if the last operator's
+token is lost.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Make a token and print it on stdout; return 0, 2 for wrong settings, 3 where the database cannot be used."""
+    """Create a token and print it on stdout; return 0, 2 for wrong settings, 3 if the database cannot be used."""
     try:
-        # It serves nothing: where the environment says that the orchestrator does is of no matter.
+        # It serves nothing, so the environment's address of the orchestrator does not matter.
         settings = Settings.read(["--listen", "127.0.0.1:0", *arguments], environment)
         token = asyncio.run(make_operator_token(settings))
     except InvalidInputError as error:
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         sys.stderr.write(f"assay admin bootstrap: {error.message}\n")
         return 3
     sys.stderr.write(
-        f"operator's token {token.token_id} of the team {OPERATORS}, shown this once; "
+        f"operator's token {token.token_id} of the team {OPERATORS}, shown only once; "
         "`assay login --server ADDRESS` takes it:\n"
     )
     sys.stdout.write(f"{token.text}\n")
@@ -57,8 +57,8 @@ async def make_operator_token(settings: Settings) -> Token:
     def make(connection: sa.Connection) -> None:
         if not tokens.has_team(connection, OPERATORS):
             tokens.create_team(connection, OPERATORS)
-        made = tokens.create_token(connection, token, tokens.NewToken(OPERATORS, Role.OPERATOR, "bootstrap"))
-        audit.append(connection, AuditEntry(OPERATORS, "bootstrap", made.token_id))
+        record = tokens.create_token(connection, token, tokens.NewToken(OPERATORS, Role.OPERATOR, "bootstrap"))
+        audit.append(connection, AuditEntry(OPERATORS, "bootstrap", record.token_id))
 
     database = open_database(settings)
     try:

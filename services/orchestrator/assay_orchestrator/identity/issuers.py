@@ -1,4 +1,4 @@
-"""The issuers of OIDC whose tokens an installation takes: a YAML file of its operator."""
+"""The OIDC issuers whose tokens an installation accepts: a YAML file of its operator."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from assay.parsing.yaml_nodes import parse_yaml
 from assay.rpc.addresses import is_local
 
 ALGORITHMS = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"})
-"""Signatures whose key is public: with a shared secret, every service that checks a token could make one."""
+"""Signatures with a public key: with a shared secret, every service that checks tokens could issue them."""
 
 _REQUIRED = ("issuer", "audience", "keys")
 
 
 @dataclass(frozen=True, slots=True)
 class Issuer:
-    """One issuer.
+    """An issuer.
 
     Args:
-        issuer: What its tokens have as `iss`.
-        audience: What they have as `aud` when they are for this installation.
+        issuer: The `iss` of its tokens.
+        audience: The `aud` of its tokens for this installation.
         keys: Its public keys as a JWK set: an https URL, or a file.
-        algorithms: The signatures that its tokens may have.
-        team_claim: The claim that holds the team.
-        role_claim: The claim that holds the role: viewer, runner or team-admin.
+        algorithms: The accepted signatures.
+        team_claim: The claim with the team.
+        role_claim: The claim with the role: viewer, runner or team-admin.
     """
 
     issuer: str
@@ -40,10 +40,10 @@ class Issuer:
 
 
 def read_issuers(path: Path) -> tuple[Issuer, ...]:
-    """Read the file: `issuers`, a list of mappings with the names of `Issuer`.
+    """Read the file: `issuers`, a list of mappings with the fields of `Issuer`.
 
     Raises:
-        InvalidInputError: It is no such file; holds every problem.
+        InvalidInputError: It is not such a file; contains every problem.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -66,25 +66,25 @@ def read_issuers(path: Path) -> tuple[Issuer, ...]:
 
 
 def _wrong(entry: Any) -> list[tuple[str, str]]:
-    """Return what is wrong with an entry: the field behind it, and the problem."""
+    """Return the problems of an entry: the field within it, and the problem."""
     if not isinstance(entry, dict):
         return [("", "must be a mapping")]
-    known = [each.name for each in fields(Issuer)]
-    found = [(f".{name}", unknown_name("key", name, known)) for name in entry if name not in known]
-    for name in known:
+    known_names = [element.name for element in fields(Issuer)]
+    problems = [(f".{name}", unknown_name("key", name, known_names)) for name in entry if name not in known_names]
+    for name in known_names:
         value = entry.get(name)
         if name == "algorithms":
-            if not isinstance(value, list) or not value or any(each not in sorted(ALGORITHMS) for each in value):
-                found.append((".algorithms", f"must be a list of {', '.join(sorted(ALGORITHMS))}"))
+            if not isinstance(value, list) or not value or any(element not in sorted(ALGORITHMS) for element in value):
+                problems.append((".algorithms", f"must be a list of {', '.join(sorted(ALGORITHMS))}"))
         elif (name in _REQUIRED or name in entry) and (not isinstance(value, str) or not value):
-            found.append((f".{name}", "must be a text"))
+            problems.append((f".{name}", "must be a text"))
     keys = entry.get("keys")
     if isinstance(keys, str) and "://" in keys and not _is_safe(keys):
-        found.append((".keys", "must be an https URL or a file, for the keys decide which tokens are accepted"))
-    return found
+        problems.append((".keys", "must be an https URL or a file, because the keys decide which tokens are accepted"))
+    return problems
 
 
 def _is_safe(url: str) -> bool:
-    """Return whether what a URL holds cannot be changed on its way."""
+    """Return whether the content of a URL is protected in transit."""
     parts = urlsplit(url)
     return parts.scheme == "https" or (parts.scheme == "http" and is_local(f"{parts.hostname}:0"))

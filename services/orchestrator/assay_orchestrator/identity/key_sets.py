@@ -1,4 +1,4 @@
-"""The public keys of an issuer, fetched when they are needed and kept for an hour."""
+"""The public keys of an issuer, fetched when needed and cached for an hour."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 FRESH_S = 3_600.0
 PAUSE_S = 60.0
-"""How long after a fetch no further one is made, whatever key a token names: tokens are anyone's to make."""
+"""The minimum time between fetches, whatever key a token names: anyone can send a token."""
 KEPT_S = 86_400.0
-"""How long keys are used while newer ones cannot be fetched."""
+"""How long keys are used while newer keys cannot be fetched."""
 _MAX_BYTES = 1 << 20
 _TIMEOUT_S = 10.0
 _NO_KEYS = (OSError, HTTPException, ValueError, KeyError, TypeError, AttributeError, RecursionError)
-"""What reading a key set raises: the URL does not answer, its reply is garbled, or what it holds is no key set."""
+"""What reading a key set raises: the URL does not answer, its reply is garbled, or it is not a key set."""
 
 _log = logging.getLogger(__name__)
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *arguments: Any, **options: Any) -> None:
-        """Follow none: the operator has named where the keys are."""
+        """Follow no redirect: the operator has named the place of the keys."""
 
 
 class KeySet:
@@ -51,12 +51,12 @@ class KeySet:
         self._lock = asyncio.Lock()
 
     async def find(self, key_id: str) -> Mapping[str, Any] | None:
-        """Return the key of an id as a JWK; None where the issuer has no such key.
+        """Return the key with an id as a JWK; None if the issuer has no such key.
 
-        A key that is not known may be a new one: the set is fetched again, at most once a minute.
+        An unknown key may be new: the set is fetched again, at most once a minute.
 
         Raises:
-            UnavailableError: The keys cannot be fetched, and those of before are too old.
+            UnavailableError: The keys cannot be fetched, and the cached keys are too old.
         """
         async with self._lock:
             if self._is_due(known=key_id in self._keys):
@@ -82,7 +82,7 @@ class KeySet:
 
 
 def _read_keys(source: str) -> Mapping[str, Mapping[str, Any]]:
-    """Return the keys for signatures of a JWK set, by their ids."""
+    """Return the signature keys of a JWK set, by their ids."""
     if "://" in source:
         opener = urllib.request.build_opener(_NoRedirects)
         with opener.open(source, timeout=_TIMEOUT_S) as response:
@@ -90,5 +90,5 @@ def _read_keys(source: str) -> Mapping[str, Mapping[str, Any]]:
     else:
         raw = Path(source).expanduser().read_bytes()
     if len(raw) > _MAX_BYTES:
-        raise ValueError(f"it holds more than {_MAX_BYTES:,} bytes")
+        raise ValueError(f"it has more than {_MAX_BYTES:,} bytes")
     return {key["kid"]: key for key in json.loads(raw)["keys"] if "kid" in key and key.get("use", "sig") == "sig"}

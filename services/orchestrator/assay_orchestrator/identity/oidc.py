@@ -1,4 +1,4 @@
-"""Tokens of OIDC: JSON Web Tokens that an issuer of the operator's choice has signed."""
+"""OIDC tokens: JSON Web Tokens signed by an issuer of the operator's choice."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from assay_orchestrator.identity.issuers import Issuer
 
 LEEWAY_S = 30
-"""By how much the clocks of an issuer and of this process may differ."""
+"""The maximum difference between the clocks of an issuer and this process."""
 MAX_LIFETIME_S = 86_400
-"""The longest that a token may still be valid: nothing but its end revokes it."""
+"""The maximum remaining validity of a token: only its expiry revokes it."""
 _MAX_CHARS = 16_000
 _ROLES = {role.value: role for role in Role if Right.OPERATE not in RIGHTS[role]}
 
 
 class OidcVerifier:
-    """Knows the tokens of issuers.
+    """Identifies the tokens of issuers.
 
-    The issuer decides key, algorithms and audience; of what the token says of itself, `iss` and `kid` alone are read
-    before its signature is checked, and only to find these.
+    The issuer determines key, algorithms and audience. Of a token's own claims only `iss` and `kid` are read before its
+    signature is checked, and only to find these.
 
     Args:
-        issuers: Those that are accepted.
-        database: Has the teams.
-        monotonic_s: A clock in seconds, for keeping keys.
+        issuers: The accepted issuers.
+        database: The store of teams.
+        monotonic_s: A clock in seconds, for caching keys.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class OidcVerifier:
         self._database = database
 
     async def authenticate(self, text: str) -> Identity:
-        """Return whose token a text is.
+        """Return the identity of a token.
 
         Raises:
-            UnauthenticatedError: It is none (TOKEN_MALFORMED), not of a known issuer or team (TOKEN_UNKNOWN), or has
-                ended (TOKEN_EXPIRED).
+            UnauthenticatedError: It is not a token (TOKEN_MALFORMED), belongs to no known issuer or team
+                (TOKEN_UNKNOWN), or has expired (TOKEN_EXPIRED).
             UnavailableError: The keys of its issuer cannot be fetched.
         """
         claimed, key_id, algorithm = _unchecked(text)
@@ -77,7 +77,7 @@ class OidcVerifier:
         if claims["exp"] - time.time() > MAX_LIFETIME_S + LEEWAY_S:
             raise UnauthenticatedError(
                 f"the token is valid for more than {MAX_LIFETIME_S:,} s, and could not be revoked so long: let its "
-                "issuer make shorter ones",
+                "issuer create shorter-lived tokens",
                 reason="TOKEN_UNKNOWN",
             )
         subject = str(claims["sub"])
@@ -87,28 +87,28 @@ class OidcVerifier:
 
 
 def _unchecked(text: str) -> tuple[str, str, str]:
-    """Return issuer, key id and algorithm that a token claims to have.
+    """Return the issuer, key id and algorithm that a token claims.
 
     Raises:
-        UnauthenticatedError: It is no token of OIDC.
+        UnauthenticatedError: It is not an OIDC token.
     """
     try:
         if len(text) > _MAX_CHARS or not text.isascii():
             raise ValueError
         parts = jwt.decode_complete(text, options={"verify_signature": False})
-        found = parts["payload"]["iss"], parts["header"]["kid"], parts["header"]["alg"]
-        if not all(isinstance(part, str) for part in found):
+        claims = parts["payload"]["iss"], parts["header"]["kid"], parts["header"]["alg"]
+        if not all(isinstance(part, str) for part in claims):
             raise TypeError
     except (jwt.InvalidTokenError, ValueError, KeyError, TypeError, RecursionError):
         raise UnauthenticatedError(
-            "the token is neither one of Assay nor one of OIDC with an issuer and a key id: copy it again",
+            "the token is neither an Assay token nor an OIDC token with an issuer and a key id: copy it again",
             reason="TOKEN_MALFORMED",
         ) from None
-    return found
+    return claims
 
 
 def _claims(text: str, issuer: Issuer, key: Mapping[str, Any], algorithm: str) -> Mapping[str, Any]:
-    """Return the claims of a token whose signature, issuer, audience and times are right.
+    """Return the claims of a token whose signature, issuer, audience and times are valid.
 
     Raises:
         UnauthenticatedError: They are not.
@@ -134,7 +134,7 @@ def _claims(text: str, issuer: Issuer, key: Mapping[str, Any], algorithm: str) -
 
 def _unknown() -> UnauthenticatedError:
     return UnauthenticatedError(
-        "the token is not one that this installation accepts: check the server's address, and the issuer, audience and "
+        "this installation does not accept the token: check the server's address, and the issuer, audience and "
         "team of the token",
         reason="TOKEN_UNKNOWN",
     )

@@ -1,4 +1,4 @@
-"""Quotas and their use to the messages of the AdminService and back."""
+"""Converts quotas and their use to the messages of the AdminService and back."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def changes_from_wire(request: pb.SetQuotasRequest) -> tuple[dict[Quota, int], l
     """Return the quotas that a request sets, and those that it removes.
 
     Raises:
-        InvalidInputError: All that is wrong with them.
+        InvalidInputError: They are invalid; contains every problem.
     """
-    named = [(each.quota, f"quotas[{at}].quota") for at, each in enumerate(request.quotas)]
+    named = [(amount.quota, f"quotas[{at}].quota") for at, amount in enumerate(request.quotas)]
     named += [(name, f"cleared[{at}]") for at, name in enumerate(request.cleared)]
     problems, seen = [], set[str]()
     for name, field in named:
@@ -34,14 +34,16 @@ def changes_from_wire(request: pb.SetQuotasRequest) -> tuple[dict[Quota, int], l
         seen.add(name)
     problems += [
         Problem(f"must be at most {MAX_AMOUNT:,}", f"quotas[{at}].amount")
-        for at, each in enumerate(request.quotas)
-        if each.amount > MAX_AMOUNT
+        for at, amount in enumerate(request.quotas)
+        if amount.amount > MAX_AMOUNT
     ]
     if not named:
-        problems.append(Problem("names no quota: give one to set or to clear", "quotas"))
+        problems.append(Problem("names no quota: name a quota to set or to clear", "quotas"))
     if problems:
         raise InvalidInputError(problems)
-    return {_BY_NAME[each.quota]: each.amount for each in request.quotas}, [_BY_NAME[name] for name in request.cleared]
+    return {_BY_NAME[amount.quota]: amount.amount for amount in request.quotas}, [
+        _BY_NAME[name] for name in request.cleared
+    ]
 
 
 def amounts_to_wire(amounts: Mapping[Quota, int]) -> list[pb.QuotaAmount]:
@@ -50,8 +52,6 @@ def amounts_to_wire(amounts: Mapping[Quota, int]) -> list[pb.QuotaAmount]:
 
 
 def status_of(connection: sa.Connection, team: str) -> pb.TeamStatus:
-    """Return what a team uses of its quotas."""
-    found = [
-        pb.QuotaUse(quota=use.quota.value, used=use.used, limit=use.limit) for use in quotas.uses(connection, team)
-    ]
-    return pb.TeamStatus(team=team, uses=found, queued_rows=max(0, quotas.queued_rows(connection, team)))
+    """Return how much of its quotas a team uses."""
+    uses = [pb.QuotaUse(quota=use.quota.value, used=use.used, limit=use.limit) for use in quotas.uses(connection, team)]
+    return pb.TeamStatus(team=team, uses=uses, queued_rows=max(0, quotas.queued_rows(connection, team)))

@@ -1,4 +1,4 @@
-"""Which names teams may have, and what the calls of a team reach."""
+"""Allowed team names, and the scope of a team's calls."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ def check_team_name(team: str, *, field: str = "team") -> None:
     """Refuse a name that no team may have.
 
     Raises:
-        InvalidInputError: It is one.
+        InvalidInputError: The name is not allowed.
     """
     if not _NAME.fullmatch(team):
         problem = "must be 1 to 63 lower-case letters a-z, digits and '-', begin with a letter and not end with '-'"
         raise InvalidInputError([Problem(f"{problem}, not {team[:80]!a}", field)])
     if team == ALL_TEAMS:
-        raise InvalidInputError([Problem("is what the quotas of every team are set under: choose another name", field)])
+        raise InvalidInputError([Problem("is reserved for the quotas of every team: choose another name", field)])
 
 
 def call_scope(fixed: Scope | None) -> Scope:
-    """Return what the present call reaches.
+    """Return the scope of the current call.
 
     Args:
-        fixed: What every call of the server reaches; None where each has an identity.
+        fixed: The scope of every call of the server; None if each call has an identity.
 
     Raises:
-        LookupError: The call has no identity: its server asks for none, and must not reach a team's data.
+        LookupError: The call has no identity: its server requires none, and must not reach a team's data.
     """
     return fixed if fixed is not None else Scope(caller().team, audited_call())

@@ -1,7 +1,7 @@
-"""By which names the embedder and the judge know teams: they share no cache entry, queue or account between names.
+"""The names by which the embedder and the judge know teams; names share no cache entry, queue or account.
 
-The name has a part that only this installation can make. Who reaches one of the services, and is not the orchestrator,
-cannot ask it in the name of a team, nor learn by the time of an answer what a team has asked before.
+A name contains a part that only this installation can compute. A client that reaches one of the services, but is not
+the orchestrator, cannot call it in the name of a team, nor learn from response times what a team has requested before.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 KEY_NAME = "service_scopes"
 _READABLE_CHARS = 31
-_TAG_CHARS = 32  # of hexadecimal digits, 128 bits: the whole has 64 characters
+_TAG_CHARS = 32  # hexadecimal digits, 128 bits: the whole name has 64 characters
 
 
 class ServiceScopes:

@@ -1,4 +1,4 @@
-"""What a server needs whose callers have identities; nothing of it is imported where they have none."""
+"""The parts of a server with identified callers; a server without identities imports none of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def authenticator(settings: Settings, database: Database) -> Authenticator | None:
-    """Return what knows the tokens of callers; None where they need none.
+    """Return the authenticator of callers; None if they need no tokens.
 
     Raises:
         InvalidInputError: The file of issuers is wrong.
@@ -32,7 +32,7 @@ def authenticator(settings: Settings, database: Database) -> Authenticator | Non
 
 
 def team_admission(settings: Settings, database: Database) -> TeamAdmission | None:
-    """Return what knows how many calls teams may make; None where callers have no teams."""
+    """Return the admission control of teams' calls; None if callers have no teams."""
     if settings.auth == "none":
         return None
     from assay_orchestrator.identity.team_requests import TeamRequests
@@ -54,7 +54,7 @@ def _oidc(settings: Settings, database: Database) -> Authenticator | None:
 
 
 def auditor(settings: Settings, database: Database) -> AuditLog | None:
-    """Return what stores the audit's entries; None where callers have no identities."""
+    """Return the log of audit entries; None if callers have no identities."""
     if settings.auth == "none":
         return None
     from assay_orchestrator.identity.audit_log import AuditLog

@@ -1,4 +1,4 @@
-"""The quota of requests at the door: steady in each process, and exact over all processes of an installation."""
+"""The request quota at admission: a steady pace in each process, and exact across all processes of an installation."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
     from assay.storage.database import Database
 
 KEEP_S = 25.0
-"""How long a quota is not looked up again."""
+"""How long a looked-up quota is cached."""
 _LEAST_BURST = 20
 _AT_ONCE = 10
-"""So many requests of a team are worked on as they come; of more that may come at once, a second's worth is paced."""
+"""This many of a team's requests run at once on arrival; of a larger burst, a second's worth is paced."""
 _BURST_MINUTES = 1 / 60
 _MOST_TEAMS = 20_000
 
 
 @dataclass(slots=True)
 class _Team:
-    """What a team may do in this process.
+    """The state of a team in this process.
 
     Args:
-        limit: Requests a minute; None for any number.
+        limit: Requests per minute; None for no limit.
         known_until_s: When the limit is looked up again.
-        level: Requests that are worked on at once now; below 0, as many wait for the pace.
-        at_s: When that was so.
-        taken: Requests of this minute that this process has taken and not admitted yet; -1 where none are left.
+        level: Requests that may currently start at once; below 0, this many wait for the pace.
+        at_s: The time of `level`.
+        taken: Requests of this minute that this process has taken but not admitted; -1 if none are left.
         ends_s: When that minute ends.
-        changing: Held while the limit is looked up, or more are taken.
+        changing: Held while the limit is looked up, or more requests are taken.
     """
 
     limit: int | None = None
@@ -54,14 +54,14 @@ class TeamRequests:
     """Admits the requests of teams up to their quotas; a `TeamAdmission`.
 
     A process admits a team's requests at the pace of its quota, some at once, and takes them from the minute's account
-    in the database, a part at a time. A second's worth that comes at once is admitted as well, and waits for that pace:
-    what other teams ask meanwhile is worked on in between. While the database does not answer, only the pace holds.
+    in the database, a portion at a time. Another second's worth in a burst is admitted too, but waits for that pace,
+    and other teams' requests run in between. While the database does not answer, only the pace limits requests.
 
     Args:
         database: The store.
         monotonic_s: A clock in seconds.
-        clock_s: The time of day in seconds since 1970, by whose minutes requests are counted.
-        sleep: How to wait some seconds.
+        clock_s: The time of day in seconds since 1970, whose minutes the quota counts.
+        sleep: Waits some seconds.
     """
 
     def __init__(
@@ -79,24 +79,24 @@ class TeamRequests:
         self._teams: dict[str, _Team] = {}
 
     async def admit(self, team: str) -> None:
-        """Count one more request of a team; wait where it comes faster than the pace of the quota, a second at most.
+        """Count another request of a team; wait up to a second if it arrives faster than the quota's pace.
 
         Raises:
-            TeamRefusedError: The quota is reached, or they come too fast for it.
+            TeamRefusedError: The quota is reached, or requests arrive too fast.
         """
-        known = self._teams.get(team) or self._first(team)
+        state = self._teams.get(team) or self._first(team)
         now_s = self._monotonic_s()
-        if now_s >= known.known_until_s:
-            async with known.changing:
-                if now_s >= known.known_until_s:
-                    await self._look_up(team, known, now_s)
-        if known.limit is None:
+        if now_s >= state.known_until_s:
+            async with state.changing:
+                if now_s >= state.known_until_s:
+                    await self._look_up(team, state, now_s)
+        if state.limit is None:
             return
-        wait_s = self._require_pace(team, known, now_s)
-        known.level -= 1
-        if self._clock_s() >= known.ends_s or known.taken <= 0:
-            await self._take(team, known)
-        known.taken -= 1
+        wait_s = self._require_pace(team, state, now_s)
+        state.level -= 1
+        if self._clock_s() >= state.ends_s or state.taken <= 0:
+            await self._take(team, state)
+        state.taken -= 1
         if wait_s:
             await self._sleep(wait_s)
 
@@ -106,48 +106,48 @@ class TeamRequests:
         self._teams[team] = _Team()
         return self._teams[team]
 
-    def _require_pace(self, team: str, known: _Team, now_s: float) -> float:
+    def _require_pace(self, team: str, state: _Team, now_s: float) -> float:
         """Return how long a request has to wait, in seconds.
 
         Raises:
-            TeamRefusedError: As many wait already as may.
+            TeamRefusedError: The maximum number of requests is already waiting.
         """
-        limit = known.limit or 0
+        limit = state.limit or 0
         per_s = limit / 60
         floor = 1 - _paced(limit)
-        # Only a lowered quota leaves it lower: the calls that wait by the higher one wait for a second at most.
-        level = max(floor - 1, known.level + (now_s - known.at_s) * per_s)
-        known.level, known.at_s = min(_at_once(limit), level), now_s
-        if known.level < floor:
-            raise _refusal(quotas.too_fast(team, limit), team, (floor - known.level) / per_s if per_s else 60.0)
-        return max(0.0, (1 - known.level) / per_s)
+        # Only a lowered quota makes it lower: calls that wait under the higher quota wait a second at most.
+        level = max(floor - 1, state.level + (now_s - state.at_s) * per_s)
+        state.level, state.at_s = min(_at_once(limit), level), now_s
+        if state.level < floor:
+            raise _refusal(quotas.too_fast(team, limit), team, (floor - state.level) / per_s if per_s else 60.0)
+        return max(0.0, (1 - state.level) / per_s)
 
-    async def _look_up(self, team: str, known: _Team, now_s: float) -> None:
-        with contextlib.suppress(StorageError):  # what was known holds on
+    async def _look_up(self, team: str, state: _Team, now_s: float) -> None:
+        with contextlib.suppress(StorageError):  # the cached limit remains valid
             limits = await self._database.read(lambda c: quotas.read_quotas(c, team))
             limit = limits.get(Quota.REQUESTS_PER_MINUTE)
-            if limit is not None and known.limit is None:
-                known.level, known.at_s = _at_once(limit), now_s
-            known.limit = limit
-        known.known_until_s = now_s + KEEP_S
+            if limit is not None and state.limit is None:
+                state.level, state.at_s = _at_once(limit), now_s
+            state.limit = limit
+        state.known_until_s = now_s + KEEP_S
 
-    async def _take(self, team: str, known: _Team) -> None:
-        async with known.changing:
-            if self._clock_s() < known.ends_s:
-                if known.taken > 0:
+    async def _take(self, team: str, state: _Team) -> None:
+        async with state.changing:
+            if self._clock_s() < state.ends_s:
+                if state.taken > 0:
                     return  # another call has just taken some
-                if known.taken < 0:
-                    raise _refusal(quotas.minute_used_up(team, known.limit or 0), team, known.ends_s - self._clock_s())
-            limit = known.limit or 0
+                if state.taken < 0:
+                    raise _refusal(quotas.minute_used_up(team, state.limit or 0), team, state.ends_s - self._clock_s())
+            limit = state.limit or 0
             minute_s = self._clock_s() // 60 * 60
             try:
                 count = await self._database.write(lambda c: quotas.take_requests(c, team, limit))
             except StorageError:
                 count = limit
-            known.ends_s = minute_s + 60
-            known.taken = count or -1
+            state.ends_s = minute_s + 60
+            state.taken = count or -1
             if not count:
-                raise _refusal(quotas.minute_used_up(team, limit), team, known.ends_s - self._clock_s())
+                raise _refusal(quotas.minute_used_up(team, limit), team, state.ends_s - self._clock_s())
 
 
 def _refusal(sentence: str, team: str, after_s: float) -> TeamRefusedError:
@@ -159,7 +159,7 @@ def _burst(limit: int) -> int:
 
 
 def _paced(limit: int) -> int:
-    """Return how many requests of a burst wait for the pace: none of them for longer than a second."""
+    """Return how many requests of a burst wait for the pace: as many as can start within a second."""
     return max(0, min(int(limit * _BURST_MINUTES), _burst(limit) - _AT_ONCE))
 
 

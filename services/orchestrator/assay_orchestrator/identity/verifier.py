@@ -1,4 +1,4 @@
-"""Whose token a text is: looked up in the database, and remembered for a moment."""
+"""Identifies the caller of a token: looked up in the database, and cached for a moment."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.teams.tokens import TokenRecord
 
 KEEP_S = 25.0
-"""How long an accepted token is not looked up again. An open stream asks every 30 s: a revoked token ends in 60 s."""
+"""How long an accepted token is cached. Open streams check every 30 s, so a revoked token ends within 60 s."""
 _MOST_KEPT = 10_000
 _HOUR_CHARS = 13  # 2026-05-01T09
 
@@ -38,11 +38,11 @@ class _Kept:
 
 
 class TokenVerifier:
-    """Knows the tokens of the database; an `Authenticator`.
+    """Identifies the tokens of the database; an `Authenticator`.
 
     Args:
         database: The store.
-        oidc: Knows the tokens of other issuers; None where there are none.
+        oidc: Identifies the tokens of other issuers; None without any.
         monotonic_s: A clock in seconds.
     """
 
@@ -59,17 +59,21 @@ class TokenVerifier:
         self._kept: OrderedDict[bytes, _Kept] = OrderedDict()  # by the hash of the whole token
 
     async def authenticate(self, text: str) -> Identity:
-        """Return whose token a text is.
+        """Return the identity of a token.
 
         Raises:
-            UnauthenticatedError: It is none (TOKEN_MALFORMED), not of this installation (TOKEN_UNKNOWN), has ended
-                (TOKEN_EXPIRED, TOKEN_REVOKED), or its team is disabled (TEAM_DISABLED).
-            StorageError: It cannot be looked up now.
+            UnauthenticatedError: It is not a token (TOKEN_MALFORMED), not of this installation (TOKEN_UNKNOWN), has
+                ended (TOKEN_EXPIRED, TOKEN_REVOKED), or its team is disabled (TEAM_DISABLED).
+            StorageError: It cannot be looked up.
         """
         digest = hashlib.sha256(text.encode()).digest()
-        kept = self._kept.get(digest)
-        if kept is not None and self._monotonic_s() < kept.until_s and (not kept.ends_s or time.time() < kept.ends_s):
-            return kept.identity
+        cached = self._kept.get(digest)
+        if (
+            cached is not None
+            and self._monotonic_s() < cached.until_s
+            and (not cached.ends_s or time.time() < cached.ends_s)
+        ):
+            return cached.identity
         self._kept.pop(digest, None)
         if self._oidc is not None and not text.startswith(PREFIX):
             identity = await self._oidc.authenticate(text)
@@ -89,7 +93,7 @@ class TokenVerifier:
         record, disabled = await self._database.read(
             lambda c: (tokens.find_token(c, token.token_id), tokens.disabled_teams(c))
         )
-        # A wrong secret and an unknown id are one answer: ids stand in lists and logs.
+        # A wrong secret and an unknown id get the same answer: ids appear in lists and logs.
         if record is None or not token.has_digest(record.digest) or record.role not in _ROLES:
             raise UnauthenticatedError(
                 "the token is not of this installation: check the server's address, or ask its operator for a token",
@@ -121,7 +125,7 @@ _ROLES = frozenset(role.value for role in Role)
 
 
 def _seconds(moment: str) -> float:
-    """Return the seconds since 1970 of an ISO 8601 moment; 0 for none."""
+    """Return the seconds since 1970 of an ISO 8601 time; 0 for none."""
     return datetime.fromisoformat(moment).timestamp() if moment else 0.0
 
 

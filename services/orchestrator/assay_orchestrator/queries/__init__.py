@@ -1,1 +1,1 @@
-"""Finding rows of a run for clients: pages under a filter and an order, counts, one case with its neighbours."""
+"""Queries of a run's rows for clients: filtered and sorted pages, counts, and a case with its neighbours."""

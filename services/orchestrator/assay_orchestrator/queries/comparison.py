@@ -1,4 +1,4 @@
-"""Runs compared for clients: figures, and pages of the compared cases."""
+"""Comparisons of runs for clients: figures, and pages of the compared cases."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.page_tokens import PageTokens
 
 MOST_ROWS = 1_000_000
-"""Most rows of the runs of one comparison, together."""
+"""Maximum rows of all runs in a comparison."""
 _MOST_WAITING = 8
 _MOST_KEPT_ROWS = 250_000
 _FILTER_LIMIT_S = 10.0
@@ -58,7 +58,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """Runs with their rows, and where each case stands in its dataset."""
+    """Runs with their rows, and the place of each case in its dataset."""
 
     runs: list[ComparedRun]
     indexes: list[list[int]]
@@ -73,13 +73,13 @@ class _Queue:
 
 
 class Comparisons:
-    """Compares stored runs by their scores: one comparison of a team at a time, off the event loop.
+    """Compares stored runs by their scores: one comparison per team at a time, off the event loop.
 
-    The rows that the last comparison read are kept while they are few, for the pages that follow it.
+    If they are few, the rows of the last comparison stay in memory for the pages that follow it.
 
     Args:
         database: The store.
-        tokens: Makes and reads page tokens.
+        tokens: Creates and reads page tokens.
     """
 
     def __init__(self, database: Database, tokens: PageTokens) -> None:
@@ -89,12 +89,12 @@ class Comparisons:
         self._kept: tuple[tuple[object, ...], _Read] | None = None
 
     async def compare(self, scope: Scope, runs: Sequence[Run], settings: ComparisonSettings) -> Comparison:
-        """Return the figures of runs, the first of which is the baseline.
+        """Return the figures of runs; the first run is the baseline.
 
         Args:
-            scope: What the reader reaches.
-            runs: With their summaries.
-            settings: How they are compared, checked.
+            scope: The scope of the reader.
+            runs: The runs, with their summaries.
+            settings: How to compare them, checked.
 
         Raises:
             NotFoundError: A run was deleted.
@@ -127,7 +127,7 @@ class Comparisons:
         """Return a page of compared cases.
 
         Raises:
-            ResumeExpiredError: The token is not of this query, or rows of the runs have changed since.
+            ResumeExpiredError: The token belongs to another query, or rows of the runs have changed since.
             InvalidInputError: As `compare`, or a run lacks a metric of the query.
             NotFoundError, OverloadedError, DeadlineError: As `compare`.
         """
@@ -137,11 +137,11 @@ class Comparisons:
         begin = int(position[0]) if position is not None else 0
 
         def listed(read: _Read) -> tuple[list[ComparedCase], int]:
-            found = CaseList(read.runs, settings)
-            found.check(query)
-            places = found.places(query)
+            case_list = CaseList(read.runs, settings)
+            case_list.check(query)
+            places = case_list.places(query)
             size = min(page_size, max(1, _PAGE_VALUES // (len(runs) * max(2, len(query.metrics)))))
-            return found.cases(places[begin : begin + size].tolist(), query), len(places)
+            return case_list.cases(places[begin : begin + size].tolist(), query), len(places)
 
         async def work() -> tuple[list[ComparedCase], int]:
             read = await self._read(scope, runs, settings)
@@ -149,7 +149,7 @@ class Comparisons:
             if with_answers and cases:
                 ids = [case.case_id for case in cases]
                 positions = [
-                    _positions(each, indexes, ids) for each, indexes in zip(read.runs, read.indexes, strict=True)
+                    _positions(run, indexes, ids) for run, indexes in zip(read.runs, read.indexes, strict=True)
                 ]
                 cases = await self._database.read(lambda c: _with_texts(c, scope, runs, cases, positions))
             return cases, total
@@ -163,33 +163,38 @@ class Comparisons:
         key = (scope, json.dumps(_identity(runs, settings)))
         if self._kept is not None and self._kept[0] == key:
             return self._kept[1]
-        self._kept = None  # not two at a time in memory
-        wanted = parse_row_filter(settings.where, where="settings.where") if settings.where else None
-        if wanted is not None:
-            known = [metric.name for run in runs for metric in run.settings.metrics]
-            if problems := unknown_metrics(wanted, DATASET_ORDER, known):
+        self._kept = None  # frees memory: two would not fit at a time
+        row_filter = parse_row_filter(settings.where, where="settings.where") if settings.where else None
+        if row_filter is not None:
+            metric_names = [metric.name for run in runs for metric in run.settings.metrics]
+            if problems := unknown_metrics(row_filter, DATASET_ORDER, metric_names):
                 raise InvalidInputError(problems)
         # Equal datasets ask equal questions.
         with_contents = len({run.dataset.dataset_id for run in runs}) > 1
-        found = _Read([], [])
+        fresh = _Read([], [])
         for run in runs:
             read_run = partial(
-                _read_run, scope=scope, run=run, cluster=settings.cluster, wanted=wanted, with_contents=with_contents
+                _read_run,
+                scope=scope,
+                run=run,
+                cluster=settings.cluster,
+                row_filter=row_filter,
+                with_contents=with_contents,
             )
             compared, indexes = await self._database.read(read_run)
-            found.runs.append(compared)
-            found.indexes.append(indexes)
-        found.runs[:] = matched_runs(found.runs)
+            fresh.runs.append(compared)
+            fresh.indexes.append(indexes)
+        fresh.runs[:] = matched_runs(fresh.runs)
         if sum(run.counts.finished for run in runs) <= _MOST_KEPT_ROWS:
-            self._kept = (key, found)
-        return found
+            self._kept = (key, fresh)
+        return fresh
 
     async def _alone(self, team: str, work: Callable[[], Awaitable[T]]) -> T:
-        """Do one thing of a team after the other, each to its end though its caller has gone."""
+        """Run a team's comparisons one after the other, each to its end even if its caller has left."""
         queue = self._queues.setdefault(team, _Queue())
         if queue.count > _MOST_WAITING:
             raise OverloadedError(
-                f"{_MOST_WAITING} comparisons wait for one that is being made: try again in a few seconds",
+                f"{_MOST_WAITING} comparisons wait for a running one: try again in a few seconds",
                 retry_after_s=5.0,
             )
         queue.count += 1
@@ -201,7 +206,7 @@ class Comparisons:
 
         try:
             await queue.lock.acquire()
-        except BaseException:  # it was cancelled while it waited, and holds nothing: raised again
+        except BaseException:  # cancelled while it waited, so it holds nothing: raised again
             left()
             raise
 
@@ -209,7 +214,7 @@ class Comparisons:
             queue.lock.release()
             left()
             if not task.cancelled():
-                task.exception()  # its caller may have gone
+                task.exception()  # its caller may have left
 
         task = asyncio.ensure_future(work())
         task.add_done_callback(ended)
@@ -217,23 +222,23 @@ class Comparisons:
 
 
 def _positions(run: ComparedRun, indexes: Sequence[int], case_ids: Collection[str]) -> dict[str, int]:
-    """Return where some cases stand in the dataset of a run, as far as it has them."""
+    """Return the positions of some cases in a run's dataset, for the cases it has."""
     ids = list(case_ids)
     places = run.cases.places(ids).tolist()
     return {case_id: indexes[place] for case_id, place in zip(ids, places, strict=True) if place >= 0}
 
 
 def _identity(runs: Sequence[Run], settings: ComparisonSettings) -> list[object]:
-    """Return what differs when a comparison does: setting rows aside is no event."""
+    """Return a value that changes with the comparison; removing rows stores no event."""
     versions = [[run.run_id, run.last_sequence, run.counts.finished] for run in runs]
     return [versions, dataclasses.astuple(settings)]
 
 
 def check_rows(runs: Sequence[Run]) -> None:
-    """Check that runs have rows, and not too many to be compared at once.
+    """Check that runs have rows, and not too many to compare at once.
 
     Raises:
-        InvalidInputError: One has none, or they have too many together.
+        InvalidInputError: A run has none, or together they have too many.
     """
     for run in runs:
         if run.summary is None:
@@ -246,18 +251,24 @@ def check_rows(runs: Sequence[Run]) -> None:
 
 
 def _read_run(
-    connection: sa.Connection, *, scope: Scope, run: Run, cluster: str, wanted: RowFilter | None, with_contents: bool
+    connection: sa.Connection,
+    *,
+    scope: Scope,
+    run: Run,
+    cluster: str,
+    row_filter: RowFilter | None,
+    with_contents: bool,
 ) -> tuple[ComparedRun, list[int]]:
-    """Return a run as it is compared, and the position of each of its cases."""
-    # As from its report: what is compared must not depend on where the run was read.
+    """Return a run in the form for comparisons, and the position of each of its cases."""
+    # As from its report: the compared values must not depend on where the run was read.
     facts = facts_of(json.loads(json_text(head_document(run, None))))
     configured = {metric.name for metric in run.settings.metrics}
     implied = [name for name in facts.metrics if name not in configured]
     cases, indexes = CaseScores(tuple(facts.metrics), cluster or facts.cluster, facts.max_agent_errors), list[int]()
     meeting: set[tuple[int, int]] | None = None
-    if wanted is not None:
+    if row_filter is not None:
         with time_limit(connection, _FILTER_LIMIT_S, _FILTER_REMEDY):
-            meeting = compared_rows.find_keys(connection, scope, run.run_id, wanted)
+            meeting = compared_rows.find_keys(connection, scope, run.run_id, row_filter)
     with_usage = bool({"tokens", "cost"} & {*implied})
     for page in compared_rows.read_scored(connection, scope, run.run_id, with_usage=with_usage):
         turns = {}
@@ -269,8 +280,8 @@ def _read_run(
             errors = [name for name, value in values.items() if value is None]
             if implied:
                 response = {"usage": row.usage}
-                found = implied_values({"status": row.status, "latency_ms": row.latency_ms, "response": response})
-                values |= {name: found.get(name) for name in implied}
+                computed = implied_values({"status": row.status, "latency_ms": row.latency_ms, "response": response})
+                values |= {name: computed.get(name) for name in implied}
                 errors += [name for name in implied if row.status.is_failed and values[name] is None]
             if not indexes or row.case_index != indexes[-1]:
                 indexes.append(row.case_index)
@@ -296,19 +307,21 @@ def _with_texts(
     cases: Sequence[ComparedCase],
     positions: Sequence[dict[str, int]],
 ) -> list[ComparedCase]:
-    """Return the first cases, at least one, that fit in a message with the beginnings of question and answers."""
+    """Return the first cases, at least one, that fit in a message with excerpts of question and answers."""
     answers = {
         label_of(at): _answers(connection, scope, run.run_id, positions[at])
         for at, run in enumerate(runs)
         if positions[at]
     }
-    asked = compared_rows.read_last_turns(connection, scope, runs[0].run_id, sorted(positions[0].values()))
+    last_turns = compared_rows.read_last_turns(connection, scope, runs[0].run_id, sorted(positions[0].values()))
     page: list[ComparedCase] = []
     size = 0
     for case in cases:
-        variants = [dataclasses.replace(each, answer=answers[each.label][case.case_id]) for each in case.variants]
-        question = asked[positions[0][case.case_id]][0][:_TEXT_CHARS]
-        size += len(question) + sum(len(each.answer or "") for each in variants)
+        variants = [
+            dataclasses.replace(variant, answer=answers[variant.label][case.case_id]) for variant in case.variants
+        ]
+        question = last_turns[positions[0][case.case_id]][0][:_TEXT_CHARS]
+        size += len(question) + sum(len(variant.answer or "") for variant in variants)
         if page and size > _PAGE_CHARS:
             break
         page.append(dataclasses.replace(case, variants=tuple(variants), question=question))
@@ -316,7 +329,7 @@ def _with_texts(
 
 
 def _questions(connection: sa.Connection, scope: Scope, run_id: str, positions: dict[str, int]) -> dict[str, str]:
-    """Return what the user said last in some cases of a run; there may be none."""
+    """Return the last user message in some cases of a run; there may be none."""
     if not positions:
         return {}
     turns = compared_rows.read_last_turns(connection, scope, run_id, sorted(positions.values()))
@@ -324,6 +337,6 @@ def _questions(connection: sa.Connection, scope: Scope, run_id: str, positions: 
 
 
 def _answers(connection: sa.Connection, scope: Scope, run_id: str, positions: dict[str, int]) -> dict[str, str]:
-    """Return the beginning of an answer to each case; empty for one without."""
-    found = compared_rows.read_first_answers(connection, scope, run_id, sorted(positions.values()))
-    return {case_id: found.get(at, "")[:_TEXT_CHARS] for case_id, at in positions.items()}
+    """Return an excerpt of the answer to each case; empty without an answer."""
+    texts = compared_rows.read_first_answers(connection, scope, run_id, sorted(positions.values()))
+    return {case_id: texts.get(at, "")[:_TEXT_CHARS] for case_id, at in positions.items()}

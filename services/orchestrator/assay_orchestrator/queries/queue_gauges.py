@@ -1,4 +1,4 @@
-"""The gauges of the queue: read from the database now and then, so that a scrape costs no query."""
+"""The gauges of the queue: read from the database periodically, so that a scrape costs no query."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.shards.queue_figures import QueueFigures
 
 READ_S = 15.0
-"""Prometheus scrapes about as often; in between, nothing is read."""
+"""Prometheus scrapes about this often; nothing is read in between."""
 
 _log = logging.getLogger(__name__)
 
 
 class Store(Protocol):
-    """What the figures are read from."""
+    """The source of the figures."""
 
     async def read(self, query: Callable[[sa.Connection], QueueFigures]) -> QueueFigures:
-        """Return what a query returns."""
+        """Return the result of a query."""
 
 
 @asynccontextmanager
 async def queue_gauges(database: Store, *, read_s: float = READ_S) -> AsyncIterator[None]:
     """Keep the gauges of the queue up to date inside the block.
 
-    Every process that does this has the same figures: so those who read them take one, by `max`.
+    Every process that does this has the same figures, so readers take one of them, by `max`.
 
     Args:
         database: The store.
@@ -66,19 +66,19 @@ async def _keep_reading(database: Store, read_s: float) -> None:
 
 
 class _Gauges:
-    """The gauges, with every series that was ever set: one of which there is nothing left becomes 0."""
+    """The gauges, with every series that was ever set: a series with nothing left becomes 0."""
 
     def __init__(self) -> None:
         self._runs: set[tuple[str, str, str]] = set()
         self._rows: set[tuple[str, str]] = set()
 
     def show(self, figures: QueueFigures, now: float) -> None:
-        """Set them to what was read at a moment, in seconds since 1970."""
+        """Set them to figures read at a time, in seconds since 1970."""
         counts, rows = Counter[tuple[str, str, str]](), Counter[tuple[str, str]]()
-        for each in figures.runs:
-            team = team_label(each.team)
-            counts[team, each.state, each.cause] += each.count
-            rows[team, each.state] += each.unfinished_rows
+        for run_figures in figures.runs:
+            team = team_label(run_figures.team)
+            counts[team, run_figures.state, run_figures.cause] += run_figures.count
+            rows[team, run_figures.state] += run_figures.unfinished_rows
         self._runs |= counts.keys()
         self._rows |= rows.keys()
         for labels in self._runs:
@@ -95,5 +95,5 @@ class _Gauges:
 def _age_s(moment: str, now: float) -> float:
     if not moment:
         return 0.0
-    found = datetime.fromisoformat(moment)
-    return max(0.0, now - (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp())
+    created_at = datetime.fromisoformat(moment)
+    return max(0.0, now - (created_at if created_at.tzinfo else created_at.replace(tzinfo=UTC)).timestamp())

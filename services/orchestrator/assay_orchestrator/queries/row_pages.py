@@ -1,4 +1,4 @@
-"""Pages of the rows of a run, and one case of it, as clients ask for them."""
+"""Pages of a run's rows, and single cases, for clients."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ _Found: TypeAlias = "tuple[list[pb.CaseResult], Position | None, int | None, Row
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """What a client asks for.
+    """A client's request for a page.
 
     Args:
-        wanted: The filter that the rows meet.
-        order: What they are sorted by.
+        row_filter: The filter of the rows.
+        order: The sort order.
         failed_only: Only rows that failed or have no verdict because of an error.
         case_id: Only the rows of this case; empty for all.
-        page_size: Most rows.
+        page_size: Maximum number of rows.
         page_token: Where the page begins; empty for the first.
-        with_answers: Whether the rows have answers, inputs and references.
-        with_total: Whether all rows that meet the conditions are counted.
-        with_facets: Whether they are counted by what they have.
+        with_answers: Whether the rows include answers, inputs and references.
+        with_total: Whether to count all matching rows.
+        with_facets: Whether to count them by outcome, category, tag and repeat.
     """
 
-    wanted: RowFilter
+    row_filter: RowFilter
     order: RowOrder
     failed_only: bool
     case_id: str
@@ -63,15 +63,15 @@ class PageRequest:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the rows are found by their key alone."""
-        return RowQuery(self.wanted, self.order).is_plain and not (self.with_total or self.with_facets)
+        """Whether the key alone selects the rows."""
+        return RowQuery(self.row_filter, self.order).is_plain and not (self.with_total or self.with_facets)
 
     @property
     def binding(self) -> tuple[str | bool, ...]:
-        """What a page token belongs to, beside the run."""
-        if RowQuery(self.wanted, self.order).is_plain:
+        """The values that bind a page token, besides the run."""
+        if RowQuery(self.row_filter, self.order).is_plain:
             return self.failed_only, self.case_id
-        return self.failed_only, self.case_id, format_row_filter(self.wanted), format_row_order(self.order)
+        return self.failed_only, self.case_id, format_row_filter(self.row_filter), format_row_order(self.order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +79,10 @@ class RowPage:
     """A page.
 
     Args:
-        results: The messages of its rows, in the order asked for.
+        results: The messages of its rows, in the requested order.
         next_page_token: Continues the same query; empty on the last page.
-        total_count: Rows that meet the conditions; None where it was not asked for.
-        facets: Counts of these rows; None where they were not asked for.
+        total_count: The number of matching rows; None if not requested.
+        facets: Counts of these rows; None if not requested.
     """
 
     results: Sequence[pb.CaseResult]
@@ -94,12 +94,11 @@ class RowPage:
 class RowPages:
     """Reads pages.
 
-    A query that reads more than its page runs alone, and not for long: however many there are, readers stay free for
-    other calls.
+    A query that reads more than its page runs alone, and not for long, so that readers stay free for other calls.
 
     Args:
         database: The store.
-        tokens: Makes and reads page tokens.
+        tokens: Creates and reads page tokens.
     """
 
     def __init__(self, database: Database, tokens: PageTokens) -> None:
@@ -111,12 +110,12 @@ class RowPages:
         """Return a page of the rows of a run.
 
         Raises:
-            NotFoundError: The run was deleted, or its dataset has no such case.
+            NotFoundError: The run was deleted, or its dataset lacks the case.
             InvalidInputError: Filter or order name a metric that the run does not have.
-            ResumeExpiredError: The page token is not of this query.
+            ResumeExpiredError: The page token belongs to another query.
             DeadlineError: The query took too long.
         """
-        _check_metrics(run, request.wanted, request.order)
+        _check_metrics(run, request.row_filter, request.order)
         bound_to = ("ListResults", run.run_id, *request.binding)
         after = await self._position(scope, bound_to, request)
 
@@ -134,16 +133,18 @@ class RowPages:
         token = await self._tokens.make(scope, bound_to, _place(end, request)) if end is not None else ""
         return RowPage(page, token, total if request.with_total else None, facets)
 
-    async def read_case(self, scope: Scope, run: Run, case_id: str, wanted: RowFilter, order: RowOrder) -> CaseDetail:
+    async def read_case(
+        self, scope: Scope, run: Run, case_id: str, row_filter: RowFilter, order: RowOrder
+    ) -> CaseDetail:
         """Return a case of a run with its results, and its neighbours under a filter and an order.
 
         Raises:
-            NotFoundError: The run was deleted, or its dataset has no such case.
+            NotFoundError: The run was deleted, or its dataset lacks the case.
             InvalidInputError: Filter or order name a metric that the run does not have.
             DeadlineError: The query took too long.
         """
-        _check_metrics(run, wanted, order)
-        query = RowQuery(wanted, order)
+        _check_metrics(run, row_filter, order)
+        query = RowQuery(row_filter, order)
 
         def read(connection: sa.Connection) -> CaseDetail:
             case_index = history.find_case(connection, scope, run.run_id, case_id)
@@ -155,11 +156,15 @@ class RowPages:
         return await self._read(read, is_scan=not query.is_plain)
 
     async def _position(self, scope: Scope, bound_to: tuple[str | bool, ...], request: PageRequest) -> Position | None:
-        if RowQuery(request.wanted, request.order).is_plain:
+        if RowQuery(request.row_filter, request.order).is_plain:
             key = await self._tokens.read(scope, bound_to, request.page_token, (int, int))
             return Position(None, (int(key[0]), int(key[1]))) if key is not None else None
-        found = await self._tokens.read(scope, bound_to, request.page_token, (str, int, int))
-        return Position(json.loads(str(found[0])), (int(found[1]), int(found[2]))) if found is not None else None
+        position = await self._tokens.read(scope, bound_to, request.page_token, (str, int, int))
+        return (
+            Position(json.loads(str(position[0])), (int(position[1]), int(position[2])))
+            if position is not None
+            else None
+        )
 
     async def _read(self, read: Callable[[sa.Connection], T], *, is_scan: bool) -> T:
         if not is_scan:
@@ -174,7 +179,7 @@ class RowPages:
 
 
 def _place(end: Position, request: PageRequest) -> tuple[str | int, ...]:
-    if RowQuery(request.wanted, request.order).is_plain:
+    if RowQuery(request.row_filter, request.order).is_plain:
         return end.key
     return (json.dumps(end.value, ensure_ascii=False), *end.key)
 
@@ -183,9 +188,9 @@ def _query(connection: sa.Connection, scope: Scope, run_id: str, request: PageRe
     case_index = None
     if request.case_id:
         case_index = history.find_case(connection, scope, run_id, request.case_id)
-    return RowQuery(request.wanted, request.order, request.failed_only, case_index)
+    return RowQuery(request.row_filter, request.order, request.failed_only, case_index)
 
 
-def _check_metrics(run: Run, wanted: RowFilter, order: RowOrder) -> None:
-    if problems := unknown_metrics(wanted, order, [metric.name for metric in run.settings.metrics]):
+def _check_metrics(run: Run, row_filter: RowFilter, order: RowOrder) -> None:
+    if problems := unknown_metrics(row_filter, order, [metric.name for metric in run.settings.metrics]):
         raise InvalidInputError(problems)

@@ -43,13 +43,13 @@ class RunQuery:
     """A query for runs.
 
     Args:
-        wanted: The conditions.
+        run_filter: The conditions.
         order: The sort order.
         with_figures: Whether to include the figures of final summaries.
         with_total: Whether to count all matching runs.
     """
 
-    wanted: RunFilter = EVERY_RUN
+    run_filter: RunFilter = EVERY_RUN
     order: RunOrder = NEWEST_FIRST
     with_figures: bool = False
     with_total: bool = False
@@ -57,7 +57,7 @@ class RunQuery:
     @property
     def is_plain(self) -> bool:
         """Whether time and id alone select the runs, so that no other runs are read."""
-        others = dataclasses.replace(self.wanted, run_id_prefix="")
+        others = dataclasses.replace(self.run_filter, run_id_prefix="")
         return others == EVERY_RUN and self.order == NEWEST_FIRST and not self.with_total
 
 
@@ -102,7 +102,7 @@ class RunLists:
         self, connection: sa.Connection, scope: Scope, query: RunQuery, after: RunPosition | None, count: int
     ) -> FoundRuns:
         before = (after.created_at, after.run_id) if after is not None else None
-        listed = runs.list_newest(connection, scope, count + 1, before, query.wanted.run_id_prefix)
+        listed = runs.list_newest(connection, scope, count + 1, before, query.run_filter.run_id_prefix)
         page = listed[:count]
         last = page[-1] if len(listed) > count else None
         end = RunPosition(last.created_at, last.created_at, last.run_id) if last is not None else None
@@ -111,7 +111,7 @@ class RunLists:
     def _found(
         self, connection: sa.Connection, scope: Scope, query: RunQuery, after: RunPosition | None, count: int
     ) -> FoundRuns:
-        heads = [head for head in run_heads.read_heads(connection, scope) if self._accepts(query.wanted, head)]
+        heads = [head for head in run_heads.read_heads(connection, scope) if self._accepts(query.run_filter, head)]
         following = [
             head for head in _sorted(heads, query.order) if after is None or _follows(head, query.order, after)
         ]

@@ -1,1 +1,1 @@
-"""Scoring off the event loop: worker processes with a limit per row, and what decides which rows they get."""
+"""Scoring off the event loop: worker processes with limits per row, and the choice of the rows they get."""

@@ -1,4 +1,4 @@
-"""A queue that serves its owners by the time that they have used, so that one with slow jobs delays others little."""
+"""A queue that serves its owners by the time they have used, so that an owner with slow jobs hardly delays others."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ J = TypeVar("J")
 
 
 class FairQueue(Generic[J]):
-    """Jobs of several owners; the next is of the owner that has used the least time.
+    """Jobs of several owners; the next job is from the owner that has used the least time.
 
-    A new owner, and one that had no jobs for a while, starts level with those that wait: unused time is not saved.
+    A new owner, or one without jobs for a while, starts level with the waiting owners: unused time is not saved.
     """
 
     def __init__(self) -> None:
@@ -25,12 +25,12 @@ class FairQueue(Generic[J]):
         return sum(map(len, self._jobs.values()))
 
     def put(self, owner: str, job: J) -> None:
-        """Add a job behind those of its owner."""
+        """Add a job behind the others of its owner."""
         self._used[owner] = max(self._floor, self._used.get(owner, 0.0))
         self._jobs.setdefault(owner, deque()).append(job)
 
     def take(self) -> tuple[str, J]:
-        """Return the next job and its owner; there must be one."""
+        """Return the next job and its owner; there must be a job."""
         owner = min(self._jobs, key=self._used.__getitem__)
         jobs = self._jobs[owner]
         job = jobs.popleft()
@@ -40,9 +40,9 @@ class FairQueue(Generic[J]):
         return owner, job
 
     def charge(self, owner: str, seconds: float) -> None:
-        """Note what a job of an owner has taken."""
+        """Record the time of an owner's job."""
         self._used[owner] = max(self._floor, self._used.get(owner, 0.0)) + seconds
-        if not self._jobs:  # with nothing waiting there is nothing to be fair about
+        if not self._jobs:  # with nothing waiting, there is nothing to be fair about
             self._floor = max(self._used.values())
             self._used.clear()
         elif len(self._used) > _MOST_REMEMBERED:

@@ -1,7 +1,7 @@
-"""What scorer processes do, and how it travels: to them pickled, from them as JSON and nothing else.
+"""The jobs of scorer processes and their wire form: jobs are pickled, results are JSON and nothing else.
 
-A scorer reads what agents and specs say, so that it is the one process whose answers are not trusted: they are JSON,
-bounded in size, and read field by field. What it is sent comes from the orchestrator's own memory.
+A scorer processes text from agents and specs, so it is the one process whose answers are not trusted: they are JSON,
+limited in size, and read field by field. Its jobs come from the orchestrator's own memory.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 HEADER = struct.Struct("!I")
 """The length of the message that follows."""
 MAX_REPLY_BYTES = 16 * 1024 * 1024
-"""Longest message that a scorer may send."""
+"""Maximum size of a scorer's message."""
 READY = b"ready"
-"""What a scorer sends when its modules are imported."""
+"""The message of a scorer that has imported its modules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class ScoreRow:
 
     Args:
         metrics: The run's metric settings, pickled once for all rows of the run.
+        row: The row.
     """
 
     metrics: bytes
@@ -36,11 +37,11 @@ class ScoreRow:
 
 @dataclass(frozen=True, slots=True)
 class ReplyEvents:
-    """A reply that came as a stream of events.
+    """A reply that arrived as a stream of events.
 
     Args:
-        events: The JSON of each, in order.
-        arrived_ms: When each was complete, in milliseconds from the question.
+        events: The JSON of each event, in order.
+        arrived_ms: When each event was complete, in milliseconds since the question.
     """
 
     events: tuple[bytes, ...]
@@ -61,23 +62,23 @@ class MapReply:
 
 
 def reply_of(result: Any, *, failure: str = "", is_last: bool = False) -> bytes:
-    """Return a scorer's reply: a result or the stable word for why there is none.
+    """Return a scorer's reply: a result, or the stable word for why there is none.
 
     Args:
         result: A JSON value.
-        failure: The word; empty where there is a result.
+        failure: The word; empty with a result.
         is_last: Whether the scorer ends after this reply.
     """
     return json.dumps({"result": result, "failure": failure, "last": is_last}, separators=(",", ":")).encode()
 
 
 def result_of(reply: bytes) -> tuple[Any, str, bool]:
-    """Return the result, the failure and whether the scorer ends.
+    """Return the result, the failure, and whether the scorer ends.
 
     Raises:
-        ValueError: It is no such reply.
+        ValueError: It is not such a reply.
     """
     data = json.loads(reply)
     if not isinstance(data, dict) or not isinstance(data.get("failure"), str):
-        raise ValueError("no reply of a scorer")
+        raise ValueError("not a scorer's reply")
     return data.get("result"), data["failure"], data.get("last") is True

@@ -1,4 +1,4 @@
-"""The scorers of an orchestrator: started when work needs them, kept warm, replaced where a job ended them."""
+"""The scorers of an orchestrator: started on demand, kept warm, and replaced if a job ended them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.settings import ScoringLimits
 
 _RETRIED = ("scoring_crashed", "scoring_unavailable")
-"""Failures that need not be the job's own: a scorer may be killed from outside. The job is tried a second time."""
+"""Failures that may not be the job's fault: a scorer may be killed from outside. The job is retried once."""
 
 _log = logging.getLogger(__name__)
 
@@ -37,16 +37,16 @@ class _Waiting:
 
 
 class ScorerPool:
-    """Does jobs in scorer processes, the next one for the run that has used the least of their time.
+    """Runs jobs in scorer processes; the next job is from the run that has used the least of their time.
 
     Args:
-        limits: How many scorers there may be, and what a job may take.
+        limits: The maximum number of scorers, and the limits of a job.
     """
 
     def __init__(self, limits: ScoringLimits) -> None:
         self.limits = limits
         self.turn = asyncio.Lock()
-        """Held by whatever scores a row of some work on the event loop: one a round of the loop."""
+        """Held while a row of some work is scored on the event loop: one per round of the loop."""
         self._queue: FairQueue[_Waiting] = FairQueue()
         self._queued = asyncio.Semaphore(0)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -57,7 +57,8 @@ class ScorerPool:
         """Return a job's result.
 
         Args:
-            run_id: The run that it is done for.
+            run_id: The run of the job.
+            job: The job.
 
         Raises:
             ScoringFailedError: It has none.
@@ -75,7 +76,7 @@ class ScorerPool:
         return await waiting.result
 
     async def aclose(self) -> None:
-        """End all scorers and cancel the calls that wait for results. Calling it again does nothing."""
+        """End all scorers and cancel the calls that wait for results; a second call does nothing."""
         self._closed = True
         tasks = list(self._tasks)
         for task in tasks:
@@ -106,10 +107,10 @@ class ScorerPool:
 
 
 class _Slot:
-    """The place of one scorer, which is started when it is needed.
+    """The slot of one scorer, which is started on demand.
 
     Args:
-        limits: What a job may take.
+        limits: The limits of a job.
     """
 
     def __init__(self, limits: ScoringLimits) -> None:

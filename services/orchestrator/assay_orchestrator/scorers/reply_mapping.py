@@ -1,4 +1,4 @@
-"""An http agent's reply read as an answer: JSON, then one JMESPath expression per field."""
+"""Reads an http agent's reply as an answer: JSON, then one JMESPath expression per field."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class ReplyMapping:
     """How replies of one agent are read.
 
     Args:
-        expressions: JMESPath expressions by answer field; `error` turns a reply into a failure. `delta` finds the
-            text of one event of a stream; the others are about a reply or about the list of a stream's events.
-            Without any, a reply has the names of an answer.
+        expressions: JMESPath expressions by answer field; `error` turns a reply into a failure. `delta` finds the text
+            in one event of a stream; the others apply to a reply or to the list of a stream's events. Without any, a
+            reply has the field names of an answer.
     """
 
     def __init__(self, expressions: Mapping[str, str]) -> None:
@@ -39,19 +39,19 @@ class ReplyMapping:
         )
 
     def work(self, reply: bytes | ReplyEvents) -> int:
-        """Return how much work reading a reply is at most, in units of `assay.metrics.core.row_work`."""
+        """Return the maximum work of reading a reply, in units of `assay.metrics.core.row_work`."""
         parts = reply.events if isinstance(reply, ReplyEvents) else (reply,)
         size = sum(map(len, parts))
         values = len(parts) + sum(part.count(mark) for part in parts for mark in (b",", b":", b"[", b"{"))
         return (2 + self._visits) * size + _WORK_PER_VALUE * (1 + self._size) * values
 
     def read(self, reply: bytes | ReplyEvents) -> AgentResponse:
-        """Return the answer that a reply holds.
+        """Return the answer in a reply.
 
         Raises:
             MalformedAnswerError: The reply is not JSON.
             UnmappedReplyError: An expression does not fit it, or finds no text.
-            AnswerTooLargeError: What was found is too large.
+            AnswerTooLargeError: The extracted answer is too large.
         """
         if isinstance(reply, ReplyEvents):
             data: Any = [_event(body, number) for number, body in enumerate(reply.events, 1)]
@@ -61,10 +61,10 @@ class ReplyMapping:
         if self._expressions is None:
             response = _usual_answer(data)
         else:
-            found = self._expressions.find(data)
-            if isinstance(reply, ReplyEvents) and not found.get("error"):
-                found = self._read_pieces(self._expressions, data, reply.arrived_ms) | found
-            response = self._expressions.answer(found, lambda: f"{excerpt(beginning)}{_fields_of(data)}")
+            fields = self._expressions.find(data)
+            if isinstance(reply, ReplyEvents) and not fields.get("error"):
+                fields = self._read_pieces(self._expressions, data, reply.arrived_ms) | fields
+            response = self._expressions.answer(fields, lambda: f"{excerpt(beginning)}{_fields_of(data)}")
         return dataclasses.replace(response, attempts=())
 
     def _decoded(self, body: bytes) -> Any:
@@ -83,7 +83,7 @@ class ReplyMapping:
     def _read_pieces(
         self, expressions: ResponseExpressions, events: list[Any], arrived_ms: tuple[float, ...]
     ) -> dict[str, Any]:
-        """Return the text that the pieces in a stream's events are, and when the first came."""
+        """Return the text formed by the pieces in a stream's events, and when the first arrived."""
         pieces: list[str] = []
         first_ms = None
         for index, event in enumerate(events) if self._has_delta else ():
@@ -95,14 +95,14 @@ class ReplyMapping:
 
 
 def _piece(expressions: ResponseExpressions, event: Any, index: int) -> str:
-    found = expressions.find_field(DELTA, event)
-    if found is None or found is False:
+    text = expressions.find_field(DELTA, event)
+    if text is None or text is False:
         return ""
-    parts = found if isinstance(found, list) else [found]
+    parts = text if isinstance(text, list) else [text]
     if any(not isinstance(part, str) for part in parts):
         raise UnmappedReplyError(
-            f"{expressions.shown(DELTA)} must find a text, a list of texts or nothing, not {kind_of(found)}: "
-            f"in event {index + 1} of the stream it finds {shown(found)}"
+            f"{expressions.shown(DELTA)} must find a text, a list of texts or nothing, not {kind_of(text)}: "
+            f"in event {index + 1} of the stream it finds {shown(text)}"
         )
     return "".join(parts)
 
@@ -117,42 +117,42 @@ def _event(body: bytes, number: int) -> Any:
 
 
 def _plain_text(body: bytes) -> str | None:
-    """Return a reply that is a text, unchanged; None for broken JSON, a page, or nothing."""
+    """Return a reply that is a text, unchanged; None for broken JSON, a web page, or nothing."""
     text = body.decode("utf-8-sig").strip()
     return text if text and text[0] not in "{[<" else None
 
 
 def _usual_answer(data: Any) -> AgentResponse:
-    found = _usual_fields(data)
+    fields = _usual_fields(data)
     try:
-        check_bounds(found)
-        return response_from_json(found)
+        check_bounds(fields)
+        return response_from_json(fields)
     except MalformedAnswerError as problem:
-        said = f"the reply does not fit the names of an answer: {problem}; or say in agent.response where each is"
-        raise UnmappedReplyError(said) from None
+        refusal = f"the reply does not fit the names of an answer: {problem}; or map them in agent.response"
+        raise UnmappedReplyError(refusal) from None
 
 
 def _usual_fields(data: Any) -> dict[str, Any]:
-    """Return the answer in a reply that no expression is given for: it has the names that a Python agent returns.
+    """Return the answer in a reply without expressions; it has the field names that a Python agent returns.
 
-    A status that is none of an answer's is a word of the agent's own, such as "ok".
+    An unknown status is the agent's own word, such as "ok", and moves to the metadata.
     """
     if isinstance(data, str):
         return {"text": data}
     if not isinstance(data, dict):
-        raise UnmappedReplyError("the reply is no JSON object: say in agent.response where its text is")
+        raise UnmappedReplyError("the reply is not a JSON object: map its text in agent.response")
     status, metadata = data.get("status"), data.get("metadata")
     if status is None or (isinstance(status, str) and status.strip().lower() in _STATUSES):
         return data
-    kept = {"status": status, **metadata} if isinstance(metadata, dict) else metadata or {"status": status}
-    return data | {"status": None, "metadata": kept}
+    extra = {"status": status, **metadata} if isinstance(metadata, dict) else metadata or {"status": status}
+    return data | {"status": None, "metadata": extra}
 
 
 def _fields_of(data: Any) -> str:
-    what = "fields found"
+    heading = "fields found"
     if isinstance(data, list) and data:
-        data, what = data[-1], f"fields of the last of {len(data)} entries"
+        data, heading = data[-1], f"fields of the last of {len(data)} entries"
     if not isinstance(data, dict) or not data:
         return f"; it is {kind_of(data)}" if not isinstance(data, dict) else ""
     more = ", …" if len(data) > _SHOWN_FIELDS else ""
-    return f"; {what}: {', '.join(map(shown, list(data)[:_SHOWN_FIELDS]))}{more}"
+    return f"; {heading}: {', '.join(map(shown, list(data)[:_SHOWN_FIELDS]))}{more}"

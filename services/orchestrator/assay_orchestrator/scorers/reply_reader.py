@@ -1,4 +1,4 @@
-"""HTTP agents' replies read as answers: here where that is little work, else in a scorer process."""
+"""Reads HTTP agents' replies as answers: here if that is little work, else in a scorer process."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class ReplyReader:
         self._pool = pool
 
     async def read(self, reply: bytes | ReplyEvents, run_id: str) -> AgentResponse:
-        """Return the answer that a reply to a question of a run holds.
+        """Return the answer in the reply to a question of a run.
 
         Raises:
             MalformedAnswerError: The reply is not JSON.
             UnmappedReplyError: An expression does not fit it, or finds no text.
-            AnswerTooLargeError: What was found is too large.
+            AnswerTooLargeError: The extracted answer is too large.
         """
         work = self._mapping.work(reply)
         if self._pool is None or work <= WORK_AT_ONCE:
@@ -52,7 +52,7 @@ class ReplyReader:
                 await asyncio.sleep(0)
                 return self._mapping.read(reply)
         try:
-            found = await self._pool.do(run_id, MapReply(self._expressions, reply))
+            result = await self._pool.do(run_id, MapReply(self._expressions, reply))
         except ScoringFailedError as problem:
             return error_response(
                 AgentErrorKind.MALFORMED,
@@ -62,17 +62,17 @@ class ReplyReader:
                 type=problem.failure,
             )
         size = len(reply) if isinstance(reply, bytes) else sum(map(len, reply.events))
-        return await asyncio.to_thread(_answer, found) if size > _THREADED_BYTES else _answer(found)
+        return await asyncio.to_thread(_answer, result) if size > _THREADED_BYTES else _answer(result)
 
 
-def _answer(found: Any) -> AgentResponse:
-    """Return the answer that a scorer read, or raise what it found wrong."""
-    if not isinstance(found, dict):
+def _answer(result: Any) -> AgentResponse:
+    """Return the answer that a scorer read, or raise its error."""
+    if not isinstance(result, dict):
         raise MalformedAnswerError("the reply cannot be read")
-    if "unmapped" in found:
-        raise UnmappedReplyError(str(found["unmapped"]))
-    if "malformed" in found:
-        raise MalformedAnswerError(str(found["malformed"]))
-    if "too_large" in found:
-        raise AnswerTooLargeError(str(found["too_large"]))
-    return response_from_json(found.get("answer"))
+    if "unmapped" in result:
+        raise UnmappedReplyError(str(result["unmapped"]))
+    if "malformed" in result:
+        raise MalformedAnswerError(str(result["malformed"]))
+    if "too_large" in result:
+        raise AnswerTooLargeError(str(result["too_large"]))
+    return response_from_json(result.get("answer"))

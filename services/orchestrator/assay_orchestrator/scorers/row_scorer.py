@@ -1,4 +1,4 @@
-"""The scores of a run's rows: here where that is little work, else in a scorer process."""
+"""The scores of a run's rows: computed here if that is little work, else in a scorer process."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from assay_orchestrator.scorers.pool import ScorerPool
 
 WORK_AT_ONCE = 50_000
-"""Rows of at most this bound (half a millisecond) are scored where they are."""
+"""Rows up to this bound (half a millisecond) are scored in place."""
 WORK_HERE = 500_000
-"""Rows of at most this bound (five milliseconds) are scored on the event loop, one a round; others in a scorer."""
+"""Rows up to this bound (five milliseconds) are scored on the event loop, one per round; others in a scorer."""
 
 
 class RowScorer:
@@ -34,7 +34,7 @@ class RowScorer:
     Args:
         pool: The scorers.
         settings: The settings of its metrics.
-        metrics: The metrics that these make.
+        metrics: The metrics built from these settings.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class RowScorer:
         self._metrics = metrics
 
     async def score(self, row: Row) -> tuple[Score, ...]:
-        """Return a row's scores, in the order of the metrics; where it cannot be scored, each says why."""
+        """Return a row's scores, in the order of the metrics; if it cannot be scored, each says why."""
         work = self._work(row)
         if work <= WORK_AT_ONCE:
             return score_row(self._metrics, row)
@@ -55,7 +55,7 @@ class RowScorer:
                 scores = score_row(self._metrics, row)
                 await asyncio.sleep(0)
                 return scores
-        # What the dataset recorded is the answer already, or none of this row's.
+        # Recorded data of the dataset is already in the answer, or belongs to another row.
         case = dataclasses.replace(row.case.without_answers(), verdicts=())
         job = ScoreRow(self._settings, dataclasses.replace(row, case=case))
         try:
@@ -70,7 +70,7 @@ class RowScorer:
             return math.inf
 
     def _read(self, result: object) -> tuple[Score, ...]:
-        """Return the scores that a scorer sent; it has read what is hostile, so that its word is checked."""
+        """Return a scorer's scores; they are checked, because the scorer has read hostile text."""
         try:
             assert isinstance(result, list)
             scores = tuple(score_from_json(score) for score in result)

@@ -1,4 +1,4 @@
-"""One scorer process as the orchestrator sees it: started, asked, and gone."""
+"""One scorer process as the orchestrator sees it: started, called, and ended."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class Scorer:
     """A process that does one job at a time.
 
     Args:
-        process: It.
-        reader: What comes from it.
-        writer: What goes to it.
-        limits: What a job may take.
+        process: The process.
+        reader: Its replies.
+        writer: Its jobs.
+        limits: The limits of a job.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class Scorer:
         self._writer = writer
         self._limits = limits
         self.is_last = False
-        """Whether it ends after the result that it gave last."""
+        """Whether the process ends after its last result."""
 
     @classmethod
     async def start(cls, limits: ScoringLimits) -> Scorer:
-        """Return a scorer whose modules are imported.
+        """Return a scorer that has imported its modules.
 
         Raises:
             ScorerDiedError: It cannot be started.
@@ -94,9 +94,9 @@ class Scorer:
         """Return a job's result and an empty word, or None and a stable word for why there is no result.
 
         Raises:
-            ScorerDiedError: The process ended; it is to be closed.
+            ScorerDiedError: The process ended and must be closed.
         """
-        # Processor time is what a job may take, and the kernel sees to that. This is for a process that stands still.
+        # The kernel limits a job's processor time. This timeout is for a process that hangs without using any.
         wait_s = max(_LEAST_WAIT_S, _WAIT_FACTOR * self._limits.timeout_s)
         try:
             async with asyncio.timeout(wait_s):
@@ -156,7 +156,7 @@ def _spawn(limits: ScoringLimits) -> tuple[subprocess.Popen[bytes], socket.socke
 
 
 def _environment() -> dict[str, str]:
-    """Return what a scorer needs of the environment: no key, no password, one thread for arithmetic."""
-    kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+    """Return the environment of a scorer: no key, no password, one thread for arithmetic."""
+    variables = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
     path = os.pathsep.join(entry for entry in sys.path if entry)
-    return {**kept, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    return {**variables, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}

@@ -1,7 +1,7 @@
 """`python -m assay_orchestrator.scorers.worker`: a scorer process, one job at a time over its standard input.
 
-The kernel ends it when a job takes more processor time than it may: an interval timer of consumed time, which no code
-that holds the interpreter can put off and which a busy machine does not make run faster. It dies with its parent.
+The kernel ends it when a job exceeds its processor time: an interval timer of consumed time, which code that holds the
+interpreter cannot delay and which a busy machine does not speed up. It dies with its parent.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _log = logging.getLogger(__name__)
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Do jobs until the parent closes the connection or ends.
+    """Run jobs until the parent closes the connection or ends.
 
     Args:
-        arguments: The parent's process id, the processor time of a job in seconds, the memory in MiB, and what to log:
-            level and format.
+        arguments: The parent's process id, the processor time of a job in seconds, the memory in MiB, and the level and
+            format of the log.
     """
     parent, limit_s, memory_mib = int(arguments[0]), float(arguments[1]), int(arguments[2])
     configure_logging(LogSettings(*arguments[3:]))
@@ -66,17 +66,17 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _follow(parent: int) -> None:
-    """End with the parent, however it ends; its signals to the whole group are its own matter."""
+    """End with the parent, however it ends; signals to the process group are the parent's concern."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    with contextlib.suppress(OSError, AttributeError):  # elsewhere than on Linux the end of the connection ends it
+    with contextlib.suppress(OSError, AttributeError):  # on systems other than Linux the end of the connection ends it
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != parent:
         sys.exit(0)
 
 
 def _take_streams() -> tuple[BinaryIO, BinaryIO]:
-    """Return the connection; what prints is printed to standard error."""
+    """Return the connection; prints go to standard error."""
     connection = os.dup(0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -90,7 +90,7 @@ def _import_all() -> None:
 
     for kind in METRICS:
         METRICS[kind]
-    with contextlib.suppress(ImportError, SetupError):  # of what is not installed no run needs anything
+    with contextlib.suppress(ImportError, SetupError):  # no run needs modules that are not installed
         import re2
 
         from assay.metrics.checks.schema_validation import schema_validator
@@ -101,7 +101,7 @@ def _import_all() -> None:
 
 
 def _limit_memory(memory_mib: int) -> None:
-    """Bound the memory beyond what importing took; where the kernel runs out, it ends a scorer first."""
+    """Limit the memory beyond that of the imports; if the kernel runs out, it ends a scorer first."""
     with contextlib.suppress(OSError, ValueError):
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         most = pages * resource.getpagesize() + memory_mib * _MIB

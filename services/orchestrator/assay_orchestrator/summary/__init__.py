@@ -1,1 +1,1 @@
-"""Summaries of runs: folded over stored rows, final or partial, by group, with gates and the judge's figures."""
+"""Summaries of runs: folded over stored rows, final or partial, by group, with gates and judging figures."""

@@ -1,4 +1,4 @@
-"""Which cases of a run are not independent of each other: those that share its cluster key, or copies."""
+"""The dependent cases of a run: cases that share its cluster key, or copies."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class CaseClusters:
     """Numbers the clusters of a run's cases, and counts their cases; rows come in dataset order.
 
     Args:
-        key: What cases share with others, as in the run's settings; empty for copies.
-        copies: By the index of a case that has copies, the number of its group.
+        key: What cases share, as in the run's settings; empty for copies.
+        copies: The group number of each case that has copies, by the case's index.
         is_repeated: Whether a case may have several rows.
     """
 
@@ -36,7 +36,7 @@ class CaseClusters:
         self.depend = bool(key or copies)
 
     def of(self, row: CaseResult) -> int | None:
-        """Return the number of a row's cluster, as `ClusteredMean` takes it; counts its case."""
+        """Return the number of a row's cluster, as `ClusteredMean` takes it, and count its case."""
         index = row.case_index
         if not self.depend:
             return -1 - index if self._is_repeated else None
@@ -53,13 +53,13 @@ class CaseClusters:
     def within(self, kind: str, name: str, row: CaseResult, cluster: int | None) -> int | None:
         """Return the number of a row's cluster among the rows of one category or tag.
 
-        Where that is the cluster itself, its cases are what varies: they are then as independent as without a key.
+        If the group is the cluster itself, its cases are what varies: they are then as independent as without a key.
 
         Args:
             kind: "category" or "tag".
             name: The category, or the tag.
             row: The row.
-            cluster: What `of` returned for it.
+            cluster: The result of `of` for it.
         """
         key = self._key
         if not key or (key != kind if kind == "category" else cluster_of(key, "", (name,)) != name):
@@ -77,10 +77,10 @@ class CaseClusters:
         return -1 - index if self._is_repeated else None
 
     def result(self, effective_cases: float | None) -> DependentCases | None:
-        """Return which cases are not independent; None where all are.
+        """Return the dependent cases; None if all cases are independent.
 
         Args:
-            effective_cases: How many independent ones are as informative about the pass rate.
+            effective_cases: How many independent cases are as informative about the pass rate.
         """
         if not self._cases or (not self._key and max(self._sizes.values(), default=0) < 2):
             return None
@@ -98,7 +98,7 @@ class CaseClusters:
 def copies_of(connection: sa.Connection, run: Run) -> dict[int, int]:
     """Return the groups of copies among a run's cases, as `datasets.find_copies`.
 
-    Nothing is read where the client counted none.
+    Nothing is read if the client counted none.
     """
     reading = run.settings.dataset
     return {} if reading is not None and not reading.copy_count else datasets.find_copies(connection, run.run_id)

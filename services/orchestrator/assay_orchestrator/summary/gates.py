@@ -1,4 +1,4 @@
-"""The outcomes of a run's gates: which number of the summary each compares, and when there is none to compare."""
+"""The outcomes of a run's gates: the compared number of the summary, and when there is none to compare."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _MAX_NAMES_SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Counts of rows that gates need beside the summary.
+    """Counts of rows that gates need besides the summary.
 
     Args:
-        rows: All of them.
-        agent_errors: Those whose agent failed.
-        undecided: Those without a verdict because a metric could not be computed.
-        groups: The same of each group, by "category" or "tag" and its name.
-        intervals: Those of the run; None where it has no gates.
+        rows: All rows.
+        agent_errors: Rows whose agent failed.
+        undecided: Rows without a verdict because a metric could not be computed.
+        groups: The same counts of each group, by "category" or "tag" and its name.
+        intervals: The intervals of the run; None if it has no gates.
     """
 
     rows: int
@@ -53,10 +53,10 @@ def judge_gates(
     """Return the outcome of each gate.
 
     Args:
-        gates: Expressions that were checked before.
+        gates: Valid gate expressions.
         summary: The summary of the run; its own gates are not read.
         kinds: The kind of each of the run's metrics by name.
-        tally: What else is compared.
+        tally: The further counts.
     """
     return [_result(read_gate(gate, metrics=kinds), summary, tally) for gate in gates]
 
@@ -77,7 +77,7 @@ def _result(gate: Gate, summary: RunSummary, tally: Tally) -> GateResult:
 
 
 def _interval(gate: Gate, summary: RunSummary, tally: Tally, actual: float) -> Interval | None:
-    """Return the 95 % interval of what a gate was compared with; None where it is neither a rate nor a mean of rows."""
+    """Return the 95 % interval of a gate's compared number; None if it is neither a rate nor a mean of rows."""
     if gate.group:
         groups = summary.categories if gate.group == "category" else summary.tags
         if gate.name == "pass_rate":
@@ -97,7 +97,7 @@ def _interval(gate: Gate, summary: RunSummary, tally: Tally, actual: float) -> I
 
 
 def _actual(gate: Gate, summary: RunSummary, tally: Tally) -> tuple[float | None, str]:
-    """Return what a gate is compared with, or None and why there is nothing honest to compare."""
+    """Return a gate's compared number, or None and why there is nothing honest to compare."""
     if gate.group:
         return _of_group(gate, summary, tally.groups)
     if gate.name == "agent_errors":
@@ -151,7 +151,7 @@ def _of_metric(gate: Gate, summary: RunSummary) -> tuple[float | None, str]:
 
 
 def _of_label(metric: MetricSummary, label: str) -> tuple[float | None, str]:
-    """Return the mean of the checks with a label, and why there is none: those that were not made may decide it."""
+    """Return the mean of the checks with a label, and why there is none: missing checks may decide it."""
     if unmade := (metric.detail.get("unmade_labels") or {}).get(label, 0):
         checks = "1 check" if unmade == 1 else f"{unmade:,} checks"
         return None, f"{checks} with the label {label!r} {'was' if unmade == 1 else 'were'} not made"
@@ -160,12 +160,12 @@ def _of_label(metric: MetricSummary, label: str) -> tuple[float | None, str]:
 
 
 def _entry(detail: Mapping[str, Any], stat: str) -> float | None:
-    """Return a number of a metric's further aggregates; names of seconds may be given without the unit."""
+    """Return a number of a metric's further aggregates; names of seconds may omit the unit."""
     *way, last = stat.split(".")
-    found: Any = detail
+    entry: Any = detail
     for part in way:
-        found = found.get(part, {})
-    value = found.get(last, found.get(f"{last}_s"))
+        entry = entry.get(part, {})
+    value = entry.get(last, entry.get(f"{last}_s"))
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
@@ -190,7 +190,7 @@ def _of_group(
 
 def _no_group(gate: Gate, groups: Sequence[GroupSummary]) -> str:
     if len(groups) >= MAX_GROUPS:
-        return f"the {gate.group} {gate.label!r} is not among the {MAX_GROUPS:,} that are summed up"
+        return f"the {gate.group} {gate.label!r} is not among the first {MAX_GROUPS:,} that are summarised"
     if not groups:
         return f"no row has a {gate.group}"
     shown = ", ".join(group.name for group in groups[:_MAX_NAMES_SHOWN])
@@ -208,7 +208,7 @@ def _of_repeats(gate: Gate, summary: RunSummary, tally: Tally) -> tuple[float | 
 def _group_gap(name: str, tally: GroupTally, summary: RunSummary) -> str:
     """Return why a metric decides nothing in a group: the bounds are those of the whole run."""
     metric = tally.metrics[name]
-    of_run = next(one for one in summary.metrics if one.metric == name)
+    of_run = next(entry for entry in summary.metrics if entry.metric == name)
     return metric_error_gap(metric, summary) or survivors_gap(of_run, summary)
 
 
@@ -223,7 +223,7 @@ def _rows_undecided(undecided: int, decided: int) -> str:
 
 
 def _note(gate: Gate, summary: RunSummary, tally: Tally) -> str:
-    """Return what to know about the number that a gate was compared with."""
+    """Return a note on the number that a gate was compared with."""
     if gate.group or gate.name == "agent_errors":
         return ""
     if gate.name == "pass_rate" or (gate.name in ("pass_at_k", "pass_hat_k") and gate.stat.isdigit()):

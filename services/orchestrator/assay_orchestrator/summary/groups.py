@@ -1,4 +1,4 @@
-"""The rows of a run by category and by tag, and with every row counted by its case's weight."""
+"""The rows of a run by category and by tag, and the means weighted by case."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from assay_orchestrator.summary.clusters import CaseClusters
 
 MAX_GROUPS = 1000
-"""How many categories, and how many tags, are summed up."""
+"""How many categories, and how many tags, are summarised."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupTally:
-    """Counts of the rows of one category or tag that gates need beside its summary.
+    """Counts of a category's or tag's rows that gates need besides its summary.
 
     Args:
         undecided: Rows without a verdict because a metric could not be computed.
-        metrics: What each metric came to, by name.
-        intervals: The 95 % interval of each metric that a gate asks for in this group, by name.
+        metrics: The summary of each metric, by name.
+        intervals: The 95 % interval of each metric that a gate names in this group, by name.
     """
 
     undecided: int
@@ -75,7 +75,8 @@ class _Group:
     def tally(self) -> GroupTally:
         summaries = [fold.result() for fold in self.folds]
         intervals = {
-            summaries[index].metric: found.of_value(summaries[index].value) for index, found in self.intervals.items()
+            summaries[index].metric: interval.of_value(summaries[index].value)
+            for index, interval in self.intervals.items()
         }
         return GroupTally(self.undecided, {summary.metric: summary for summary in summaries}, intervals)
 
@@ -83,13 +84,13 @@ class _Group:
 class Groups:
     """Summaries by category and by tag, each with the metrics' own aggregates.
 
-    A dataset with more than a thousand different categories or tags uses them as labels, not as groups: the
-    first thousand are summed up.
+    A dataset with more than a thousand different categories or tags uses them as labels, not as groups: the first
+    thousand are summarised.
 
     Args:
         metrics: The run's metrics, in report order.
-        clusters: Which rows are not independent.
-        gates: What is asked of groups, among other things.
+        clusters: The dependent rows.
+        gates: The gates, some of them about groups.
     """
 
     def __init__(self, metrics: Sequence[Metric], clusters: CaseClusters, gates: Iterable[Gate]) -> None:
@@ -103,7 +104,7 @@ class Groups:
         self._tags: dict[str, _Group] = {}
 
     def add(self, row: CaseResult, cluster: int | None) -> None:
-        """Take one more row, of a cluster that `CaseClusters.of` returned."""
+        """Add a row, with its cluster from `CaseClusters.of`."""
         if row.category:
             self._add("category", self._categories, row.category, row, cluster)
         for tag in dict.fromkeys(row.tags):
@@ -129,13 +130,13 @@ class Groups:
 
     @property
     def tallies(self) -> dict[tuple[str, str], GroupTally]:
-        """What gates need to know of each group beside its summary."""
+        """The counts of each group that gates need besides its summary."""
         kinds = (("category", self._categories), ("tag", self._tags))
         return {(kind, name): group.tally() for kind, groups in kinds for name, group in groups.items()}
 
 
 class Weights:
-    """Means and the pass rate with every row counted by its case's weight: Σ w·x / Σ w, summed exactly."""
+    """Means and the pass rate with every row weighted by its case's weight: Σ w·x / Σ w, summed exactly."""
 
     def __init__(self) -> None:
         self._differ = False
@@ -144,7 +145,7 @@ class Weights:
         self._totals: defaultdict[str, ExactSum] = defaultdict(ExactSum)
 
     def add(self, row: CaseResult) -> None:
-        """Take one more row."""
+        """Add a row."""
         self._differ = self._differ or row.weight != 1.0
         if row.passed is not None:
             self._decided.add(row.weight)
@@ -155,7 +156,7 @@ class Weights:
                 self._totals[score.metric].add(row.weight)
 
     def result(self) -> dict[str, Any]:
-        """Return `pass_rate` and `metrics`, the weighted means; empty where all weights are 1."""
+        """Return `pass_rate` and `metrics`, the weighted means; empty if all weights are 1."""
         if not self._differ:
             return {}
         return {

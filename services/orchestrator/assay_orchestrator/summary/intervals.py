@@ -1,4 +1,4 @@
-"""The 95 % intervals of a run's metrics, from its rows: of their values, and of the rows that passed by them."""
+"""The 95 % intervals of a run's metrics: of their values, and of the rows that passed by them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 _OF_VALUE = ("interval", "accuracy_interval")
 _OF_PASSES = "pass_rate_interval"
 _OF_DECLINED = "declined_interval"
-"""Intervals among the further aggregates of metrics, which by themselves take all rows as independent."""
+"""Intervals in the metrics' own aggregates, which treat all rows as independent."""
 
 
 class MetricIntervals:
-    """Takes the scores of one metric.
+    """Computes the intervals of one metric.
 
     Args:
         metric: The metric.
@@ -34,7 +34,7 @@ class MetricIntervals:
         self._values, self._passes, self._declined = ClusteredMean(), ClusteredMean(), ClusteredMean()
 
     def add(self, score: Score, cluster: int | None) -> None:
-        """Take the score of one more row."""
+        """Add the score of a row."""
         if score.value is not None:
             self._values.take(score.value, cluster)
         elif "declined" in score.detail:
@@ -43,7 +43,7 @@ class MetricIntervals:
             self._passes.take(float(score.passed), cluster)
 
     def of_value(self, value: float | None) -> Interval | None:
-        """Return the interval of an aggregate; None where it is no mean of the rows' values, such as a percentile."""
+        """Return the interval of an aggregate; None if it is not a mean of the rows' values, such as a percentile."""
         if not self._is_mean(value):
             return None
         interval = self._values.interval()
@@ -53,16 +53,16 @@ class MetricIntervals:
         return max(low, interval[0]), min(high, interval[1])
 
     def of_passes(self) -> Interval | None:
-        """Return the interval of the share of rows that passed by the metric; None where it decided none."""
+        """Return the interval of the share of rows that passed by the metric; None if it decided none."""
         return self._passes.interval()
 
     def complete(self, summary: MetricSummary) -> MetricSummary:
         """Return the metric's summary with its intervals."""
         interval, passes = self.of_value(summary.value), self.of_passes()
         detail = dict(summary.detail)
-        for name, found in (*((name, interval) for name in _OF_VALUE), (_OF_PASSES, passes)):
+        for name, bounds in (*((name, interval) for name in _OF_VALUE), (_OF_PASSES, passes)):
             if detail.get(name) is not None:
-                detail[name] = found
+                detail[name] = bounds
         if detail.get(_OF_DECLINED) is not None:
             detail[_OF_DECLINED] = self._declined.interval()
         is_rate = self._values.is_rate and interval is not None
@@ -75,7 +75,7 @@ class MetricIntervals:
 
 
 class RunIntervals:
-    """Takes the rows of a run, for the intervals of its verdicts, agent errors and metrics.
+    """Computes the intervals of a run: of its verdicts, agent errors and metrics.
 
     Args:
         metrics: The run's metrics, in report order.
@@ -86,7 +86,7 @@ class RunIntervals:
         self.verdicts, self.errors = ClusteredMean(), ClusteredMean()
 
     def add(self, row: CaseResult, cluster: int | None) -> None:
-        """Take one more row, of a cluster that `CaseClusters.of` returned."""
+        """Add a row, with its cluster from `CaseClusters.of`."""
         for metric, score in zip(self.metrics.values(), row.scores, strict=True):
             metric.add(score, cluster)
         self.errors.take(float(row.status.is_failed), cluster)
@@ -95,4 +95,6 @@ class RunIntervals:
 
     def complete(self, summaries: Sequence[MetricSummary]) -> list[MetricSummary]:
         """Return the summaries of the metrics with their intervals."""
-        return [found.complete(summary) for found, summary in zip(self.metrics.values(), summaries, strict=True)]
+        return [
+            intervals.complete(summary) for intervals, summary in zip(self.metrics.values(), summaries, strict=True)
+        ]

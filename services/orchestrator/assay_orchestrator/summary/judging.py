@@ -1,4 +1,4 @@
-"""What judging came to: a fold over the verdicts that the rows of a run rest on."""
+"""The judging summary: a fold over the verdicts behind a run's rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_FINGERPRINTS = 20
 
 
 class _Juror:
-    """What one judge of a jury has said."""
+    """The verdicts of one judge of a jury."""
 
     def __init__(self, judge: str) -> None:
         self._judge = judge
@@ -47,10 +47,10 @@ class _Juror:
 
 
 class JudgingFold:
-    """Counts verdicts and adds up what they took; the order of rows does not matter.
+    """Counts verdicts and adds up their usage; the order of rows does not matter.
 
     Args:
-        canary_limit: Largest rate of wrong verdicts on canaries, from 0 to 1.
+        canary_limit: Maximum rate of wrong verdicts on canaries, from 0 to 1.
         accepts_canaries: Whether the spec accepts failed canaries.
     """
 
@@ -67,14 +67,14 @@ class JudgingFold:
         self._agreement: dict[str, AgreementFold] = {}
 
     def add(self, row: CaseResult) -> None:
-        """Take one more row; a verdict that several of its metrics rest on counts once."""
-        found: dict[object, tuple[int | None, Mapping[str, Any]]] = {}
+        """Add a row; a verdict shared by several of its metrics counts once."""
+        verdicts: dict[object, tuple[int | None, Mapping[str, Any]]] = {}
         for score in row.scores:
             for turn, detail in turn_details(score.detail):
                 for place, verdict in _verdicts(detail):
-                    found[verdict.get("key") or (score.metric, turn, place)] = place, verdict
+                    verdicts[verdict.get("key") or (score.metric, turn, place)] = place, verdict
             self._add_canary(score.detail.get(DETAIL))
-        for place, verdict in found.values():
+        for place, verdict in verdicts.values():
             self._add(verdict)
             if place is not None:
                 self._jurors.setdefault(place, _Juror(verdict["judge"])).add(verdict)
@@ -83,7 +83,7 @@ class JudgingFold:
                 self._add_jury(score.metric, detail)
 
     def result(self) -> JudgingSummary | None:
-        """Return the summary; None where no row has a verdict."""
+        """Return the summary; None if no row has a verdict."""
         if not self._counts["verdicts"]:
             return None
         cost, saved = (total.total if total.count else None for total in self._money.values())
@@ -108,24 +108,24 @@ class JudgingFold:
             self._canaries.add(canary, passed=document.get("passed"), cost_usd=sum(costs) if costs else None)
 
     def _add_jury(self, metric: str, detail: Mapping[str, Any]) -> None:
-        each = detail.get(JURY)
-        if not isinstance(each, list):
+        jurors = detail.get(JURY)
+        if not isinstance(jurors, list):
             return
-        values = [one.get("value") for one in each]
+        values = [juror.get("value") for juror in jurors]
         self._agreement.setdefault(metric, AgreementFold(metric)).add(values)
         for place, value in enumerate(values):
             if place in self._jurors:
                 self._jurors[place].score(metric, value)
 
     def _add(self, verdict: Mapping[str, Any]) -> None:
-        asked = not verdict["cached"] and verdict["attempts"] > 0
+        was_called = not verdict["cached"] and verdict["attempts"] > 0
         counted = {
             "verdicts": True,
-            "asked": asked,
+            "asked": was_called,
             "cached": verdict["cached"],
             "by_rule": verdict["by_rule"],
             "failed": verdict["status"] != "valid",
-            "unpriced": asked and verdict["cost_usd"] is None,
+            "unpriced": was_called and verdict["cost_usd"] is None,
             "batched": verdict.get("batched", False),
             "recorded": verdict.get("recorded", False),
         }
@@ -134,7 +134,7 @@ class JudgingFold:
         for name in self._tokens:
             self._tokens[name] += verdict[name] or 0
         for name, total in self._money.items():
-            if verdict.get(name) is not None and (asked or name == "saved_usd"):
+            if verdict.get(name) is not None and (was_called or name == "saved_usd"):
                 total.add(verdict[name])
         self._flags.update(verdict.get("flags") or ())
         self._refused.update(verdict.get("refused_parameters") or ())
@@ -143,17 +143,17 @@ class JudgingFold:
 
 
 def _verdicts(detail: Mapping[str, Any]) -> Iterator[tuple[int | None, Mapping[str, Any]]]:
-    """Yield the verdicts that a score rests on, each with the place of its judge in the jury, where there is one.
+    """Yield the verdicts behind a score, each with the place of its judge in the jury, if there is one.
 
-    Those of judged checks stand in the detail of their check.
+    Verdicts of judged checks are in the detail of their check.
     """
     checks = detail.get("checks")
     for check in checks if isinstance(checks, list) else ():
         yield from _verdicts(check)
-    each: list[tuple[int | None, object]] = [(None, detail.get("verdict"))]
+    placed: list[tuple[int | None, object]] = [(None, detail.get("verdict"))]
     jury = detail.get(JURY)
     if isinstance(jury, list):
-        each = [(place, one.get("verdict")) for place, one in enumerate(jury)]
-    for place, verdict in each:
+        placed = [(place, juror.get("verdict")) for place, juror in enumerate(jury)]
+    for place, verdict in placed:
         if isinstance(verdict, dict) and "fingerprint" in verdict:
             yield place, verdict

@@ -1,4 +1,4 @@
-"""Summaries of stored runs: the final one, and partial ones over the rows there are."""
+"""Summaries of stored runs: the final summary, and partial summaries over the rows stored so far."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def fold(connection: sa.Connection, run: Run) -> RunSummary:
 
 
 def fold_done(connection: sa.Connection, run: Run) -> tuple[RunRecord, RunSummary | None] | None:
-    """Return a run as it is stored and its final summary, None where rows are missing.
+    """Return a stored run and its final summary, or None as the summary if rows are missing.
 
     Returns:
-        None where the run has ended, is paused, or has shards that are not done.
+        None if the run has ended, is paused, or has unfinished shards.
     """
     record = runs.load_run(connection, run.run_id)
     if record is None or record.state not in ACTIVE_STATES or not shards.all_done(connection, run.run_id):
@@ -72,14 +72,14 @@ class _Known:
 
 
 def _version(run: Run) -> tuple[int, int]:
-    """Return what differs when the rows of a run do: setting rows aside is no event."""
+    """Return a value that changes with a run's rows; removing rows stores no event."""
     return run.last_sequence, run.counts.finished
 
 
 class PartialSummaries:
-    """Partial summaries, each folded at most once a second, and never for more than a tenth of the time.
+    """Partial summaries, each folded at most once a second, and for at most a tenth of the time.
 
-    A run on which nothing has happened is not folded again.
+    A run that has not changed is not folded again.
 
     Args:
         database: The store.
@@ -93,12 +93,12 @@ class PartialSummaries:
         self._folding: dict[str, asyncio.Task[RunSummary]] = {}
 
     async def of(self, run: Run) -> RunSummary | None:
-        """Return the summary over the rows that a run has, marked as partial; None while it has none."""
+        """Return the summary over a run's stored rows, marked as partial; None while it has none."""
         if not run.counts.finished:
             return None
-        known = self._known.get(run.run_id)
-        if known is not None and (known.version == _version(run) or self._clock() < known.fresh_until):
-            return known.summary
+        cached = self._known.get(run.run_id)
+        if cached is not None and (cached.version == _version(run) or self._clock() < cached.fresh_until):
+            return cached.summary
         task = self._folding.get(run.run_id)
         if task is None:
             task = self._folding[run.run_id] = asyncio.create_task(self._fold(run))
@@ -106,7 +106,7 @@ class PartialSummaries:
         return await asyncio.shield(task)
 
     async def aclose(self) -> None:
-        """Wait for what is being folded."""
+        """Wait for the folds in progress."""
         await asyncio.gather(*self._folding.values(), return_exceptions=True)
 
     async def _fold(self, run: Run) -> RunSummary:

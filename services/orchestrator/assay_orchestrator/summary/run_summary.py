@@ -1,4 +1,4 @@
-"""The summary of a run: a pure fold over its stored rows, the same bits however they came to be stored."""
+"""The summary of a run: a pure fold over its stored rows, bit for bit the same however they were stored."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SummaryRules:
-    """The settings of a run that decide about it beside its gates.
+    """The settings that decide about a run besides its gates.
 
     Args:
-        max_agent_errors: Largest share of the rows whose agent may fail.
-        max_metric_errors: Largest share of the rows that a metric should have scored on which it may fail.
-        left_out: Bad records of the dataset that are no cases.
+        max_agent_errors: Maximum share of the rows whose agent may fail.
+        max_metric_errors: Maximum share of a metric's rows on which it may fail.
+        left_out: Bad records of the dataset, which are not cases.
         optional: Names of the metrics that the run may end without.
         deciding: Names of the metrics that give rows a verdict.
-        canary_limit: Largest rate of wrong verdicts on canaries, from 0 to 1.
-        accepts_canaries: Whether failed canaries leave the verdict as it is.
-        cluster: What cases share with others, as in the run's settings.
-        copies: By the index of a case that has copies, the number of its group.
-        repeats: How often each case is run; None where that is not known.
+        canary_limit: Maximum rate of wrong verdicts on canaries, from 0 to 1.
+        accepts_canaries: Whether failed canaries leave the verdict unchanged.
+        cluster: What cases share, as in the run's settings.
+        copies: The group number of each case that has copies, by the case's index.
+        repeats: How many times each case runs; None if unknown.
     """
 
     max_agent_errors: float = MAX_ERRORS
@@ -65,8 +65,8 @@ class SummaryRules:
         """Return the rules of a run.
 
         Args:
-            settings: Of the run.
-            copies: By the index of a case that has copies, the number of its group.
+            settings: The settings of the run.
+            copies: The group number of each case that has copies, by the case's index.
         """
         judge = settings.judge
         return cls(
@@ -84,7 +84,7 @@ class SummaryRules:
 
 
 NO_RULES = SummaryRules()
-"""The rules of a spec that says nothing about them."""
+"""The rules of a spec that does not set any."""
 
 
 def summarise(
@@ -93,10 +93,10 @@ def summarise(
     """Return the summary of a run.
 
     Args:
-        rows: Every row, in dataset order; the repeats of a case beside each other.
+        rows: Every row, in dataset order; the repeats of a case are adjacent.
         metrics: The run's metrics, in report order; each row has their scores in this order.
-        gates: Gate expressions that were checked before.
-        rules: What else decides about the run.
+        gates: Valid gate expressions.
+        rules: The further rules of the run.
     """
     folds = [metric.aggregate() for metric in metrics]
     kinds = {metric.name: metric.info.name for metric in metrics}
@@ -143,7 +143,7 @@ def summarise(
         for result, count, metric, missing in zip(results, unanswered, metrics, reasons, strict=True)
     ]
     summary = RunSummary(
-        overall_status="",  # it follows from the rest
+        overall_status="",  # follows from the rest
         failed_criteria=[summary.metric for summary in summaries if summary.meets_threshold is False],
         skipped_criteria=[summary.metric for summary in summaries if summary.value is None],
         pass_rate=passed / decided if decided else None,

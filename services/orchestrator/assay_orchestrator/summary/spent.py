@@ -1,4 +1,4 @@
-"""What rows have spent: the tokens and the money of their agents and judges, as far as these say it."""
+"""The spending of rows: the reported tokens and money of their agents and judges."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def spent_on(
     counts_verdicts: bool = True,
     counts_verdict_tokens: bool = True,
 ) -> Spent:
-    """Return what some answers of agents, and the verdicts that some rows rest on, have taken.
+    """Return the reported usage of some agent answers, and of the verdicts behind some rows.
 
-    What no answer can have used counts as not reported.
+    Usage that no answer can have counts as not reported.
 
     Args:
         answers: The answers.
         rows: The rows.
-        counts_answers: Whether what answers say that they used counts: not what recorded ones used, nor what the run's
-            budget knows.
+        counts_answers: Whether to count the usage of answers; False for recorded answers, and if the run's budget
+            counts them.
         is_judged: Whether rows may have verdicts.
-        counts_verdicts: Whether what verdicts say that they cost counts: not where the judge's account says it.
-        counts_verdict_tokens: Whether their tokens count: not where the run's budget knows them.
+        counts_verdicts: Whether to count the cost of verdicts; False if the judge's account counts them.
+        counts_verdict_tokens: Whether to count their tokens; False if the run's budget counts them.
     """
     used = [answer.response.usage for answer in answers if answer.response.usage is not None and counts_answers]
     tokens = sum(map(counted_tokens, used))

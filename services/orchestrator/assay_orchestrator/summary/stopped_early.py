@@ -1,4 +1,4 @@
-"""When a run stopped early, and what that saved by estimate: the mean of its rows for each that was not asked."""
+"""When a run stopped early, and the estimated saving: the mean usage of its rows for each unasked row."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def stopped_early(connection: sa.Connection, run: Run, judging: JudgingSummary | None) -> StoppedEarly | None:
-    """Return when a run stopped early; None where it has not.
+    """Return when a run stopped early; None if it has not.
 
     Args:
         connection: The store.
         run: The run.
-        judging: What judging its rows came to.
+        judging: The judging summary of its rows.
     """
     settings = run.settings.stopping
     stop = stops.read_stop(connection, run.run_id) if settings is not None else None
@@ -60,15 +60,15 @@ def stopped_early(connection: sa.Connection, run: Run, judging: JudgingSummary |
 
 
 def _used(usages: Iterable[Mapping[str, Any]], judging: JudgingSummary | None) -> tuple[float | None, float | None]:
-    """Return the tokens and the money that the rows used; None for what is not known of any."""
+    """Return the tokens and the money that the rows used; None for a figure that no row reports."""
     from assay.reports.comparison.document.compared_run import implied_values
 
     tokens: list[float] = []
     money: list[float] = []
     for usage in usages:
-        found = implied_values({"status": "success", "latency_ms": None, "response": {"usage": usage}})
-        tokens += [known] if (known := found["tokens"]) is not None else []
-        money += [known] if (known := found["cost"]) is not None else []
+        figures = implied_values({"status": "success", "latency_ms": None, "response": {"usage": usage}})
+        tokens += [figure] if (figure := figures["tokens"]) is not None else []
+        money += [figure] if (figure := figures["cost"]) is not None else []
     if judging is not None:
         tokens += [judging.input_tokens + judging.output_tokens] if judging.asked else []
         money += [judging.cost_usd] if judging.cost_usd is not None else []

@@ -1,4 +1,4 @@
-"""Messages to watchers: watchers of a run are sent the same ones, which are made once."""
+"""A cache of messages to watchers: the watchers of a run receive the same messages, which are built once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ V = TypeVar("V")
 
 
 class WatchMessageCache:
-    """The latest messages to watchers: those that are sent the same snapshot or page of events share one message."""
+    """The latest messages to watchers; watchers at the same snapshot or page of events share one message."""
 
     def __init__(self) -> None:
         self._snapshots: OrderedDict[str, tuple[Run, pb.WatchRunResponse]] = OrderedDict()
@@ -34,19 +34,19 @@ class WatchMessageCache:
         if with_answers:
             return pb.WatchRunResponse(events=step.events)
         key = (run_id, step.before, step.events[-1].sequence, len(step.events))
-        made = self._events.pop(key, None) or pb.WatchRunResponse(events=map(without_answer, step.events))
-        _remember(self._events, key, made)
-        return made
+        message = self._events.pop(key, None) or pb.WatchRunResponse(events=map(without_answer, step.events))
+        _remember(self._events, key, message)
+        return message
 
     def _snapshot(self, run_id: str, run: Run) -> pb.WatchRunResponse:
-        known, made = self._snapshots.pop(run_id, (None, None))
-        if made is None or known is not run:
-            made = pb.WatchRunResponse(snapshot=RUN.to_wire(run))
-        _remember(self._snapshots, run_id, (run, made))
-        return made
+        cached_run, message = self._snapshots.pop(run_id, (None, None))
+        if message is None or cached_run is not run:
+            message = pb.WatchRunResponse(snapshot=RUN.to_wire(run))
+        _remember(self._snapshots, run_id, (run, message))
+        return message
 
 
-def _remember(made: OrderedDict[K, V], key: K, value: V) -> None:
-    made[key] = value
-    if len(made) > _MAX_MESSAGES:
-        made.popitem(last=False)
+def _remember(cache: OrderedDict[K, V], key: K, value: V) -> None:
+    cache[key] = value
+    if len(cache) > _MAX_MESSAGES:
+        cache.popitem(last=False)

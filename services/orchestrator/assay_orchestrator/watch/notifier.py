@@ -1,4 +1,4 @@
-"""Notifies the watchers of a run when events of it are durable, and keeps the latest events for them."""
+"""Notifies the watchers of a run when its events are durable, and caches the latest events for them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 _MAX_RECENT = 2000
 _MAX_BYTES = 4000
-"""Answers of longer rows are not cached."""
+"""Rows with longer answers are cached without them."""
 _MAX_RECENT_BYTES = _MAX_RECENT * _MAX_BYTES
-"""Rows have scores, too, whose details may be long."""
+"""Rows also have scores, whose details may be long."""
 
 
 class _WatchedRun:
@@ -62,28 +62,28 @@ class _WatchedRun:
 class Notifier:
     """Publishes events of runs to their watchers.
 
-    The store holds every event. Watchers that keep up are served from memory: the messages of the latest events of a
-    watched run are cached, with answers where these are short.
+    The store contains every event. Watchers that keep up are served from memory: the messages of the latest events of a
+    watched run are cached, with answers if these are short.
     """
 
     def __init__(self) -> None:
         self._watched: dict[str, _WatchedRun] = {}
 
     def publish(self, run_id: str, rows: Sequence[CaseResult]) -> None:
-        """Publish results that are durable, in the order of their sequence."""
+        """Publish durable results, in the order of their sequence."""
         if run_id in self._watched:
             events = map(event_to_wire, rows)
             self.cache_events(run_id, [row if row.ByteSize() <= _MAX_BYTES else without_answer(row) for row in events])
         self.notify(run_id)
 
     def cache_events(self, run_id: str, events: Sequence[pb.RunEvent]) -> None:
-        """Cache events of a watched run, in their order, for its other watchers."""
+        """Cache events of a watched run, in order, for its other watchers."""
         watched = self._watched.get(run_id)
         if watched is not None and events:
             watched.cache(events)
 
     def recent_events(self, run_id: str, after: int, count: int) -> list[pb.RunEvent]:
-        """Return up to `count` events after a sequence number that fit in one message; empty where none is cached."""
+        """Return up to `count` events after a sequence number that fit in one message; empty if none is cached."""
         watched = self._watched.get(run_id)
         return watched.after(after, count) if watched is not None else []
 
@@ -96,7 +96,7 @@ class Notifier:
                 flag.set()
 
     def close_watches(self, run_id: str, error: AssayError) -> None:
-        """End all watches of a run, which was deleted, with an error."""
+        """End all watches of a deleted run with an error."""
         watched = self._watched.get(run_id)
         if watched is not None:
             watched.error = error
@@ -109,7 +109,7 @@ class Notifier:
             raise watched.error
 
     def version(self, run_id: str) -> int:
-        """Return how often a watched run has changed: what is read after this call holds all these changes."""
+        """Return how many times a watched run has changed; a later read includes all these changes."""
         return self._watched[run_id].version
 
     @property
@@ -119,7 +119,7 @@ class Notifier:
 
     @property
     def watcher_count(self) -> int:
-        """How many watchers there are."""
+        """The number of watchers."""
         return sum(len(watched.flags) for watched in self._watched.values())
 
     def notify_all(self) -> None:

@@ -1,4 +1,4 @@
-"""Watches: the events of a run, sent to each client at the pace at which it reads."""
+"""Watches: sends the events of a run to each client at the pace at which the client reads."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a watcher is sent next: a snapshot, events, or neither, which is a bookmark.
+    """The next message to a watcher: a snapshot, events, or neither, which is a bookmark.
 
     Args:
-        before: The last event that the watcher was sent before this step.
+        before: The last event sent to the watcher before this step.
         snapshot: The run, at the beginning.
         events: Events, in order.
     """
@@ -47,16 +47,16 @@ class Step:
 class Watches:
     """Follows runs for watchers.
 
-    A watcher costs a position in the run's events and a flag; it holds one page of events at most. Watchers at the
-    same event share a read.
+    A watcher costs a position in the run's events and a flag; it holds at most one page of events. Watchers at the same
+    event share a read.
 
     Args:
         database: The store.
-        notifier: Wakes watchers, and keeps the latest events of watched runs.
-        read_run: Returns a run as it is stored; raises NotFoundError where a scope reaches no such run.
-        storage_problem: Returns why a run's rows cannot be stored in this process; empty where they can.
+        notifier: Wakes watchers, and caches the latest events of watched runs.
+        read_run: Returns a stored run; raises NotFoundError if the scope cannot reach it.
+        storage_problem: Returns why a run's rows cannot be stored in this process; empty if they can.
         stopping: Set when the process begins to stop.
-        bookmark_s: Time between bookmarks while no event comes, in seconds.
+        bookmark_s: Time between bookmarks while no event occurs, in seconds.
     """
 
     def __init__(
@@ -76,14 +76,14 @@ class Watches:
         self._stopping = stopping
         self._bookmark_s = bookmark_s
         self._reading: dict[tuple[object, ...], asyncio.Task[Any]] = {}
-        # Active runs, each with the version that was read, by run and by the scope that was checked.
+        # Active runs, each with the version at the read, by run and by the scope that was checked.
         self._active: dict[str, dict[Scope, tuple[int, Run]]] = {}
 
     async def follow(self, scope: Scope, run_id: str, after: int, *, with_answers: bool) -> AsyncGenerator[Step, None]:
         """Yield a snapshot, then events, until the run has ended.
 
         Raises:
-            NotFoundError: The scope reaches no such run, or no longer.
+            NotFoundError: The scope cannot reach the run, or no longer.
             ResumeExpiredError: The run has not reached event `after`.
         """
         changed = self._notifier.subscribe(run_id)
@@ -92,7 +92,7 @@ class Watches:
             if after > run.last_sequence:
                 raise ResumeExpiredError(
                     f"run {run_id} has reached event {run.last_sequence}, the watch asks for the events after {after}: "
-                    "watch it from the beginning, or after an event that was received",
+                    "watch it from the beginning, or after a received event",
                     reason="SEQUENCE_UNKNOWN",
                 )
             cursor, is_shown_paused = after, bool(self._storage_problem(run_id))
@@ -105,14 +105,14 @@ class Watches:
                     failpoint("watch.page_read")
                     yield Step(cursor, events=events)
                     cursor = events[-1].sequence
-                elif bool(self._storage_problem(run_id)) is not is_shown_paused:  # there may be no event of it
+                elif bool(self._storage_problem(run_id)) is not is_shown_paused:  # there may be no event for it
                     is_shown_paused = not is_shown_paused
                     run = await self._read(scope, run_id)
                     yield Step(cursor, snapshot=self._view(run))
                 if _ends(events) or (run.finished and cursor >= run.last_sequence):
                     run = await self._read(scope, run_id)
                     if run.finished and cursor >= run.last_sequence:
-                        return  # else its failed rows are being retried
+                        return  # otherwise its failed rows are being retried
                 while not events and not await self._until_changed(run_id, changed):
                     yield Step(cursor)
         finally:
@@ -123,9 +123,9 @@ class Watches:
         return client_view(run, self._storage_problem(run.run_id))
 
     async def _snapshot(self, scope: Scope, run_id: str, after: int) -> Run:
-        """Return the run; an active one that has not changed since the last read is not read again.
+        """Return the run; an active run that has not changed since the last read is not read again.
 
-        A run that is not active is read each time: another process may just have resumed it.
+        An inactive run is read each time: another process may have just resumed it.
         """
         version = self._notifier.version(run_id)
         run = self._known(scope, run_id)
@@ -136,7 +136,7 @@ class Watches:
         return run
 
     def _known(self, scope: Scope, run_id: str) -> Run | None:
-        """Return the run as it was last read, if it is active and has not changed since."""
+        """Return the run from the last read, if it is active and has not changed since."""
         version, run = self._active.get(run_id, {}).get(scope, (-1, None))
         return run if version == self._notifier.version(run_id) else None
 
@@ -151,8 +151,8 @@ class Watches:
             return recent
 
         def read(connection: sa.Connection) -> list[pb.RunEvent]:
-            found = history.read_events(connection, scope, run_id, after, _EVENT_PAGE, with_answers=with_answers)
-            return first_page(map(event_to_wire, found))
+            events = history.read_events(connection, scope, run_id, after, _EVENT_PAGE, with_answers=with_answers)
+            return first_page(map(event_to_wire, events))
 
         events = await self._shared(scope, run_id, (after, with_answers), lambda: self._database.read(read))
         if not with_answers:
@@ -160,10 +160,10 @@ class Watches:
         return events
 
     async def _shared(
-        self, scope: Scope, run_id: str, what: tuple[object, ...], read: Callable[[], Coroutine[Any, Any, T]]
+        self, scope: Scope, run_id: str, part: tuple[object, ...], read: Callable[[], Coroutine[Any, Any, T]]
     ) -> T:
         """Return the result of a read in flight, unless the run has changed since it began; else read."""
-        key = (scope, run_id, self._notifier.version(run_id), *what)
+        key = (scope, run_id, self._notifier.version(run_id), *part)
         task: asyncio.Task[T] | None = self._reading.get(key)
         if task is None:
             task = self._reading[key] = asyncio.create_task(read())
@@ -173,10 +173,10 @@ class Watches:
     def _end_read(self, key: tuple[object, ...], done: asyncio.Task[Any]) -> None:
         del self._reading[key]
         if not done.cancelled():
-            done.exception()  # those that wait for it get it
+            done.exception()  # callers that wait for it receive its error
 
     async def _until_changed(self, run_id: str, changed: asyncio.Event) -> bool:
-        """Wait until the run changes; False where it has not by the time of a bookmark."""
+        """Wait until the run changes; return False if a bookmark is due first."""
         if self._stopping.is_set():
             raise UnavailableError("the orchestrator is stopping: resume the watch", reason="STOPPING")
         try:

@@ -42,13 +42,13 @@ class RowQuery:
     """A query for rows of a run.
 
     Args:
-        wanted: The filter.
+        row_filter: The filter.
         order: The sort order.
         failed_only: Only rows that failed or have no verdict because of an error.
         case_index: Only the rows of the case at this position; None for all.
     """
 
-    wanted: RowFilter = EVERY_ROW
+    row_filter: RowFilter = EVERY_ROW
     order: RowOrder = DATASET_ORDER
     failed_only: bool = False
     case_index: int | None = None
@@ -56,12 +56,12 @@ class RowQuery:
     @property
     def is_plain(self) -> bool:
         """Whether the key alone selects the rows, so that no other rows are read."""
-        return self.wanted == EVERY_ROW and self.order == DATASET_ORDER
+        return self.row_filter == EVERY_ROW and self.order == DATASET_ORDER
 
     @property
     def is_by_metric_alone(self) -> bool:
         """Whether the query returns all rows of the run, sorted by a metric: its values alone select them."""
-        is_of_all_rows = self.wanted == EVERY_ROW and not self.failed_only and self.case_index is None
+        is_of_all_rows = self.row_filter == EVERY_ROW and not self.failed_only and self.case_index is None
         return is_of_all_rows and self.order.key is RowKey.METRIC
 
 
@@ -223,7 +223,7 @@ def _plain(
 
 def _met(conditions: RowConditions, query: RowQuery) -> list[sa.ColumnElement[bool]]:
     return [
-        *conditions.met_by(query.wanted),
+        *conditions.met_by(query.row_filter),
         *([results.has_failed()] if query.failed_only else ()),
         *([_ROWS.c.case_index == query.case_index] if query.case_index is not None else ()),
     ]

@@ -103,23 +103,23 @@ class Shortage:
         limit: Its limit.
         spent: What the team has spent.
         held: What its allotments hold, including the holder's.
-        wanted: What the next call may take.
+        next_call: What the next call may take.
     """
 
     quota: Quota
     limit: int
     spent: int
     held: int
-    wanted: int
+    next_call: int
 
     def sentence(self, team: str) -> str:
         """Return what is short, and what helps."""
-        spent, limit, held, wanted = (
-            _shown(self.quota, amount) for amount in (self.spent, self.limit, self.held, self.wanted)
+        spent, limit, held, next_call = (
+            _shown(self.quota, amount) for amount in (self.spent, self.limit, self.held, self.next_call)
         )
         return (
             f"the team {team!r} has too little left of its quota {self.quota.value} for the next call, which may take "
-            f"{wanted}: {spent} of {limit} are used and {held} are reserved for calls of its runs; "
+            f"{next_call}: {spent} of {limit} are used and {held} are reserved for calls of its runs; "
             f"{quotas.help_with(self.quota)}, or ask the operator of this server for more"
         )
 
@@ -134,7 +134,7 @@ def take(
         holder: The holder.
         used: All that the holder has used and reserved since its beginning.
         recorded: The part of that which is stored as spent.
-        wanted: The maximum cost of its next call.
+        next_call: The maximum cost of its next call.
 
     Returns:
         What the holder may use since its beginning, `UNLIMITED` if the team has no quota; or the shortage.
