@@ -38,10 +38,13 @@ def full(count: int, wait_s: float = 3.0) -> dict[str, Any]:
 both_protocols = pytest.mark.parametrize("protocol", ["openai", "anthropic"])
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+both_databases = pytest.mark.parametrize("start", ["sqlite", "postgres"], indirect=True)
+
+
+@pytest.fixture
 def start(request: pytest.FixtureRequest, start: Start) -> Start:
-    """Start a service with its orders in a file of its own, or in the database of all replicas."""
-    if request.param == "sqlite":
+    """Start a service on a temporary file, or on PostgreSQL."""
+    if getattr(request, "param", "sqlite") == "sqlite":
         return start
     return partial(start, database_url=request.getfixturevalue("postgres_url"))
 
@@ -73,6 +76,7 @@ async def settled(judge: Any, **fields: Any) -> pb.Verdict:
             return verdict
 
 
+@both_databases
 @both_protocols
 async def test_a_stream_of_requests_is_one_batch_at_half_the_price(start: Start, protocol: str) -> None:
     """Each answer gets its own verdict, checked, paid for once at half the price; nothing is asked one by one."""
@@ -112,6 +116,7 @@ async def test_whoever_cannot_wait_asks_again(start: Start, protocol: str) -> No
     assert len(judge.provider.batches.paid) == 1
 
 
+@both_databases
 async def test_an_outcome_waits_for_whoever_ordered_it(start: Start) -> None:
     """What came of an order while nobody waited is told to the next who asks for that run, usage and all, once."""
     judge = await start(Reply("no", status=500), says(GOOD), **QUICK)
@@ -124,6 +129,7 @@ async def test_an_outcome_waits_for_whoever_ordered_it(start: Start) -> None:
     assert dict((await settled(judge, run_id="r")).scores) == {"score": 4.0}
 
 
+@both_databases
 async def test_identical_requests_share_an_order(start: Start) -> None:
     """Of two runs at the same moment, again and again: one request each; one has the usage, the others joined."""
     judge = await start(by_answer, **{**QUICK, "batch_wait_s": 2.0})  # all are there before a batch is made
@@ -227,6 +233,7 @@ async def test_a_batch_that_was_cancelled_keeps_what_is_done(start: Start, proto
     assert len(judge.provider.batches.paid) == 16
 
 
+@both_databases
 @both_protocols
 async def test_what_a_batch_does_not_answer_is_ordered_three_times(start: Start, protocol: str) -> None:
     """An expired request and one whose result is missing go into the next batches; then they are given up.
@@ -264,6 +271,7 @@ async def test_what_expires_once_is_answered_by_the_next_batch(start: Start, pro
     assert (dict(verdict.scores), verdict.attempts) == ({"score": 1.0}, 3)
 
 
+@both_databases
 async def test_what_the_cap_cannot_order_again_says_so(start: Start) -> None:
     """It is the cap that stops it: with a higher one, a later round orders it again."""
     fates = ["missing"]
@@ -276,6 +284,7 @@ async def test_what_the_cap_cannot_order_again_says_so(start: Start) -> None:
     assert dict(again.scores) == {"score": 1.0}
 
 
+@both_databases
 async def test_an_outcome_is_kept_for_its_row(start: Start) -> None:
     """A row gets its outcome with its usage each time that it asks; another row finds it; neither orders again."""
     judge = await start(Reply("no", status=500), says(GOOD), **QUICK)
@@ -441,7 +450,6 @@ class ManualClock:
         (await self._wakes.get()).set()
 
 
-@pytest.mark.parametrize("start", ["sqlite"], indirect=True)
 async def test_a_batch_is_looked_at_less_and_less_often(start: Start) -> None:
     """From half a minute to five minutes, on a clock of the test's: a day of waiting costs some 300 looks."""
     clock = ManualClock()
@@ -454,6 +462,7 @@ async def test_a_batch_is_looked_at_less_and_less_often(start: Start) -> None:
     assert clock.slept == pytest.approx([30, 45, 67.5, 101.25, 151.875, 227.8125, 300, 300, 300, 300])
 
 
+@both_databases
 async def test_a_stop_tells_those_who_wait_to_ask_again(start: Start, tmp_path: Path) -> None:
     """At once, not after the batch."""
     judge = await start(state_dir=tmp_path / "state", **QUICK)
@@ -464,7 +473,6 @@ async def test_a_stop_tells_those_who_wait_to_ask_again(start: Start, tmp_path: 
     assert {(await one).verdict.reason for one in waiting} == {"batch_pending"}
 
 
-@pytest.mark.parametrize("start", ["sqlite"], indirect=True)
 async def test_a_judge_on_a_file_polls_it_only_while_verdicts_are_ordered(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
