@@ -1,3 +1,3 @@
-"""Statistics over labels and verdicts: pure arithmetic, without numpy, so that importing Assay stays light."""
+"""Statistics as pure arithmetic; numpy and scipy are imported only on use, so that importing Assay stays light."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Adjusted p-values, where several tests are made at once."""
+"""Adjustment of p-values for several tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values adjusted so that the chance of any false alarm among the tests stays at its level.
+    """Return p-values adjusted to control the chance of any false alarm among the tests.
 
     Source: S. Holm, "A simple sequentially rejective multiple test procedure", 1979.
     """
@@ -23,7 +23,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
-    """Return p-values adjusted so that the expected share of false alarms among the alarms stays at its level.
+    """Return p-values adjusted to control the expected share of false alarms among the alarms.
 
     Source: Y. Benjamini and Y. Hochberg, "Controlling the false discovery rate", 1995.
     """

@@ -1,4 +1,4 @@
-"""How far two raters agree: accuracy, Cohen's kappa, weighted kappa, Spearman, and who gives what for what."""
+"""Agreement of two raters: accuracy, Cohen's kappa, weighted kappa, Spearman, and the confusion table."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def accuracy(first: Sequence[Hashable], other: Sequence[Hashable]) -> Figure:
     """Return the share of items on which two raters give the same label, with its Wilson interval.
 
     Args:
-        first: A label an item.
-        other: The other rater's, in the same order.
+        first: A label per item.
+        other: The other rater's labels, in the same order.
     """
     return rate(sum(a == b for a, b in zip(first, other, strict=True)), len(first))
 
@@ -25,7 +25,7 @@ def accuracy(first: Sequence[Hashable], other: Sequence[Hashable]) -> Figure:
 def cohen_kappa(first: Sequence[Hashable], other: Sequence[Hashable]) -> Figure:
     """Return Cohen's kappa, (p_o - p_e) / (1 - p_e): agreement beyond what these labels give by chance.
 
-    Not computed where both always give the same one label, since chance then explains everything.
+    Not computed if both raters only give one and the same label, since chance then explains everything.
 
     Source: J. Cohen, "A coefficient of agreement for nominal scales", 1960.
     """
@@ -43,8 +43,8 @@ def weighted_kappa(first: Sequence[float], other: Sequence[float]) -> Figure:
     """Return kappa with quadratic weights, 1 - Σ(a_i - b_i)²/n / (Σ_ij (a_i - b_j)²/n²): near misses count as such.
 
     Args:
-        first: A score an item, finite.
-        other: The other rater's, in the same order, on the same scale.
+        first: A finite score per item.
+        other: The other rater's scores, in the same order, on the same scale.
 
     Source: J. Cohen, "Weighted kappa: nominal scale agreement with provision for scaled disagreement", 1968.
     """
@@ -61,7 +61,7 @@ def weighted_kappa(first: Sequence[float], other: Sequence[float]) -> Figure:
 
 
 def spearman(first: Sequence[float], other: Sequence[float]) -> Figure:
-    """Return Spearman's rank correlation, with mean ranks for ties; not computed where one side never varies.
+    """Return Spearman's rank correlation, with mean ranks for ties; not computed if one side never varies.
 
     Source: C. Spearman, "The proof and measurement of association between two things", 1904.
     """
@@ -91,11 +91,11 @@ def midranks(values: Sequence[float]) -> list[float]:
 
 
 def confusion(judge: Sequence[str], people: Sequence[str]) -> dict[str, dict[str, int]]:
-    """Return how often the judge gave which label (inner) where people gave which (outer).
+    """Return the counts of the judge's labels (inner) for each label of people (outer).
 
     Args:
-        judge: A label an item.
-        people: People's, in the same order.
+        judge: A label per item.
+        people: The labels of people, in the same order.
     """
     table: dict[str, dict[str, int]] = {}
     for label, right in zip(judge, people, strict=True):

@@ -1,11 +1,11 @@
-"""95 % intervals of figures of agreement between two raters: the bias-corrected and accelerated bootstrap.
+"""95 % intervals of agreement between two raters, by the bias-corrected and accelerated bootstrap.
 
-Kappas and alphas are 1 - D_o / D_e: the disagreement observed within items, and the one that chance gives. Items are
-drawn anew 2,000 times. All figures of a draw follow from a few sums over its items, so that 2,000 draws of hundreds of
-items take milliseconds.
+Kappas and alphas are 1 - D_o / D_e: the observed disagreement within items, and the disagreement by chance. Items are
+resampled 2,000 times. All figures of a resample follow from a few sums over its items, so 2,000 resamples of hundreds
+of items take milliseconds.
 
-Where the two raters agree on all n items, no draw can disagree, and the bootstrap would give [1, 1]. The lower end is
-then that of a share of disagreements, as far apart as the values are, which n items would show none of with a chance of
+If the two raters agree on all n items, no resample can disagree, and the bootstrap would give [1, 1]. The lower end
+then assumes the share of disagreements, as distant as the values allow, of which n items show none with a chance of
 2.5 % (Clopper and Pearson, 1934).
 
 Source: B. Efron, "Better bootstrap confidence intervals", 1987.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 RESAMPLES = 2_000
 _LEAST_VALID = 0.9
-_AT_A_TIME = 1_000_000  # counts that are held at a time: 8 MB
+_AT_A_TIME = 1_000_000  # counts in memory at a time: 8 MB
 _TAIL = 0.025
 _Z_95 = 1.959963984540054
 _TOLERANCE = 1e-12
@@ -38,9 +38,9 @@ class Measure:
     """A figure of agreement.
 
     Args:
-        squared: Whether two values are as far apart as the square of their difference; else they are equal or not.
-        pooled: Whether chance draws from both raters' values together, without replacement, as alpha does; else from
-            each rater's own, as kappa does.
+        squared: Whether the distance of two values is the square of their difference; otherwise it is 0 or 1.
+        pooled: Whether chance draws from the pooled values of both raters, without replacement, as alpha does;
+            otherwise from each rater's own values, as kappa does.
     """
 
     squared: bool
@@ -59,19 +59,19 @@ def agreement_interval(
     """Return the 95 % interval of a figure of agreement.
 
     Args:
-        pairs: What the two raters say of each item; numbers where distances are squared.
+        pairs: The values of the two raters for each item; numbers if distances are squared.
         measure: The figure.
-        resamples: How often the items are drawn.
-        seed: Of the drawing.
+        resamples: The number of resamples.
+        seed: The seed of the resampling.
 
     Returns:
-        None with fewer than two items, and where more than a tenth of the draws have no value: the rest would be
-        biased.
+        None with fewer than two items, or if more than a tenth of the resamples have no value, since the rest would
+        be biased.
     """
     import numpy as np
 
     counted = Counter(pairs)
-    # Sorted, so that the order of the items moves nothing.
+    # Sorted, so that the order of the items does not matter.
     kinds = sorted(counted, key=repr)
     counts = np.array([counted[kind] for kind in kinds], dtype=float)
     n = len(pairs)
@@ -93,10 +93,10 @@ def agreement_interval(
 
 
 def _features(kinds: Sequence[tuple[Hashable, Hashable]], measure: Measure) -> NDArray[np.float64]:
-    """Return what each kind of pair adds to the sums that a figure follows from.
+    """Return the contribution of each kind of pair to the sums behind a figure.
 
-    The first two columns are 1 and the distance. With squared distances a, b and a² + b² follow; else, for each value,
-    whether the first rater gives it, and then whether the second does.
+    The first two columns are 1 and the distance. With squared distances, a, b and a² + b² follow; otherwise, for each
+    value, whether the first rater gives it, and then whether the second does.
     """
     import numpy as np
 
@@ -132,7 +132,7 @@ def _disagreement(
 
 
 def _figures(sums: NDArray[np.float64], measure: Measure) -> NDArray[np.float64]:
-    """Return the figure of each row of sums; those that have none are left out."""
+    """Return the figure of each row of sums that has one."""
     observed, expected = _disagreement(sums, measure)
     has_value = expected > _TOLERANCE
     return 1 - observed[has_value] / expected[has_value]
@@ -153,9 +153,9 @@ def _drawn(
 
 
 def _acceleration(counts: NDArray[np.float64], features: NDArray[np.float64], measure: Measure) -> float:
-    """Return how fast the figure's error changes with its value, from leaving out one item at a time."""
+    """Return the acceleration of the figure's error, by leaving out one item at a time."""
     without = _figures(counts[None, :] @ features - features, measure)
-    if len(without) < len(counts):  # one item is all that tells the raters' values apart
+    if len(without) < len(counts):  # a single item makes the difference between the raters' values
         return 0.0
     away = float(counts @ without) / float(counts.sum()) - without
     squares = float(counts @ away**2)
@@ -163,7 +163,7 @@ def _acceleration(counts: NDArray[np.float64], features: NDArray[np.float64], me
 
 
 def _levels(drawn: NDArray[np.float64], value: float, acceleration: float) -> tuple[float, float]:
-    """Return which quantiles of the draws are the ends of the interval."""
+    """Return the quantiles of the resamples that are the ends of the interval."""
     normal, n = NormalDist(), len(drawn)
     below = float((drawn < value - _TOLERANCE).sum()) + 0.5 * float((abs(drawn - value) <= _TOLERANCE).sum())
     bias = normal.inv_cdf(min(max(below / n, 0.5 / n), 1 - 0.5 / n))

@@ -1,9 +1,9 @@
-"""Bradley-Terry: a strength for each of several rivals from who beat whom how often.
+"""Bradley-Terry strengths of rivals, from the number of wins in each pair.
 
 P(i beats j) = p_i / (p_i + p_j), found by p_i ← Σ_j W_ij / Σ_j ((W_ij + W_ji) / (p_i + p_j)), geometric mean 1
 
-Ties count ½ for both. Where some rivals never lose to, or never beat, any of the others the maximum does not exist:
-½ win in both directions is then added to every pair that met, and the result says so.
+Ties count ½ for both. If some rivals never lose to, or never beat, any of the others, the maximum does not exist: half
+a win in both directions is then added to every pair that met, and the result is marked as regularised.
 
 Sources: R. A. Bradley and M. E. Terry, "Rank analysis of incomplete block designs", 1952; when the maximum exists:
 L. R. Ford, "Solution of a ranking problem from binary comparisons", 1957; the iteration: D. R. Hunter, "MM algorithms
@@ -26,7 +26,7 @@ _POINTS = 400 / math.log(10)
 
 @dataclass(frozen=True, slots=True)
 class Strengths:
-    """What each rival is worth.
+    """The strengths of rivals.
 
     Args:
         values: Strengths with geometric mean 1.
@@ -50,7 +50,7 @@ def bradley_terry(wins: Sequence[Sequence[float]]) -> Strengths:
     """Return the strengths of rivals.
 
     Args:
-        wins: How often each (row) beat each other (column), ties as ½ each; the diagonal does not count.
+        wins: The wins of each rival (row) over each other (column), ties as ½ each; the diagonal is ignored.
 
     Raises:
         ValueError: There are fewer than two rivals, or no chain of pairs that met links all of them.

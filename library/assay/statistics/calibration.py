@@ -1,9 +1,9 @@
-"""A judge compared with human labels: every figure of agreement, who says what for what, and how far to trust it.
+"""Calibration of a judge against human labels: figures of agreement, the confusion table, and trust.
 
-Several people count as one: their scores by the mean, their labels by the majority. Items that no person labelled, or
-on which people are divided evenly, are left out, and so are items without a valid verdict, which the invalid rate
-counts. Where the scale is whole, kappas and the table round means to the nearest whole number. How far people agree
-with each other is a figure of its own.
+Several people count as one rater: their scores by the mean, their labels by the majority. Items without labels or with
+a tie between people are left out, and so are items without a valid verdict, which the invalid rate counts. On a scale
+of whole numbers, kappas and the table round means to the nearest whole number. The agreement between people is a
+separate figure.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ PASS, FAIL = "pass", "fail"
 
 @dataclass(frozen=True, slots=True)
 class Passing:
-    """When a score passes.
+    """The rule by which a score passes.
 
     Args:
-        threshold: On the rubric's scale.
+        threshold: The threshold on the rubric's scale.
         rule: "at_least" or "more_than".
     """
 
@@ -63,17 +63,17 @@ class Passing:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What comes of it.
+    """The result of a calibration.
 
     Args:
         kind: "scores", "labels" or "pairs".
         n: Items with both a label and a valid verdict.
         n_items: All items.
-        figures: By name, in the order in which they are shown.
-        confusion: What the judge said (inner) where people said something (outer).
+        figures: By name, in display order.
+        confusion: The judge's labels (inner) for each label of people (outer).
         labels: The labels of that table in order.
-        measure: Which figure decides about trust.
-        trust: How far the judge may be trusted.
+        measure: The figure that decides about trust.
+        trust: The trust in the judge.
         drawn: How the items were drawn: "random", "human_verdict", "judge_verdict", "weighted" or "unknown".
         passes: Whether judge and people pass each item, and its weight; empty where nothing decides.
     """
@@ -97,7 +97,7 @@ class Calibration:
             n: Rows that it judged, above 0.
 
         Returns:
-            No value where the labels are too few for one, or were drawn in a way that corrects nothing.
+            No value if there are too few labels, or if they were drawn in a way that does not allow a correction.
         """
         if self.drawn == WEIGHTED:
             return weighted_pass_rate(passed / n, n, self.passes)
@@ -142,10 +142,10 @@ def calibrate_scores(
     """Compare a judge's scores with human scores.
 
     Args:
-        judge: A score an item, on the rubric's scale; None if there is no valid one.
-        people: The scores that people gave each item, on the same scale; empty if none did.
-        whole: Whether the scale has whole numbers only.
-        passing: When a score passes; None where nothing decides.
+        judge: A score per item on the rubric's scale; None without a valid verdict.
+        people: The human scores of each item, on the same scale; empty if there are none.
+        whole: Whether the scale has only whole numbers.
+        passing: The rule by which a score passes; None without a threshold.
         drawing: How the items were drawn.
     """
     means = [math.fsum(ratings) / len(ratings) if ratings else None for ratings in people]
@@ -184,9 +184,9 @@ def calibrate_labels(
     """Compare a judge's pass or fail with that of people.
 
     Args:
-        judge: A score an item; None if there is no valid one.
-        people: "pass" or "fail", of each person who labelled an item.
-        passing: When a score passes.
+        judge: A score per item; None without a valid verdict.
+        people: "pass" or "fail" by each person who labelled an item.
+        passing: The rule by which a score passes.
         drawing: How the items were drawn.
     """
     verdicts = [None if score is None else passing.label(score) for score in judge]
@@ -213,10 +213,10 @@ def calibrate_pairs(
     """Compare a judge's choice between two answers with that of people.
 
     Args:
-        judge: What it says of each pair in both orders; None if either verdict is not valid.
-        people: "a", "b" or "tie", of each person who labelled a pair.
-        winners: Who wins each pair where that is not what `judge` says, as with a jury; there are then no figures of
-            places.
+        judge: The verdicts on each pair in both orders; None if either verdict is invalid.
+        people: "a", "b" or "tie" by each person who labelled a pair.
+        winners: The winners of the pairs if `judge` does not determine them, as with a jury; there are then no figures
+            of position bias.
     """
     choices = (
         [None if judgement is None else judgement.winner for judgement in judge] if winners is None else list(winners)
@@ -234,17 +234,17 @@ def calibrate_pairs(
 
 
 def judges_alpha(judges: Sequence[Sequence[Hashable | None]], level: Level) -> Figure:
-    """Return how far several judges agree with each other.
+    """Return the agreement of several judges.
 
     Args:
-        judges: What each judge says of each item; None if there is no valid verdict.
+        judges: The verdict of each judge on each item; None without a valid verdict.
         level: "interval" for scores, "nominal" for labels.
     """
     return alpha(list(zip(*judges, strict=True)), level)
 
 
 def majority(labels: Sequence[str]) -> str | None:
-    """Return what most people say, be it one alone; None if none does or two labels lead together."""
+    """Return the label that most people gave; None without labels or in a tie."""
     ranked = Counter(labels).most_common(2)
     return None if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]) else ranked[0][0]
 
@@ -282,8 +282,7 @@ def _alphas(
 ) -> dict[str, Figure]:
     """Return alpha of judge and people at some levels, with an interval at one, and that of people alone.
 
-    People count as one rater, by what they agree on: many who agree with each other would else hide a judge who does
-    not agree with them.
+    People count as one rater, since many people who agree with each other would hide a judge who disagrees.
     """
     figures = {f"alpha_{level}": alpha(both, level) for level in levels}
     kind = NOMINAL_ALPHA if measure == "nominal" else INTERVAL_ALPHA
@@ -294,7 +293,7 @@ def _alphas(
 
 
 def _weights(judge: Sequence[object], people: Sequence[object], drawing: Drawing) -> list[float]:
-    """Return the weights of the items that both judge and people have a verdict on."""
+    """Return the weights of the items with verdicts of both judge and people."""
     weights = drawing.weights or (1.0,) * len(judge)
     rows = zip(judge, people, weights, strict=True)
     return [weight for ours, theirs, weight in rows if ours is not None and theirs is not None]
@@ -308,7 +307,7 @@ def _passes(verdicts: tuple[Sequence[str], Sequence[str]], weights: Sequence[flo
 
 
 def _errors(passes: Sequence[DrawnLabel], drawing: Drawing) -> dict[str, Figure]:
-    """Return how much of what people pass the judge passes, and of what they fail it fails."""
+    """Return the judge's sensitivity and specificity against people."""
     return {
         "sensitivity": _share([item for item in passes if item.people_pass], drawing, passes=True),
         "specificity": _share([item for item in passes if not item.people_pass], drawing, passes=False),
@@ -316,10 +315,9 @@ def _errors(passes: Sequence[DrawnLabel], drawing: Drawing) -> dict[str, Figure]
 
 
 def _share(labels: Sequence[DrawnLabel], drawing: Drawing, *, passes: bool) -> Figure:
-    """Return which share of some labels the judge passes, or fails, every label by its weight.
+    """Return the weighted share of labels that the judge passes, or fails.
 
-    Its interval is that of as many labels of equal weight as say the same: (Σ w)² / Σ w² (L. Kish, "Survey sampling",
-    1965).
+    Its interval is that of an effective number of labels, (Σ w)² / Σ w² (L. Kish, "Survey sampling", 1965).
     """
     hits = [label for label in labels if label.judge_passes is passes]
     if drawing.how == JUDGE_VERDICT:

@@ -1,17 +1,17 @@
-"""The mean of values that come in clusters, and its 95 % interval, from running sums.
+"""The mean of clustered values and its 95 % interval, from running sums.
 
-Values of one cluster, such as the repeats of a case or the cases about one document, carry less information than as
-many independent values. The standard error is CR2 (`assay.statistics.clusters`). A mean has the t interval with
-Satterthwaite's degrees of freedom. A rate, or a mean of shares, has Wilson's interval over the effective count, the
-number of independent values that carry as much information: the smallest of
+Values of one cluster, such as the repeats of a case or the cases about one document, carry less information than the
+same number of independent values. The standard error is CR2 (`assay.statistics.clusters`). A mean has the t interval
+with Satterthwaite's degrees of freedom. A rate, or a mean of shares, has Wilson's interval over the effective count,
+the number of independent values with the same information: the smallest of
 
     n
     p(1 - p) / error²
     the same with half a cluster of successes and half a cluster of failures added
 
-times (z / t)², because the spread of few clusters is uncertain itself, and at least 1. The third counts because near 0
-and 1 clusters look more alike than they are. Where the values of each cluster agree with each other, or the clusters do
-not differ, it is (Σ n)² / Σ n² over the clusters' sizes instead: values of a cluster are copies then.
+times (z / t)², because the spread of few clusters is itself uncertain, and at least 1. The third is included because
+clusters near 0 and 1 look more alike than they are. If the values within each cluster are equal, or the clusters do not
+differ, it is (Σ n)² / Σ n² over the clusters' sizes instead, since the values of a cluster are then copies.
 
 Sources: L. Kish, "Survey Sampling", 1965, on effective sizes; E. L. Korn and B. I. Graubard, "Confidence intervals for
 proportions with small expected number of positive counts estimated from survey data", 1998, on (z / t)².
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
 _NOISE = 1e-9  # share of the mean up to which a standard error is rounding
-_BUFFERED = 512  # values that are added at once
+_BUFFERED = 512  # values added at once
 _LARGE = 1e150  # the squares of larger values are more than a float holds
 _SPLIT = 134_217_729.0  # 2**27 + 1
 
@@ -41,10 +41,10 @@ class _OfSize(NamedTuple):
     """The clusters of one size.
 
     Args:
-        size: Values in each.
-        number: How many there are.
-        total: Sum of the clusters' sums.
-        squares: Sum of their squares.
+        size: Values in each cluster.
+        number: The number of clusters.
+        total: The sum of the clusters' sums.
+        squares: The sum of their squares.
     """
 
     size: Fraction
@@ -54,7 +54,7 @@ class _OfSize(NamedTuple):
 
 
 class _Moments:
-    """Counts numbers and adds them and their squares, without rounding: their order does not matter."""
+    """Adds numbers and their squares without rounding, so that their order does not matter."""
 
     __slots__ = ("_pending", "_squares", "_total", "number")
 
@@ -93,7 +93,7 @@ class _Moments:
 
 
 class ClusteredMean:
-    """Takes values with their clusters. Its memory grows with the clusters of several values, not with the values.
+    """Folds values with their clusters. Its memory grows with the clusters of several values, not with the values.
 
     Example:
         >>> verdicts = ClusteredMean()
@@ -110,21 +110,21 @@ class ClusteredMean:
         self.is_rate = True
         """Whether every value is 0 or 1."""
         self._single = _Moments()
-        self._closed: dict[int, _Moments] = {}  # clusters of which all values are here, by size
+        self._closed: dict[int, _Moments] = {}  # complete clusters, by size
         self._clusters: dict[int, list[float]] = {}  # by number: size, and then what adds up to the sum
         self._open: tuple[int, list[float]] = (0, [])
 
     def take(self, value: float, cluster: int | None = None, *, times: int = 1) -> None:
-        """Take a value.
+        """Add a value.
 
         Args:
             value: The value.
-            cluster: Its cluster: None if it shares nothing with any other value, a negative number where the values
-                of the cluster come one after the other, else any number.
-            times: How many such values there are; above 1 with None alone.
+            cluster: Its cluster: None if it shares nothing with any other value, a negative number if the values of
+                the cluster come one after the other, else any number.
+            times: The number of such values; above 1 only with None.
         """
         self.count += times
-        if value != 0 and value != 1:  # faster than to look into a tuple; it is done for each score of a run
+        if value != 0 and value != 1:  # faster than a lookup in a tuple, and done for each score of a run
             self.is_rate = False
         if cluster is None:
             if times == 1:
@@ -142,7 +142,7 @@ class ClusteredMean:
             terms[1:] = _parts(terms[1:])
 
     def _close(self) -> None:
-        """Add the cluster that is open to those of its size, unless further values of it may come."""
+        """Add the open cluster to those of its size, unless further values of it may come."""
         cluster, terms = self._open
         if cluster < 0:
             self._closed.setdefault(int(terms[0]), _Moments()).add(_rounded_total(terms[1:]))
@@ -166,7 +166,7 @@ class ClusteredMean:
         """Return the effective count of a mean of values from 0 to 1; None without a value.
 
         Args:
-            most: The most that there can be; None for as many as there are values.
+            most: The upper bound of the count; None for the number of values.
         """
         if not self.count:
             return None
@@ -188,12 +188,12 @@ class ClusteredMean:
         """Return the 95 % interval of the mean.
 
         Args:
-            of_shares: Whether the values are shares, from 0 to 1. Values that are all 0 or 1 are.
+            of_shares: Whether the values are shares, from 0 to 1, as values of only 0 and 1 are.
             most: As for `effective_count`.
 
         Returns:
-            None without a value. A mean of other values has none, either, with fewer than two clusters, where all
-            values are equal, or where squares are more than a float holds (values of about 1e150 and more).
+            None without a value. A mean of other values also has none with fewer than two clusters, if all values are
+            equal, or if squares exceed a float (values of about 1e150 and more).
         """
         worth, mean = self.effective_count(most) if self.is_rate or of_shares else None, self.mean
         if mean is None:
@@ -232,7 +232,7 @@ def _merge(groups: dict[int, _OfSize], more: _OfSize) -> None:
 
 
 def _squares(values: Sequence[float]) -> list[float]:
-    """Return numbers that add up to the squares of values, two for each: the square and what its rounding lost.
+    """Return numbers that add up to the squares of values, two for each: the square and its rounding error.
 
     Source: T. J. Dekker, "A floating-point technique for extending the available precision", 1971.
     """
@@ -281,12 +281,12 @@ def _kish(groups: Iterable[_OfSize]) -> float:
 def _estimate(groups: Sequence[_OfSize]) -> tuple[float, float, float]:
     """Return the mean, its CR2 standard error and the degrees of freedom.
 
-    The error is 0 if there is none: with one cluster, where clusters do not differ, where a square overflows.
+    The error is 0 if there is none: with one cluster, if clusters do not differ, or if a square overflows.
     """
     n = sum((group.size * group.number for group in groups), Fraction())
     mean = sum((group.total for group in groups), Fraction()) / n
     try:
-        # Exact up to here: terms that cancel each other would else leave their rounding.
+        # Exact up to here: otherwise terms that cancel each other would leave their rounding errors.
         error, degrees = cr2_error(
             (float(size), number, float(squared - 2 * mean * size * total + (mean * size) ** 2 * number))
             for size, number, total, squared in groups

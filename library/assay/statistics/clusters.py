@@ -1,7 +1,7 @@
-"""Cases in clusters: the standard error of their mean, how many clusters there are in effect, and what they can decide.
+"""Clustered cases: the standard error of their mean, the effective number of clusters, and what they can decide.
 
-The standard error is CR2, which corrects each cluster's residual for its own pull on the mean, with Satterthwaite's
-degrees of freedom. For a mean both have a closed form: with h the cluster's share of the cases and E the sum of its
+The standard error is CR2, which corrects each cluster's residual for its influence on the mean, with Satterthwaite's
+degrees of freedom. For a mean both have a closed form. With h the cluster's share of the cases and E the sum of its
 residuals,
 
     error² = Σ E² / (1 - h) / n²        degrees = 1 / (Σ h² + (Σ a)² - Σ a²)  with  a = h² / (1 - h)
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
 NEGLIGIBLE = 1e-9
-"""Share of a mean up to which a standard error or deviation is rounding, and 0."""
+"""The share of a mean up to which a standard error or deviation counts as rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,12 @@ class Clusters:
 
     @property
     def effective_count(self) -> float:
-        """How many clusters of equal size say as much: (Σ n)² / Σ n²."""
+        """The number of clusters of equal size with the same information: (Σ n)² / Σ n²."""
         return effective_number(self.counts)
 
     @property
     def largest_share(self) -> float:
-        """Share of the cases that are in the largest cluster."""
+        """The share of the cases in the largest cluster."""
         return max(self.counts) / sum(self.counts)
 
 
@@ -57,8 +57,8 @@ def in_clusters(values: Sequence[float], clusters: Sequence[Hashable] | None) ->
 
     Args:
         values: One per case; at least one.
-        clusters: What each case shares with others; None if every case is a cluster of its own, whose standard
-            error is the usual one.
+        clusters: The cluster of each case; None if every case is its own cluster, which gives the usual standard
+            error.
     """
     n = len(values)
     mean = math.fsum(values) / n
@@ -78,7 +78,7 @@ def in_clusters(values: Sequence[float], clusters: Sequence[Hashable] | None) ->
 
 
 def is_negligible(spread: float | None, mean: float) -> bool:
-    """Whether a standard error or deviation is 0, or so small beside the mean that it is rounding of equal terms."""
+    """Whether a standard error or deviation is 0, or small enough beside the mean to be rounding of equal terms."""
     return spread is not None and spread <= NEGLIGIBLE * abs(mean)
 
 
@@ -86,8 +86,8 @@ def cr2_error(groups: Iterable[tuple[float, int, float]]) -> tuple[float | None,
     """Return the CR2 standard error of a mean and its degrees of freedom; None and 0 with fewer than two clusters.
 
     Args:
-        groups: Clusters by size, or each by itself: how many cases a cluster has, how many such clusters there are, and
-            the sum of their squared residuals. A cluster's residual is the sum of value - mean.
+        groups: Clusters by size, or single clusters: the cases of a cluster, the number of such clusters, and the sum
+            of their squared residuals. A cluster's residual is the sum of value - mean.
     """
     groups = list(groups)
     if sum(number for _, number, _ in groups) < 2:
@@ -101,7 +101,7 @@ def cr2_error(groups: Iterable[tuple[float, int, float]]) -> tuple[float | None,
 
 
 def effective_number(counts: Iterable[int]) -> float:
-    """Return how many clusters of equal size say as much as clusters of these sizes: (Σ n)² / Σ n²."""
+    """Return the number of clusters of equal size with the same information as these sizes: (Σ n)² / Σ n²."""
     sizes = list(counts)
     return sum(sizes) ** 2 / sum(size * size for size in sizes)
 
@@ -112,13 +112,13 @@ def can_decide(units: int, alpha: float, tests: int = 1) -> bool:
     Args:
         units: Cases, or clusters, whose sum is not 0.
         alpha: The level.
-        tests: By how much the smallest p-value is multiplied where p-values are adjusted.
+        tests: The factor of the smallest p-value in the adjustment.
     """
     return min(1.0, math.ldexp(2.0 * tests, -units)) < alpha
 
 
 def least_units(alpha: float, tests: int = 1) -> int:
-    """Return with how many cases, or clusters, whose sum is not 0 a sign-flip test can first be below a level.
+    """Return the least number of cases, or clusters, with a sum other than 0 for a sign-flip test below a level.
 
     That is ⌈1 + log₂(1 / α)⌉: six at 5 %, eight at 1 %.
     """

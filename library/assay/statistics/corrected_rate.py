@@ -14,8 +14,9 @@ where v = q' (1 - q') / m'. It covers 93 % or more from five labels of each kind
 fewer than 20 of one kind meet more than four times as many of the other, it covers that much only if the labels have
 the true rate of the rows, as labels drawn at random from them do; otherwise as little as 88 %.
 
-Labels drawn by the judge's verdict: among them q0 and q1 are not those of all rows. Their shares of the drawing say for
-how many rows each label stands, and the judge's mistakes are added up over the strata h of equal shares:
+Labels drawn by the judge's verdict: q0 and q1 among them differ from those of all rows. Their shares of the drawing
+give the number of rows that each label represents, and the judge's mistakes are summed over the strata h of equal
+shares:
 
     θ = p + Σ W_h mean_h(y - f),    se² = p (1 - p) / N + Σ W_h² s_h² / n_h
 
@@ -44,12 +45,12 @@ if TYPE_CHECKING:
 NO_BETTER_THAN_CHANCE = "no_better_than_chance"
 TOO_FEW_OF_A_KIND = "too_few_of_a_kind"
 LEAST_OF_A_KIND = 5
-"""Labels of each kind, passed and failed by people, from which on the interval holds its level."""
+"""The labels of each kind, passed and failed by people, from which on the interval keeps its level."""
 TOO_UNEVEN, TOO_FEW_OF_A_WEIGHT = "too_uneven", "too_few_of_a_weight"
 MOST_TO_ONE, ENOUGH_OF_A_KIND = 4, 20
-"""How many labels of one kind may meet one of the other where there are fewer than 20 of that."""
+"""The most labels of one kind per label of the other, if there are fewer than 20 of the other."""
 LEAST_OF_A_WEIGHT, MOST_OF_SMALL_STRATA = 10, 0.05
-"""Labels of equal weight that make a stratum, and what share of the rows smaller strata may stand for."""
+"""The least labels of a stratum, and the share of the rows that smaller strata may represent."""
 
 RANDOM, HUMAN_VERDICT, JUDGE_VERDICT = "random", "human_verdict", "judge_verdict"
 WEIGHTED, UNKNOWN = "weighted", "unknown"
@@ -62,11 +63,11 @@ LABELS_WITHOUT_WEIGHTS, DRAWING_UNKNOWN = "labels_without_weights", "drawing_unk
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """How the items with labels were drawn.
+    """The drawing of the labelled items.
 
     Args:
         how: One of the words above.
-        weights: For how many rows each item stands, on any scale; None unless `how` is "weighted".
+        weights: The number of rows that each item represents, on any scale; None unless `how` is "weighted".
     """
 
     how: str = RANDOM
@@ -95,21 +96,21 @@ def corrected_pass_rate(
     n_passed: int,
     drawn: str = RANDOM,
 ) -> Figure:
-    """Return the corrected pass rate with its 95 % interval, of labels drawn at random or by the human verdict.
+    """Return the corrected pass rate with its 95 % interval, from labels drawn at random or by the human verdict.
 
     Args:
         observed: The judge's pass rate, from 0 to 1.
-        n: Rows that it rests on.
+        n: The rows behind it.
         specificity: q0, from 0 to 1.
-        n_failed: Items that people failed, which q0 rests on.
+        n_failed: The items behind q0, which people failed.
         sensitivity: q1, from 0 to 1.
-        n_passed: Items that people passed, which q1 rests on.
+        n_passed: The items behind q1, which people passed.
         drawn: How the items were drawn.
 
     Returns:
-        No value where q0 + q1 is at most 1: such a judge's verdict says nothing. None, too, with fewer than five items
-        that people passed, or failed; with uneven ones that were drawn by the human verdict; and where the judge chose
-        what people labelled, or may have.
+        No value if q0 + q1 is at most 1, since such a judge's verdict carries no information; with fewer than five
+        items that people passed, or failed; with uneven items drawn by the human verdict; and if the judge chose the
+        labelled items, or may have.
     """
     if reason := {JUDGE_VERDICT: LABELS_WITHOUT_WEIGHTS, UNKNOWN: DRAWING_UNKNOWN}.get(drawn):
         return Figure(None, n, reason=reason)
@@ -126,7 +127,7 @@ def corrected_pass_rate(
     p, spread = _adjusted_rate(observed, n)
     q0, v0 = _one_more_of_each(specificity, n_failed)
     q1, v1 = _one_more_of_each(sensitivity, n_passed)
-    if q0 + q1 - 1 <= 1e-12:  # of so few labels the judge may as well be guessing
+    if q0 + q1 - 1 <= 1e-12:  # with so few labels the judge may as well be guessing
         return Figure(theta, n, (0.0, 1.0))
     centre = (p + q0 - 1) / (q0 + q1 - 1)
     error = math.sqrt(spread + centre**2 * v1 + (1 - centre) ** 2 * v0) / (q0 + q1 - 1)
@@ -136,12 +137,12 @@ def corrected_pass_rate(
 
 @dataclass(frozen=True, slots=True)
 class DrawnLabel:
-    """One labelled answer.
+    """A labelled answer.
 
     Args:
         judge_passes: Whether the judge passes it.
-        people_pass: Whether people do.
-        weight: For how many rows it stands: 1 / the chance with which it was drawn, on any scale.
+        people_pass: Whether people pass it.
+        weight: The number of rows that it represents: 1 / its chance of being drawn, on any scale.
     """
 
     judge_passes: bool
@@ -150,15 +151,15 @@ class DrawnLabel:
 
 
 def weighted_pass_rate(observed: float, n: int, labels: Sequence[DrawnLabel]) -> Figure:
-    """Return the corrected pass rate with its 95 % interval, of labels that stand for different numbers of rows.
+    """Return the corrected pass rate with its 95 % interval, from labels that represent different numbers of rows.
 
     Args:
         observed: The judge's pass rate, from 0 to 1.
-        n: Rows that it rests on.
-        labels: Those of equal weight are one stratum; a stratum of one label joins the one with the next weight.
+        n: The rows behind it.
+        labels: Labels of equal weight form a stratum; a stratum of one label joins the stratum of the next weight.
 
     Returns:
-        No value with fewer than two labels, and where small strata stand for too many of the rows.
+        No value with fewer than two labels, or if small strata represent too many of the rows.
     """
     strata = _strata(labels)
     if not n or sum(map(len, strata)) < _LEAST_OF_A_STRATUM:
@@ -183,7 +184,7 @@ def weighted_pass_rate(observed: float, n: int, labels: Sequence[DrawnLabel]) ->
 
 
 def _strata(labels: Iterable[DrawnLabel]) -> list[list[DrawnLabel]]:
-    """Return the labels by weight, the lightest first; none alone where there are others."""
+    """Return the strata of labels, the lightest first; none with a single label if there are others."""
     by_weight: dict[float, list[DrawnLabel]] = defaultdict(list)
     for label in labels:
         by_weight[label.weight].append(label)
@@ -197,7 +198,7 @@ def _strata(labels: Iterable[DrawnLabel]) -> list[list[DrawnLabel]]:
 
 
 def _adjusted_rate(rate: float, n: int) -> tuple[float, float]:
-    """Return a rate with z² / 2 passes and as many fails added, and its variance."""
+    """Return a rate with z² / 2 passes and z² / 2 fails added, and its variance."""
     more = n + _Z_95**2
     adjusted = (rate * n + _Z_95**2 / 2) / more
     return adjusted, adjusted * (1 - adjusted) / more
@@ -210,7 +211,7 @@ def _one_more_of_each(rate: float, n: int) -> tuple[float, float]:
 
 
 def _around(theta: float, centre: float, error: float) -> tuple[float, float]:
-    """Return the interval, which reaches the estimate itself whatever was added."""
+    """Return the interval, extended to include the estimate itself."""
     half = _Z_95 * error
     return min(theta, _clipped(centre - half)), max(theta, _clipped(centre + half))
 

@@ -1,10 +1,10 @@
-"""Whether a judge still judges as it did: one frozen set of answers, judged then and now.
+"""Drift of a judge: a frozen set of answers, judged then and now.
 
-    d = new - old for each item; alarm where the p-value of the sign flips of d is below α
+    d = new - old for each item; alarm if the p-value of the sign flips of d is below α
 
-An unchanged judge that is noisy raises an alarm with a chance of α at most, however few the items. Without an alarm the
-95 % interval of the mean says what can be excluded: where it reaches beyond 5 % of the scale, the items are too few for
-the noise. A half-width of 5 % of the scale takes
+An unchanged but noisy judge raises an alarm with a chance of at most α, however few the items. Without an alarm, the
+95 % interval of the mean shows which drift is excluded; if it exceeds 5 % of the scale, there are too few items for the
+noise. A half-width of 5 % of the scale takes
 
     n = (1.96 s / (0.05 · scale))²
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 ALPHA = 0.05
 LARGEST_SHIFT = 0.05
-"""Mean difference that a steady judge stays within, as a share of the scale."""
+"""The largest mean difference of a steady judge, as a share of the scale."""
 
 TOO_FEW_ITEMS = "too_few_items"
 _LEAST_ITEMS = 2
@@ -39,7 +39,7 @@ _Z_95 = 1.96
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """How much a judge's scores have moved.
+    """The change of a judge's scores.
 
     Args:
         n: Items scored both times.
@@ -48,10 +48,10 @@ class Drift:
         interval: 95 % t interval of the mean; None with the mean.
         p_value: Of the sign-flip test; None with the mean.
         limit: 5 % of the scale, on the scale.
-        changed: Items whose score is another one.
-        drifted: Whether that is an alarm; None where nothing is computed.
-        items_needed: About how many items would exclude a mean difference beyond the limit; None if there is an
-            alarm, where these exclude it already, and where nothing is computed.
+        changed: Items whose score changed.
+        drifted: Whether there is an alarm; None if nothing is computed.
+        items_needed: The approximate number of items that would exclude a mean difference beyond the limit; None if
+            there is an alarm, if the items exclude it already, or if nothing is computed.
         reason: Why nothing is computed; empty if it is.
     """
 
@@ -68,7 +68,7 @@ class Drift:
 
     @property
     def caution(self) -> str:
-        """What the items cannot exclude, as a sentence; empty if that is nothing."""
+        """The sentence on the drift that the items cannot exclude; empty if they exclude it."""
         if self.items_needed is None:
             return ""
         return f"{self.n} anchors cannot exclude a drift of {100 * LARGEST_SHIFT:g} %: use about {self.items_needed}"
@@ -83,7 +83,7 @@ def find_drift(
         old: The first score of each item, None if there was no valid one.
         new: The present score of each item.
         width: Highest minus lowest score of the scale, above 0.
-        alpha: Below this p-value is an alarm.
+        alpha: The level of the alarm.
     """
     limit = LARGEST_SHIFT * width
     names = sorted({*old, *new})
@@ -97,7 +97,7 @@ def find_drift(
     half = t_quantile_95(n - 1) * math.sqrt(variance / n)
     p_value = sign_flip(differences).p
     drifted = p_value < alpha
-    # So few items could not have raised an alarm, and if all of them are equal they exclude nothing.
+    # So few items could not have raised an alarm, and equal scores exclude nothing.
     is_excluded = can_decide(n, alpha) and not exceeds(abs(mean) + half, limit)
     return Drift(
         n=n,
@@ -113,10 +113,10 @@ def find_drift(
 
 
 def _items_needed(n: int, variance: float, limit: float, alpha: float) -> int:
-    """Return about how many items exclude a mean difference beyond the limit, or show it.
+    """Return the approximate number of items that exclude a mean difference beyond the limit, or show it.
 
-    Never fewer than can raise an alarm. Where the items are as many as their noise asks for, the
-    mean itself is too near the limit: twice as many say more.
+    Never fewer than can raise an alarm. If there are already enough items for their noise, the mean is too close to the
+    limit, and twice as many items are needed.
     """
     by_noise = round(_Z_95**2 * variance / limit**2)
     return max(by_noise if by_noise > n else 2 * n, least_units(alpha))

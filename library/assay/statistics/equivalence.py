@@ -1,10 +1,9 @@
-"""The interval that a margin is compared with, where two variants are called equivalent: two one-sided tests.
+"""The interval that a margin is compared with to show equivalence, by two one-sided tests.
 
-Equal differences, or nearly equal ones, do not show that a large loss is rare: twenty equal cases are as likely where
-one case in twenty is lost. So the interval is taken over the differences plus one of the largest gain and one of the
-largest loss that the scale allows, as Bonett and Price take theirs of two rates. With fewer than 50 cases that is not
-enough: for rates the interval then also covers the exact limits of the cases lost and won, and scores have none.
-Without a scale there is none either.
+Equal or nearly equal differences do not show that a large loss is rare: twenty equal cases are quite likely even if one
+case in twenty is lost. So the interval covers the differences plus one largest gain and one largest loss of the scale,
+like the interval of Bonett and Price for two rates. With fewer than 50 cases that is not enough: for rates the interval
+then also covers the exact limits of the cases lost and won, and scores have none. Without a scale there is none either.
 
 Sources: D. Schuirmann, "A comparison of the two one-sided tests procedure", 1987; D. Bonett and R. Price, "Adjusted
 Wald confidence interval for a difference of binomial proportions based on paired data", 2012; C. Clopper and
@@ -26,15 +25,15 @@ if TYPE_CHECKING:
     from assay.statistics.clusters import Clusters
 
 LEAST_CASES = 50
-"""Cases, or clusters, from which the added gain and loss keep a wrong "equivalent" below 10 %."""
+"""The cases, or clusters, from which on the added gain and loss keep a wrong "equivalent" below 10 %."""
 
 
 def rate_equivalence(b: int, c: int, n: int, *, alpha: float = 0.05) -> tuple[float, float]:
-    """Return the interval of a difference of paired rates, of 1 - 2 alpha.
+    """Return the interval of a difference of paired rates at level 1 - 2 alpha.
 
     Args:
-        b: Cases that A alone has right.
-        c: Cases that B alone has right.
+        b: Cases that only A has right.
+        c: Cases that only B has right.
         n: All cases.
         alpha: Level of each of the two one-sided tests.
     """
@@ -51,13 +50,13 @@ def score_equivalence(
     alpha: float = 0.05,
     clusters: Sequence[Hashable] | None = None,
 ) -> tuple[float, float] | None:
-    """Return the interval of the mean difference, of 1 - 2 alpha, with one largest gain and one largest loss added.
+    """Return the interval of the mean difference at level 1 - 2 alpha, with one largest gain and loss added.
 
     Args:
         differences: B - A of each case.
         bounds: The least and the greatest value of the metric, infinite if there is none.
         alpha: Level of each of the two one-sided tests.
-        clusters: What each case shares with others; two clusters of mean size are then added.
+        clusters: The cluster of each case; with clusters, two clusters of mean size are added.
 
     Returns:
         None for a metric without a scale, and with fewer than 50 cases, or clusters.
@@ -71,14 +70,14 @@ def score_equivalence(
 def widened_interval(
     grouped: Clusters, width: float, alpha: float, *, gains: int = 1, losses: int = 1
 ) -> tuple[float, float] | None:
-    """Return the t interval of a mean, of 1 - 2 alpha, with some largest gains and losses of mean size added.
+    """Return the t interval of a mean at level 1 - 2 alpha, with largest gains and losses of mean size added.
 
     Args:
         grouped: The differences by cluster.
         width: The range of the metric.
         alpha: Level of each side.
-        gains: How many gains are added.
-        losses: How many losses are added.
+        gains: The number of added gains.
+        losses: The number of added losses.
     """
     size = math.fsum(grouped.counts) / len(grouped.counts)
     added = (*(width * size for _ in range(gains)), *(-width * size for _ in range(losses)))

@@ -1,4 +1,4 @@
-"""Sums that do not depend on the order of their terms, so that any re-run folds to the same bits."""
+"""Sums that do not depend on the order of their terms, so that a repeated fold gives the same bits."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class ExactSum:
     """A running sum without rounding error.
 
     It keeps non-overlapping partial sums, as `math.fsum` does (Shewchuk, "Adaptive Precision
-    Floating-Point Arithmetic", 1997), but takes the terms one by one. From the first term near the end of what a
-    float holds it continues with fractions, which are slower and do not overflow.
+    Floating-Point Arithmetic", 1997), but takes the terms one by one. From the first term near the largest float on,
+    it continues with fractions, which are slower and do not overflow.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class ExactSum:
 
     @property
     def total(self) -> float:
-        """The sum, rounded once; the largest float where it is beyond that."""
+        """The sum, rounded once, and at most the largest float."""
         if self._whole is None:
             return math.fsum(self._partials)
         try:
@@ -74,7 +74,7 @@ class ExactSum:
 
 
 def exact_mean(values: Sequence[float]) -> float:
-    """Return the mean of finite numbers, of which there is at least one; it is finite, however large they are."""
+    """Return the finite mean of at least one finite number, however large the numbers are."""
     try:
         return math.fsum(values) / len(values)
     except OverflowError:

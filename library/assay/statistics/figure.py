@@ -1,4 +1,4 @@
-"""One number with what it rests on, or the reason why there is none."""
+"""A number with its interval and its base, or the reason for its absence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from assay.statistics.intervals import wilson
 NOTHING = "nothing_to_compare"
 ONE_LABEL = "one_label_only"
 CONSTANT = "constant"
-"""Why a figure is not computed: no items, everyone always gives the same label, one side never varies."""
+"""The reasons for a missing figure: no items, only one label, one side never varies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Figure:
 
     Args:
         value: The number; None if it cannot be computed, which is never 0.
-        n: Items that it rests on.
+        n: The number of items behind it.
         interval: 95 % interval; None if there is none.
         reason: Why there is no value, one stable word; empty if there is one.
     """
@@ -30,7 +30,7 @@ class Figure:
     reason: str = ""
 
     def document(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return the figure for JSON."""
         interval = None if self.interval is None else list(self.interval)
         return {"value": self.value, "n": self.n, "interval": interval, "reason": self.reason or None}
 

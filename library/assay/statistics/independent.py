@@ -1,4 +1,4 @@
-"""Variants as independent samples: chi-square, Fisher, t; and the tests over three or more variants.
+"""Tests of variants as independent samples (chi-square, Fisher, t), and tests over three or more variants.
 
 Functions import numpy and scipy when they are called.
 """
@@ -24,9 +24,9 @@ class SignificanceTest:
 
     Args:
         statistic: Its statistic; None if it could not be made.
-        p: Its p-value, the one that decides; None if it could not be made.
-        note: A stable word on what to know, such as "no_data"; empty for nothing.
-        other_p: The p-value of the usual test where `p` is that of a better one; None otherwise.
+        p: Its p-value, which decides; None if it could not be made.
+        note: A stable word such as "no_data"; empty without a note.
+        other_p: The p-value of the usual test if `p` is that of a better test; None otherwise.
     """
 
     statistic: float | None
@@ -42,10 +42,10 @@ class SignificanceTest:
 def chi_square(counts: Sequence[tuple[int, int]]) -> SignificanceTest:
     """Compare the rates of variants: Pearson's chi-square, of two variants with Yates' correction.
 
-    Where an expected count is below 5, Fisher's exact p-value decides between two variants.
+    If an expected count is below 5, Fisher's exact p-value decides between two variants.
 
     Args:
-        counts: Of each variant, how many are right and how many are wrong.
+        counts: The numbers of right and wrong cases of each variant.
     """
     if any(right + wrong == 0 for right, wrong in counts) or len(counts) < 2:
         return SignificanceTest(None, None, "no_data")
@@ -80,10 +80,10 @@ def t_test(a: Sequence[float], b: Sequence[float]) -> SignificanceTest:
 
 
 def cochran_q(rows: Sequence[Sequence[int]] | NDArray[np.int_]) -> SignificanceTest:
-    """Compare three or more variants on the same cases, each of which is right (1) or wrong (0).
+    """Compare three or more variants on the same cases, which are right (1) or wrong (0).
 
     Args:
-        rows: One a case, with one entry a variant.
+        rows: A row per case, with an entry per variant.
 
     Source: W. Cochran, "The comparison of percentages in matched samples", 1950.
     """
@@ -110,7 +110,7 @@ def friedman(rows: Sequence[Sequence[float]] | NDArray[np.float64]) -> Significa
     """Compare three or more variants by their scores on the same cases.
 
     Args:
-        rows: One a case, with one entry a variant.
+        rows: A row per case, with an entry per variant.
 
     Source: M. Friedman, "The use of ranks to avoid the assumption of normality", 1937; ties as in scipy.
     """

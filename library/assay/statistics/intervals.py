@@ -1,4 +1,4 @@
-"""Intervals of a rate over independent cases, and upper limits of a rate and of a spread."""
+"""Intervals of rates over independent cases, and upper limits of a rate and of a standard deviation."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ def wilson(successes: float, n: float, *, z: float = Z_95) -> tuple[float, float
     """Return the Wilson score interval of a rate, or None for n = 0.
 
     Args:
-        successes: How often it happened.
-        n: How often it could have; no whole number where cases count for less than one.
-        z: Normal quantile of the level; that of 95 % unless given.
+        successes: The number of successes.
+        n: The number of cases; not whole if cases count for less than one.
+        z: The normal quantile of the level; that of 95 % by default.
 
     Source: E. B. Wilson, "Probable inference, the law of succession, and statistical inference", 1927.
     """
@@ -33,9 +33,9 @@ def upper_rate(count: float, n: float, *, level: float) -> float:
     """Return the exact upper limit of a rate.
 
     Args:
-        count: How often it happened; no whole number where cases count for less than one.
-        n: How often it could have.
-        level: Of the limit, on one side.
+        count: The number of successes; not whole if cases count for less than one.
+        n: The number of cases.
+        level: The one-sided level of the limit.
 
     Source: C. Clopper and E. Pearson, "The use of confidence or fiducial limits illustrated in the case of the
     binomial", 1934.
@@ -46,11 +46,11 @@ def upper_rate(count: float, n: float, *, level: float) -> float:
 
 
 def upper_spread(degrees: float, *, level: float) -> float:
-    """Return how many times larger than the one seen a standard deviation may be: the limit of chi-square.
+    """Return the factor by which a standard deviation may exceed the observed one, the limit of chi-square.
 
     Args:
-        degrees: Of freedom; fewer than one count as one.
-        level: Of the limit, on one side.
+        degrees: The degrees of freedom; fewer than one count as one.
+        level: The one-sided level of the limit.
     """
     from scipy import special
 

@@ -4,8 +4,8 @@
 
 D_o is the mean disagreement within units, D_e that of all pairable values with each other. Units with fewer than
 two ratings are left out. Disagreement is 0 or 1 (nominal), the squared difference (interval), or the squared
-difference of the values' mean ranks among all pairable values (ordinal). Alpha is not computed where only one value
-is ever given: there is then nothing to disagree about.
+difference of the values' mean ranks among all pairable values (ordinal). Alpha is not computed if all values are equal:
+there is then nothing to disagree about.
 
 Source: K. Krippendorff, "Computing Krippendorff's alpha-reliability", 2011.
 """
@@ -30,8 +30,8 @@ def alpha(units: Sequence[Sequence[Hashable | None]], level: Level) -> Figure:
     """Return Krippendorff's alpha.
 
     Args:
-        units: The ratings of each unit; None for one that is missing. Numbers unless the level is nominal.
-        level: How far apart two values are.
+        units: The ratings of each unit, None for a missing rating; numbers unless the level is nominal.
+        level: The distance of two values: "nominal", "ordinal" or "interval".
 
     Returns:
         The figure; its n counts the units with at least two ratings.
@@ -73,7 +73,7 @@ def _unequal_pairs(values: Sequence[Hashable]) -> int:
 def _interval(units: Sequence[Sequence[float]], values: Sequence[float]) -> float:
     n = len(values)
     mean = math.fsum(values) / n
-    # In parts of the widest distance, whose square may be too small for a float.
+    # As a share of the widest distance, whose square may be too small for a float.
     widest = max(values) - min(values)
     # Σ over ordered pairs (x - y)² = 2n Σ (x - mean)²; within units pair by pair, so that equal values give exactly 0.
     expected = 2 * n * math.fsum(((value - mean) / widest) ** 2 for value in values) / (n * (n - 1))

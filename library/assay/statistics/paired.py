@@ -1,4 +1,4 @@
-"""Two variants on the same cases: exact McNemar for 0 and 1, sign flips of scores and of the sums of clusters.
+"""Paired tests of two variants: exact McNemar for 0 and 1, sign flips of scores and of sums of clusters.
 
 Differences are B - A throughout. Functions import scipy and numpy when they are called.
 """
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LARGEST = 1e100
-"""Values beyond it count for nothing: the squares of their differences are more than a float holds."""
+"""Values beyond this are ignored: the squares of their differences exceed a float."""
 NOISE = 1e-6
-"""Share of their size by which two values may differ and count as equal: float32 vectors are not more exact."""
+"""The relative difference up to which two values count as equal: float32 vectors are not more exact."""
 LEAST_DIFFERENCE = 1e-9
-"""Difference up to which values count as equal whatever their size, as they do for a threshold."""
+"""The absolute difference up to which values count as equal, as for a threshold."""
 
 
 def difference(a: float, b: float) -> float:
@@ -56,11 +56,11 @@ class McNemar:
         c: Cases that A has wrong and B right.
         n: All cases.
         p: Exact two-sided p-value.
-        mid_p: The same with half of the probability of what was seen.
-        difference: Rate of B less that of A.
+        mid_p: The same with half the probability of the observed table.
+        difference: The rate of B less the rate of A.
         interval: Its interval, in [-1, 1].
         cohens_h: The difference of the rates on the arcsine scale.
-        min_attainable_p: The smallest p-value that as many disagreeing cases can give.
+        min_attainable_p: The smallest p-value that this number of disagreeing cases can give.
     """
 
     b: int
@@ -74,7 +74,7 @@ class McNemar:
     min_attainable_p: float
 
     def is_borderline(self, alpha: float) -> bool:
-        """Whether p-value and interval, which are built differently, disagree at a level; the p-value decides."""
+        """Whether p-value and interval, which use different methods, disagree at a level; the p-value decides."""
         return (self.p < alpha) is not (self.interval[0] > 0 or self.interval[1] < 0)
 
 
@@ -82,11 +82,11 @@ def mcnemar(both: int, b: int, c: int, neither: int, *, alpha: float = 0.05) -> 
     """Compare two variants by the 2 x 2 table of their cases.
 
     Args:
-        both: Cases that both have right.
-        b: Cases that A alone has right.
-        c: Cases that B alone has right.
-        neither: Cases that both have wrong.
-        alpha: The interval is of 1 - alpha.
+        both: Cases that both variants have right.
+        b: Cases that only A has right.
+        c: Cases that only B has right.
+        neither: Cases that both variants have wrong.
+        alpha: The interval has level 1 - alpha.
 
     Raises:
         ValueError: There is no case, or a count is negative.
@@ -113,17 +113,17 @@ def mcnemar(both: int, b: int, c: int, neither: int, *, alpha: float = 0.05) -> 
 
 
 def mcnemar_p(b: int, c: int) -> tuple[float, float]:
-    """Return the exact two-sided p-value of b against c, a fair coin deciding, and the mid p-value; 1 for 0 and 0."""
+    """Return the exact two-sided p-value of b against c under a fair coin, and the mid p-value; 1 for 0 and 0."""
     m = b + c
     below = last = 1
-    for k in range(min(b, c)):  # math.comb would begin anew for each of thousands
+    for k in range(min(b, c)):  # math.comb would start over for each of thousands
         last = last * (m - k) // (k + 1)
         below += last
     return min(1.0, _share(2 * below, m)), min(1.0, _share(2 * below - last, m)) if m else 1.0
 
 
 def _share(count: int, m: int) -> float:
-    """Return count / 2**m, both of which may be larger than a float holds."""
+    """Return count / 2**m, both of which may exceed a float."""
     shift = max(0, count.bit_length() - 64)
     return math.ldexp(float(count >> shift), shift - m)
 
@@ -137,7 +137,7 @@ def bonett_price(b: int, c: int, n: int, *, alpha: float = 0.05) -> tuple[float,
 
 
 def bonett_price_error(b: int, c: int, n: int) -> float:
-    """Return the standard error of a difference of paired rates: of the cases and one that each variant wins."""
+    """Return the standard error of a difference of paired rates, with one added win for each variant."""
     lost, won = (b + 1) / (n + 2), (c + 1) / (n + 2)
     return math.sqrt((lost + won - (won - lost) ** 2) / (n + 2))
 
@@ -150,17 +150,17 @@ class PairedScores:
         n: Pairs.
         mean_difference: Mean of B - A.
         flip: The sign-flip test of the differences, or of the clusters' sums.
-        interval: Of the mean difference; None if it has none.
-        interval_method: "sign_flip" where it is the test of the clusters' sums inverted; "cr2" for t with CR2 errors,
-            where clusters are too few for a verdict; "t" without clusters; empty without an interval.
+        interval: The interval of the mean difference; None if there is none.
+        interval_method: "sign_flip" for the inverted test of the clusters' sums; "cr2" for t with CR2 errors, if there
+            are too few clusters for a verdict; "t" without clusters; empty without an interval.
         units: Differences, or clusters' sums, that are not 0.
-        standard_error: Of the mean difference, CR2 with clusters; 0 if all pairs, or clusters, differ by the same;
-            None with fewer than two.
+        standard_error: The standard error of the mean difference, CR2 with clusters; 0 if all pairs, or clusters,
+            differ equally; None with fewer than two.
         degrees: Degrees of freedom of t; Satterthwaite's with clusters.
-        t: The paired t statistic; None if all pairs, or clusters, differ by the same, or there is one.
+        t: The paired t statistic; None if all pairs, or clusters, differ equally, or there is only one.
         t_p: Its two-sided p-value; None likewise.
         d_z: Mean by standard deviation of the differences; None if all are equal or there is one pair.
-        cliffs_delta: How far B is above A over all pairs of cases, -1 to 1.
+        cliffs_delta: The dominance of B over A in all pairs of cases, -1 to 1.
         wins: Cases in which B is higher.
         ties: Cases in which both are equal.
         losses: Cases in which A is higher.
@@ -194,16 +194,16 @@ def paired_scores(
     clusters: Sequence[Hashable] | None = None,
     flip: SignFlip | None = None,
 ) -> PairedScores:
-    """Compare the scores that two variants have on the same cases.
+    """Compare the scores of two variants on the same cases.
 
     Args:
         a: Scores of A, one per case.
         b: Scores of B, in the same order.
-        seed: Of the random sign assignments.
-        alpha: The interval is of 1 - alpha.
-        clusters: What each case shares with others, such as a document; None where cases are independent.
-        flip: The sign-flip test of B - A, or of its sums by cluster, where it has been made with others at once; None
-            makes it here.
+        seed: The seed of the random sign assignments.
+        alpha: The interval has level 1 - alpha.
+        clusters: The cluster of each case, such as a document; None if cases are independent.
+        flip: The sign-flip test of B - A, or of its sums by cluster, if it was made together with others; None makes
+            it here.
 
     Raises:
         ValueError: The sequences differ in length, or are empty.
@@ -245,7 +245,7 @@ def paired_scores(
 
 
 def t_interval(mean: float, error: float | None, degrees: float, *, alpha: float = 0.05) -> tuple[float, float] | None:
-    """Return the t interval of a mean, of 1 - alpha; None without a standard error, or with one of 0."""
+    """Return the t interval of a mean at level 1 - alpha; None without a standard error above 0."""
     if not error:
         return None
     from scipy import special

@@ -1,6 +1,6 @@
-"""Pairs judged in both orders: who wins, how often the order decides, and which place a judge prefers.
+"""Pairs judged in both orders: winners, flips by the order, and position bias.
 
-An answer wins only where both orders name it; otherwise the pair is a tie.
+An answer wins only if both orders name it; otherwise the pair is a tie.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PairJudgement:
-    """What a judge says of one pair in both orders: "first", "second" or "tie", as the answers were shown.
+    """A judge's verdicts on a pair in both orders: "first", "second" or "tie", by the position of the answers.
 
     Args:
         forward: With A shown first.
@@ -57,8 +57,8 @@ class PairTally:
         ties: Pairs without a winner.
         losses: Pairs that B wins.
         flip_rate: Pairs whose two orders disagree.
-        first_position_rate: Verdicts of one order, ties left out, that chose the answer shown first.
-        p_value: Of sign flips of wins less losses by case: with one pair a case, the exact McNemar test.
+        first_position_rate: Verdicts for the answer shown first, without ties.
+        p_value: The p-value of sign flips of wins less losses by case; with one pair per case, the exact McNemar test.
     """
 
     wins: int

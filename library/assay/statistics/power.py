@@ -1,8 +1,8 @@
-"""How many cases a paired comparison needs, and which difference a number of cases can detect.
+"""Power of paired comparisons: the cases that a difference needs, and the difference that cases detect.
 
-Power is that of the test that decides: exact McNemar for 0 and 1, over all counts of disagreeing cases that are at all
-likely, and for scores the sign flips of normal differences or, where these are close to it, the noncentral t. Closed
-forms say where the search begins. Power counts the right direction alone.
+Power is that of the deciding test: exact McNemar for 0 and 1, over all likely counts of disagreeing cases, and for
+scores the sign flips of normal differences or, where they are close to it, the noncentral t. Closed forms give the
+start of the search. Only the right direction counts.
 
 Functions import scipy and numpy when they are called.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _MOST_CASES = 2.0**53
-_MOST_EXACT = 200_000  # cases up to which McNemar's power is enumerated; beyond it the closed form is right to 0.1 %
+_MOST_EXACT = 200_000  # cases up to which McNemar's power is enumerated; above, the closed form is right to 0.1 %
 _TAIL_SDS = 7.5  # of the count of disagreeing cases: beyond it lies less than 1e-12
 _TAIL_CASES = 30  # the same where the count is so small that its upper tail is Poisson's
 _PRECISION = 1e-9
@@ -48,7 +48,7 @@ def rate_power(n: int, difference: float, disagreeing: float, *, alpha: float = 
 
     Args:
         n: Cases.
-        difference: The true one; its sign does not matter.
+        difference: The true difference; its sign does not matter.
         disagreeing: True share of the cases in which one variant is right and the other wrong, at least |difference|.
         alpha: Level of the test.
 
@@ -59,10 +59,10 @@ def rate_power(n: int, difference: float, disagreeing: float, *, alpha: float = 
 
 
 def cases_for_rates(difference: float, disagreeing: float, *, alpha: float = 0.05, power: float = 0.8) -> int | None:
-    """Return the least number of cases from which on exact McNemar detects a difference of paired rates.
+    """Return the number of cases from which on exact McNemar detects a difference of paired rates.
 
-    Power rises and falls a little with each further case, because counts are whole; from the returned number on it
-    stays at or above the target.
+    Power fluctuates a little with each further case because counts are whole; from the returned number on it stays at
+    or above the target.
 
     Args:
         difference: To be detected; its sign does not matter.
@@ -84,11 +84,11 @@ def cases_for_rates(difference: float, disagreeing: float, *, alpha: float = 0.0
     root = _about_root(size, disagreeing, alpha, power) / size
     about = root * root
     if about > _MOST_EXACT:
-        return None if about > _MOST_CASES else math.ceil(about + 2 / size)  # and what an exact test takes more
+        return None if about > _MOST_CASES else math.ceil(about + 2 / size)  # and the surplus of an exact test
     first = _least(lambda n: rate_power(n, size, disagreeing, alpha=alpha) >= power, math.ceil(about))
     last = first - 1  # with too little power
     while True:
-        block = 64 + 4 * math.isqrt(first)  # power falls back for less than that
+        block = 64 + 4 * math.isqrt(first)  # power falls back over less than this
         below = [n for n, reached in _powers(last + 1, block, size, disagreeing, alpha) if reached < power]
         if not below:
             return last + 1
@@ -96,7 +96,7 @@ def cases_for_rates(difference: float, disagreeing: float, *, alpha: float = 0.0
 
 
 def _about_root(size: float, disagreeing: float, alpha: float, power: float) -> float:
-    """Return what the root of the number of cases, times the difference, must be for a normal statistic.
+    """Return the approximate root of the number of cases times the difference, for a normal statistic.
 
     Source: R. Connor, "Sample size for testing differences in proportions for the paired-sample design", 1987.
     """
@@ -126,7 +126,7 @@ def detectable_rate_difference(n: int, disagreeing: float, *, alpha: float = 0.0
 
 
 def _root(surplus: Callable[[float], float], high: float) -> float | None:
-    """Return the least value from 0 to `high` with a surplus of at least 0, which rises; None if there is none.
+    """Return the least value from 0 to `high` with a surplus of at least 0; None if there is none. The surplus rises.
 
     Source: the Illinois algorithm, M. Dowell and P. Jarratt, "A modified regula falsi method", 1971.
     """
@@ -149,7 +149,7 @@ def _root(surplus: Callable[[float], float], high: float) -> float | None:
 
 
 def _disagreeing_counts(n: int, disagreeing: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the counts of disagreeing cases among n that are at all likely, and how likely each is."""
+    """Return the likely counts of disagreeing cases among n, with their probabilities."""
     import numpy as np
     from scipy import special
 
@@ -171,7 +171,7 @@ def _found(counts: NDArray[np.int64], size: float, disagreeing: float, alpha: fl
 def _found_of(
     counts: NDArray[np.int64], critical: NDArray[np.float64], size: float, disagreeing: float
 ) -> NDArray[np.float64]:
-    """Return how likely the test finds a difference with each count of disagreeing cases."""
+    """Return the power of the test with each count of disagreeing cases."""
     import numpy as np
     from scipy import special
 
@@ -196,9 +196,9 @@ def _critical(counts: NDArray[np.int64], alpha: float) -> NDArray[np.float64]:
 
 
 def _powers(first: int, count: int, size: float, disagreeing: float, alpha: float) -> Iterator[tuple[int, float]]:
-    """Yield the power of so many numbers of cases in a row.
+    """Yield the power for consecutive numbers of cases.
 
-    With one case more, a count of disagreeing cases is one larger or stays: power is that of both, by their chances.
+    One more case increases the count of disagreeing cases by one or not: power is the mean of both, by their chances.
     """
     import numpy as np
 
@@ -211,7 +211,7 @@ def _powers(first: int, count: int, size: float, disagreeing: float, alpha: floa
 
 
 def _least(is_enough: Callable[[int], bool], about: int) -> int:
-    """Return a number that is enough while the one before is not, by bisection around about as many."""
+    """Return a number that is enough while its predecessor is not, by bisection around an estimate."""
     low, enough = about, about
     while low and is_enough(low):
         low, enough = low * 7 // 8, low
@@ -232,13 +232,13 @@ def cases_for_scores(
     alpha: float = 0.05,
     power: float = 0.8,
 ) -> int | None:
-    """Return how many cases, or clusters, detect a mean difference of paired scores by sign flips.
+    """Return the number of cases, or clusters, that detect a mean difference of paired scores by sign flips.
 
     Args:
         difference: To be detected; its sign does not matter.
         spread: Standard deviation of the differences, above 0.
         differing: Share of the cases whose scores differ, above 0.
-        step: What all differences are multiples of, such as 1/3 for rates of three runs; 0 if they are of any size.
+        step: The step of all differences, such as 1/3 for rates of three runs; 0 if they are of any size.
         alpha: Level of the test.
         power: Chance to detect the difference.
 
@@ -261,7 +261,7 @@ def cases_for_scores(
 
 
 def _is_enough(n: int, differing: float, alpha: float, power: float) -> bool:
-    """Whether so many cases as a test needs will differ, with the chance `power`."""
+    """Whether enough cases for a test will differ, with the chance `power`."""
     from scipy import special
 
     least = least_units(alpha)
@@ -283,10 +283,10 @@ def detectable_effect(
         differing: Share of them whose values differ.
         alpha: Level of the test.
         power: Chance to detect it.
-        degrees: Of freedom of the standard error; n - 1 unless given.
+        degrees: The degrees of freedom of the standard error; n - 1 by default.
 
     Returns:
-        None where too few will differ for a p-value below alpha.
+        None if too few cases will differ for a p-value below alpha.
     """
     from scipy import special
 
@@ -315,13 +315,13 @@ def detectable_score_difference(
 
 
 def with_lost_steps(difference: float, n: int, step: float) -> float:
-    """Return what a detectable difference becomes where all differences are multiples of a step."""
+    """Return a detectable difference corrected for differences that are all multiples of a step."""
     half = _LOST_STEPS * step / (2 * n)
     return half + math.sqrt(half * half + difference * difference)
 
 
 def common_step(values: Collection[float]) -> float:
-    """Return what distinct values are multiples of, from the least one on; 0 if they are of many sizes, or one."""
+    """Return the step between distinct values, from the least value on; 0 without a common step or with one value."""
     if not 2 <= len(values) <= _MOST_SIZES:
         return 0.0
     ordered = sorted(values)

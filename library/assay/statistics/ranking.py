@@ -1,4 +1,4 @@
-"""The classical weighted ranking of variants, and the probability of each to be the best."""
+"""The classical weighted ranking of variants, and the share of resamples in which each is best."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 WEIGHTS = {"accuracy": 0.4, "consistency": 0.3, "quality": 0.3}
-"""How much each metric counts; quality counts as a share of 5."""
+"""The weights of metrics; quality counts as a share of 5."""
 
 _MOST_QUALITY = 5.0
 _RESAMPLES = 10_000
@@ -21,7 +21,7 @@ _NORMAL_FROM = 10_000  # cases above which means are drawn from their normal lim
 
 
 def ranking_score(metrics: Mapping[str, float | None]) -> float | None:
-    """Return the weighted mean of accuracy, consistency and quality, over those that there are; None without any."""
+    """Return the weighted mean of the available ones of accuracy, consistency and quality; None without any."""
     parts = {name: value for name in WEIGHTS if (value := metrics.get(name)) is not None}
     if not parts:
         return None
@@ -30,19 +30,19 @@ def ranking_score(metrics: Mapping[str, float | None]) -> float | None:
 
 
 def ranked(scores: Mapping[str, float | None]) -> list[tuple[str, float | None]]:
-    """Return variants and their scores, the best first; equal ones by name, those without a score last."""
+    """Return variants and their scores, the best first; equal variants by name, variants without a score last."""
     return sorted(scores.items(), key=lambda item: (item[1] is None, -(item[1] or 0.0), item[0]))
 
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """Which variant to take.
+    """The recommended variant.
 
     Args:
         variant: The first of the ranking.
         improvements: Metrics on which it is significantly better than the second.
         confidence: "high", "medium" or "low".
-        note: "ranking_and_tests_disagree" where the second wins more tests; empty otherwise.
+        note: "ranking_and_tests_disagree" if the second wins more tests; empty otherwise.
     """
 
     variant: str
@@ -52,11 +52,11 @@ class Recommendation:
 
 
 def recommend(order: Sequence[str], winners: Mapping[str, str]) -> Recommendation:
-    """Return the recommendation that follows from a ranking and the tests between its first two.
+    """Return the recommendation by a ranking and the tests between its first two variants.
 
     Args:
         order: Variants, the best first; at least one.
-        winners: By metric, which of the first two is significantly better; other metrics are ties.
+        winners: By metric, the significantly better one of the first two; other metrics are ties.
     """
     first, second = order[0], order[1] if len(order) > 1 else ""
     better = tuple(name for name, winner in winners.items() if winner == first)
@@ -68,13 +68,13 @@ def recommend(order: Sequence[str], winners: Mapping[str, str]) -> Recommendatio
 
 
 def best_shares(rows: Sequence[Sequence[float]] | NDArray[np.float64], *, seed: int = 0) -> list[float]:
-    """Return of each variant how often its mean is the highest when cases are drawn again, 10,000 times.
+    """Return for each variant the share of 10,000 resamples of the cases in which its mean is the highest.
 
     With more than 10,000 cases, the means are drawn from their normal limit.
 
     Args:
-        rows: One a case, with the score of each variant; at least one. Variants with equal means share a draw.
-        seed: Of the draws.
+        rows: A row per case, with the score of each variant; at least one. Variants with equal means share a resample.
+        seed: The seed of the resampling.
     """
     import numpy as np
 

@@ -1,7 +1,7 @@
-"""Stopping a paired comparison early at a level that holds: at any case, or at five planned looks.
+"""Early stopping of a paired comparison at a controlled level: at any case, or at five planned looks.
 
-Differences are B - A, one a case, in [-1, 1]: those of 0 and 1 as they are, others divided by the range of their
-metric. Functions import numpy and scipy when they are called.
+Differences are B - A, one per case, in [-1, 1]: unchanged for 0 and 1, otherwise divided by the range of their metric.
+Functions import numpy and scipy when they are called.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LOOK_BOUNDS = (4.5616, 3.2255, 2.6336, 2.2808, 2.0400)
-"""The |z| that stops at 20, 40, 60, 80 and 100 % of the planned cases, at the level of 5 % over all five."""
+"""The |z| that stops at 20, 40, 60, 80 and 100 % of the planned cases, at a level of 5 % over all five looks."""
 LEAST_LOOKED_AT = 20
-"""The fewest cases that five looks are planned for."""
+"""The least cases of five planned looks."""
 
-_BLOCK = 256  # cases whose integrands are held at a time
+_BLOCK = 256  # cases whose integrands are in memory at a time
 _NEGLIGIBLE = 40.0  # logarithm below the peak from which an integrand no longer counts
 _BISECTIONS = 30
 _SMALLEST_TAIL = 1e-300
@@ -34,8 +34,8 @@ class Evidence:
     """The evidence E that two variants differ, updated with every case; it may be looked at after each.
 
     With equal variants, the chance that E ever reaches 1/alpha is at most alpha, however often it is looked at.
-    E = ½ ∫ Π (1 + λ·dᵢ) dλ over λ in [-1, 1]. Where all differences are -1, 0 or 1 it has a closed form, otherwise
-    Gauss-Legendre integrates it. The differences may come in parts; the parts move no bit of the result.
+    E = ½ ∫ Π (1 + λ·dᵢ) dλ over λ in [-1, 1]. If all differences are -1, 0 or 1, it has a closed form; otherwise
+    Gauss-Legendre integrates it. The differences may come in parts, which do not change any bit of the result.
 
     Args:
         cases: The most cases that will come. Time grows with its 1.5th power, memory with its square root.
@@ -57,10 +57,10 @@ class Evidence:
         return math.exp(-self._largest)
 
     def take(self, differences: Sequence[float]) -> NDArray[np.float64]:
-        """Take the next cases and return log E after each of them.
+        """Add the next cases and return log E after each of them.
 
         Raises:
-            ValueError: A difference is outside of [-1, 1] or NaN, or more cases come than were announced.
+            ValueError: A difference is outside [-1, 1] or NaN, or there are more cases than announced.
         """
         import numpy as np
 
@@ -117,11 +117,11 @@ def _log_of_counts(lost: NDArray[np.int64], won: NDArray[np.int64]) -> NDArray[n
 
 
 def _nodes(cases: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return nodes and weights that integrate a product over so many cases.
+    """Return nodes and weights that integrate a product over this many cases.
 
-    n/2 + 1 nodes are exact. So many are not needed: in the angle θ, λ = cos θ, the product's logarithm has a curvature
-    of at most n at its peak, so its coefficients of degree k fall like exp(-k²/2n). K nodes are exact up to degree
-    2K - 1; with K = 4√n what lies beyond is below exp(-32), the rounding of floats.
+    n/2 + 1 nodes are exact, but fewer suffice: in the angle θ, λ = cos θ, the product's logarithm has a curvature of at
+    most n at its peak, so its coefficients of degree k fall like exp(-k²/2n). K nodes are exact up to degree 2K - 1;
+    with K = 4√n the rest is below exp(-32), the rounding of floats.
     """
     from scipy.special import roots_legendre
 
@@ -139,7 +139,7 @@ def _log_sum(logs: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray
 
 
 def first_crossing(path: Sequence[float] | NDArray[np.float64], *, alpha: float = 0.05) -> int | None:
-    """Return after how many cases of a path of log E it reaches 1/alpha; None if it does not."""
+    """Return the number of cases after which a path of log E reaches 1/alpha; None if it does not."""
     import numpy as np
 
     reached = np.flatnonzero(np.asarray(path) >= -math.log(alpha))
@@ -147,10 +147,10 @@ def first_crossing(path: Sequence[float] | NDArray[np.float64], *, alpha: float 
 
 
 def always_valid_interval(differences: Sequence[float], *, alpha: float = 0.05) -> tuple[float, float]:
-    """Return the interval of the mean difference that may be looked at after any case.
+    """Return the interval of the mean difference that is valid after any case.
 
-    It holds all μ in [-1, 1] for which ∫ Π (1 + λ·(dᵢ - μ)) dλ over λ in [-½, ½] is below 1/alpha. The integral is
-    convex in μ, as each factor is linear in it, and at most 1 at the mean.
+    It contains all μ in [-1, 1] for which ∫ Π (1 + λ·(dᵢ - μ)) dλ over λ in [-½, ½] is below 1/alpha. The integral is
+    convex in μ, since each factor is linear in it, and at most 1 at the mean.
 
     Raises:
         ValueError: A difference is outside of [-1, 1] or NaN.
@@ -160,10 +160,10 @@ def always_valid_interval(differences: Sequence[float], *, alpha: float = 0.05) 
 
 
 def always_valid_lower_bound(differences: Sequence[float], *, alpha: float = 0.05) -> float:
-    """Return the one-sided bound below which the mean difference is not, which may be looked at after any case.
+    """Return the one-sided lower bound of the mean difference that is valid after any case.
 
-    Only bets on a larger mean count: it is the least μ for which 2·∫ Π (1 + λ·(dᵢ - μ)) dλ over λ in [0, ½] is below
-    1/alpha.
+    Only bets on a larger mean count: the bound is the least μ for which 2·∫ Π (1 + λ·(dᵢ - μ)) dλ over λ in [0, ½] is
+    below 1/alpha.
 
     Raises:
         ValueError: A difference is outside of [-1, 1] or NaN.
@@ -172,7 +172,7 @@ def always_valid_lower_bound(differences: Sequence[float], *, alpha: float = 0.0
 
 
 def _always_valid_end(differences: Sequence[float], end: float, bets: tuple[float, float], alpha: float) -> float:
-    """Return where on the way from the mean to an end the evidence of some bets against a mean reaches 1/alpha."""
+    """Return the point between the mean and an end at which the evidence of bets against it reaches 1/alpha."""
     import numpy as np
 
     values, counts = np.unique(np.asarray(differences, dtype=float), return_counts=True)
@@ -190,7 +190,7 @@ def _always_valid_end(differences: Sequence[float], end: float, bets: tuple[floa
 
 
 def _crossing(excess: Callable[[float], float], start: float, step: float, end: float) -> float:
-    """Return where an excess that is negative at the start becomes 0 on the way to the end; the end where it stays."""
+    """Return the point at which an excess, negative at the start, becomes 0; the end if it stays negative."""
     from scipy.optimize import brentq
 
     inside = start
@@ -204,7 +204,7 @@ def _crossing(excess: Callable[[float], float], start: float, step: float, end: 
 
 
 def _boundary(is_outside: Callable[[float], bool], inside: float, end: float) -> float:
-    """Return about where a region around `inside` ends on the way to `end`."""
+    """Return the approximate boundary of a region around `inside` in the direction of `end`."""
     if not is_outside(end):
         return end
     for _ in range(_BISECTIONS):
@@ -246,7 +246,7 @@ def _log_integral(shifted: NDArray[np.float64], counts: NDArray[np.float64], bet
 
 
 def look_sizes(cases: int) -> tuple[int, ...]:
-    """Return after how many of the planned cases each of the five looks is due, rounded up.
+    """Return the number of cases at which each of the five looks is due, rounded up.
 
     Raises:
         ValueError: The cases are fewer than 20: the bounds do not hold for looks at fewer than 4.
@@ -258,11 +258,11 @@ def look_sizes(cases: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a planned look sees.
+    """The result of a planned look.
 
     Args:
-        z: Its statistic; the sign is that of the mean difference.
-        standard_error: Of the mean difference, mean/z; 0 if no case differs.
+        z: Its statistic, with the sign of the mean difference.
+        standard_error: The standard error of the mean difference, mean/z; 0 if no case differs.
     """
 
     z: float
@@ -270,13 +270,13 @@ class Look:
 
 
 def look_at(differences: Sequence[float], *, is_binary: bool) -> Look:
-    """Return what a planned look sees.
+    """Return the result of a planned look.
 
     Args:
-        differences: Of the cases so far.
-        is_binary: Whether they come from 0 and 1: then z is (won - lost)/√(won + lost), 0 if none disagree.
-            Otherwise it is the z that is as unlikely as the paired t statistic: with few cases, t itself is large too
-            often. Where all differences are equal there is no t, and they count as won or lost.
+        differences: The differences of the cases so far.
+        is_binary: Whether they come from 0 and 1: then z is (won - lost)/√(won + lost), 0 if none disagree. Otherwise
+            it is the z that is as unlikely as the paired t statistic, since t itself is too often large with few
+            cases. If all differences are equal, there is no t, and they count as won or lost.
 
     Source: P. O'Brien and T. Fleming, "A multiple testing procedure for clinical trials", 1979.
     """

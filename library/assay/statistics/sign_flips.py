@@ -1,7 +1,7 @@
-"""The sign-flip test: how often random signs of the differences give a sum as large as the one observed.
+"""The sign-flip test: the chance that random signs of the differences give a sum as large as the observed one.
 
-Its null hypothesis is that every difference is as likely to have one sign as the other, which holds where two variants
-behave alike. Where cases come in clusters, the differences are the sums of the clusters.
+Its null hypothesis is that each difference is equally likely to have either sign, which holds if two variants behave
+alike. For clustered cases, the differences are the sums of the clusters.
 
 Sources: R. A. Fisher, "The Design of Experiments", 1935; the interval: J. A. Hartigan, "Using subsample values as
 typical values", 1969; 1 added to the hits of drawn signs: B. Phipson and G. K. Smyth, "Permutation p-values should
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 EXACT_UNITS = 20
-"""Differences that are not 0 up to which all assignments of signs count."""
+"""The most differences other than 0 for which all assignments of signs are enumerated."""
 DRAWS = 20_000
 MORE_DRAWS = 200_000
-"""Assignments drawn where the p-value of the first 20,000 is within five standard errors of the level."""
+"""The assignments drawn if the p-value of the first 20,000 is within five standard errors of the level."""
 _NEAR = 5
 _NORMAL_FROM = 10_000  # differences above which the normal limit may replace the draws
 _HEAVY = 0.01  # share of the sum of squares from which one term alone keeps the sum from being normal
@@ -43,8 +43,8 @@ class SignFlip:
     Args:
         p: Two-sided p-value.
         method: "exact", "random" (20,000 or 200,000 assignments) or "normal_limit".
-        error: Monte-Carlo standard error of p; None where nothing was drawn.
-        least_p: The smallest p-value that as many differences can give, whatever their sizes: all on one side.
+        error: Monte-Carlo standard error of p; None if nothing was drawn.
+        least_p: The smallest p-value of this number of differences, with all of them on one side.
     """
 
     p: float
@@ -67,18 +67,19 @@ def sign_flips(
 ) -> list[SignFlip]:
     """Test each comparison; the random signs are drawn once for all.
 
-    The p-value is exact with up to 20 differences that are not 0, and with more where they are multiples of one step,
-    as those of ratings and of repeated 0 and 1 are. Otherwise 20,000 assignments of signs are drawn, 200,000 where the
-    p-value is close to the level. Above 10,000 differences, none of which dominates, the sum is taken as normal.
+    The p-value is exact with up to 20 differences other than 0, and with more if they are multiples of one step, like
+    those of ratings and of repeated 0 and 1. Otherwise 20,000 assignments of signs are drawn, or 200,000 if the p-value
+    is close to the level. Above 10,000 differences, none of which dominates, the sum is taken as normal.
 
-    Signs belong to a difference's place among the sizes, from the largest, so that neither the order of the cases nor
-    the direction of the comparison, nor what else is compared, moves a p-value.
+    Signs belong to a difference's rank by size, from the largest, so that a p-value depends neither on the order of the
+    cases nor on the direction of the comparison nor on other comparisons.
 
     Args:
-        comparisons: The differences of each, one per case or the sums of clusters; finite.
-        seed: Of the random signs.
+        comparisons: The finite differences of each comparison, one per case or per cluster.
+        seed: The seed of the random signs.
         alpha: The level that the p-value is compared with.
-        counts: With how many tests each is adjusted: it is then compared with alpha by so many, too. None for none.
+        counts: The number of tests that each is adjusted for; the p-value is then also compared with alpha divided by
+            it. None without an adjustment.
     """
     import numpy as np
 
@@ -114,7 +115,7 @@ def _least_p(units: int) -> float:
 
 
 def _without_draws(sizes: NDArray[np.float64], observed: float) -> SignFlip | None:
-    """Return the test where it takes no random signs, else None."""
+    """Return the test if it needs no random signs, else None."""
     least = _least_p(len(sizes))
     if not len(sizes):
         return SignFlip(1.0, "exact", None, 1.0)
@@ -137,7 +138,7 @@ def _bound(sizes: NDArray[np.float64], observed: float) -> float:
 
 
 def _exact(sizes: NDArray[np.float64], observed: float) -> float:
-    """Return the p-value over all assignments, as the sums of one half of the sizes beside those of the other."""
+    """Return the p-value over all assignments, by combining the sums of the two halves of the sizes."""
     import numpy as np
 
     bound = _bound(sizes, observed)
@@ -150,7 +151,7 @@ def _exact(sizes: NDArray[np.float64], observed: float) -> float:
 
 
 def _signed_sums(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the sum of the values under each assignment of signs; assignment i turns value j where its bit j is 1."""
+    """Return the sum of the values under each assignment of signs; assignment i flips value j if its bit j is 1."""
     import numpy as np
 
     sums = np.zeros(1)
@@ -160,7 +161,7 @@ def _signed_sums(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _subset_sums(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the sum of each subset of the values; subset i has value j where its bit j is 1."""
+    """Return the sum of each subset of the values; subset i has value j if its bit j is 1."""
     import numpy as np
 
     sums = np.zeros(1)
@@ -186,7 +187,7 @@ def _grid_steps(sizes: NDArray[np.float64]) -> NDArray[np.int64] | None:
 
 
 def _grid_p(steps: NDArray[np.int64], surplus: int) -> float:
-    """Return the p-value of sums of whole steps: the chance that those turned add up to so little, or so much.
+    """Return the p-value of sums of whole steps: the chance that the flipped sizes add up to so little, or so much.
 
     Args:
         steps: Sizes of the differences, in steps.
@@ -205,7 +206,7 @@ def _grid_p(steps: NDArray[np.int64], surplus: int) -> float:
 
 
 def _patterns(seed: int, draws: int) -> Iterator[NDArray[np.uint8]]:
-    """Return the random signs of eight differences after the other, one bit each, for all assignments."""
+    """Return the random signs of eight differences at a time, one bit each, for all assignments."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
@@ -240,7 +241,7 @@ def _random(sizes: Sequence[NDArray[np.float64]], observed: Sequence[float], see
 
 
 def _heavy_count(sizes: NDArray[np.float64]) -> int:
-    """Return of how many of the largest differences the signs are drawn; the sum of the others is normal."""
+    """Return the number of largest differences whose signs are drawn; the sum of the others is taken as normal."""
     import numpy as np
 
     if len(sizes) <= _NORMAL_FROM:
@@ -255,16 +256,16 @@ def sign_flip_interval(
 ) -> tuple[float, float] | None:
     """Return the means of the cases that the sign-flip test of the clusters' sums does not reject.
 
-    Shifted by a mean, a cluster's sum is sum - count * mean. Turning some clusters gives a total as large as the one
-    observed exactly where the mean lies between the mean of the turned clusters and that of the others. The overall
-    mean always does, so the p-value only falls on either side of it, and each end is a quantile of such means: no
-    search is needed. Signs are drawn as in the test, so that both nearly always agree on 0.
+    Shifted by a mean, a cluster's sum is sum - count * mean. Flipping some clusters gives a total as large as the
+    observed one exactly if the mean lies between the mean of the flipped clusters and that of the others. The overall
+    mean always does, so the p-value falls on either side of it, and each end is a quantile of such means: no search is
+    needed. Signs are drawn as in the test, so that both nearly always agree on 0.
 
     Args:
         sums: Sum of the differences of each cluster.
         counts: Cases of each cluster, in the same order.
-        alpha: The interval is of 1 - alpha.
-        seed: Of the random signs, with more than 20 clusters.
+        alpha: The interval has level 1 - alpha.
+        seed: The seed of the random signs, with more than 20 clusters.
 
     Returns:
         None if the clusters are too few for any mean to be rejected.
@@ -299,9 +300,9 @@ def sign_flip_interval(
 def _turned(
     sums: NDArray[np.float64], sizes: NDArray[np.float64], seed: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return sum and number of the cases whose clusters are turned, of each assignment of signs.
+    """Return sum and number of the cases in flipped clusters, for each assignment of signs.
 
-    Turning all signs changes no size of a sum, so where all assignments count the first cluster is never turned.
+    Flipping all signs does not change the size of a sum, so an enumeration never flips the first cluster.
     """
     import numpy as np
 

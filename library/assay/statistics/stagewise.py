@@ -1,11 +1,10 @@
-"""What a comparison that was looked at in stages estimates: the difference and its interval, adjusted for the looks.
+"""Estimates after planned looks: the difference and its interval, adjusted for the looks.
 
-A comparison that stops where z reaches a bound stops too often where chance has raised the difference, so the plain
-difference is too large on average. The results are therefore ordered by stages: a stop for B at an earlier look is
-further up than one at a later look, and within a look the larger z is. The median-unbiased estimate is the difference
-at which results above and below the observed one are equally likely; the interval holds the differences at which the
-observed result is not among the most extreme ones. So it leaves out 0 if a look decides, up to the rounding of
-bounds.
+A comparison that stops when z reaches a bound stops too often when chance has raised the difference, so the plain
+difference is too large on average. The results are therefore ordered by stage: a stop for B at an earlier look ranks
+above a stop at a later look, and within a look by z. The median-unbiased estimate is the difference at which results
+above and below the observed one are equally likely; the interval contains the differences at which the observed result
+is not among the most extreme. So it excludes 0 if a look decides, up to the rounding of bounds.
 
 Functions import numpy and scipy when they are called.
 
@@ -38,7 +37,7 @@ class StagewiseEstimate:
 
     Args:
         difference: The median-unbiased estimate.
-        interval: Of 1 - alpha, with alpha/2 on each side.
+        interval: The interval at level 1 - alpha, with alpha/2 on each side.
     """
 
     difference: float
@@ -48,13 +47,13 @@ class StagewiseEstimate:
 def stagewise_estimate(
     z: float, standard_error: float, looks: Sequence[float], *, alpha: float = 0.05
 ) -> StagewiseEstimate:
-    """Return the difference that a comparison of planned looks estimates.
+    """Return the estimated difference of a comparison with planned looks.
 
     Args:
-        z: The statistic of the last look that was made, which stopped the comparison or ended it.
-        standard_error: Of the difference at that look, above 0.
+        z: The statistic of the last look, which stopped the comparison or ended it.
+        standard_error: The standard error of the difference at that look, above 0.
         looks: The information at each look up to it, such as its pairs of values; at most five.
-        alpha: The interval is of 1 - alpha.
+        alpha: The interval has level 1 - alpha.
 
     Raises:
         ValueError: There is no look with information, there are more than five, or information is lost between looks.
@@ -65,7 +64,7 @@ def stagewise_estimate(
 
 
 def _drift(share: float, z: float, stages: _Stages) -> float:
-    """Return the expected z of the last look with which a result at least as far up as z has a chance of `share`."""
+    """Return the expected z of the last look for which a result at least as extreme as z has the chance `share`."""
     from scipy.optimize import brentq
 
     def excess(drift: float) -> float:
@@ -82,10 +81,10 @@ def _drift(share: float, z: float, stages: _Stages) -> float:
 
 
 class _Stages:
-    """The looks of a comparison up to its last one, with the information of the last as the unit.
+    """The looks of a comparison up to its last, with the information of the last look as the unit.
 
-    Sums are S = z·√information. Their density where no look has stopped is worked out once, without a difference; with
-    a drift θ each sum is exp(θ·S - θ²·information/2) times as likely.
+    Sums are S = z·√information. Their density without a stop is computed once, without a difference; with a drift θ
+    each sum is exp(θ·S - θ²·information/2) times as likely.
     """
 
     def __init__(self, looks: Sequence[float]) -> None:
@@ -112,7 +111,7 @@ class _Stages:
             self._stages.append((sums, density))
 
     def share_above(self, z: float, drift: float) -> float:
-        """Return the chance of a result at least as far up as z at the last look, by the drift of z there."""
+        """Return the chance of a result at least as extreme as z at the last look, by the drift of z there."""
         import numpy as np
         from scipy.special import ndtr
 

@@ -1,4 +1,4 @@
-"""Quantiles of Student's t distribution, without scipy: an interval of a mean is part of every report."""
+"""Quantiles of Student's t distribution without scipy, since every report has an interval of a mean."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def t_quantile_95(df: float) -> float:
     """
     if df < 1:
         raise ValueError(f"Student's t needs at least one degree of freedom, not {df}")
-    low, high = 1.9, 12.8  # those of infinitely many degrees and of one
+    low, high = 1.9, 12.8  # the quantiles of infinitely many degrees and of one
     while high - low > _PRECISION * high:
         middle = (low + high) / 2
         if middle in (low, high):

@@ -1,4 +1,4 @@
-"""Comparing with a threshold; the tolerance only absorbs float noise."""
+"""Comparisons with a threshold, with a tolerance for float noise."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def meets(value: float, threshold: float) -> bool:
 
 
 def exceeds(value: float, threshold: float) -> bool:
-    """Return whether a value is more than a threshold."""
+    """Return whether a value exceeds a threshold."""
     return value > threshold and abs(value - threshold) > TOLERANCE
 
 
 def holds(value: float, rule: str, threshold: float) -> bool:
-    """Return whether a value stands to a threshold as a rule demands: "at_least", "more_than" or "at_most"."""
+    """Return whether a value meets a threshold by a rule: "at_least", "more_than" or "at_most"."""
     match rule:
         case "at_least":
             return meets(value, threshold)
@@ -34,12 +34,12 @@ def holds(value: float, rule: str, threshold: float) -> bool:
 
 
 def text_apart(value: float, bounds: Collection[float], digits: int = 4) -> str:
-    """Return a value with so many digits that it does not look equal to what it is compared with.
+    """Return a value with enough digits to look different from its bounds.
 
     Args:
-        value: The value; digits before its point are in full.
-        bounds: What it is compared with.
-        digits: Where these are enough, as many as these.
+        value: The value; digits before its point are shown in full.
+        bounds: The bounds that it is compared with.
+        digits: The least number of digits.
     """
     for count in (digits, digits + 3, 12):
         text = f"{value:.{count}g}"

@@ -1,4 +1,4 @@
-"""How far a judge may be trusted, in a word and a sentence, from how well it agrees with people.
+"""Trust in a judge, as a word and a sentence, from its agreement with people.
 
 The measure is Krippendorff's alpha of judge and people: interval for scores, nominal for labels and pairs.
 
@@ -7,9 +7,8 @@ The measure is Krippendorff's alpha of judge and people: interval for scores, no
     untrusted   alpha is less, or the judge separates what people pass from what they fail no better than chance
     unknown     alpha or its interval cannot be computed
 
-Fewer than 50 items, more than 5 % invalid verdicts, a preference for a place, or passes and fails that agree with
-people's only to a kappa below 0.667 make it tentative at best: scores may agree well and the threshold still divide
-them at another place than people do.
+Fewer than 50 items, more than 5 % invalid verdicts, a position bias, or a kappa below 0.667 of passes and fails make it
+tentative at best: even if scores agree well, the threshold may divide them at another point than people do.
 
 Source of 0.8 and 0.667: K. Krippendorff, "Content Analysis", 2004, chapter 11. The other bounds are Assay's own.
 """
@@ -50,12 +49,12 @@ _NO_INTERVAL = (
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """A word and what to make of it.
+    """The trust in a judge.
 
     Args:
         level: "trusted", "tentative", "untrusted" or "unknown".
-        sentence: For people.
-        warnings: What else is to be known, each a sentence.
+        sentence: The sentence for people.
+        warnings: Further sentences.
     """
 
     level: str
@@ -64,7 +63,7 @@ class Trust:
 
 
 def judge_trust(figures: Mapping[str, Figure], measure: str) -> Trust:
-    """Return how far a judge may be trusted.
+    """Return the trust in a judge.
 
     Args:
         figures: All figures of a calibration, by name.
@@ -90,7 +89,7 @@ def judge_trust(figures: Mapping[str, Figure], measure: str) -> Trust:
 
 
 def _limits(figures: Mapping[str, Figure], n: int) -> list[str]:
-    """Return what makes a judge tentative at best."""
+    """Return the sentences on what makes a judge tentative at best."""
     limits = []
     if n < LEAST_ITEMS:
         limits.append(f"Only {n} items have both a label and a verdict: label at least {LEAST_ITEMS}, better 100.")
