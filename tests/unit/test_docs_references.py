@@ -31,6 +31,34 @@ def test_every_test_that_a_page_names_exists() -> None:
     assert missing == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_row_of_a_table_has_the_cells_of_its_head(page: Path) -> None:
+    """A row that a line break or a missing bar joins to its neighbour is found."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for table in re.findall(r"^[ ]*\|.*\n[ ]*\|[-:| ]+\|\n(?:.+\n)*", text, re.MULTILINE):
+        rows = [row for row in table.splitlines() if not row.startswith("<!--")]
+        assert {len(re.split(r"(?<!\\)\|", row.strip())) for row in rows} == {rows[1].count("|") + 1}, rows[0]
+
+
+DECISIONS = ROOT / "docs/decisions"
+STATUS = re.compile(r"# (\d+)\. .*\n\nStatus: (?:accepted\.(?: Replaces (.*)\.)?|superseded by \[.*)\n")
+
+
+def test_every_decision_has_a_status_and_every_number_a_place() -> None:
+    """The index lists each decision, and leads from each number that was folded to its successor."""
+    index = (DECISIONS / "README.md").read_text(encoding="utf-8")
+    folded: dict[int, int] = {}
+    for page in DECISIONS.glob("[0-9]*.md"):
+        status = STATUS.match(page.read_text(encoding="utf-8"))
+        assert status is not None, page.name
+        number = int(status[1])
+        assert page.name.startswith(f"{number:04d}-")
+        assert f"| [{number}. " in index
+        folded |= {int(old): number for old in re.findall(r"\d+", status[2] or "")}
+    rows = re.findall(r"^\| (\d+)\. .* \| \[(\d+)\]", index, re.MULTILINE)
+    assert folded == {int(old): int(new) for old, new in rows}
+
+
 GUIDES = [
     page for page in PAGES if page.parent in (ROOT / "docs", ROOT / "docs/metrics") and page.name != "glossary.md"
 ]
