@@ -1,1 +1,1 @@
-"""The user's agent on the user's side: found, called, and served to the orchestrator that asks."""
+"""Hosting the user's agent on the user's side: loading it, calling it and answering the orchestrator."""

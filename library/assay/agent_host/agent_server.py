@@ -1,4 +1,4 @@
-"""A server of AgentService for a Python agent: `assay.agent_server`."""
+"""`assay.agent_server`: an AgentService server for a Python agent."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     import grpc
 
 SERVICE = "assay.v1.AgentService"
-"""What health and reflection call it."""
+"""The service's name for health checks and reflection."""
 
 _MAX_CONCURRENCY = 1000
 _LONGEST_CALL_S = 3700.0
-"""A little more than the longest `timeout` of a spec."""
+"""Slightly more than the longest `timeout` of a spec."""
 
 
 def agent_server(
@@ -44,20 +44,20 @@ def agent_server(
 ) -> AgentServer:
     """Return a server that answers over gRPC with a Python agent, for `agent: {adapter: grpc, target: HOST:PORT}`.
 
-    `.serve()` serves until SIGINT or SIGTERM. As a context manager it serves in a thread, until the block ends.
+    `.serve()` serves until SIGINT or SIGTERM. As a context manager, the server runs in a thread until the block ends.
 
     Args:
-        agent: What the python adapter takes: a function of one question, or where to find one, as module:function or
+        agent: A function of one question, as for the python adapter, or its target: module:function or
             file.py:function.
-        port: Where to listen; 0 takes a free port.
-        host: The address to listen at; 0.0.0.0 for all of this machine.
-        concurrency: Most calls of the agent at once, 1 to 1,000; further ones wait, within their deadlines.
-        credentials: The server's certificate and key, as `grpc.ssl_server_credentials` takes them; None without TLS.
-        grace_s: How long calls may take to end when the server stops, in seconds.
+        port: The port to listen on; 0 takes a free port.
+        host: The address to listen on; 0.0.0.0 for all interfaces.
+        concurrency: Maximum number of concurrent calls, 1 to 1,000; further ones wait, within their deadlines.
+        credentials: The certificate and key from `grpc.ssl_server_credentials`; None without TLS.
+        grace_s: How long running calls may continue when the server stops, in seconds.
 
     Raises:
         AgentImportError: The agent's module raised.
-        InvalidInputError: An argument is wrong; holds every problem.
+        InvalidInputError: An argument is invalid; holds every problem.
     """
     problems = []
     if isinstance(agent, str):
@@ -66,7 +66,7 @@ def agent_server(
         except AgentImportError:
             raise  # it has the agent's own traceback
         except InvalidInputError as refusal:
-            problems += [Problem(each.message, "agent") for each in refusal.problems]
+            problems += [Problem(cause.message, "agent") for cause in refusal.problems]
     elif problem := callable_problem(agent):
         problems.append(Problem(problem, "agent"))
     if not 0 <= port <= 65_535:
@@ -80,10 +80,10 @@ def agent_server(
 
 
 class AgentServer:
-    """A server of one agent; make it with `assay.agent_server`.
+    """A server for one agent; create it with `assay.agent_server`.
 
     Attributes:
-        address: Where clients reach it, "host:port"; with the port that was taken once it serves.
+        address: The server's address, "host:port"; it has the actual port once the server runs.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class AgentServer:
         self._options = ServerOptions(
             credentials=credentials,
             deadline_cap_s=_LONGEST_CALL_S,
-            # Its callers are few: one of them may have all slots.
+            # The server has few clients: a single one may use all slots.
             streams_per_connection=_MAX_CONCURRENCY,
             peer_ratio=float(_MAX_CONCURRENCY),
         )
@@ -114,15 +114,15 @@ class AgentServer:
         """Serve until SIGINT or SIGTERM; a second one does not wait for running calls.
 
         Raises:
-            SetupError: The address is taken, or is none of this machine.
+            SetupError: The address is in use or does not belong to this machine.
         """
         asyncio.run(self._serve())
 
     def __enter__(self) -> AgentServer:
-        """Serve in a thread of its own.
+        """Serve in a separate thread.
 
         Raises:
-            SetupError: The address is taken, or is none of this machine.
+            SetupError: The address is in use or does not belong to this machine.
         """
         with ExitStack() as stack:
             loop = asyncio.new_event_loop()
@@ -137,7 +137,8 @@ class AgentServer:
                 asyncio.run_coroutine_threadsafe(work, loop).result()
 
             caller = AgentCaller(self._agent)
-            # With its last server gRPC closes a socket that loops read, so the server has to outlive its loop.
+            # gRPC closes a socket that event loops read along with its last server, so the server must outlive its
+            # loop.
             self._running = server = self._new_server(caller)
             run(self._start(server))
             stack.callback(lambda: run(caller.aclose()))
@@ -148,7 +149,7 @@ class AgentServer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop: running calls may end within `grace_s`."""
+        """Stop the server; running calls may continue for `grace_s`."""
         self._stack.close()
         self._running = None
 

@@ -1,4 +1,4 @@
-"""AgentService for a Python agent: each call runs it once, within the call's deadline."""
+"""AgentService for a Python agent: each call runs the agent once, within the call's deadline."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     Context = grpc.aio.ServicerContext[Any, Any]
 
 _UNLIMITED_S = 3600.0
-"""The time of a call that has neither a deadline nor a `timeout_ms`."""
+"""The timeout of a call with neither a deadline nor `timeout_ms`."""
 _SHARE_OF_LIMIT, _SHARE_OF_REST = 0.98, 0.97
-"""Of its time limit and of what is left until the deadline, which gRPC rounds up by as much as 1 %, the agent has this:
-the rest sends why it has no answer."""
+"""The agent's share of its time limit, and of the time until the deadline, which gRPC rounds up by as much as 1%; the
+rest is for sending the reason for a missing answer."""
 
 
 class AgentService(agent_pb2_grpc.AgentServiceServicer):
-    """Answers with a Python agent.
+    """Answers requests with a Python agent.
 
     Args:
         caller: The agent.
-        concurrency: Most calls of the agent at once; further ones wait, within their deadlines.
+        concurrency: Maximum number of concurrent calls; further ones wait, within their deadlines.
     """
 
     def __init__(self, caller: AgentCaller, concurrency: int) -> None:
@@ -43,14 +43,14 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         self._free = asyncio.Semaphore(concurrency)
 
     async def Answer(self, request: agent_pb2.AnswerRequest, context: Context) -> agent_pb2.AnswerResponse:  # noqa: N802
-        """Return the agent's answer; a failure of the agent is an answer with status ERROR."""
+        """Return the agent's answer; a failed agent is an answer with status ERROR."""
         asked = _question(request)
         return agent_pb2.AnswerResponse(response=_message(asked, await self._call(asked, context)))
 
     async def AnswerStream(  # noqa: N802
         self, request: agent_pb2.AnswerStreamRequest, context: Context
     ) -> AsyncIterator[agent_pb2.AnswerStreamResponse]:
-        """Yield the texts of an agent that yields them, then the answer."""
+        """Yield the agent's texts as it yields them, then the answer."""
         asked = _question(request)
         pieces: list[str] = []
         moved = asyncio.Event()
@@ -83,14 +83,14 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         self, request: AgentRequest, context: Context, on_piece: Callable[[str], None] | None = None
     ) -> AgentResponse:
         async with self._free:
-            # Read here: the time until a place was free belongs to the caller's wait.
+            # Started here: the wait for a free slot counts as the client's waiting time.
             left_s = context.time_remaining()
             limits = [] if left_s is None else [left_s * _SHARE_OF_REST]
             if request.timeout_s:
                 limits.append(request.timeout_s * _SHARE_OF_LIMIT)
             timeout_s = min(limits, default=_UNLIMITED_S)
             response = await self._caller.call(dataclasses.replace(request, timeout_s=timeout_s), on_piece)
-        # The caller's own measurement of the call holds the way there and back.
+        # The client's own measurement includes the network.
         reported_ms = response.latency_ms if response.reported_latency_ms is None else response.reported_latency_ms
         return dataclasses.replace(response, latency_ms=None, reported_latency_ms=reported_ms)
 

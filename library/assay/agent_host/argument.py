@@ -1,4 +1,4 @@
-"""What an agent function is called with: the request, or its text alone."""
+"""The argument of an agent function: the request, or only its text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 TEXT_PARAMETERS = ("question", "query", "prompt", "input", "text")
-"""Names of a parameter without a type that receives the text."""
+"""Names of unannotated parameters that receive the text."""
 
 _TEXT_TYPES = (str, "str", str | None, "str | None", "Optional[str]")
 _NO_TYPES = (inspect.Parameter.empty, Any, "Any", object, "object")
@@ -19,9 +19,9 @@ _FIELDS = frozenset(AgentRequest.__slots__)
 
 
 def receives_text(agent: Callable[..., Any]) -> bool:
-    """Return whether an agent is called with the text of the request instead of the request.
+    """Return whether an agent is called with the request's text instead of the request.
 
-    It is where its first parameter has the type `str`, or no type and one of the names of `TEXT_PARAMETERS`.
+    That is the case if its first parameter is annotated `str`, or has no annotation and a name in `TEXT_PARAMETERS`.
     """
     try:
         parameters = list(inspect.signature(agent).parameters.values())
@@ -38,7 +38,7 @@ def receives_text(agent: Callable[..., Any]) -> bool:
 
 
 def is_text_type(annotation: object) -> bool:
-    """Return whether a parameter with this annotation receives a text."""
+    """Return whether a parameter with this annotation receives the text."""
     return _plain(annotation) in _TEXT_TYPES
 
 
@@ -47,11 +47,11 @@ def _plain(annotation: object) -> object:
 
 
 def argument_hint(problem: BaseException, text: str) -> str:
-    """Return what to change where an agent took its argument for something else; empty for any other problem.
+    """Return advice for an agent that expected a different argument; empty for any other exception.
 
     Args:
-        problem: What the agent raised.
-        text: Its message.
+        problem: The agent's exception.
+        text: The exception's message.
     """
     if isinstance(problem, AttributeError) and problem.name in _FIELDS and isinstance(problem.obj, str):
         return (

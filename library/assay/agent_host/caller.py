@@ -1,4 +1,4 @@
-"""Calling the user's agent once: whatever it does, the outcome is an answer."""
+"""Calling the user's agent: every outcome becomes an answer."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ if TYPE_CHECKING:
 
 
 class AgentCaller:
-    """Calls an agent and turns whatever comes back, or does not, into an answer.
+    """Calls an agent and turns its result, or any failure, into an answer.
 
-    A synchronous function runs in a daemon thread. One that hangs is left behind after the time limit and
-    another thread takes its place; it cannot keep the process from ending.
+    A synchronous function runs in a daemon thread. If it hangs past the time limit, another thread replaces it; it
+    cannot keep the process from ending.
 
     Args:
-        agent: A function of one request, or of its text; synchronous or asynchronous, or a generator of texts; or a
-            class with a method of that kind, of which each session gets an object of its own.
-        answer_map: JMESPath expressions by answer field, which find the answer in what the agent returns; None where it
-            returns an answer.
-        max_answer_bytes: Largest answer, in bytes of UTF-8.
-        max_hung: How many calls may hang past their time limit before the agent is not called again.
-        lifespan: What is open while the agent is asked; None where nothing is.
-        hands_over: Whether the agent is called with what that is, too, as its second argument.
-        open: Opens what the agent needs by itself, where it is not open yet; None where it needs nothing.
-        close: Lets go of what the agent holds open; None where it holds nothing.
+        agent: A function of a request or of its text, synchronous, asynchronous or a generator of texts; or a class
+            with such a method, instantiated for each session.
+        answer_map: JMESPath expressions by answer field, which locate the answer in the agent's return value; None if
+            it returns an answer.
+        max_answer_bytes: Maximum size of an answer, in bytes of UTF-8.
+        max_hung: How many calls may hang past their time limit before the agent is no longer called.
+        lifespan: The resource that is open while the agent is asked; None for none.
+        hands_over: Whether the agent receives that resource as its second argument.
+        open: Opens the agent's own resources if they are not open yet; None if it has none.
+        close: Closes the agent's own resources; None if it has none.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class AgentCaller:
         self.asks_with_text = _asks_with_text(agent)
 
     async def call(self, request: AgentRequest, on_piece: Callable[[str], None] | None = None) -> AgentResponse:
-        """Return the agent's answer, with the time it took; never raises but when cancelled.
+        """Return the agent's answer with its duration; raises only when cancelled.
 
         Args:
             request: The question.
@@ -103,7 +103,7 @@ class AgentCaller:
         return dataclasses.replace(response, cold=True) if is_cold else response
 
     async def aclose(self) -> None:
-        """Close what the agent holds open, and let idle threads end; a further call starts anew."""
+        """Close the agent's resources and let idle threads end; a later call starts new ones."""
         if self._sessions is not None:
             await self._sessions.aclose()
         self._threads.close()
@@ -126,7 +126,7 @@ class AgentCaller:
             async with asyncio.timeout(request.timeout_s) as limit:
                 with guarded_tasks(), progress.recorded():
                     opened = await self._opened(request)
-                    start = time.perf_counter()  # opening is no part of the answer
+                    start = time.perf_counter()  # the time for opening is not part of the answer's
                     returned = await self._invoke(request, limit, pieces, opened)
                 answered_at = time.perf_counter()
                 if os.getpid() == owner:
@@ -140,8 +140,8 @@ class AgentCaller:
         finally:
             pieces.close()
         if os.getpid() != owner:
-            os._exit(0)  # a process that the agent forked, and that returned: the answer is its parent's
-        if limit.expired() or response is None:  # even if the agent took its cancellation for something else
+            os._exit(0)  # a process forked by the agent that returned: its parent answers
+        if limit.expired() or response is None:  # even if the agent mistook its cancellation for something else
             late = "no answer" if opened is not None else "what the agent needs did not open"
             failure = error_response(AgentErrorKind.TIMEOUT, f"{late} within {request.timeout_s:g} s", retryable=True)
             response = progress.completed(failure, self._max_answer_bytes)
@@ -152,7 +152,7 @@ class AgentCaller:
         return response
 
     async def _opened(self, request: AgentRequest) -> tuple[Any, ...]:
-        """Open what the agent needs, and return what it is called with beside the question."""
+        """Open the agent's resource; return the further arguments of the agent."""
         opened = () if self._lifespan is None else (await self._lifespan.open(request),)
         if self._open is not None:
             await self._open()
@@ -165,9 +165,9 @@ class AgentCaller:
         argument = _text_of(request) if entry.receives_text else request
 
         def call(argument: object) -> object:
-            found = entry.function(argument, *opened)
-            # Read where it was made: what it holds may belong to this thread.
-            return pieces.join_generator(found) if _is_generator(found) else found
+            returned = entry.function(argument, *opened)
+            # Read in the thread that made it, because its contents may be bound to that thread.
+            return pieces.join_generator(returned) if _is_generator(returned) else returned
 
         if entry.is_async:
             returned = entry.function(argument, *opened)
@@ -186,8 +186,8 @@ class AgentCaller:
         text, answer = ("", returned) if streamed is None else (streamed.text, streamed.answer)
         if self._map is not None and not isinstance(answer, str):
             mapped = self._map
-            # In a thread: expressions, and properties of the object, may take their time.
-            response: AgentResponse = await self._threads.value(lambda found: mapped.read(found, text), answer, limit)
+            # In a thread: expressions and properties of the object may be slow.
+            response: AgentResponse = await self._threads.value(lambda result: mapped.read(result, text), answer, limit)
             return response
         try:
             data = plain_value(answer)
@@ -201,19 +201,19 @@ class AgentCaller:
             return progress.completed(self._failures.of_unreadable(problem), self._max_answer_bytes)
 
 
-def _no_answer(found: object) -> str:
+def _no_answer(returned: object) -> str:
     return (
-        f"it is {kind_of(found)}: return a text, a mapping with a 'text' field, a data class or a pydantic model, or "
-        "say with agent.map where its parts are"
+        f"it is {kind_of(returned)}: return a text, a mapping with a 'text' field, a data class or a pydantic model, "
+        "or say with agent.map where its parts are"
     )
 
 
-def _is_generator(found: object) -> bool:
-    return inspect.isgenerator(found) and not inspect.isawaitable(found)
+def _is_generator(returned: object) -> bool:
+    return inspect.isgenerator(returned) and not inspect.isawaitable(returned)
 
 
 def _asks_with_text(agent: object) -> bool:
-    """Return whether an agent is asked with the text of the question, and so not without one."""
+    """Return whether an agent is called with the question's text, so that it needs one."""
     if method := entry_method(agent):
         function = getattr(agent, method)
         # A plain function of a class takes the object first.

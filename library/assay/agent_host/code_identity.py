@@ -1,6 +1,6 @@
-"""Which code an agent is: a hash of its source files, and the commit that they are checked out at.
+"""The identity of an agent's code: a hash of its source files, and their git commit.
 
-Computed on the user's side before a run is created, so that a comparison can say that the agent's code changed.
+The client computes it before creating a run, so that a comparison can report that the agent's code changed.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from assay.model.run_settings import AgentSettings
 
 _MOST_FILES = 1_000
-_MOST_BYTES = 64 * 1024**2  # of one file
+_MOST_BYTES = 64 * 1024**2  # of a single file
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 def code_identity(
     agent: AgentSettings, folder: Path, function: Callable[..., Any] | None = None
 ) -> CodeIdentity | None:
-    """Return which code an agent is; None where nothing is known of it.
+    """Return the identity of an agent's code; None if it is unknown.
 
     Args:
         agent: Checked settings.
-        folder: The spec's folder, from which code and programs are found.
-        function: A function in place of the agent that the settings name.
+        folder: The spec's folder, which code and programs are relative to.
+        function: A function that replaces the agent of the settings.
     """
     git, digest = git_state(folder), ""
     with contextlib.suppress(OSError, ValueError, SyntaxError):
@@ -49,9 +49,9 @@ def _agent_hash(agent: AgentSettings, folder: Path) -> str:
     if not agent.is_hosted:
         return ""
     if agent.adapter == "command":
-        # Programs that are found on PATH are no part of the user's code.
+        # Programs found on PATH are not part of the user's code.
         named = [folder / word for word in shlex.split(agent.target) if word]
-        return _hash(_with_imports([one for one in named if one.is_file()], folder), folder)
+        return _hash(_with_imports([path for path in named if path.is_file()], folder), folder)
     module = agent.target.rpartition(":")[0]
     if module.endswith(".py"):
         return _hash(_with_imports([folder / module], folder), folder)
@@ -68,7 +68,7 @@ def _agent_hash(agent: AgentSettings, folder: Path) -> str:
 
 
 def _function_hash(function: Callable[..., Any]) -> str:
-    """Return the hash of a function's module and of what that imports; of a notebook's function, that of its text."""
+    """Return the hash of a function's module and its imports; for a notebook's function, of the function's text."""
     owner = function if inspect.isfunction(inspect.unwrap(function)) else type(function)
     module = sys.modules.get(getattr(owner, "__module__", None) or "")
     name = getattr(module, "__file__", None)
@@ -83,35 +83,35 @@ def _function_hash(function: Callable[..., Any]) -> str:
 
 
 def _package_of(file: Path, root: Path) -> list[Path]:
-    """Return the source files of the package that a module is in; the module alone where it is in none."""
+    """Return the source files of a module's package; the module alone if it is in none."""
     top = root / file.relative_to(root).parts[0]
     return sorted(top.rglob("*.py"))[:_MOST_FILES] if (top / "__init__.py").is_file() else [file]
 
 
 def _module_file(root: Path, parts: Sequence[str]) -> Path | None:
     place = root.joinpath(*parts)
-    return next((one for one in (place.with_name(f"{place.name}.py"), place / "__init__.py") if one.is_file()), None)
+    return next((path for path in (place.with_name(f"{place.name}.py"), place / "__init__.py") if path.is_file()), None)
 
 
 def _with_imports(files: Iterable[Path], root: Path) -> list[Path]:
-    """Return files, and the files below a folder that these import, and so on; of modules, not what they run."""
-    found = dict.fromkeys(files)
-    waiting = list(found)
-    while waiting and len(found) < _MOST_FILES:
+    """Return files and, recursively, their imports from the folder; for modules, not the programs that they run."""
+    modules = dict.fromkeys(files)
+    waiting = list(modules)
+    while waiting and len(modules) < _MOST_FILES:
         file = waiting.pop()
         if file.suffix != ".py" or file.stat().st_size > _MOST_BYTES:
             continue
         with contextlib.suppress(SyntaxError, ValueError, RecursionError):
             for parts in _imports(ast.parse(file.read_bytes()), file, root):
                 module = _module_file(root, parts)
-                if module is not None and module not in found:
-                    found[module] = None
+                if module is not None and module not in modules:
+                    modules[module] = None
                     waiting.append(module)
-    return list(found)
+    return list(modules)
 
 
 def _imports(tree: ast.AST, file: Path, root: Path) -> Iterator[list[str]]:
-    """Yield the names, part by part, of what a module may import from a folder."""
+    """Yield the dotted parts of names that a module may import from a folder."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name.split(".") for alias in node.names)
@@ -123,9 +123,9 @@ def _imports(tree: ast.AST, file: Path, root: Path) -> Iterator[list[str]]:
 
 
 def _hash(files: Sequence[Path], root: Path) -> str:
-    """Return the SHA-256 over names and contents of files, in the order of their names; empty for none."""
+    """Return the SHA-256 over the names and contents of files, sorted by name; empty for no files."""
     digest = hashlib.sha256()
-    names = {str(one.relative_to(root)) if root in one.parents else one.name: one for one in files}
+    names = {str(file.relative_to(root)) if root in file.parents else file.name: file for file in files}
     for name in sorted(names):
         if names[name].stat().st_size <= _MOST_BYTES:
             digest.update(f"{name}\0".encode("utf-8", "surrogateescape"))

@@ -1,4 +1,4 @@
-"""The code that a question goes to: a function, or a method of an object that is made for each conversation."""
+"""The entry point for a question: a function, or a method of an object created for each conversation."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ENTRY_METHODS = ("__call__", "answer", "run")
-"""The methods by which the objects of a class are asked: the first that the class has."""
+"""The methods that answer questions for objects of a class; the first that the class has is used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is called with one question.
+    """The callable that answers a question.
 
     Args:
         function: The function or bound method.
-        receives_text: Whether it is called with the text of the request instead of the request.
-        is_async: Whether it belongs on the event loop. What inspection cannot decide, such as a partial or a lambda,
-            is called in a thread, and what it returns is awaited.
+        receives_text: Whether it is called with the request's text instead of the request.
+        is_async: Whether it runs on the event loop. If inspection cannot tell, as for a partial or lambda, the callable
+            runs in a thread, and an awaitable result is awaited.
     """
 
     function: Callable[..., Any]
@@ -32,67 +32,67 @@ class Entry:
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Entry:
-        """Return the entry that a function, or an object that can be called, is."""
+        """Return the entry for a function or callable object."""
         return cls(function, receives_text(function), is_asynchronous(function))
 
 
 def is_asynchronous(function: Callable[..., Any]) -> bool:
-    """Return whether a function, or what is called of an object, is a coroutine function or an async generator."""
+    """Return whether a function, or a callable object's method, is a coroutine function or an async generator."""
     call = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
     return inspect.iscoroutinefunction(call) or inspect.isasyncgenfunction(call)
 
 
 def entry_method(agent: object) -> str:
-    """Return the method by which the objects of a class are asked; empty for a class without one, and for others."""
+    """Return the method that answers for objects of a class; empty for a class without one, and for other objects."""
     if not inspect.isclass(agent):
         return ""
     return next((name for name in ENTRY_METHODS if any(name in vars(base) for base in agent.__mro__)), "")
 
 
-def callable_problem(found: object, *, with_opened: bool = False) -> str:
-    """Return why something cannot be called as an agent, with one question; empty where it can.
+def callable_problem(agent: object, *, with_opened: bool = False) -> str:
+    """Return why an object cannot be called as an agent with a question; empty if it can.
 
     Args:
-        found: A function or a class.
-        with_opened: Whether it is called with what its lifespan opened, too.
+        agent: A function or a class.
+        with_opened: Whether it also receives the resource that its lifespan opened.
     """
     question = (object(),) * (1 + with_opened)
-    if inspect.isclass(found):
-        return _class_problem(found, question)
-    if not callable(found):
+    if inspect.isclass(agent):
+        return _class_problem(agent, question)
+    if not callable(agent):
         return (
-            f"is a value of type {type(found).__name__}, which cannot be called: name a function of one argument, "
+            f"is a value of type {type(agent).__name__}, which cannot be called: name a function of one argument, "
             "the question"
         )
-    return _unfit(found, *question, said="is called with one argument, the question")
+    return _unfit(agent, *question, rule="is called with one argument, the question")
 
 
-def _class_problem(found: type, question: tuple[object, ...]) -> str:
-    method = entry_method(found)
+def _class_problem(kind: type, question: tuple[object, ...]) -> str:
+    method = entry_method(kind)
     if not method:
         return (
             "is a class without a method __call__, answer or run: add one that takes the question, or name a function"
         )
-    if inspect.isabstract(found):
+    if inspect.isabstract(kind):
         return "is an abstract class: name one whose objects can be made, or a function"
-    made = "is a class whose objects are made without arguments, one for each conversation"
-    if problem := _unfit(found, said=made):
+    rule = "is a class whose objects are made without arguments, one for each conversation"
+    if problem := _unfit(kind, rule=rule):
         return f"{problem}: give its parameters defaults, or name a function"
-    # A plain function of a class takes the object first; static and class methods are bound already.
-    owner = [object()] * inspect.isfunction(inspect.getattr_static(found, method))
+    # A plain function of a class takes the object first; static and class methods are already bound.
+    owner = [object()] * inspect.isfunction(inspect.getattr_static(kind, method))
     return _unfit(
-        getattr(found, method), *owner, *question, said=f"has a method {method}, called with one argument, the question"
+        getattr(kind, method), *owner, *question, rule=f"has a method {method}, called with one argument, the question"
     )
 
 
-def _unfit(function: Callable[..., Any], *arguments: object, said: str) -> str:
-    """Return how a signature does not fit the arguments; empty where it does, or where there is none to see."""
+def _unfit(function: Callable[..., Any], *arguments: object, rule: str) -> str:
+    """Return how a signature does not fit the arguments; empty if it does, or if there is none to inspect."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        return ""  # a builtin without a signature: calling it will show
+        return ""  # a builtin without a signature: calling it will tell
     try:
         signature.bind(*arguments)
     except TypeError:
-        return f"{said}, but it takes {signature}"
+        return f"{rule}, but it takes {signature}"
     return ""

@@ -1,4 +1,4 @@
-"""What an agent raised, as an answer: a sentence, the traceback, and whether asking again may help."""
+"""Converting an agent's exception into an answer: a sentence, the traceback, and whether a retry may help."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 
 
 class SessionLostError(Exception):
-    """The object that answered the earlier turns of a conversation is gone; the message says what to do."""
+    """The object that answered the conversation's earlier turns is gone; the message says what to do."""
 
 
 class TooManyStopsError(Exception):
-    """The agent asked for a decision again after each one; the message says what to do."""
+    """The agent requested another decision after every decision; the message says what to do."""
 
 
 class UnusableDecisionError(Exception):
-    """The agent cannot be resumed with a decision of the approvals; the message says what to decide."""
+    """The agent cannot resume with the scripted decision; the message says what to decide."""
 
 
 class Failures:
-    """Makes answers of exceptions, without the keys and passwords of this process's environment.
+    """Converts exceptions into answers, without keys and passwords from this process's environment.
 
     Args:
-        hint: Returns what to change, of an exception and its text; empty where nothing is known.
+        hint: Returns advice for an exception and its text; empty if there is none.
     """
 
     def __init__(self, hint: Callable[[BaseException, str], str] = argument_hint) -> None:
@@ -51,7 +51,7 @@ class Failures:
         self._redactor = Redactor()
 
     def of(self, problem: BaseException) -> AgentResponse:
-        """Return the answer of an agent that raised."""
+        """Return the answer for an agent that raised."""
         match problem:
             case AnswerTooLargeError():
                 return error_response(AgentErrorKind.TOO_LARGE, str(problem))
@@ -82,13 +82,13 @@ class Failures:
         )
 
     def of_unreadable(self, problem: Exception) -> AgentResponse:
-        """Return the answer of an agent that returned what is no answer."""
+        """Return the answer for an agent whose return value is not an answer."""
         if isinstance(problem, MalformedAnswerError | AnswerTooLargeError):
             return self.of(problem)
         return self._malformed(_described(problem, self._hint))
 
     def described(self, problem: BaseException) -> str:
-        """Return what an exception says, in one sentence."""
+        """Return an exception's message as one sentence."""
         return self.redacted(_described(problem, self._hint))
 
     def _malformed(self, text: str) -> AgentResponse:
@@ -96,7 +96,7 @@ class Failures:
         return error_response(AgentErrorKind.MALFORMED, message)
 
     def redacted_answer(self, response: AgentResponse) -> AgentResponse:
-        """Return an answer whose errors, its own and those of its tools, have no keys and passwords of this process."""
+        """Return an answer without this process's keys and passwords in its errors and its tools' errors."""
         if response.error is not None:
             message = self.redacted(response.error.message)
             response = dataclasses.replace(response, error=dataclasses.replace(response.error, message=message))
@@ -110,10 +110,10 @@ class Failures:
 
     def redacted(self, text: str) -> str:
         """Return a text without those keys and passwords."""
-        # Looked up each time: an agent may read its keys from a file when it is first called.
-        found = secret_values(os.environ)
-        if found != self._secrets:
-            self._secrets, self._redactor = found, Redactor(found)
+        # Looked up each time: an agent may read its keys from a file at its first call.
+        secrets = secret_values(os.environ)
+        if secrets != self._secrets:
+            self._secrets, self._redactor = secrets, Redactor(secrets)
         return self._redactor.redact_long(text)
 
 

@@ -1,6 +1,6 @@
-"""The commit that a folder is checked out at, and whether its files differ from it, as git says.
+"""The git commit of a folder, and whether its files differ from it.
 
-git gets little time and no pipe, so that neither it nor a child of it can hold a run up.
+git gets a short timeout and no pipe, so that neither it nor its children can block a run.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _COMMIT = "# branch.oid "
 
 @dataclass(frozen=True, slots=True)
 class GitState:
-    """What git knows of a folder.
+    """The git state of a folder.
 
     Args:
-        commit: In full; empty where the folder is in no repository, has no commit, or git did not say.
-        dirty: Whether files that git tracks differ from the commit; None where that is not known.
+        commit: The full commit; empty outside a repository, without a commit, or if git failed.
+        dirty: Whether tracked files differ from the commit; None if unknown.
     """
 
     commit: str = ""
@@ -38,11 +38,11 @@ class GitState:
 
 
 def git_state(folder: Path, timeout_s: float = _GIT_TIMEOUT_S) -> GitState:
-    """Return what git knows of a folder; nothing is raised where there is no git.
+    """Return the git state of a folder; does not raise if git is missing.
 
     Args:
         folder: Any folder.
-        timeout_s: How long git may take, in seconds.
+        timeout_s: git's timeout, in seconds.
     """
     with TemporaryFile() as output:
         if not _has_answered(folder, output, timeout_s):

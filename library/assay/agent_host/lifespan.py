@@ -1,4 +1,4 @@
-"""What an agent needs open: entered once for a run, for each case or for each question, and closed whatever happens."""
+"""Resources of an agent: opened once per run, case or question, and always closed."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _log = logging.getLogger(__name__)
 
 
 def load_lifespan(settings: LifespanSettings, folder: Path) -> Lifespan:
-    """Return the lifespan that a spec names; nothing is opened yet.
+    """Return the lifespan in a spec, without opening it.
 
     Raises:
         AgentImportError: The user's module raised.
-        InvalidInputError: There is no such function, or it takes other arguments.
+        InvalidInputError: The function does not exist or takes other arguments.
     """
     function = load_object(settings.target, folder, "function", "agent.lifespan")
     if not callable(function):
@@ -54,7 +54,7 @@ def load_lifespan(settings: LifespanSettings, folder: Path) -> Lifespan:
 
 
 def accepts(function: Callable[..., Any], count: int) -> bool:
-    """Return whether a function can be called with so many positional arguments; True where there is no signature."""
+    """Return whether a function accepts this number of positional arguments; True without a signature."""
     try:
         inspect.signature(function).bind(*[None] * count)
     except ValueError:
@@ -65,10 +65,10 @@ def accepts(function: Callable[..., Any], count: int) -> bool:
 
 
 class Lifespan:
-    """What a function of the user's opens, for all questions of a run or for those of one case.
+    """A resource opened by a user's function, for all questions of a run or for those of a case.
 
     Args:
-        function: Makes a context manager or a generator, synchronous or not, of nothing or of a request.
+        function: Returns a context manager or a generator, synchronous or not; takes nothing or a request.
         is_per_case: Whether each case and repeat gets its own.
     """
 
@@ -79,10 +79,10 @@ class Lifespan:
         self._for_cases: SessionBook[Resource] = SessionBook(lambda resource: resource.aclose())
 
     async def open(self, request: AgentRequest) -> Any:
-        """Return what is open for a question; it is opened first where it is not.
+        """Return the resource for a question; open it first if necessary.
 
         Raises:
-            BaseException: Whatever opening it raises.
+            BaseException: Any exception of opening it.
         """
         if self._for_run is not None:
             return await self._for_run.value()
@@ -94,28 +94,28 @@ class Lifespan:
         return await resource.value()
 
     def settle(self, request: AgentRequest, response: AgentResponse | None) -> None:
-        """Keep what is open for a case for its next turn, or close it after the last; `response` is None where the
-        call was cancelled.
+        """Keep a case's resource for the next turn, or close it after the last; `response` is None if the call was
+        cancelled.
         """
         self._for_cases.settle(request, response)
 
     async def aclose(self) -> None:
-        """Close everything; a further question opens it again."""
+        """Close everything; a later question opens it again."""
         await self._for_cases.aclose()
         if self._for_run is not None:
             await self._for_run.aclose()
 
 
 class Resource:
-    """A context manager that a task of its own enters and leaves, as clients of MCP demand.
+    """A context manager that its own task enters and leaves, as MCP clients require.
 
     Args:
-        make: Makes the context manager or the generator.
+        make: Returns the context manager or generator.
     """
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
-        # That of no question, whose spans and tasks these are not.
+        # Belongs to no question, so that a question's spans and tasks do not include it.
         self._context = contextvars.copy_context()
         self._context.run(as_agent)
         self._task: asyncio.Task[None] | None = None
@@ -123,10 +123,10 @@ class Resource:
         self._end = asyncio.Event()
 
     async def value(self) -> Any:
-        """Return what it is entered as; it is entered with the first call, and again where it failed or was closed.
+        """Return the entered value; the first call enters, and so does a call after a failure or closing.
 
         Raises:
-            BaseException: Whatever entering it raises.
+            BaseException: Any exception of entering it.
         """
         if self._task is None or self._value is None or self._task.done():
             self._value = asyncio.get_running_loop().create_future()
@@ -137,7 +137,7 @@ class Resource:
         return await asyncio.shield(self._value)
 
     async def aclose(self) -> None:
-        """Leave it; one that neither ends within its time nor lets itself be cancelled is left behind."""
+        """Leave it; abandon it if it neither ends in time nor accepts cancellation."""
         task, self._task = self._task, None
         if task is None or self._value is None:
             return
@@ -158,25 +158,25 @@ class Resource:
         except BaseException as problem:  # noqa: BLE001 - the boundary of a task: raised where the value is awaited
             if not value.done():
                 value.set_exception(problem)
-                value.exception()  # taken here: the question that waited for it may be over
+                value.exception()  # retrieved here: the question that waited for it may have ended
 
 
 @asynccontextmanager
-async def entered(made: object, *, any_manager: bool = False) -> AsyncIterator[Any]:
-    """Await, and enter, what a function of the user's made; what is none of both is the value itself.
+async def entered(resource: object, *, any_manager: bool = False) -> AsyncIterator[Any]:
+    """Await and enter the result of a user's function; a plain value is yielded unchanged.
 
-    What raises within is raised, even where the manager suppresses it. What raises on leaving is logged where the work
-    is done.
+    An exception in the block is raised even if the manager suppresses it. An exception on leaving after success is
+    logged.
 
     Args:
-        made: A generator or a context manager that a generator is, synchronous or not, or a coroutine of one.
-        any_manager: Whether every other context manager is entered, too: such as a client, which may be shared.
+        resource: A generator, a context manager made from one, synchronous or not, or a coroutine that returns either.
+        any_manager: Whether to enter every other context manager too, such as a client, which may be shared.
     """
-    if inspect.iscoroutine(made):
-        made = await made
-    manager = _manager(made, any_manager=any_manager)
+    if inspect.iscoroutine(resource):
+        resource = await resource
+    manager = _manager(resource, any_manager=any_manager)
     if manager is None:
-        yield made
+        yield resource
         return
     is_sync = isinstance(manager, AbstractContextManager) and not hasattr(type(manager), "__aenter__")
     value = manager.__enter__() if is_sync else await manager.__aenter__()
@@ -194,7 +194,7 @@ async def entered(made: object, *, any_manager: bool = False) -> AsyncIterator[A
                     manager.__exit__(*details)
                 else:
                     await manager.__aexit__(*details)
-        except Exception as raised:  # the boundary of a case, whose answer is there already
+        except Exception as raised:  # the boundary of a case, whose answer already exists
             if isinstance(problem, Exception):
                 raise
             _log.warning("closing what the agent had open failed: %s", Failures().described(raised))
@@ -202,13 +202,13 @@ async def entered(made: object, *, any_manager: bool = False) -> AsyncIterator[A
 
 @asynccontextmanager
 async def provided(option: object, request: AgentRequest, opened: Any) -> AsyncIterator[Any]:
-    """Yield what an option such as `deps` gives an agent for one question, and close it afterwards.
+    """Yield the value of an option such as `deps` for a question, and close it afterwards.
 
     Args:
-        option: An object, or a function of the request, which may be a generator or a context manager; None for none. A
-            function of two arguments receives `opened`, too.
+        option: An object, or a function of the request, possibly a generator or context manager; None for none. A
+            function of two arguments also receives `opened`.
         request: The question.
-        opened: What the agent's lifespan opened, which stands for an option that is not there.
+        opened: The resource that the agent's lifespan opened; it replaces a missing option.
     """
     if option is None:
         yield opened
@@ -221,12 +221,12 @@ async def provided(option: object, request: AgentRequest, opened: Any) -> AsyncI
         yield value
 
 
-def _manager(made: Any, *, any_manager: bool) -> Any:
-    """Return the context manager that something is, or that a generator makes; None for all else."""
-    if inspect.isasyncgen(made):
-        return asynccontextmanager(lambda: made)()
-    if inspect.isgenerator(made):
-        return contextmanager(lambda: made)()
+def _manager(value: Any, *, any_manager: bool) -> Any:
+    """Return the context manager in a value or for a generator; None for anything else."""
+    if inspect.isasyncgen(value):
+        return asynccontextmanager(lambda: value)()
+    if inspect.isgenerator(value):
+        return contextmanager(lambda: value)()
     if any_manager:
-        return made if hasattr(type(made), "__aenter__") or hasattr(type(made), "__enter__") else None
-    return made if isinstance(made, _AsyncGeneratorContextManager | _GeneratorContextManager) else None
+        return value if hasattr(type(value), "__aenter__") or hasattr(type(value), "__enter__") else None
+    return value if isinstance(value, _AsyncGeneratorContextManager | _GeneratorContextManager) else None

@@ -1,4 +1,4 @@
-"""Finding the user's code: `module:function` or `file.py:function`, or another object of a module."""
+"""Loading the user's code: `module:function`, `file.py:function`, or another object of a module."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class AgentImportError(InvalidInputError):
-    """The user's module raised while it was imported; `user_traceback` is theirs, without Assay's frames."""
+    """The user's module raised during import; `user_traceback` is its traceback without Assay's frames."""
 
     reason = "AGENT_IMPORT_FAILED"
 
@@ -31,46 +31,46 @@ class AgentImportError(InvalidInputError):
         user_traceback: str,
         field: str,
         *,
-        said: str = "failed to import",
+        failure: str = "failed to import",
         others: Sequence[Problem] = (),
     ) -> None:
-        super().__init__([Problem(f"{target!r} {said} (traceback below)", field), *others])
+        super().__init__([Problem(f"{target!r} {failure} (traceback below)", field), *others])
         self.target = target
         self.field = field
         self.user_traceback = user_traceback
 
 
 def load_agent(target: str, base_dir: Path, *, has_lifespan: bool = False) -> Callable[..., Any]:
-    """Return the function or class that a target names.
+    """Return the function or class of a target.
 
     Args:
         target: "module:function" or "file.py:function"; the function may be an attribute path, or a class.
-        base_dir: The spec's folder; it comes first where modules are looked for.
-        has_lifespan: Whether it may have a second parameter, for what its lifespan opens.
+        base_dir: The spec's folder, which is searched first for modules.
+        has_lifespan: Whether a second parameter is allowed, for the lifespan's resource.
 
     Raises:
-        AgentImportError: The module raised.
-        InvalidInputError: There is no such module or function, or it cannot be called with one question.
+        AgentImportError: The module raised an exception.
+        InvalidInputError: The module or function does not exist, or cannot be called with one question.
     """
-    found = load_object(target, base_dir)
-    problem = callable_problem(found)
-    if problem and not (has_lifespan and not callable_problem(found, with_opened=True)):
+    agent = load_object(target, base_dir)
+    problem = callable_problem(agent)
+    if problem and not (has_lifespan and not callable_problem(agent, with_opened=True)):
         raise _refusal(f"{target!r} {problem}")
-    return found  # type: ignore[no-any-return]  # it has just been checked
+    return agent  # type: ignore[no-any-return]  # it has just been checked
 
 
 def load_object(target: str, base_dir: Path, kind: str = "function", field: str = "agent.target") -> Any:
-    """Return whatever a target names.
+    """Return the object of a target.
 
     Args:
         target: "module:object" or "file.py:object"; the object may be an attribute path.
-        base_dir: The spec's folder; it comes first where modules are looked for.
-        kind: What is wanted, in one word for messages.
+        base_dir: The spec's folder, which is searched first for modules.
+        kind: The expected kind, as one word for messages.
         field: The field of the spec that has the target.
 
     Raises:
-        AgentImportError: The module raised.
-        InvalidInputError: There is no such module or object.
+        AgentImportError: The module raised an exception.
+        InvalidInputError: The module or object does not exist.
     """
     module_name, _, attribute = target.rpartition(":")
     if not module_name or not attribute:
@@ -79,19 +79,19 @@ def load_object(target: str, base_dir: Path, kind: str = "function", field: str 
     is_file = module_name.endswith(".py")
     place = _Place(target, field)
     module = _import_file(base_dir / module_name, place) if is_file else _import(module_name, place, base_dir)
-    found: Any = module
+    value: Any = module
     for part in attribute.split("."):
-        if not hasattr(found, part):
-            close = nearest(part, [name for name in dir(found) if not name.startswith("_")])
+        if not hasattr(value, part):
+            close = nearest(part, [name for name in dir(value) if not name.startswith("_")])
             hint = f"; did you mean {close!r}?" if close else ""
             raise _refusal(f"{module_name} has no {part!r}{hint}", field)
-        found = getattr(found, part)
-    return found
+        value = getattr(value, part)
+    return value
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a spec names code, for messages."""
+    """The place of a target in a spec, for messages."""
 
     target: str
     field: str
@@ -108,7 +108,7 @@ def _import(name: str, place: _Place, base_dir: Path) -> ModuleType:
     file = base_dir / f"{name}.py"
     loaded = sys.modules.get(name)
     if loaded is not None and file.is_file() and not _is_from(loaded, file):
-        # A module of that name is loaded from elsewhere: Python's own, or one of another spec.
+        # A module of that name was loaded from elsewhere: from Python itself, or for another spec.
         return _import_file(file, place)
     try:
         return importlib.import_module(name)

@@ -1,4 +1,4 @@
-"""What a metric in the user's code is called with, by the names of its parameters, and how its result is read."""
+"""The arguments of a user's metric function, chosen by parameter name, and the meaning of its result."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PARAMETERS: Mapping[str, Callable[[MetricRequest], Any]] = {
     "request": lambda request: request.question,
     "question": lambda request: request.case.question,
 }
-"""The names of parameters and what each receives."""
+"""The possible parameter names with their contents."""
 
 _BY_TYPE = {"AgentResponse": "response", "Case": "case", "AgentRequest": "request"}
 _FIELDS = {"value", "reason"}
@@ -37,24 +37,24 @@ _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 
 
 class MalformedResultError(ValueError):
-    """What a function returned is no value of a metric; the message says what it is."""
+    """A function's return value is not a metric's value; the message says what it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Which of `PARAMETERS` a function receives: some by their place, others by their names."""
+    """Assigns `PARAMETERS` to a function's parameters: some by position, others by name."""
 
     positional: tuple[str, ...]
     named: Mapping[str, str]
 
     def call(self, function: Callable[..., Any], request: MetricRequest) -> Any:
-        """Return what a function returns for a request."""
+        """Return a function's result for a request."""
         positional = [PARAMETERS[source](request) for source in self.positional]
         return function(*positional, **{name: PARAMETERS[source](request) for name, source in self.named.items()})
 
 
 def bind(function: object) -> Binding | str:
-    """Return how a function is called as a metric, or why it cannot be."""
+    """Return the binding of a function as a metric, or why it cannot be one."""
     if inspect.isclass(function):
         return "is a class: name a function, or an instance that can be called"
     if not callable(function):
@@ -87,10 +87,10 @@ def bind(function: object) -> Binding | str:
 
 
 def read_result(returned: object) -> MetricOutcome:
-    """Return what a function's result means.
+    """Return the meaning of a function's result.
 
     Raises:
-        MalformedResultError: It is neither a finite number, a truth value, None, a `MetricResult` nor a mapping of one.
+        MalformedResultError: It is not a finite number, a truth value, None, a `MetricResult` or a mapping of one.
     """
     value, reason = _parts(returned)
     reasoning = clean_text(reason[:MAX_REASONING_CHARS])
@@ -115,7 +115,7 @@ def read_result(returned: object) -> MetricOutcome:
 
 
 def _source(parameter: inspect.Parameter, *, is_first: bool) -> str:
-    """Return which of `PARAMETERS` a parameter receives: by its name, else by its type; empty for none."""
+    """Return the element of `PARAMETERS` for a parameter: by its name, else by its type; empty for none."""
     if parameter.name in PARAMETERS:
         return parameter.name
     kind = parameter.annotation

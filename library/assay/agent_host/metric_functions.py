@@ -1,4 +1,4 @@
-"""The metrics of a run that are functions on the user's side: found, called, and whatever they do, an outcome."""
+"""A run's metrics that are functions on the user's side: every outcome, even a failure, is recorded."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 
 def load_metric_functions(
-    metrics: Sequence[MetricSettings], folder: Path, given: Mapping[str, Callable[..., Any]] | None = None
+    metrics: Sequence[MetricSettings], folder: Path, replacements: Mapping[str, Callable[..., Any]] | None = None
 ) -> MetricFunctions | None:
-    """Return the metrics of a run that are functions on this side; None where it has none.
+    """Return the metrics of a run that are functions on this side; None if it has none.
 
     Args:
         metrics: All metrics of the run, checked.
-        folder: The spec's folder, from which the functions are found.
-        given: Functions in place of those that the spec names, by metric.
+        folder: The spec's folder, which the functions are relative to.
+        replacements: Functions that replace those of the spec, by metric.
 
     Raises:
-        AgentImportError: A module of the user's raised; holds the other problems, too.
-        InvalidInputError: Functions are not found, or cannot be called as metrics; holds every problem.
+        AgentImportError: A module of the user's raised; holds the other problems too.
+        InvalidInputError: Functions do not exist or cannot be called as metrics; holds every problem.
     """
     functions: dict[str, _Function] = {}
     problems: list[Problem] = []
@@ -50,7 +50,7 @@ def load_metric_functions(
             continue
         place, target = f"metrics[{index}].{metric.name}", str(metric.parameters["function"])
         try:
-            own = (given or {}).get(metric.name)
+            own = (replacements or {}).get(metric.name)
             function = own if own is not None else load_object(target, folder, field=place)
         except AgentImportError as error:
             if failed is None:
@@ -87,13 +87,13 @@ class _Function:
 
 
 class MetricFunctions:
-    """Calls the functions of a run's metrics and turns whatever comes back, or does not, into outcomes.
+    """Calls the functions of a run's metrics and turns results and failures into outcomes.
 
-    An ordinary function runs in a daemon thread, an asynchronous one on the loop. Each call has objects of its own:
-    what one changes, no other sees.
+    An ordinary function runs in a daemon thread, an asynchronous one on the loop. Each call gets its own objects, so
+    that functions cannot see each other's changes.
 
     Args:
-        functions: By metric.
+        functions: The functions, by metric.
     """
 
     def __init__(self, functions: Mapping[str, _Function]) -> None:
@@ -102,13 +102,13 @@ class MetricFunctions:
         self._failures = Failures(hint=lambda problem, text: "")
 
     async def compute(self, message: pb.MetricRequest) -> dict[str, MetricOutcome]:
-        """Return what each function of a request came to; never raises but when cancelled."""
+        """Return the outcome of each function in a request; raises only when cancelled."""
         names = list(message.metrics)
         outcomes = await asyncio.gather(*(self._outcome(name, message) for name in names))
         return dict(zip(names, outcomes, strict=True))
 
     async def aclose(self) -> None:
-        """Let idle threads end; a further call starts new ones."""
+        """Let idle threads end; a later call starts new ones."""
         for threads in self._threads.values():
             threads.close()
 
@@ -123,7 +123,7 @@ class MetricFunctions:
             async with asyncio.timeout(function.timeout_s) as limit:
                 with guarded_tasks():
                     returned = await self._invoke(name, function, request, limit)
-            if limit.expired():  # even if the function took its cancellation for something else
+            if limit.expired():  # even if the function mistook its cancellation for something else
                 raise TimeoutError
             outcome = read_result(returned)
         except GeneratorExit:
@@ -133,22 +133,22 @@ class MetricFunctions:
                 raise
             outcome = self._failed(problem, function.timeout_s, timed_out=limit is not None and limit.expired())
         if os.getpid() != owner:
-            os._exit(0)  # a process that the function forked, and that returned: the outcome is its parent's
+            os._exit(0)  # a process forked by the function that returned: its parent answers
         return outcome
 
     async def _invoke(self, name: str, function: _Function, request: MetricRequest, limit: asyncio.Timeout) -> object:
         if function.is_async:
             return await function.binding.call(function.function, request)
         outcome = await self._threads[name].run(
-            lambda one: function.binding.call(function.function, one), request, limit
+            lambda argument: function.binding.call(function.function, argument), request, limit
         )
         if outcome.error is not None:
-            # Not raised as it is: a coroutine may raise neither StopIteration nor SystemExit unharmed.
+            # Wrapped: a coroutine cannot safely raise StopIteration or SystemExit.
             raise _RaisedError(outcome.error)
         return await outcome.value if inspect.isawaitable(outcome.value) else outcome.value
 
     def _failed(self, problem: BaseException, timeout_s: float, *, timed_out: bool) -> MetricOutcome:
-        """Return the outcome of a function that gave no value."""
+        """Return the outcome of a function without a value."""
         if isinstance(problem, TaskExitError) and problem.__cause__ is not None:
             problem = problem.__cause__
         if isinstance(problem, _RaisedError):
@@ -171,7 +171,7 @@ class MetricFunctions:
 
 
 class _RaisedError(Exception):
-    """A function raised in its thread."""
+    """A function raised an exception in its thread."""
 
     def __init__(self, cause: BaseException) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What an agent has done so far, kept for the rows of calls that fail or run out of time."""
+"""The progress of an agent, kept for the rows of calls that fail or time out."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _current: ContextVar[Progress | None] = ContextVar("assay_progress", default=Non
 
 
 def report_progress(trace: Callable[[], AgentResponse]) -> None:
-    """Say how to read what the agent has done so far, in the call that the present code belongs to.
+    """Register how to read the agent's progress in the current call.
 
     Args:
-        trace: Returns the tool calls, the usage and the model so far; called only where the call fails or times out.
+        trace: Returns the tool calls, usage and model so far; called only if the call fails or times out.
     """
     if (progress := _current.get()) is not None:
         progress.trace = trace
 
 
 class Progress:
-    """What the agent has done so far in one call.
+    """The progress of an agent in a call.
 
     Attributes:
-        trace: Returns it; None where the agent has reported nothing.
+        trace: Returns the progress; None if the agent has registered nothing.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Progress:
 
     @contextmanager
     def recorded(self) -> Iterator[None]:
-        """Let the code within report to this object, in its tasks and threads too."""
+        """Let code in the block, in its tasks and threads too, report to this object."""
         token = _current.set(self)
         try:
             yield
@@ -47,11 +47,11 @@ class Progress:
             _current.reset(token)
 
     def completed(self, failure: AgentResponse, max_bytes: int) -> AgentResponse:
-        """Return a failure together with what the agent did before it.
+        """Return a failure completed by the agent's progress before it.
 
         Args:
-            failure: Status and error of the call.
-            max_bytes: Largest answer; of one that is larger, only usage and model are kept.
+            failure: The status and error of the call.
+            max_bytes: Maximum size of an answer; for a larger one, only usage and model are kept.
         """
         if self.trace is None:
             return failure

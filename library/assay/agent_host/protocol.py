@@ -1,4 +1,4 @@
-"""What the host of an agent needs of it, whatever kind of agent it is."""
+"""The interface between an agent of any kind and its host."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Caller(Protocol):
     """Asks an agent on the user's side."""
 
     async def call(self, request: AgentRequest) -> AgentResponse:
-        """Return the agent's answer, with the time it took; never raises but when cancelled."""
+        """Return the agent's answer with its duration; raises only when cancelled."""
 
     async def aclose(self) -> None:
-        """Let go of threads and processes; a further call starts new ones."""
+        """Release threads and processes; a later call starts new ones."""

@@ -1,4 +1,4 @@
-"""Holding a ServeAgent stream: the orchestrator asks, the user's code answers here, as agent and as metrics."""
+"""Serving a ServeAgent stream: the user's code answers the orchestrator's requests, as agent and as metrics."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ _log = logging.getLogger(__name__)
 
 
 class AgentHost:
-    """Answers the questions of a run with the user's code, over one stream after the other.
+    """Answers a run's questions with the user's code, over consecutive streams.
 
-    A stream ends when the orchestrator is killed or cannot be reached. Calls continue meanwhile, and answers are kept
-    until they are stored: what the next orchestrator asks again of a question that was begun here is not paid twice.
+    A stream ends when the orchestrator is killed or unreachable. Calls continue meanwhile, and answers are kept until
+    they are stored, so that a question which the next orchestrator repeats is not paid for twice.
 
     Args:
-        run_id: The run; one that has finished asks nothing.
-        caller: The agent; None where the orchestrator asks it.
-        concurrency: Most questions at once.
-        metrics: The metrics of the run that are functions on this side; None where it has none.
+        run_id: The run; a finished run asks nothing.
+        caller: The agent; None if the orchestrator asks it.
+        concurrency: Maximum number of concurrent questions.
+        metrics: The run's metrics that are functions on this side; None if it has none.
     """
 
     def __init__(
@@ -60,18 +60,18 @@ class AgentHost:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def serve(self, channel: grpc.aio.Channel, on_attached: Callable[[], None] = lambda: None) -> None:
-        """Answer the questions of one stream until the run asks no more.
+        """Answer a stream's questions until the run asks no more.
 
-        A process that was suspended begins no question before the orchestrator has confirmed that it still waits for
+        After a suspension, this process begins no question until the orchestrator has confirmed that it still waits for
         it.
 
         Args:
-            channel: To the orchestrator.
-            on_attached: Called once the orchestrator has taken the offer.
+            channel: The channel to the orchestrator.
+            on_attached: Called once the orchestrator has accepted this host.
 
         Raises:
             UnavailableError: The connection was lost; serve again.
-            AssayError: The orchestrator refused.
+            AssayError: The orchestrator refused this host.
         """
         self._stream = stream = _Stream()
         call = orchestrator_pb2_grpc.RunServiceStub(channel).ServeAgent(stream.outgoing(self._attach))
@@ -95,7 +95,7 @@ class AgentHost:
                 self._cancel(request_id)
 
     async def aclose(self) -> None:
-        """Stop calling; an agent that does not let itself be cancelled is left behind."""
+        """Stop calling; an agent that resists cancellation is abandoned."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -105,14 +105,14 @@ class AgentHost:
                 await code.aclose()
 
     def _take(self, stream: _Stream, message: pb.ServeAgentResponse) -> bool:
-        """Take a message of the orchestrator; False once it asks no more."""
+        """Handle a message of the orchestrator; return False once it asks no more."""
         match message.WhichOneof("message"):
             case "requests":
                 for request in message.requests.requests:
                     self._asked(stream, request.idempotency_key, request.request_id, self._answer, request)
             case "metric_requests":
-                for wanted in message.metric_requests.requests:
-                    self._asked(stream, wanted.question.idempotency_key, wanted.request_id, self._compute, wanted)
+                for asked in message.metric_requests.requests:
+                    self._asked(stream, asked.question.idempotency_key, asked.request_id, self._compute, asked)
             case "cancelled":
                 for request_id in message.cancelled.request_ids:
                     self._cancel(request_id)
@@ -132,7 +132,7 @@ class AgentHost:
         work: Callable[[_Request], Coroutine[Any, Any, Answer]],
         request: _Request,
     ) -> None:
-        """Answer a request, unless it is answered already or its call is still running."""
+        """Answer a request, unless it is already answered or its call is still running."""
         stream.open.add(request_id)
         kept = self._kept.find(key, request_id)
         if kept is not None:
@@ -150,7 +150,7 @@ class AgentHost:
             del self._calls[request_id]
 
     def _cancel(self, request_id: str) -> None:
-        # An agent may take its time to end: the same request is another call from now on.
+        # An agent may take time to end; from now on the same request is another call.
         if (task := self._calls.pop(request_id, None)) is not None:
             task.cancel()
 
@@ -191,12 +191,12 @@ class AgentHost:
 
 
 class _Stream:
-    """One ServeAgent stream: what was asked in it and what is to be sent.
+    """A ServeAgent stream: its requests and the messages to send.
 
     Attributes:
-        suspensions: Those of this process since the stream began.
-        open: Ids of the requests that were asked in it and have no answer yet.
-        unbegun: Ids of those for which the user's code has not been called.
+        suspensions: The suspensions of this process since the stream began.
+        open: Ids of the stream's unanswered requests.
+        unbegun: Ids of requests whose user code has not been called yet.
     """
 
     def __init__(self) -> None:
@@ -213,7 +213,7 @@ class _Stream:
         self._closed = False
 
     def send(self, answer: Answer) -> None:
-        """Send the answer to a request of this stream; any other is kept for the stream that asks for it."""
+        """Send the answer to a request of this stream; keep any other for the stream that requests it."""
         if answer.request_id not in self.open:
             return
         self.open.discard(answer.request_id)
@@ -224,17 +224,17 @@ class _Stream:
         self._moved.set()
 
     def reconcile(self, number: int) -> None:
-        """Let requests begin that waited for the orchestrator to confirm a suspension."""
+        """Begin the requests that waited for the orchestrator to confirm a suspension."""
         self._reconciled = number
         self._reconciliation.set()
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Stop sending."""
         self._closed = True
         self._moved.set()
 
     async def outgoing(self, attach: pb.AttachAgent) -> AsyncIterator[pb.ServeAgentRequest]:
-        """Yield the messages to the orchestrator."""
+        """Yield the messages for the orchestrator."""
         yield pb.ServeAgentRequest(attach=attach)
         while not self._closed:
             await self._moved.wait()
@@ -251,9 +251,9 @@ class _Stream:
                 yield pb.ServeAgentRequest(metric_responses=pb.MetricResponses(responses=outcomes))
 
     async def _gathered(self) -> None:
-        """Wait for the answers that follow in the next rounds of the event loop: they travel in the same message.
+        """Wait for answers in the next rounds of the event loop, which are sent in the same message.
 
-        An answer to one question alone waits for one round.
+        The only answer in flight waits for a single round.
         """
         seen = 0
         while seen < (count := len(self._answers) + len(self._outcomes)) < _MAX_BATCH:
@@ -261,7 +261,7 @@ class _Stream:
             await asyncio.sleep(0)
 
     async def until_reconciled(self) -> None:
-        """Wait, where this process was suspended, until the questions that are over have been cancelled."""
+        """After a suspension of this process, wait until obsolete questions have been cancelled."""
         while (count := self.suspensions.check()) > self._reconciled:
             if count > self._reported:
                 _log.info("process was suspended, asking the orchestrator which questions are still open")

@@ -1,4 +1,4 @@
-"""What each conversation has of its own, closed after its last question: such as an object of the user's class."""
+"""Objects of a conversation, such as an instance of the user's class, closed after its last question."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from assay.model.answers.agent_response import AgentRequest, AgentResponse
 
 MAX_IDLE = 1_000
-"""Conversations between two turns whose objects are kept; of callers that never say how many turns there are, too."""
+"""Maximum number of objects kept between turns; clients that never tell the number of turns leave some behind."""
 
 CLOSE_S = 10.0
-"""How long closing what a conversation had may take, in seconds."""
+"""How long closing a conversation's object may take, in seconds."""
 LEAVING_S = 1.0
-"""What is cancelled gets so long, in seconds, before it is left behind."""
+"""How long a cancelled close may continue, in seconds, before it is abandoned."""
 
 HeldT = TypeVar("HeldT")
 
@@ -36,25 +36,25 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """One object of the class.
+    """An object of the class.
 
     Args:
-        made: The object.
-        entry: How it is asked.
-        is_async: Whether it was made on the event loop.
+        instance: The object.
+        entry: The object's entry point.
+        is_async: Whether it was created on the event loop.
     """
 
-    made: Any
+    instance: Any
     entry: Entry
     is_async: bool
 
 
 class SessionBook(Generic[HeldT]):
-    """Keeps something for each session of questions between its turns, and closes it after the last.
+    """Keeps an object per session of questions between its turns, and closes it after the last.
 
     Args:
-        close: Closes one of them.
-        close_s: How long closing one may take, in seconds.
+        close: Closes an object.
+        close_s: How long closing an object may take, in seconds.
     """
 
     def __init__(self, close: Callable[[HeldT], Coroutine[Any, Any, None]], *, close_s: float = CLOSE_S) -> None:
@@ -65,23 +65,23 @@ class SessionBook(Generic[HeldT]):
         self._closing: set[asyncio.Task[None]] = set()
 
     def take(self, request: AgentRequest) -> HeldT | None:
-        """Return what the session of a question has from earlier turns; None at its beginning, or where it is gone."""
+        """Return the session's object from earlier turns; None at the beginning, or if it is gone."""
         held = self._idle.pop(_key(request), None)
         if held is not None and request.turn_index == 0:
-            self._close(held)  # of an attempt that failed
+            self._close(held)  # from a failed attempt
             return None
         return held
 
     def hold(self, request: AgentRequest, held: HeldT) -> None:
-        """Remember what the session of a question has, until the question is settled."""
+        """Remember the session's object until the question is settled."""
         self._busy[request.request_id] = held
 
     def settle(self, request: AgentRequest, response: AgentResponse | None) -> None:
-        """Keep what a session has for its next turn, or close it after the last.
+        """Keep a session's object for its next turn, or close it after the last.
 
         Args:
             request: The question.
-            response: The answer; None where the call was cancelled.
+            response: The answer; None if the call was cancelled.
         """
         held = self._busy.pop(request.request_id, None)
         if held is None:
@@ -94,7 +94,7 @@ class SessionBook(Generic[HeldT]):
             self._close(self._idle.pop(next(iter(self._idle))))
 
     async def aclose(self) -> None:
-        """Close everything; each gets its time, and one that ignores its cancellation then is left behind."""
+        """Close all objects; each has its time, and is abandoned if it then ignores cancellation."""
         while self._idle:
             self._close(self._idle.popitem()[1])
         if self._closing:
@@ -107,15 +107,15 @@ class SessionBook(Generic[HeldT]):
 
 
 class AgentSessions:
-    """Makes an object of a class for each session of questions, and closes it after the last.
+    """Creates an object of a class for each session of questions, and closes it after the last.
 
-    The object is closed by the context manager that it is, else by `aclose` or `close`, where it has one of them.
+    An object is closed by its context manager, else by `aclose` or `close`, if it has one of them.
 
     Args:
-        agent: A class with one of `ENTRY_METHODS`; its objects are made without arguments.
-        threads: Where synchronous code of theirs runs.
-        failures: Shows what closing raises without secrets.
-        close_s: How long closing one may take, in seconds.
+        agent: A class with one of `ENTRY_METHODS`; it is instantiated without arguments.
+        threads: The threads for synchronous code of the objects.
+        failures: Describes exceptions of closing without secrets.
+        close_s: How long closing an object may take, in seconds.
     """
 
     def __init__(self, agent: type, threads: CallThreads, failures: Failures, *, close_s: float = CLOSE_S) -> None:
@@ -128,11 +128,11 @@ class AgentSessions:
         self._book: SessionBook[_Session] = SessionBook(self._closed, close_s=close_s)
 
     async def entry(self, request: AgentRequest, limit: asyncio.Timeout) -> Entry:
-        """Return how the object of a question's session is asked; it is made with the first turn.
+        """Return the entry point of the session's object, which the first turn creates.
 
         Raises:
-            SessionLostError: A later turn comes, and its object is gone.
-            BaseException: Whatever making it raises.
+            SessionLostError: The object is gone at a later turn.
+            BaseException: Any exception of creating the object.
         """
         session = self._book.take(request)
         if request.turn_index == 0:
@@ -147,34 +147,34 @@ class AgentSessions:
         return session.entry
 
     def settle(self, request: AgentRequest, response: AgentResponse | None) -> None:
-        """Keep the object of a session for its next turn, or close it after the last.
+        """Keep a session's object for its next turn, or close it after the last.
 
         Args:
             request: The question.
-            response: The answer; None where the call was cancelled.
+            response: The answer; None if the call was cancelled.
         """
         self._book.settle(request, response)
 
     async def aclose(self) -> None:
-        """Close every object; each gets `close_s`, and one that ignores its cancellation then is left behind."""
+        """Close all objects; each has `close_s`, and is abandoned if it then ignores cancellation."""
         await self._book.aclose()
 
     async def _make(self, limit: asyncio.Timeout) -> _Session:
-        # An asynchronous agent may need the loop when it is made: clients and locks bind to it.
-        made = self._agent() if self._is_async else await self._in_thread(self._agent, limit)
-        asked = made
-        if hasattr(type(made), "__aenter__"):
-            asked = await made.__aenter__()
-        elif hasattr(type(made), "__enter__"):
-            asked = made.__enter__() if self._is_async else await self._in_thread(made.__enter__, limit)
-        method = getattr(asked if hasattr(asked, self._method) else made, self._method)
-        return _Session(made, Entry.of(method), self._is_async)
+        # An asynchronous agent may need the loop during creation: clients and locks bind to it.
+        instance = self._agent() if self._is_async else await self._in_thread(self._agent, limit)
+        asked = instance
+        if hasattr(type(instance), "__aenter__"):
+            asked = await instance.__aenter__()
+        elif hasattr(type(instance), "__enter__"):
+            asked = instance.__enter__() if self._is_async else await self._in_thread(instance.__enter__, limit)
+        method = getattr(asked if hasattr(asked, self._method) else instance, self._method)
+        return _Session(instance, Entry.of(method), self._is_async)
 
     async def _in_thread(self, function: Callable[..., Any], limit: asyncio.Timeout) -> Any:
         return await self._threads.value(lambda _: function(), None, limit)
 
     async def _closed(self, session: _Session) -> None:
-        close = _closer(session.made)
+        close = _closer(session.instance)
         if close is None:
             return
         try:
@@ -185,8 +185,8 @@ class AgentSessions:
                     if inspect.isawaitable(closing):
                         await closing
         except (Exception, SystemExit) as problem:  # noqa: BLE001 - the boundary of a case, which is answered already
-            said = self._failures.of(problem).error
-            _log.warning("closing the agent failed: class=%s: %s", self._agent.__name__, said.message if said else "")
+            error = self._failures.of(problem).error
+            _log.warning("closing the agent failed: class=%s: %s", self._agent.__name__, error.message if error else "")
 
 
 def _key(request: AgentRequest) -> str:
@@ -196,8 +196,8 @@ def _key(request: AgentRequest) -> str:
 def _is_last(request: AgentRequest, response: AgentResponse) -> bool:
     """Return whether no further question of the session can use the object.
 
-    A first turn that failed is asked again of a new one, and so is nothing after an error that is not retried, or after
-    an agent that waits for a person. What ran out of time may still be at work in the object.
+    A failed first turn is retried with a new object. An error that is not retried, or an agent that waits for a person,
+    ends the session. After a timeout, the object may still be busy.
     """
     if response.status is AgentStatus.INTERRUPTED:
         return True
@@ -207,15 +207,15 @@ def _is_last(request: AgentRequest, response: AgentResponse) -> bool:
     return not request.session_id or 0 < request.turn_count <= request.turn_index + 1
 
 
-def _closer(made: Any) -> Callable[[], Any] | None:
-    """Return what closes an object; None where nothing does."""
-    kind = type(made)
+def _closer(instance: Any) -> Callable[[], Any] | None:
+    """Return the function that closes an object; None if there is none."""
+    kind = type(instance)
     if hasattr(kind, "__aenter__") and hasattr(kind, "__aexit__"):
-        return functools.partial(_leave, made)
+        return functools.partial(_leave, instance)
     if hasattr(kind, "__enter__") and hasattr(kind, "__exit__"):
-        return lambda: made.__exit__(None, None, None)
-    return next((close for name in ("aclose", "close") if callable(close := getattr(made, name, None))), None)
+        return lambda: instance.__exit__(None, None, None)
+    return next((close for name in ("aclose", "close") if callable(close := getattr(instance, name, None))), None)
 
 
-async def _leave(made: Any) -> None:
-    await made.__aexit__(None, None, None)
+async def _leave(instance: Any) -> None:
+    await instance.__aexit__(None, None, None)

@@ -1,4 +1,4 @@
-"""Tracebacks of the user's code: without Assay's frames, and of bounded size."""
+"""Tracebacks of the user's code, without Assay's frames and of bounded size."""
 
 from __future__ import annotations
 
@@ -16,41 +16,43 @@ if TYPE_CHECKING:
 _OWN = str(Path(__file__).resolve().parents[1]) + "/"
 _MAX_FRAMES = 100
 _MAX_LINE_CHARS = 1_000
-_HEAD_CHARS = 2_000  # of one that is too long; the rest is its end, where the error stands
+_HEAD_CHARS = 2_000  # of a text that is too long; the rest is its end, where the error is
 
 
 def user_traceback(problem: BaseException, redact: Callable[[str], str] = str) -> str:
-    """Return an exception's traceback as Python prints it, with its causes and the exceptions of a group.
+    """Return an exception's traceback in Python's format, with its causes and the exceptions of a group.
 
     Args:
         problem: The exception.
-        redact: Returns a text without secrets; called before anything is cut.
+        redact: Returns a text without secrets; called before shortening.
 
     Returns:
-        At most 8,000 characters; empty where no frame is the user's.
+        At most 8,000 characters; empty if no frame is the user's.
     """
     try:
-        found = traceback.TracebackException(
+        captured = traceback.TracebackException(
             type(problem), problem, problem.__traceback__, limit=-_MAX_FRAMES, compact=True
         )
-        parts = list(_parts(found))
+        parts = list(_parts(captured))
         for part in parts:
             part.stack = traceback.StackSummary.from_list([frame for frame in part.stack if not _is_own(frame)])
         if not any(part.stack for part in parts):
             return ""
-        text = "".join(found.format())
+        text = "".join(captured.format())
     except (Exception, SystemExit):  # noqa: BLE001 - an exception of the user's may raise whatever is read of it
         return ""
     return _cut(redact(clean_text(text)).rstrip())
 
 
-def _parts(found: traceback.TracebackException) -> Iterator[traceback.TracebackException]:
+def _parts(captured: traceback.TracebackException) -> Iterator[traceback.TracebackException]:
     """Yield an exception, its causes, and the exceptions of groups among them."""
-    pending = [found]
+    pending = [captured]
     while pending:
         part = pending.pop()
         yield part
-        pending += [each for each in (part.__cause__, part.__context__, *(part.exceptions or ())) if each is not None]
+        pending += [
+            linked for linked in (part.__cause__, part.__context__, *(part.exceptions or ())) if linked is not None
+        ]
 
 
 def _is_own(frame: traceback.FrameSummary) -> bool:

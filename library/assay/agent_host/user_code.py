@@ -1,4 +1,4 @@
-"""What of a run is code on the user's side: its agent, and metrics."""
+"""The user's own code in a run: the agent and Python metrics."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class UserCode:
-    """What of a run is code on the user's side.
+    """The user's own code in a run.
 
     Args:
-        agent: The agent; None where the orchestrator asks it.
-        metrics: The metrics that are functions; None where there are none.
+        agent: The agent; None if the orchestrator asks it.
+        metrics: The metrics that are functions; None if there are none.
     """
 
     agent: Caller | None = None
@@ -40,7 +40,7 @@ class UserCode:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is: the run needs no client."""
+        """Whether there is none, so that the run needs no client."""
         return self.agent is None and self.metrics is None
 
 
@@ -51,17 +51,17 @@ def open_user_code(
     agent: Callable[..., Any] | None = None,
     metrics: Mapping[str, Callable[..., Any]] | None = None,
 ) -> UserCode:
-    """Return what of a run is code on the user's side.
+    """Return the user's own code in a run.
 
     Args:
         settings: Checked settings.
-        folder: The spec's folder, from which code and programs are found.
-        agent: A function in place of the agent that the settings name.
-        metrics: Functions in place of those that the settings name, by metric.
+        folder: The spec's folder, which code and programs are relative to.
+        agent: A function that replaces the agent of the settings.
+        metrics: Functions that replace those of the settings, by metric.
 
     Raises:
         AgentImportError: The user's module raised.
-        InvalidInputError: There is no such code or program.
+        InvalidInputError: The code or program does not exist.
     """
     caller = (
         function_caller(agent, settings.agent, folder) if agent is not None else open_caller(settings.agent, folder)
@@ -70,20 +70,20 @@ def open_user_code(
 
 
 def open_caller(agent: AgentSettings, folder: Path) -> Caller | None:
-    """Return what asks an agent; None where the orchestrator does. Nothing is started before the first question.
+    """Return the caller for an agent; None if the orchestrator asks it. Nothing is started before the first question.
 
     Args:
         agent: Checked settings.
-        folder: The spec's folder, from which code and programs are found.
+        folder: The spec's folder, which code and programs are relative to.
 
     Raises:
         AgentImportError: The user's module raised.
-        InvalidInputError: There is no such code or program, or what reading traces needs is not installed.
+        InvalidInputError: The code or program does not exist, or a package for reading traces is missing.
     """
     agent, traces = without_traces(agent)
     if traces is None or not agent.is_hosted:
         return _open_plain(agent, folder, {})
-    # Imported here: it brings a server of HTTP.
+    # Imported here: it loads an HTTP server.
     from assay.agent_host.traces.span_sources import open_trace_source
 
     source = open_trace_source(traces, folder)
@@ -95,15 +95,15 @@ def open_caller(agent: AgentSettings, folder: Path) -> Caller | None:
 
 
 def function_caller(function: Callable[..., Any], agent: AgentSettings, folder: Path) -> Caller:
-    """Return what asks a function that has been given instead of the agent of a spec.
+    """Return the caller for a function that replaces the agent of a spec.
 
     Args:
         function: The agent.
-        agent: Checked settings, of which the option `traces` holds for the function.
+        agent: Checked settings, whose option `traces` applies to the function.
         folder: The spec's folder.
 
     Raises:
-        InvalidInputError: What reading traces needs is not installed.
+        InvalidInputError: A package for reading traces is not installed.
     """
     agent, traces = without_traces(agent)
     caller = _function_caller(function, *_with_lifespan(agent, folder))
@@ -147,6 +147,6 @@ def _with_lifespan(agent: AgentSettings, folder: Path) -> tuple[AgentSettings, L
 
 
 def _function_caller(function: Callable[..., Any], agent: AgentSettings, lifespan: Lifespan | None) -> AgentCaller:
-    """Return what asks a function, which is called with what its lifespan opened where it needs a second argument."""
+    """Return the caller for a function, which receives the lifespan's resource if it requires a second argument."""
     hands_over = lifespan is not None and bool(callable_problem(function))
     return AgentCaller(function, answer_map=agent.options.get("map"), lifespan=lifespan, hands_over=hands_over)

@@ -1,1 +1,1 @@
-"""The user's answers: as plain data, as streamed text, as messages, and kept until they are stored."""
+"""Answers of the user's agent: plain data, streamed text and messages, kept until they are stored."""

@@ -1,4 +1,4 @@
-"""The answer of the user's agent as a message: one that cannot be sent becomes an error that says why."""
+"""Converting an agent's answer into a message; an answer that cannot be sent becomes an error that says why."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def answer_to_wire(response: AgentResponse) -> agent_pb2.AgentResponse:
-    """Return the message of an answer, or that of an error where it holds what JSON cannot, or is over 2 MiB."""
+    """Return the message for an answer, or for an error if it is not valid JSON or exceeds 2 MiB."""
     try:
         message = response_to_wire(response)
     except (MalformedAnswerError, ValueError) as problem:
         sentence = f"the answer of the agent cannot be read: {problem}"
         return response_to_wire(error_response(AgentErrorKind.MALFORMED, sentence))
-    # Escapes make JSON larger than the texts that were measured.
+    # Escapes make JSON larger than the measured texts.
     if message.ByteSize() > MAX_ANSWER_BYTES:
         limit_mib = MAX_ANSWER_BYTES // 1024 // 1024
         return response_to_wire(error_response(AgentErrorKind.TOO_LARGE, f"the answer is larger than {limit_mib} MiB"))

@@ -1,4 +1,4 @@
-"""Answers of the user's code that the orchestrator may ask for again, because it has not stored them yet."""
+"""Answers that the orchestrator has not stored yet and may request again."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _MAX_BYTES = 256 * 1024 * 1024
 class KeptAnswers:
     """Answers by the idempotency key of their question and the id of the request.
 
-    A key has several answers where attempts failed, and where metrics of its row were computed. All go once the
-    orchestrator says that it has stored what they led to.
+    A key has several answers after failed attempts, and if metrics of its row were computed. All are dropped once the
+    orchestrator reports that it has stored their results.
 
     Args:
-        max_bytes: How much is kept; beyond that the oldest go first.
+        max_bytes: Maximum total size; beyond it the oldest are dropped.
     """
 
     def __init__(self, max_bytes: int = _MAX_BYTES) -> None:
@@ -31,7 +31,7 @@ class KeptAnswers:
         self._byte_count = 0
 
     def keep(self, key: str, answer: Answer) -> None:
-        """Keep the answer to a question."""
+        """Store the answer to a question."""
         answers = self._answers.setdefault(key, {})
         if (before := answers.get(answer.request_id)) is not None:
             self._byte_count -= before.ByteSize()
@@ -41,7 +41,7 @@ class KeptAnswers:
             self.drop([next(iter(self._answers))])
 
     def find(self, key: str, request_id: str) -> Answer | None:
-        """Return the answer to a request; None where there is none."""
+        """Return the answer to a request; None if there is none."""
         return self._answers.get(key, {}).get(request_id)
 
     def drop(self, keys: Iterable[str]) -> None:

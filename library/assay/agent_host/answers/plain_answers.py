@@ -1,4 +1,4 @@
-"""What an agent returned as plain data: data classes and models as mappings, and any object to be searched."""
+"""Converting an agent's return value into plain data, or into a form that expressions can search."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ _MOST_NAMED = 8
 
 
 class AnswerMap:
-    """Reads the objects that one agent returns, with the expressions of `agent.map`.
+    """Reads an agent's return values with the expressions of `agent.map`.
 
     Args:
         expressions: Valid JMESPath expressions by answer field.
     """
 
     def __init__(self, expressions: Mapping[str, str]) -> None:
-        from assay.model.answers.response_expressions import ResponseExpressions  # imported here: it brings jmespath
+        from assay.model.answers.response_expressions import ResponseExpressions  # imported here: it loads jmespath
 
         self._expressions = ResponseExpressions(expressions, "agent.map", "the object")
 
     def read(self, returned: object, text: str = "") -> AgentResponse:
-        """Return the answer that an object holds.
+        """Return the answer in an object.
 
         Args:
-            returned: Whatever the agent returned; attributes of objects are read as fields.
-            text: The pieces of text that came before it, which stand where the expression finds no other.
+            returned: Any return value of the agent; attributes of objects count as fields.
+            text: The text that was streamed before it, used if the expressions locate no other.
 
         Raises:
-            MalformedAnswerError: An expression does not fit the object, or finds nothing.
-            AnswerTooLargeError: The object, or what was found in it, is too large.
+            MalformedAnswerError: An expression does not fit the object, or locates nothing.
+            AnswerTooLargeError: The object, or a value located in it, is too large.
         """
-        found = {name: _unwrapped(value) for name, value in self._expressions.find(_searchable(returned)).items()}
-        if text and not found.get("text"):
-            found["text"] = text
-        return self._expressions.answer(found, lambda: _described(returned))
+        fields = {name: _unwrapped(value) for name, value in self._expressions.find(_searchable(returned)).items()}
+        if text and not fields.get("text"):
+            fields["text"] = text
+        return self._expressions.answer(fields, lambda: _described(returned))
 
 
 def is_answer(value: object) -> bool:
-    """Return whether a value can be an answer beyond its text: a mapping, a data class or a model."""
+    """Return whether a value can be more than the text of an answer: a mapping, a data class or a model."""
     return isinstance(value, Mapping) or _is_dataclass(value) or _dump(value) is not None
 
 
 def plain_value(value: object) -> Any:
-    """Return a value with data classes, pydantic models and enumerations in it as the plain data that they hold.
+    """Return a value with its data classes, pydantic models and enumerations converted to plain data.
 
     Raises:
-        MalformedAnswerError: It is nested more than 100 levels deep.
-        AnswerTooLargeError: It holds more than 200,000 values.
+        MalformedAnswerError: The value is nested more than 100 levels deep.
+        AnswerTooLargeError: The value holds more than 200,000 values.
     """
     return _Conversion(_plain).of(value)
 
@@ -71,18 +71,18 @@ def _plain(value: object, convert: Callable[[object], Any]) -> Any:
 
 
 def _searchable(value: object) -> Any:
-    """Return a value in which expressions find fields: lists and mappings, and objects whose attributes are fields."""
-    return _Conversion(lambda found, _: _View(found)).of(value)
+    """Return a value that expressions can search: lists, mappings, and objects whose attributes are fields."""
+    return _Conversion(lambda item, _: _View(item)).of(value)
 
 
 def _unwrapped(value: object) -> Any:
     return _Conversion(
-        lambda found, convert: convert(found.value) if isinstance(found, _View) else _plain(found, convert)
+        lambda item, convert: convert(item.value) if isinstance(item, _View) else _plain(item, convert)
     ).of(value)
 
 
 class _View:
-    """An object whose attributes an expression reads, each when it is asked for.
+    """An object whose attributes are read on demand by an expression.
 
     Args:
         value: The object.
@@ -92,15 +92,15 @@ class _View:
         self.value = value
 
     def get(self, name: str) -> Any:
-        """Return an attribute, as JMESPath asks for fields; None where there is none."""
+        """Return an attribute, the way JMESPath looks up fields; None if there is none."""
         return _searchable(getattr(self.value, name, None))
 
 
 class _Conversion:
-    """Converts lists and mappings, level by level, at a cost that is bounded.
+    """Converts lists and mappings level by level, at bounded cost.
 
     Args:
-        convert_object: Returns the plain data of an object, given it and what converts the objects that it holds.
+        convert_object: Returns the plain data of an object, using the passed converter for nested objects.
     """
 
     def __init__(self, convert_object: Callable[[Any, Callable[[object], Any]], Any]) -> None:
@@ -108,7 +108,7 @@ class _Conversion:
         self._depth = self._count = 0
 
     def of(self, value: object) -> Any:
-        """Return the plain data of a value; of plain data, the value itself."""
+        """Return the plain data of a value; plain data is returned unchanged."""
         if value is None or isinstance(value, str | bytes | bytearray | bool | int | float):
             return value.value if isinstance(value, Enum) else value
         if self._depth > MAX_DEPTH:
@@ -124,14 +124,14 @@ class _Conversion:
             return self.of(value.value)
         if isinstance(value, Mapping):
             self._charge(len(value))
-            items = {key: self.of(each) for key, each in value.items()}
-            same = isinstance(value, dict) and all(items[key] is each for key, each in value.items())
+            items = {key: self.of(item) for key, item in value.items()}
+            same = isinstance(value, dict) and all(items[key] is item for key, item in value.items())
             return value if same else items
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return self.of(dict(zip(value._fields, value, strict=False)))
         if isinstance(value, list | tuple):
             self._charge(len(value))
-            return [self.of(each) for each in value]
+            return [self.of(item) for item in value]
         self._charge(1)
         return self._convert_object(value, self.of)
 
@@ -146,13 +146,13 @@ def _is_dataclass(value: object) -> bool:
 
 
 def _dump(value: object) -> Callable[..., Any] | None:
-    """Return what makes plain data of a model of pydantic, or of what behaves like one; None for anything else."""
+    """Return the method that dumps a model of pydantic or a similar class; None for anything else."""
     dump = getattr(type(value), "model_dump", None)
     return value.model_dump if callable(dump) and not isinstance(value, type) else None  # type: ignore[attr-defined]  # it has just been found
 
 
 def _described(returned: object) -> str:
-    """Return the type of an object and the names that expressions can begin with."""
+    """Return an object's type and the names that expressions can begin with."""
     if isinstance(returned, Mapping):
         names = [str(name) for name in returned]
     else:

@@ -1,4 +1,4 @@
-"""The texts that one answer comes in, from a generator, and the answer that may follow them."""
+"""Joining the texts that a generator streams, and the answer that may follow them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StreamedAnswer:
-    """An answer that followed its text.
+    """An answer that followed its streamed text.
 
     Args:
-        text: The pieces.
-        answer: What followed them.
+        text: The joined text.
+        answer: The answer that followed.
     """
 
     text: str
@@ -31,12 +31,12 @@ class StreamedAnswer:
 
 
 class Pieces:
-    """Joins the pieces of one answer. Made in the event loop; a synchronous generator is read in a thread.
+    """Joins the pieces of an answer. Create it in the event loop; a synchronous generator is read in a thread.
 
     Args:
-        on_piece: Called in the event loop with each of them; None where only the whole is wanted.
-        max_bytes: Most characters of all of them; their bytes are counted once the answer is whole.
-        takes_any: Whether any object may follow them, not only what is an answer as it is.
+        on_piece: Called in the event loop with each piece; None if only the whole is needed.
+        max_bytes: Maximum characters of all pieces; bytes are counted once the answer is complete.
+        takes_any: Whether any object may follow the pieces, or only an answer.
     """
 
     def __init__(self, on_piece: Callable[[str], None] | None, max_bytes: int, *, takes_any: bool = False) -> None:
@@ -51,15 +51,15 @@ class Pieces:
         self.first_at: float | None = None
 
     def close(self) -> None:
-        """Ask for no further piece: no caller waits for the answer."""
+        """Request no further piece, because no client waits for the answer."""
         self._is_over.set()
 
     async def join(self, pieces: AsyncGenerator[object, Any]) -> object:
         """Return the text, or a StreamedAnswer.
 
         Raises:
-            MalformedAnswerError: A piece is no text, and no answer at the end.
-            AnswerTooLargeError: There are too many.
+            MalformedAnswerError: A piece is neither a text nor a final answer.
+            AnswerTooLargeError: The text is too large.
         """
         async with aclosing(pieces):
             async for piece in pieces:
@@ -68,7 +68,7 @@ class Pieces:
         return self._joined()
 
     def join_generator(self, pieces: Generator[object, Any, Any]) -> object:
-        """Do what `join` does, in a thread; what the generator returns is the answer, too."""
+        """Same as `join`, in a thread; the generator's return value counts as the answer too."""
         with closing(pieces):
             while not self._is_over.is_set():
                 try:
@@ -82,7 +82,7 @@ class Pieces:
         return self._joined()
 
     def _take(self, piece: object) -> str | None:
-        """Take a piece; return it where it is a text."""
+        """Accept a piece; return it if it is a text."""
         if self._answer is not None:
             raise MalformedAnswerError(f"it yielded more after its answer, a {type(self._answer).__name__}")
         if not isinstance(piece, str):

@@ -1,1 +1,1 @@
-"""Agents that are programs: their processes, and the JSON that they read and write."""
+"""Agents that are programs: their processes and their JSON protocol."""

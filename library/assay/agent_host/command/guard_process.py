@@ -1,7 +1,7 @@
-"""Run as a program of its own: kills the process groups that a client leaves behind when it dies.
+"""A separate program that kills the process groups of a client that died.
 
-Standard input has a line for each group: "+ID" when it begins, "-ID" when it has ended. The input ends with the client,
-however that ends.
+Standard input has a line per event: "+ID" when a group starts, "-ID" when it has ended. The input ends with the client,
+    however the client ends.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import sys
 
 
 def main() -> None:
-    """Read until the client has ended; kill what it has left."""
+    """Read until the client has ended, then kill the remaining groups."""
     groups: set[int] = set()
     for line in sys.stdin:
         change = groups.add if line[0] == "+" else groups.discard
         change(int(line[1:]))
     for group in groups:
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # one that reads its input has ended by itself
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # it may have ended by itself
             os.killpg(group, signal.SIGKILL)
 
 

@@ -1,4 +1,4 @@
-"""Starting the processes of a command: found before anything is asked, and given up on where each dies at once."""
+"""Starting the processes of a command; the program is located first, and repeated crashes end the attempts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from assay.agent_host.command.process import AgentProcess
 
 MAX_FRUITLESS = 30
-"""How many processes in a row may end without an answer before no further one is started."""
+"""How many consecutive processes may end without an answer before no further one is started."""
 
 _LAST_LINE_CHARS = 300
 
@@ -30,10 +30,10 @@ def find_command(target: str, folder: Path) -> list[str]:
 
     Args:
         target: The command line.
-        folder: Where it is run: a program with a slash in its name is found from there, others on PATH.
+        folder: The working folder; a program with a slash is relative to it, others are searched on PATH.
 
     Raises:
-        InvalidInputError: There is no such program, or it cannot be executed.
+        InvalidInputError: The program does not exist or is not executable.
     """
     if problem := target_problem(target):
         raise _refusal(problem)
@@ -57,7 +57,7 @@ def _refusal(message: str) -> InvalidInputError:
 
 
 class NotStartedError(Exception):
-    """No process could be started; `response` is the answer that says why."""
+    """A process could not be started; `response` is the answer that says why."""
 
     def __init__(self, response: AgentResponse) -> None:
         super().__init__()
@@ -65,12 +65,12 @@ class NotStartedError(Exception):
 
 
 class Launcher:
-    """Starts the processes of one command, and ends them.
+    """Starts and ends the processes of a command.
 
     Args:
         words: The program and its arguments.
-        folder: The folder that they run in.
-        environment: Variables that they have beside those of this process.
+        folder: Their working folder.
+        environment: Environment variables added to those of this process.
     """
 
     def __init__(self, words: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
@@ -85,14 +85,14 @@ class Launcher:
         self.failures = Failures()
 
     async def start(self, process: AgentProcess, **variables: str) -> None:
-        """Start a process, with the environment of this one and further variables.
+        """Start a process with this process's environment and the additional variables.
 
         Raises:
-            NotStartedError: It cannot be started, or too many before it have ended without an answer.
+            NotStartedError: It cannot be started, or too many before it ended without an answer.
         """
         if self._fruitless >= MAX_FRUITLESS:
-            said = f"{self._fruitless} processes in a row ended without an answer, and no further one is started"
-            raise NotStartedError(error_response(AgentErrorKind.UNREACHABLE, f"{said}: {self._why}"))
+            message = f"{self._fruitless} processes in a row ended without an answer, and no further one is started"
+            raise NotStartedError(error_response(AgentErrorKind.UNREACHABLE, f"{message}: {self._why}"))
         self._processes.add(process)
         try:
             await asyncio.get_running_loop().subprocess_exec(
@@ -108,16 +108,16 @@ class Launcher:
             raise NotStartedError(error_response(AgentErrorKind.UNREACHABLE, self._why)) from None
 
     def note_answer(self) -> None:
-        """Take that the command answers."""
+        """Record that the command answers."""
         self._fruitless = 0
 
     def note_fruitless(self, why: str) -> None:
-        """Take that a process ended without any answer."""
+        """Record that a process ended without an answer."""
         self._fruitless += 1
         self._why = why
 
     def note_end(self, process: AgentProcess) -> None:
-        """Take that a process has ended."""
+        """Record that a process has ended."""
         self._processes.discard(process)
 
     def stop(self, process: AgentProcess) -> None:
@@ -129,14 +129,14 @@ class Launcher:
     def failure(
         self, kind: AgentErrorKind, message: str, process: AgentProcess, *, retryable: bool = False
     ) -> AgentResponse:
-        """Return the answer that a process failed to give, with the last lines of its log."""
+        """Return the failed answer of a process, with the last lines of its log."""
         log = self.failures.redacted(process.last_lines)
-        said = self.failures.redacted(message)
+        text = self.failures.redacted(message)
         if kind is AgentErrorKind.UNREACHABLE and (last := log.rpartition("\n")[2].strip()):
-            said += f"; its last line on stderr: {last[:_LAST_LINE_CHARS]}"
-        return error_response(kind, said, retryable=retryable, traceback=log)
+            text += f"; its last line on stderr: {last[:_LAST_LINE_CHARS]}"
+        return error_response(kind, text, retryable=retryable, traceback=log)
 
     async def aclose(self) -> None:
-        """End every process."""
+        """End all processes."""
         await asyncio.gather(*(process.stop() for process in list(self._processes)), *self._stopping)
         await self.guard.aclose()

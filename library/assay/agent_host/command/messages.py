@@ -1,4 +1,4 @@
-"""What a command reads and writes: a question and an answer, each one JSON object."""
+"""The messages of a command: questions and answers, each a JSON object."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
     from assay.agent_host.failures import Failures
     from assay.model.answers.agent_response import AgentRequest, AgentResponse
 
-# Escapes make JSON larger than the texts that it holds.
+# Escapes make JSON larger than the texts in it.
 MAX_OUTPUT_BYTES = 4 * MAX_ANSWER_BYTES
-"""Of one answer as JSON."""
+"""Maximum size of an answer as JSON."""
 
 
 def question_line(request: AgentRequest) -> bytes:
-    """Return a question as a line of JSON, with the names of `AgentRequest`."""
+    """Return a question as a line of JSON, with the field names of `AgentRequest`."""
     fields = {**dataclasses.asdict(request), "approvals": approvals_to_json(request.approvals)}
     return json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
 def object_from(output: bytes, where: str) -> dict[str, Any]:
-    """Return the object that a command has written as JSON.
+    """Return the JSON object that a command wrote.
 
     Args:
-        output: What it wrote.
-        where: What that is, e.g. "line 3 of its stdout".
+        output: The command's output.
+        where: A name for the output, e.g. "line 3 of its stdout".
 
     Raises:
-        MalformedAnswerError: It is no object; the message names `where` and shows the beginning.
+        MalformedAnswerError: It is not an object; the message names `where` and shows the beginning.
     """
     begins = f"it begins {clean(excerpt(output))!r}"
     try:
@@ -53,7 +53,7 @@ def object_from(output: bytes, where: str) -> dict[str, Any]:
 
 
 def answer_from(data: dict[str, Any], failures: Failures) -> AgentResponse:
-    """Return the answer that an object is, whatever it holds."""
+    """Return the answer in an object, or the failure to read it."""
     try:
         check_bounds(data)
         return response_from_json({name: value for name, value in data.items() if name != "request_id"})
@@ -62,13 +62,13 @@ def answer_from(data: dict[str, Any], failures: Failures) -> AgentResponse:
 
 
 class Lines:
-    """Cuts bytes into lines."""
+    """Splits bytes into lines."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
 
     def take(self, data: bytes) -> Iterator[bytes]:
-        """Yield the lines that are complete with these bytes, without their ends.
+        """Yield the lines that these bytes complete, without their ends.
 
         Raises:
             AnswerTooLargeError: A line is longer than 8 MiB.
@@ -82,5 +82,5 @@ class Lines:
             raise AnswerTooLargeError(f"a line of its stdout is longer than {MAX_OUTPUT_BYTES // 1024**2} MiB")
 
     def rest(self) -> bytes:
-        """Return what stands behind the last end of a line."""
+        """Return the bytes after the last line end."""
         return bytes(self._rest)

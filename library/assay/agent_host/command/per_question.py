@@ -1,4 +1,4 @@
-"""A command whose processes answer one question each: it comes on stdin, and stdout is the answer."""
+"""Commands that answer one question per process: the question is on stdin, and stdout is the answer."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 class PerQuestionCaller:
-    """Starts a process for each question; the time that it takes includes the start.
+    """Starts a process for each question; the duration includes the start.
 
     Args:
-        launcher: Starts them.
+        launcher: Starts the processes.
     """
 
     def __init__(self, launcher: Launcher) -> None:
         self._launcher = launcher
 
     async def call(self, request: AgentRequest) -> AgentResponse:
-        """Return the answer of a process of its own, with the time it took; never raises but when cancelled."""
+        """Return the answer of a new process, with its duration; raises only when cancelled."""
         question = _Question(self._launcher, request)
         start = time.perf_counter()
         try:
@@ -37,19 +37,19 @@ class PerQuestionCaller:
         except NotStartedError as problem:
             return problem.response
         except TimeoutError:
-            said = f"no answer within {request.timeout_s:g} s"
-            response = self._launcher.failure(AgentErrorKind.TIMEOUT, said, question.process, retryable=True)
+            message = f"no answer within {request.timeout_s:g} s"
+            response = self._launcher.failure(AgentErrorKind.TIMEOUT, message, question.process, retryable=True)
         finally:
             question.close()
         return dataclasses.replace(response, latency_ms=(time.perf_counter() - start) * 1000, cold=True)
 
     async def aclose(self) -> None:
-        """End what still runs."""
+        """End the processes that still run."""
         await self._launcher.aclose()
 
 
 class _Question:
-    """One process and its question."""
+    """A process and its question."""
 
     def __init__(self, launcher: Launcher, request: AgentRequest) -> None:
         self._launcher = launcher
@@ -73,7 +73,7 @@ class _Question:
         return response
 
     def close(self) -> None:
-        """Begin to end the process where it runs."""
+        """Begin to end the process if it runs."""
         if not self._has_ended:
             self._launcher.stop(self.process)
 
@@ -84,7 +84,7 @@ class _Question:
             self._is_over.set()
 
     def take_closed(self, name: str) -> None:
-        """Nothing to do: it may still end well."""
+        """Do nothing: the process may still end properly."""
 
     def take_end(self) -> None:
         self._has_ended = True
@@ -94,17 +94,17 @@ class _Question:
     def _read(self) -> AgentResponse:
         failure, process = self._launcher.failure, self.process
         if len(self._output) > MAX_OUTPUT_BYTES:
-            said = f"its stdout is longer than {MAX_OUTPUT_BYTES // 1024**2} MiB"
-            return failure(AgentErrorKind.TOO_LARGE, said, process)
+            message = f"its stdout is longer than {MAX_OUTPUT_BYTES // 1024**2} MiB"
+            return failure(AgentErrorKind.TOO_LARGE, message, process)
         if process.status != 0:
             return failure(AgentErrorKind.UNREACHABLE, f"the command ended {process.ending}", process, retryable=True)
         if not self._output.strip():
             return failure(AgentErrorKind.MALFORMED, "the command ended and wrote no answer to its stdout", process)
         try:
             data = object_from(bytes(self._output), "its stdout")
-            given = data.get("request_id", self._request.request_id)
-            if given != self._request.request_id:
-                raise MalformedAnswerError(f"its stdout answers {str(given)[:100]!r}, which is another question")
+            request_id = data.get("request_id", self._request.request_id)
+            if request_id != self._request.request_id:
+                raise MalformedAnswerError(f"its stdout answers {str(request_id)[:100]!r}, which is another question")
         except MalformedAnswerError as problem:
             return failure(AgentErrorKind.MALFORMED, str(problem), process)
         return answer_from(data, self._launcher.failures)

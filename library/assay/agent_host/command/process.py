@@ -1,4 +1,4 @@
-"""One process of a command, and all that it starts: a process group that ends as a whole."""
+"""A process of a command and its children: a process group that ends as a whole."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ _GRACE_S = 1.0
 _KILL_S = 5.0
 _PIPES_S = 1.0
 STOP_S = _GRACE_S + _KILL_S + _PIPES_S
-"""How long a process that is being stopped takes at most, in seconds."""
+"""How long stopping a process takes at most, in seconds."""
 _STDERR_BYTES = 16 * 1024
 _STDERR_LINES = 20
 _NAMES = {0: "stdin", 1: "stdout"}
 
 
 class ProcessListener(Protocol):
-    """Receives a process's output and its end, and nothing afterwards."""
+    """Receives a process's output, then its end, then nothing more."""
 
     def take_output(self, data: bytes) -> None:
-        """Take bytes of its standard output."""
+        """Receive bytes of its standard output."""
 
     def take_closed(self, name: str) -> None:
-        """Take that it has closed "stdin" or "stdout" and runs on."""
+        """Receive that it has closed "stdin" or "stdout" while it keeps running."""
 
     def take_end(self) -> None:
-        """Take that it has ended, and its output with it."""
+        """Receive that the process has ended, with all its output delivered."""
 
 
 class AgentProcess(asyncio.SubprocessProtocol):
-    """A process that leads a group of its own; its standard error is read always, and its end kept.
+    """A process that leads its own group; its standard error is always read, and the last part kept.
 
     Args:
         listener: Receives its output and its end.
-        guard: Kills the group where this process dies first.
+        guard: Kills the group if this process dies first.
     """
 
     def __init__(self, listener: ProcessListener, guard: GroupGuard) -> None:
@@ -58,25 +58,25 @@ class AgentProcess(asyncio.SubprocessProtocol):
         self.status: int | None = None
 
     def write(self, data: bytes) -> None:
-        """Write to its standard input; what it does not read waits in memory."""
+        """Write to its standard input; unread data waits in memory."""
         if (pipe := self._stdin()) is not None:
             pipe.write(data)
 
     def close_stdin(self) -> None:
-        """End its input, after what was written: a program that reads it to the end ends then."""
+        """Close its input after the written data: a program that reads to the end then finishes."""
         self._is_stopping = True
         if (pipe := self._stdin()) is not None:
             pipe.close()
 
     async def wait(self, timeout_s: float) -> bool:
-        """Wait until it has ended; return whether it has, in time."""
+        """Wait until it has ended; return whether it did within the time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._has_ended.wait()
         return self._has_ended.is_set()
 
     async def stop(self) -> None:
-        """Ask the whole group to end, with SIGTERM; kill what runs a second later."""
+        """Send SIGTERM to the whole group; kill what still runs a second later."""
         self._is_stopping = True
         for number, time_s in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, _KILL_S)):
             if self._has_ended.is_set():
@@ -94,20 +94,20 @@ class AgentProcess(asyncio.SubprocessProtocol):
 
     @property
     def ending(self) -> str:
-        """How it ended: "with exit status 3", "by SIGSEGV"."""
+        """How the process ended: "with exit status 3", "by SIGSEGV"."""
         if self.status is not None and self.status < 0:
             with contextlib.suppress(ValueError):
                 return f"by {signal.Signals(-self.status).name}"
         return f"with exit status {self.status}"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by the event loop once the process runs."""
+        """Record the transport; called by the event loop once the process runs."""
         self._transport = cast("asyncio.SubprocessTransport", transport)
         self._pid = self._transport.get_pid()
         self._guard.watch(self._pid)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """Called by the event loop."""
+        """Pass on output; called by the event loop."""
         if fd == 1:
             if not self._has_ended.is_set():
                 self._listener.take_output(data)
@@ -118,22 +118,22 @@ class AgentProcess(asyncio.SubprocessProtocol):
             del self._stderr[:-_STDERR_BYTES]
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        """Called by the event loop."""
+        """Note a closed pipe; called by the event loop."""
         if fd in _NAMES and self.status is None and not self._is_stopping:
-            # Pipes of a process that ends are closed before its end is known.
+            # The pipes of an ending process are closed before its end is known.
             self._timers.append(self._loop.call_later(_PIPES_S, self._closed, _NAMES[fd]))
 
     def process_exited(self) -> None:
-        """Called by the event loop."""
+        """End the rest of the group; called by the event loop."""
         assert self._transport is not None, "a process runs before it ends"
         self.status = self._transport.get_returncode()
-        self._signal_group(signal.SIGKILL)  # what it has started ends with it
+        self._signal_group(signal.SIGKILL)  # its child processes end with it
         self._guard.release(self._pid)
         # A process that has left the group may hold the pipes.
         self._timers.append(self._loop.call_later(_PIPES_S, self._finish))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by the event loop once the process has ended and its pipes are closed."""
+        """Report the end; called by the event loop once the process has ended and its pipes are closed."""
         self._finish()
 
     def _closed(self, name: str) -> None:

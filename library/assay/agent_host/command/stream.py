@@ -1,4 +1,4 @@
-"""A command whose processes answer questions line by line, in any order."""
+"""Commands whose processes answer questions line by line, in any order."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _MAX_SETTLED = 10_000
 
 
 class StreamCaller:
-    """Spreads questions over the processes of a command; one that ends is replaced when it is needed.
+    """Distributes questions over the processes of a command; a process that ended is replaced on demand.
 
     Args:
-        launcher: Starts them.
-        processes: Most of them at once.
+        launcher: Starts the processes.
+        processes: Maximum number of processes.
     """
 
     def __init__(self, launcher: Launcher, processes: int) -> None:
@@ -35,18 +35,18 @@ class StreamCaller:
         self._places = [_Place(launcher) for _ in range(processes)]
 
     async def call(self, request: AgentRequest) -> AgentResponse:
-        """Return the answer of a process, with the time it took; never raises but when cancelled."""
-        place = min(self._places, key=lambda each: each.load)
+        """Return the answer of a process, with its duration; raises only when cancelled."""
+        place = min(self._places, key=lambda candidate: candidate.load)
         return await place.ask(request)
 
     async def aclose(self) -> None:
-        """End the input of the processes, and those that do not end then; a further call starts new ones."""
+        """Close the processes' input and end those that keep running; a later call starts new ones."""
         await asyncio.gather(*(place.aclose() for place in self._places))
         await self._launcher.aclose()
 
 
 class _Place:
-    """Where one process after the other answers."""
+    """A place for consecutive processes."""
 
     def __init__(self, launcher: Launcher) -> None:
         self._launcher = launcher
@@ -84,7 +84,7 @@ class _Place:
 
 
 class _Session:
-    """One process and the questions that it has."""
+    """A process and its questions in flight."""
 
     def __init__(self, launcher: Launcher) -> None:
         self._launcher = launcher
@@ -101,7 +101,7 @@ class _Session:
 
     async def ask(self, request: AgentRequest, deadline: float) -> AgentResponse:
         if self._odd is not None:
-            # What no question asked for would be the answer to the next one, whenever it comes.
+            # An unsolicited line would be taken for the answer to the next question, whenever it arrives.
             odd, self._odd = self._odd, None
             return odd
         if self.is_over:
@@ -122,7 +122,7 @@ class _Session:
         except asyncio.CancelledError:
             self._give_up(request.request_id)
             if not self._asked:
-                self._stop(_unreachable("its process was ended"))  # or it would work on, and the next question wait
+                self._stop(_unreachable("its process was ended"))  # or it would block the next question
             raise
         latency_ms = (time.perf_counter() - start) * 1000
         return dataclasses.replace(response, latency_ms=latency_ms, cold=is_cold or response.cold)
@@ -146,8 +146,8 @@ class _Session:
             self._stop_for(self._launcher.failure(AgentErrorKind.TOO_LARGE, str(problem), self.process))
 
     def take_closed(self, name: str) -> None:
-        said = f"the command closed its {name}, and its process was ended"
-        self._stop_for(self._launcher.failure(AgentErrorKind.UNREACHABLE, said, self.process, retryable=True))
+        message = f"the command closed its {name}, and its process was ended"
+        self._stop_for(self._launcher.failure(AgentErrorKind.UNREACHABLE, message, self.process, retryable=True))
 
     def take_end(self) -> None:
         if not self.is_over and (line := self._lines.rest()) and _is_whole(line):
@@ -167,7 +167,7 @@ class _Session:
             if not isinstance(request_id, str):
                 raise MalformedAnswerError(f"{where} has no request_id: an answer has that of its question")
             if request_id in self._settled:
-                return  # its time was up, or it was answered before
+                return  # it timed out or was already answered
             if request_id not in self._asked:
                 raise MalformedAnswerError(f"{where} answers {request_id[:100]!r}, which is no question in flight")
         except MalformedAnswerError as problem:
@@ -179,7 +179,7 @@ class _Session:
         self._ignore(request_id)
 
     def _take_odd(self, problem: str) -> None:
-        """Take a line that answers no question: those in flight fail, as it may have been meant for any of them."""
+        """Handle a line that answers no question: all in flight fail, since it may have been meant for any of them."""
         self._odd_count += 1
         response = self._launcher.failure(AgentErrorKind.MALFORMED, problem, self.process)
         if self._odd_count > _MAX_ODD_LINES:
@@ -191,12 +191,12 @@ class _Session:
             self._give_up(request_id)
 
     def _give_up(self, request_id: str) -> None:
-        """Ignore the answer to a question should it still come."""
+        """Ignore an answer to a question that may still arrive."""
         self._asked.pop(request_id, None)
         self._ignore(request_id)
 
     def _ignore(self, request_id: str) -> None:
-        """Ignore further answers to a question: one that comes twice belongs to no other question."""
+        """Ignore further answers to a question: a duplicate does not belong to another question."""
         self._settled[request_id] = None
         if len(self._settled) > _MAX_SETTLED:
             del self._settled[next(iter(self._settled))]
@@ -207,20 +207,20 @@ class _Session:
             answer.set_result(response)
 
     def _stop_for(self, response: AgentResponse) -> None:
-        """End the process for what it does itself."""
+        """End the process because of its own misbehaviour."""
         if not self.is_over:
             self._end(response)
             self._launcher.stop(self.process)
 
     def _stop(self, response: AgentResponse) -> None:
-        """End the process, which is not at fault; the questions that it has fail."""
+        """End the process through no fault of its own; its questions fail."""
         if not self.is_over:
             self.is_over = True
             self._fail(response)
             self._launcher.stop(self.process)
 
     def _end(self, response: AgentResponse) -> None:
-        """Take that the process answers no more, and why."""
+        """Record that the process answers no more, with the reason."""
         self.is_over = True
         if not self._has_answered:
             self._launcher.note_fruitless(_said(response))
@@ -231,12 +231,12 @@ class _Session:
             self._settle(request_id, response)
 
     def _ended(self) -> AgentResponse:
-        said = f"the command ended {self.process.ending} before it answered"
-        return self._launcher.failure(AgentErrorKind.UNREACHABLE, said, self.process, retryable=True)
+        message = f"the command ended {self.process.ending} before it answered"
+        return self._launcher.failure(AgentErrorKind.UNREACHABLE, message, self.process, retryable=True)
 
 
 def _is_whole(line: bytes) -> bool:
-    """Whether a line without an end is an object; a process that died while it wrote leaves half of one."""
+    """Whether an unterminated line is an object; a process that died while writing leaves half of one."""
     try:
         object_from(line, "the last line")
     except MalformedAnswerError:

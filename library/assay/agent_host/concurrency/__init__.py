@@ -1,1 +1,1 @@
-"""Event loops, tasks and threads in which the user's code runs."""
+"""Event loops, tasks and threads that run the user's code."""

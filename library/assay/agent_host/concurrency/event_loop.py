@@ -1,4 +1,4 @@
-"""Event loops of our own in which the user's code runs: it ends neither them nor the process, nor keeps it alive."""
+"""Event loops for the user's code, which can neither end the loop or the process nor keep the process alive."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class UserExitError(AssayError):
 
 
 def run_event_loop(main: Coroutine[Any, Any, T]) -> T:
-    """Return what a coroutine returns, as `asyncio.run` does, in an event loop that calls agents and metrics.
+    """Return a coroutine's result, as `asyncio.run` does, in an event loop that may call agents and metrics.
 
-    Where a callback of theirs raises SystemExit or KeyboardInterrupt, or stops the loop, the loop runs on, and
-    `until_user_exit` raises. Tasks of theirs that ignore their cancellation are left behind at the end.
+    If a callback of theirs raises SystemExit or KeyboardInterrupt, or stops the loop, the loop continues and
+    `until_user_exit` raises. Tasks of theirs that ignore cancellation are abandoned at the end.
 
     Raises:
         KeyboardInterrupt: Ctrl-C cancelled the coroutine.
@@ -45,13 +45,13 @@ def run_event_loop(main: Coroutine[Any, Any, T]) -> T:
 
 
 async def until_user_exit(run_id: str) -> NoReturn:
-    """Wait until the user's code asks the process to exit, which only `run_event_loop` notices.
+    """Wait until the user's code asks the process to exit, which only `run_event_loop` detects.
 
     Args:
-        run_id: The run that does not end by this, for the message.
+        run_id: The run, which this does not end, for the message.
 
     Raises:
-        UserExitError: It did.
+        UserExitError: The user's code asked to exit.
     """
     asked = _user_exit.get() or asyncio.get_running_loop().create_future()
     how = await asyncio.shield(asked)
@@ -98,7 +98,7 @@ class _Loop:
         return OwnTask(work, loop=self._loop, context=context)
 
     def _complete(self, task: asyncio.Task[Any]) -> Any:
-        """Run the loop until a task is done, whatever the user's code raises in it."""
+        """Run the loop until a task is done, whatever exceptions the user's code raises in it."""
         is_over = False
 
         def stop(_: asyncio.Task[Any]) -> None:
@@ -116,7 +116,7 @@ class _Loop:
                 except KeyboardInterrupt:
                     if self._is_interrupt():
                         if task.done() and not task.cancelled():
-                            task.exception()  # taken here: asyncio logs one that is not
+                            task.exception()  # retrieved here: asyncio logs an exception that nobody retrieves
                         raise
                     how = "KeyboardInterrupt"
                 if not task.done() and not self._exit.done():
@@ -126,7 +126,7 @@ class _Loop:
         return task.result()
 
     def _take_interrupts(self) -> None:
-        """Let Ctrl-C cancel the coroutine, where `asyncio.run` would."""
+        """Let Ctrl-C cancel the coroutine in the cases where `asyncio.run` would."""
         is_main = threading.current_thread() is threading.main_thread()
         if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, self._interrupt)
@@ -143,17 +143,17 @@ class _Loop:
         self._interrupt_count += 1
         if self._interrupt_count > 1 or self._main is None or self._main.done():
             raise KeyboardInterrupt
-        # In a context of its own: what runs just now may be an agent, which must not cancel this task.
+        # In a separate context: the current one may be an agent's, which must not cancel this task.
         self._loop.call_soon_threadsafe(self._main.cancel, context=contextvars.Context())
 
     def _is_interrupt(self) -> bool:
-        """Return whether a KeyboardInterrupt is that of Ctrl-C, and not the user's."""
+        """Return whether a KeyboardInterrupt came from Ctrl-C and not from the user's code."""
         if threading.current_thread() is not threading.main_thread():
             return False
         return self._interrupt_count > 1 or not self._takes_interrupts()
 
     async def _leave(self, main: asyncio.Task[Any]) -> None:
-        """End what still runs: the coroutine itself, whatever it takes, and all else within a second."""
+        """End the running tasks: the coroutine itself without a time limit, all others within a second."""
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
@@ -175,8 +175,8 @@ class _Loop:
 def _leave_behind(tasks: Iterable[asyncio.Task[Any]]) -> None:
     count = 0
     for task in tasks:
-        # Never destroyed: that throws GeneratorExit into its coroutine, and one that catches it, too, and asks
-        # `asyncio.sleep` again, which raises where no loop runs, would never return.
+        # Never destroyed: destruction throws GeneratorExit into the coroutine. If it catches that too and awaits
+        # `asyncio.sleep` again, which raises without a running loop, destruction would never return.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(task))
         count += not isinstance(task, OwnTask) or task.runs_agent
     if count:

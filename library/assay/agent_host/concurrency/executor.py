@@ -1,4 +1,4 @@
-"""The default executor of event loops that call agents: what frameworks run in threads of asyncio."""
+"""The default executor of event loops that call agents, for work that frameworks run in asyncio's threads."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class AgentExecutor(ThreadPoolExecutor):
-    """Runs functions in daemon threads, as many at once as there are calls.
+    """Runs functions in daemon threads, one thread per concurrent call.
 
-    The executor of asyncio has a few threads more than there are processors, and the process waits for them at its end:
-    synchronous nodes and tools would wait for each other, and one that hangs would keep the process alive.
-    Set it with `set_default_executor`, and only on an event loop of our own.
+    asyncio's executor has only a few more threads than processors, and the process waits for them at exit: synchronous
+    nodes and tools would block each other, and a hanging one would keep the process alive. Set this one with
+    `set_default_executor`, only on an event loop of our own.
 
     Args:
-        max_hung: How many calls of agents may hang after their caller stopped waiting before no further one is made.
+        max_hung: How many abandoned agent calls may hang before no further one is made.
     """
 
     def __init__(self, *, max_hung: int = MAX_HUNG) -> None:
@@ -38,17 +38,17 @@ class AgentExecutor(ThreadPoolExecutor):
         self._is_closed = False
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Call a function in a thread; what an agent does is known by the context of the caller.
+        """Call a function in a thread; the caller's context tells whether the call is an agent's.
 
         Raises:
-            TooManyHangError: `max_hung` earlier calls of agents still hang, and this is one of an agent.
+            TooManyHangError: `max_hung` earlier agent calls still hang, and this is an agent's call.
             RuntimeError: The executor was shut down.
         """
         call = _Call(is_agents=is_agent())
         with self._lock:
             if self._is_closed:
                 raise RuntimeError("cannot schedule new futures after shutdown")
-            hung = sum(each.is_abandoned for each in self._running) if call.is_agents else 0
+            hung = sum(running.is_abandoned for running in self._running) if call.is_agents else 0
             if hung >= self._max_hung:
                 raise TooManyHangError(
                     f"{hung} earlier calls of the agent still hang past their time limit: it was not called again"
@@ -62,11 +62,11 @@ class AgentExecutor(ThreadPoolExecutor):
         return call
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no further calls and let idle threads end; calls of agents are left behind, all others awaited.
+        """Refuse further calls and let idle threads end; agents' calls are abandoned, all others awaited.
 
         Args:
-            wait: Whether to wait for calls that are not an agent's.
-            cancel_futures: Without effect: each call has begun.
+            wait: Whether to wait for calls that are not agents'.
+            cancel_futures: No effect, because every call has already started.
         """
         with self._lock:
             self._is_closed = True
@@ -82,7 +82,7 @@ class AgentExecutor(ThreadPoolExecutor):
         while (work := self._queue.get()) is not None:
             value, error = work.execute()
             if os.getpid() != owner:
-                os._exit(0)  # a process that the agent forked, and that returned: the answer is its parent's
+                os._exit(0)  # a process forked by the agent that returned: its parent answers
             with self._lock:
                 self._running.discard(work.call)
                 is_last = self._is_closed
@@ -94,13 +94,13 @@ class AgentExecutor(ThreadPoolExecutor):
 
 
 class _Call(Future[Any]):
-    """What a call comes to.
+    """A call and its outcome.
 
     Args:
-        is_agents: Whether it is a call of an agent.
+        is_agents: Whether it is an agent's call.
 
     Attributes:
-        is_abandoned: Whether the caller has stopped waiting.
+        is_abandoned: Whether its caller has stopped waiting.
     """
 
     def __init__(self, *, is_agents: bool) -> None:
@@ -111,7 +111,7 @@ class _Call(Future[Any]):
 
     def cancel(self) -> bool:
         self.is_abandoned = True
-        return super().cancel()  # False: it runs
+        return super().cancel()  # False: it is running
 
     def finish(self, value: Any, error: BaseException | None) -> None:
         if error is None:

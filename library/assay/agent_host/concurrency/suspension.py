@@ -1,4 +1,4 @@
-"""Noticing that this process did not run for a while: stopped by a signal, or on a machine that was suspended."""
+"""Detecting that this process was suspended: stopped by a signal, or with its whole machine."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _LIMIT_S = 1.0
 
 
 def boot_time() -> float:
-    """Return a time in seconds that passes while the machine is suspended, too."""
-    # The usual monotonic clock of Linux stands still while the machine is suspended.
+    """Return a clock in seconds that keeps running while the machine is suspended."""
+    # Linux's usual monotonic clock stops while the machine is suspended.
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -23,7 +23,7 @@ class Suspensions:
     """Counts how often the event loop did not run for longer than a second.
 
     Args:
-        clock: A time in seconds that passes while the machine is suspended, too.
+        clock: A clock in seconds that keeps running while the machine is suspended.
     """
 
     def __init__(self, clock: Callable[[], float] = boot_time) -> None:
@@ -32,14 +32,14 @@ class Suspensions:
         self._count = 0
 
     def check(self) -> int:
-        """Notice a suspension that has only just ended; return how many there were until now."""
+        """Detect a suspension that has just ended; return the number of suspensions so far."""
         now = self._clock()
         self._count += now - self._last > _LIMIT_S
         self._last = now
         return self._count
 
     async def watch(self) -> None:
-        """Notice suspensions until cancelled; without it, a loop that has nothing to do counts as suspended."""
+        """Detect suspensions until cancelled; without it, an idle loop counts as suspended."""
         while True:
             self.check()
             await asyncio.sleep(_INTERVAL_S)

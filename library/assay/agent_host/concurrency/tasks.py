@@ -1,4 +1,4 @@
-"""Tasks that an agent starts: an exit in one of them fails the agent's call, not the process that hosts it."""
+"""Guarding an agent's tasks: an exit in a task fails the agent's call, not the hosting process."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _EXITS = (SystemExit, KeyboardInterrupt)
 
 
 class TaskExitError(Exception):
-    """A task of an agent raised SystemExit or KeyboardInterrupt, the cause of this."""
+    """A task of an agent raised SystemExit or KeyboardInterrupt, the cause of this exception."""
 
 
 @contextmanager
 def guarded_tasks() -> Iterator[None]:
-    """Let tasks that are started within, or by those tasks, raise TaskExitError in place of an exit.
+    """Make tasks started in the block, or by those tasks, raise TaskExitError instead of an exit.
 
-    asyncio ends its event loop with a SystemExit or KeyboardInterrupt that a task raises, whatever awaits the task:
-    every other call would end with it, and the process as if all were well.
+    asyncio ends its event loop when a task raises SystemExit or KeyboardInterrupt, whatever awaits the task: every
+    other call would end too, and the process would seem to exit normally.
     """
     loop = asyncio.get_running_loop()
     factory = loop.get_task_factory()
@@ -40,26 +40,26 @@ def guarded_tasks() -> Iterator[None]:
 
 
 def is_agent() -> bool:
-    """Return whether the code that calls this is an agent's, or was called by it."""
+    """Return whether the calling code is an agent's, or was called by one."""
     return _is_agent.get()
 
 
 def as_agent() -> None:
-    """Let what the present context calls be an agent's."""
+    """Mark calls from the current context as an agent's."""
     _is_agent.set(True)
 
 
 def not_as_agent() -> None:
-    """Let what the present context calls be no agent's."""
+    """Mark calls from the current context as not an agent's."""
     _is_agent.set(False)
 
 
 class OwnTask(asyncio.Task[Any]):
-    """A task of Assay in an event loop of its own: an agent that cancels all tasks of the loop cancels no such task.
+    """A task of Assay in its own event loop; it survives an agent that cancels all tasks of the loop.
 
     Attributes:
-        runs_agent: Whether it calls an agent, whose code may cancel it, as its time limits do.
-        agent_cancels: How many of the requests to cancel it are that code's.
+        runs_agent: Whether it calls an agent, whose code may cancel it, as the agent's own time limits do.
+        agent_cancels: The number of cancel requests that came from that code.
     """
 
     runs_agent = False
@@ -79,12 +79,12 @@ class OwnTask(asyncio.Task[Any]):
 
 
 def own_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
-    """Return a task of whatever starts it: the factory of tasks of an event loop of Assay's own."""
+    """Create an OwnTask; the task factory of Assay's event loops."""
     return (asyncio.Task if is_agent() else OwnTask)(coroutine, loop=loop, **options)
 
 
 def is_cancelled_from_outside() -> bool:
-    """Return whether the present task was cancelled, and not the agent's code in it by such code."""
+    """Return whether the current task was cancelled by someone other than the agent's code in it."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > (task.agent_cancels if isinstance(task, OwnTask) else 0)
 
@@ -102,7 +102,7 @@ def _new_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -
 
 
 class _Guarded(Coroutine[Any, Any, Any]):
-    """A coroutine that raises TaskExitError in place of an exit, and is the same otherwise."""
+    """A coroutine that raises TaskExitError instead of an exit, and otherwise behaves the same."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -126,4 +126,4 @@ class _Guarded(Coroutine[Any, Any, Any]):
         return self._inner.__await__()  # type: ignore[no-any-return]  # of a coroutine
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)  # what debuggers and other libraries read of a coroutine
+        return getattr(self._inner, name)  # attributes that debuggers and other libraries read

@@ -1,4 +1,4 @@
-"""Threads for synchronous agents: they never keep the process alive, and one that hangs is left behind."""
+"""Threads for synchronous agents: they never keep the process alive, and a hanging thread is abandoned."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ MAX_HUNG = 100
 
 
 class TooManyHangError(Exception):
-    """So many calls hang past their time limit that no further one is made; the message says so."""
+    """Too many calls hang past their time limit, so no further one is made; the message says so."""
 
 
 class CallRaisedError(Exception):
-    """A function raised in its thread.
+    """A function raised an exception in its thread.
 
     Args:
-        cause: What it raised.
+        cause: The exception.
     """
 
     def __init__(self, cause: BaseException) -> None:
@@ -34,7 +34,7 @@ class CallRaisedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a call came to: a value, or whatever it raised."""
+    """The outcome of a call: a value or an exception."""
 
     value: Any = None
     error: BaseException | None = None
@@ -58,9 +58,9 @@ class _Job:
 
 
 class CallThreads:
-    """Runs functions in daemon threads, as many at once as there are callers.
+    """Runs functions in daemon threads, one per concurrent caller.
 
-    A caller that stops waiting leaves its thread behind; another takes its place. Use it from one event loop.
+    If a caller stops waiting, its thread is abandoned and replaced. Use an object from a single event loop.
 
     Args:
         max_hung: How many calls may hang past their time limit before no further one is made.
@@ -74,15 +74,15 @@ class CallThreads:
         self._closed = False
 
     async def run(self, function: Callable[..., Any], argument: object, limit: asyncio.Timeout) -> Outcome:
-        """Call a function in a thread and return what came of it.
+        """Call a function in a thread and return the outcome.
 
         Args:
-            function: What to call.
+            function: The function.
             argument: Its only argument.
-            limit: The time limit that the caller is under: a call that it ends counts as hanging until it returns.
+            limit: The caller's time limit: a call that it interrupts counts as hanging until it returns.
 
         Raises:
-            TooManyHangError: `max_hung` earlier calls have outlived their time limit and still hang.
+            TooManyHangError: `max_hung` earlier calls have exceeded their time limit and still hang.
         """
         if self._hung >= self._max_hung:
             raise TooManyHangError(
@@ -101,11 +101,11 @@ class CallThreads:
             raise
 
     async def value(self, function: Callable[..., Any], argument: object, limit: asyncio.Timeout) -> Any:
-        """Return what a function returns; the arguments are those of `run`.
+        """Return a function's result; the arguments are those of `run`.
 
         Raises:
-            CallRaisedError: It raised; a coroutine may raise neither StopIteration nor SystemExit unharmed.
-            TooManyHangError: As `run` does.
+            CallRaisedError: It raised; a coroutine cannot safely raise StopIteration or SystemExit itself.
+            TooManyHangError: As for `run`.
         """
         outcome = await self.run(function, argument, limit)
         if outcome.error is not None:
@@ -131,7 +131,7 @@ class CallThreads:
         while (job := self._jobs.get()) is not None:
             outcome = job.execute()
             if os.getpid() != owner:
-                os._exit(0)  # a process that the agent forked, and that returned: the answer is its parent's
+                os._exit(0)  # a process forked by the agent that returned: its parent answers
             try:
                 job.loop.call_soon_threadsafe(self._finish, job, outcome)
             except RuntimeError:

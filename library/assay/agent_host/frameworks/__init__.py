@@ -1,1 +1,1 @@
-"""Agents of frameworks, called in process on the user's side: one module a framework, imported when it is used."""
+"""Agents of frameworks, called in process on the user's side; each framework's module is imported on demand."""

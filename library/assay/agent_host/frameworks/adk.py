@@ -1,4 +1,4 @@
-"""Agents of Google's ADK, in process: each row has a session of its own, which the turns of a conversation share."""
+"""Agents of Google ADK, in process; each row has its own session, which the turns of a conversation share."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from assay.model.answers.interrupts import Interrupt
 
 MAX_IDLE = 1_024
-"""Sessions that are kept between the turns of conversations: more than a run with its default settings has open."""
+"""Maximum number of sessions kept between turns: more than a run with default settings has open."""
 _MAX_RUNNERS = 128
-"""Agents whose runners are closed at the end: more than an application has that does not make them anew each time."""
+"""Maximum number of agents whose runners are closed at the end: more than an application that reuses its agents has."""
 _RUNNERS_OWN = ("session_service", "memory_service", "app_name")
 _REMEDIES = {
     "google-cloud-agentplatform": "pip install google-cloud-agentplatform (the extra google-adk[gcp] brings other "
@@ -56,14 +56,14 @@ _REMEDIES = {
 }
 _LOGGERS = ("google_adk", "google_genai", "opentelemetry")
 
-# ADK loads most of itself when it first runs, which would count as the latency of the first answer.
+# ADK loads most of itself on its first run, which would count toward the first answer's latency.
 _LOADED_EARLY = (Workflow,)
 
 
 def prepare() -> None:
-    """Keep ADK's log and its notices off the console, unless the process logs anyway.
+    """Keep ADK's log and notices off the console, unless the process already logs.
 
-    ADK logs the traceback of each failure, which is in the row, and warns of features that may still change.
+    ADK logs every failure's traceback, which the row also has, and warns about experimental features.
     """
     warnings.filterwarnings("ignore", message=r"\[(EXPERIMENTAL|WIP)\]", category=UserWarning)
     if not logging.getLogger().handlers:
@@ -73,26 +73,26 @@ def prepare() -> None:
             logger.propagate = False
 
 
-def connect(found: object, options: Mapping[str, Any]) -> AdkAgent:
-    """Return what asks an agent of ADK.
+def connect(target: object, options: Mapping[str, Any]) -> AdkAgent:
+    """Return a function that asks an ADK agent.
 
     Args:
-        found: An agent or another node, an app, a runner, or a function without parameters that returns one of them.
-        options: Checked options of the adapter; services are objects, or functions that return them.
+        target: An agent or another node, an app, a runner, or a function without parameters that returns one.
+        options: The adapter's checked options; services are objects, or functions that return them.
 
     Raises:
-        AgentImportError: A function raised.
-        InvalidInputError: Something is of another type.
+        AgentImportError: A function raised an exception.
+        InvalidInputError: An object has another type.
     """
-    found = made_by_factory(found, (BaseNode, App, Runner), "agent.target", _REMEDIES)
-    if not isinstance(found, BaseNode | App | Runner):
-        raise wrong_object(found, "adk")
-    problems = _agent_problems(found.root_agent if isinstance(found, App) else getattr(found, "agent", found))
+    target = made_by_factory(target, (BaseNode, App, Runner), "agent.target", _REMEDIES)
+    if not isinstance(target, BaseNode | App | Runner):
+        raise wrong_object(target, "adk")
+    problems = _agent_problems(target.root_agent if isinstance(target, App) else getattr(target, "agent", target))
     services = {
         "session_service": _service(options, "session_service", BaseSessionService, problems),
         "memory_service": _service(options, "memory_service", BaseMemoryService, problems),
     }
-    if isinstance(found, Runner):
+    if isinstance(target, Runner):
         problems += [
             Problem("belongs to the runner that agent.target names: set it there", f"agent.{name}")
             for name in _RUNNERS_OWN
@@ -104,32 +104,32 @@ def connect(found: object, options: Mapping[str, Any]) -> AdkAgent:
         problems.append(Problem("is larger than ADK allows", "agent.max_llm_calls"))
     if problems:
         raise InvalidInputError(problems)
-    return AdkAgent(found, options, services)
+    return AdkAgent(target, options, services)
 
 
 class AdkAgent:
-    """Asks an agent of ADK.
+    """Asks an ADK agent.
 
-    For an agent or an app each session has a runner with services of its own, in memory, where the options name none. A
-    runner is used as it is, but that each session has a service of its own where they are in memory: no row sees what
-    another one left in the state of a user or an app.
+    For an agent or app, each session has a runner with its own in-memory services, unless the options name them. A
+    runner is used unchanged, except that each session gets its own copy of services that are in memory: no row sees
+    what another one left in the state of a user or an app.
 
     Args:
-        found: The agent or another node, the app, or the runner.
-        options: Options of the adapter.
-        services: The services of `options`, None for those of each session's own.
-        max_idle: Sessions that are kept between turns.
+        target: The agent or another node, the app, or the runner.
+        options: The adapter's options.
+        services: The services of `options`; None for services of each session.
+        max_idle: Maximum number of sessions kept between turns.
     """
 
     def __init__(
         self,
-        found: BaseNode | App | Runner,
+        target: BaseNode | App | Runner,
         options: Mapping[str, Any],
         services: Mapping[str, object | None],
         *,
         max_idle: int = MAX_IDLE,
     ) -> None:
-        self._found = found
+        self._found = target
         self._app_name = options.get("app_name")
         self._user_id = options.get("user_id")
         self._limits = {name: options[name] for name in ("max_llm_calls",) if name in options}
@@ -139,11 +139,11 @@ class AdkAgent:
         self._runners: OrderedDict[int, Runner] = OrderedDict()
 
     async def __call__(self, request: AgentRequest, opened: object = None) -> AgentResponse:
-        """Return the answer to one question.
+        """Return the answer to a question.
 
         Args:
             request: The question.
-            opened: What the agent's lifespan opened, for the state of new sessions.
+            opened: The resource that the agent's lifespan opened, for the state of new sessions.
         """
         trace, approvals = Trace(self._note), ScriptedApprovals(request.approvals)
         with trace.recorded():
@@ -158,7 +158,7 @@ class AdkAgent:
     async def _run(
         self, request: AgentRequest, opened: Mapping[str, Any], trace: Trace, approvals: ScriptedApprovals
     ) -> EventReader:
-        """Ask the question, and resume the invocation as long as the request decides all that it stops at."""
+        """Ask the question, and resume the invocation while the request decides all of its stops."""
         session, config, reader = await self._session(request, opened), RunConfig(**self._limits), EventReader(trace)
 
         async def ask() -> tuple[Stop, ...]:
@@ -183,23 +183,23 @@ class AdkAgent:
         return reader
 
     async def aclose(self) -> None:
-        """Close the sessions that are kept, the agents' toolsets, and plugins; a further call opens them again."""
+        """Close the kept sessions, the agents' toolsets, and plugins; a later call opens them again."""
         while self._idle:
             await self._idle.popitem()[1].delete()
         self._note(self._runner())
         while self._runners:
-            with suppress(RuntimeError):  # of plugins that cannot be closed, which ADK has logged
+            with suppress(RuntimeError):  # from plugins that cannot be closed, which ADK has logged
                 await self._runners.popitem(last=False)[1].close()
 
     def _note(self, runner: Runner) -> None:
-        """Note a runner that is closed at the end: that of an agent as a tool stays open where a question timed out."""
+        """Register a runner to close at the end: the runner of an agent used as a tool stays open after a timeout."""
         self._runners[id(runner.agent)] = runner
         self._runners.move_to_end(id(runner.agent))
         while len(self._runners) > _MAX_RUNNERS:
             self._runners.popitem(last=False)
 
     async def _session(self, request: AgentRequest, opened: Mapping[str, Any]) -> _Session:
-        """Return the session of the earlier turns, without what a failed attempt at this one left; or a new one."""
+        """Return the session of the earlier turns, without traces of a failed attempt at this turn; or a new one."""
         session = self._idle.pop(request.session_id, None)
         if session is not None:
             if 0 < request.turn_index == session.turn_count:
@@ -215,21 +215,21 @@ class AdkAgent:
         )
         session = _Session(runner, created.user_id, created.id, request.turn_index)
         if request.history:
-            # Messages of the case before its first turn; or of turns before this process hosted the agent.
+            # Messages before the case's first turn, or turns from before this process hosted the agent.
             await session.recall([(message.role == "assistant", message.content) for message in request.history])
         return session
 
     async def _keep(self, session_id: str, session: _Session) -> None:
-        """Keep the session for the next turn, if there is one, which the request does not say."""
+        """Keep the session for a next turn, which the request does not announce."""
         self._idle[session_id] = session
         while len(self._idle) > self._max_idle:
             await self._idle.popitem(last=False)[1].delete()
 
     def _runner(self) -> Runner:
-        found = self._found
-        if isinstance(found, Runner):
-            return _with_fresh_sessions(found)
-        named = {"app": found} if isinstance(found, App) else {"node": found}
+        target = self._found
+        if isinstance(target, Runner):
+            return _with_fresh_sessions(target)
+        named = {"app": target} if isinstance(target, App) else {"node": target}
         return Runner(
             **named,
             app_name=self._app_name,
@@ -240,9 +240,9 @@ class AdkAgent:
 
 
 def _with_fresh_sessions(runner: Runner) -> Runner:
-    """Return a runner as it is; where it has sessions in memory, one with sessions of its own and the state of those.
+    """Return a runner unchanged; if its sessions are in memory, one with its own sessions and a copy of their state.
 
-    The state of an app is of all its sessions: what one row left there, the next one would read.
+    All sessions of an app share its state, so a row would read what the previous row left there.
     """
     service = runner.session_service
     if type(service) is not InMemorySessionService:
@@ -256,16 +256,16 @@ def _with_fresh_sessions(runner: Runner) -> Runner:
 
 @dataclass(slots=True)
 class _Session:
-    """One session of ADK.
+    """An ADK session.
 
     Args:
-        runner: The runner that has it.
-        user_id: Its user.
-        session_id: Its id at the session service.
-        turn_count: Turns that were answered, or are recalled.
-        last_invocation_id: The invocation of the last of them.
-        is_clean: Whether nothing came after it.
-        summaries: The ids of events that summarize others and are counted.
+        runner: The session's runner.
+        user_id: The session's user.
+        session_id: The id at the session service.
+        turn_count: Number of answered or recalled turns.
+        last_invocation_id: The last turn's invocation.
+        is_clean: Whether nothing followed it.
+        summaries: The ids of counted events that summarise others.
     """
 
     runner: Runner
@@ -277,7 +277,7 @@ class _Session:
     summaries: set[str] = field(default_factory=set)
 
     async def send(self, parts: list[types.Part], config: RunConfig, reader: EventReader, trace: Trace) -> None:
-        """Send the next message, a question or the responses to what an invocation stopped at, and read the events."""
+        """Send the next message, a question or responses to an invocation's stops, and read the events."""
         self.is_clean = False
         message = types.Content(role="user", parts=parts)
         events = self.runner.run_async(
@@ -301,7 +301,7 @@ class _Session:
         return types.Part(function_response=types.FunctionResponse(id=stop.id, name=stop.name, response=response))
 
     def end_turn(self, invocation_id: str) -> None:
-        """Note that the turn was answered."""
+        """Record that the turn was answered."""
         self.is_clean, self.last_invocation_id = True, invocation_id
         self.turn_count += 1
 
@@ -309,8 +309,8 @@ class _Session:
         """Add messages of earlier turns.
 
         Args:
-            messages: Whether each is the agent's, and its text. All others are the user's: a session has no further
-                roles.
+            messages: For each message, whether it is the agent's, and its text. All others are the user's: a session
+                has no further roles.
         """
         service = self.runner.session_service
         session = await self._stored()
@@ -322,7 +322,7 @@ class _Session:
             await service.append_event(session, event)
 
     async def rewind(self) -> None:
-        """Undo the turn that was asked last and failed: its messages, and its changes of the state."""
+        """Undo the last turn, which failed: its messages and its changes of the state."""
         if self.is_clean:
             return
         session = await self._stored()
@@ -334,7 +334,7 @@ class _Session:
         self.is_clean = True
 
     async def delete(self) -> None:
-        """Delete the session where it is in memory; others stay for whom they are kept."""
+        """Delete the session if it is in memory; others remain for their owners."""
         service = self.runner.session_service
         if isinstance(service, InMemorySessionService):
             await service.delete_session(
@@ -342,7 +342,7 @@ class _Session:
             )
 
     async def _count_summaries(self, trace: Trace) -> None:
-        """Count the model that summarized earlier events, in an event that ADK keeps and does not yield."""
+        """Count the model calls that summarised earlier events; ADK stores these events without yielding them."""
         for event in (await self._stored()).events:
             if event.actions.compaction is not None and event.id not in self.summaries:
                 self.summaries.add(event.id)
@@ -355,7 +355,7 @@ class _Session:
 
 
 def _state_of(opened: object) -> Mapping[str, Any]:
-    """Return the state of new sessions: a mapping is part of it, and anything else is its `lifespan`."""
+    """Return the initial state of sessions: a mapping is part of it, anything else is its `lifespan`."""
     if opened is None:
         return {}
     state = dict(opened) if isinstance(opened, Mapping) else {"lifespan": opened}
@@ -364,14 +364,14 @@ def _state_of(opened: object) -> Mapping[str, Any]:
 
 
 def _keep_whole(value: object) -> None:
-    """Have copies of an object be the object: ADK copies the state of sessions, and an open client has no copy."""
+    """Make copies of an object return the object itself: ADK copies session state, and an open client has no copy."""
     if isinstance(value, Mapping | list | tuple | set):
         for item in value.values() if isinstance(value, Mapping) else value:
             _keep_whole(item)
         return
     try:
         object.__setattr__(value, "__deepcopy__", lambda _: value)
-    except (AttributeError, TypeError):  # it has no attributes of its own: texts and numbers, but also locks and pools
+    except (AttributeError, TypeError):  # no attributes of its own: text, number, lock, pool
         try:
             copy.deepcopy(value)
         except (AttributeError, TypeError, copy.Error):
@@ -379,11 +379,11 @@ def _keep_whole(value: object) -> None:
 
 
 def _agent_problems(root: object) -> list[Problem]:
-    """Return why an agent, or one that it has as a sub-agent or a tool, cannot answer any question."""
+    """Return why an agent, or one of its sub-agents or tools, cannot answer any question."""
     problems: list[Problem] = []
     if isinstance(root, LlmAgent) and root.mode == "single_turn":
-        said = f"the agent {root.name!r} has the mode 'single_turn', in which only another agent can call it"
-        problems.append(Problem(said, "agent.target"))
+        mode_problem = f"the agent {root.name!r} has the mode 'single_turn', in which only another agent can call it"
+        problems.append(Problem(mode_problem, "agent.target"))
     agents, seen = [root], set()
     while agents:
         agent = agents.pop()
@@ -404,8 +404,8 @@ def _agent_problems(root: object) -> list[Problem]:
 def _service(options: Mapping[str, Any], name: str, kind: type, problems: list[Problem]) -> object | None:
     if name not in options:
         return None
-    found = made_by_factory(options[name], (kind,), f"agent.{name}", _REMEDIES)
-    if not isinstance(found, kind):
-        said = f"names a {type(found).__module__}.{type(found).__qualname__}, not a {kind.__name__} of Google ADK"
-        problems.append(Problem(said, f"agent.{name}"))
-    return found
+    target = made_by_factory(options[name], (kind,), f"agent.{name}", _REMEDIES)
+    if not isinstance(target, kind):
+        problem = f"names a {type(target).__module__}.{type(target).__qualname__}, not a {kind.__name__} of Google ADK"
+        problems.append(Problem(problem, f"agent.{name}"))
+    return target

@@ -1,4 +1,4 @@
-"""The events of an ADK invocation as an answer: its text, its typed output, what it waits for, or why there is none."""
+"""Converting the events of an ADK invocation into an answer: its text, typed output, stops, or the error."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 class EventReader:
-    """Reads the events of the invocations of one turn, in their order.
+    """Reads the events of a turn's invocations, in order.
 
     Args:
-        trace: What the agents do; it is recorded while they run.
+        trace: The agents' calls, recorded while they run.
     """
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self.invocation_id = ""
-        """The invocation's id; empty before its first event."""
+        """The invocation's id; empty before the first event."""
         self._value: Any = None
         self._output: Any = None
         self._error: AgentError | None = None
@@ -41,12 +41,12 @@ class EventReader:
         return tuple(self._stops.values())
 
     def settle(self, stops: Iterable[Stop]) -> None:
-        """Note that some stops have a response, or will have one."""
+        """Record that some stops have a response or will get one."""
         for stop in stops:
             self._stops.pop(stop.id, None)
 
     def add(self, event: Event) -> None:
-        """Read the next event; fragments of a streamed one are left out, since it repeats them all."""
+        """Read the next event; fragments of a streamed event are skipped, since it repeats them."""
         self.invocation_id = event.invocation_id or self.invocation_id
         if event.partial:
             return
@@ -62,10 +62,10 @@ class EventReader:
             self._add_final(event)
 
     def answer(self) -> AgentResponse:
-        """Return the answer of an invocation that ended.
+        """Return the answer of a completed invocation.
 
         Raises:
-            MalformedAnswerError: It ended with nothing.
+            MalformedAnswerError: It ended without any result.
         """
         trace = dataclasses.replace(self._trace.response(), finish_reason=self._finish_reason)
         if self._error is None:
@@ -75,14 +75,14 @@ class EventReader:
         return dataclasses.replace(trace, text=text, status=AgentStatus.ERROR, error=self._error)
 
     def _add_final(self, event: Event) -> None:
-        """Take the value or the error of a final response: there is one for each agent, and the last one counts."""
+        """Take the value or error of a final response; each agent has one, and the last one counts."""
         if event.long_running_tool_ids or event.actions.requested_tool_confirmations:
             return  # it ends in a stop
         value, output = self._value_of(event), returned_value([event.output])
         if code := error_code(_word(event.error_code), _word(event.finish_reason)):
             self._error = _error(code, clean_text(event.error_message or ""))
         elif value is None and output is None:
-            return  # such as one that changes the state of the session, or the end of a workflow
+            return  # such as a change of the session's state, or the end of a workflow
         else:
             self._error = None
         self._value = output if value is None else value
@@ -90,9 +90,9 @@ class EventReader:
         self._finish_reason = _word(event.finish_reason)
 
     def _value_of(self, event: Event) -> Any:
-        """Return the result of tools that is the answer, or a text without thoughts, or the value that it is JSON of.
+        """Return the tool results that are the answer, or a text without thoughts, parsed if it is JSON.
 
-        None where an event has none of them; the output of a node or a task is not looked at.
+        None if an event has neither; the output of a node or task is ignored.
         """
         if responses := event.get_function_responses():
             is_answer = event.actions.skip_summarization
@@ -119,5 +119,5 @@ def _error(code: str, message: str) -> AgentError:
 
 
 def _word(value: object) -> str:
-    """Return the word of an enumeration of ADK's, whose errors have such words or texts of their own."""
+    """Return the value of an ADK enumeration; errors carry such values or texts of their own."""
     return clean_text(str(getattr(value, "value", value) or ""))

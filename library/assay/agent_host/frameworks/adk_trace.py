@@ -1,4 +1,4 @@
-"""What agents of ADK do while they answer one question: their calls of models and of tools, where they happen."""
+"""The model and tool calls of ADK agents during a question, recorded where they happen."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _REJECTED = "This tool call is rejected."
 
 
 class Trace:
-    """The calls of models and tools of one question, by whichever agent and runner.
+    """The model and tool calls of a question, by any agent and runner.
 
-    ADK's callbacks say what happens: also inside an agent that is a tool, whose events do not leave its runner, and
-    where a callback replaces what a model said. Events say what agents do that call no model of ADK's.
+    ADK's callbacks report what happens, also inside an agent used as a tool, whose events stay in its runner, and if a
+    callback replaces a model's response. Events report agents that call no ADK model.
 
     Args:
         on_run: Called with each runner that runs for the question.
@@ -59,7 +59,7 @@ class Trace:
 
     @contextmanager
     def recorded(self) -> Iterator[None]:
-        """Have all runners report here that the code within calls, in its tasks and threads."""
+        """Make all runners called in the block, in its tasks and threads too, report here."""
         _count_in_all_runners()
         token = _TRACE.set(self)
         try:
@@ -68,7 +68,7 @@ class Trace:
             _TRACE.reset(token)
 
     def response(self) -> AgentResponse:
-        """Return the calls, the usage, the sources and the model so far as an answer without a text."""
+        """Return the calls, usage, sources and model so far as an answer without a text."""
         return AgentResponse(
             tool_calls=tuple(call.as_tool_call() for call in self._calls),
             sources=tuple(self._sources.values()),
@@ -77,27 +77,27 @@ class Trace:
         )
 
     def edit(self, session_id: str, call_id: str, arguments: Mapping[str, Any]) -> None:
-        """Have a call run with other arguments when it is confirmed."""
+        """Make a call run with other arguments once it is confirmed."""
         self._edits[session_id, call_id] = arguments
 
     def answer(self, session_id: str, call_id: str, response: Mapping[str, Any]) -> None:
-        """Keep the result that a long-running call was given from outside."""
+        """Store the result of a long-running call that came from outside."""
         if (call := self._by_id.get((session_id, call_id))) is not None:
             call.result = response
 
     def asks_model(self, context: CallbackContext) -> None:
-        """Note that an agent is about to call a model, or a callback answers in its place."""
+        """Record that an agent is about to call a model, or that a callback answers instead."""
         self._asking.add(context.agent_name)
         if getattr(context.get_invocation_context().agent, "output_schema", None) is not None:
             self.typed.add(context.agent_name)
 
     def model_answered(self, context: CallbackContext, response: LlmResponse) -> None:
-        """Count what a model said; it may come in several responses of one call."""
+        """Count a model's response; a call may have several."""
         if response.partial:
             return
         if response.usage_metadata is None and any(key is context.actions for key in self._failed):
-            return  # what a callback says where the model failed
-        # Both callbacks of a call, and its event, have one object of actions.
+            return  # a callback's response when the model failed
+        # Both callbacks of a call and its event share one actions object.
         call = next((call for call in reversed(self._model_calls) if call.key is context.actions), None)
         if call is None:
             call = _ModelCall(context.actions)
@@ -106,12 +106,12 @@ class Trace:
         self._read(response)
 
     def model_failed(self, context: CallbackContext) -> None:
-        """Note that a model raised; a callback may answer in its place."""
+        """Record that a model raised; a callback may answer instead."""
         self._failed.append(context.actions)
 
     def saw_event(self, session_id: str, event: Event) -> None:
-        """Read an event of any runner, once; fragments of a streamed one are left out, since it repeats them all."""
-        if event.partial or event.id in self._seen:  # an agent may pass on what a runner within it yields
+        """Read an event of any runner once; fragments of a streamed event are skipped, since it repeats them."""
+        if event.partial or event.id in self._seen:  # an agent may pass on events of an inner runner
             return
         self._seen.add(event.id)
         for index, requested in enumerate(event.get_function_calls()):
@@ -119,7 +119,7 @@ class Trace:
                 self._add_call(session_id, requested, f"{event.id}/{index}")
         waiting = {**event.actions.requested_tool_confirmations, **event.actions.requested_auth_configs}
         for returned in event.get_function_responses():
-            if returned.id not in waiting:  # what it has until a person answers is no result
+            if returned.id not in waiting:  # until a person answers, its value is not a result
                 call = self._by_id.get((session_id, returned.id or "")) or self._first_open(returned.name)
                 if call is not None:
                     call.result = returned.response or {}
@@ -128,7 +128,7 @@ class Trace:
         self._read(event)
 
     def starts_tool(self, context: ToolContext, name: str, arguments: dict[str, Any]) -> None:
-        """Note that a tool begins to run, with edited arguments where a person changed them."""
+        """Record that a tool starts, with edited arguments if a person changed them."""
         if name in OWN_CALLS:
             return
         key = (context.session.id, context.function_call_id or "")
@@ -145,10 +145,10 @@ class Trace:
         call.started_at = time.perf_counter()
 
     def ends_tool(self, context: ToolContext, tool: BaseTool, result: object) -> None:
-        """Keep what a tool returned, which its event may replace, or may never say."""
+        """Store a tool's result, which its event may replace or never report."""
         confirmation = context.tool_confirmation
         if isinstance(result, dict) and result.get("error") == _REJECTED and confirmation and confirmation.hint:
-            result["error"] = f"{_REJECTED} {confirmation.hint}"  # ADK itself has no reason for the model
+            result["error"] = f"{_REJECTED} {confirmation.hint}"  # ADK itself gives the model no reason
         key, actions = (context.session.id, context.function_call_id or ""), context.actions
         call = self._by_id.get(key)
         if call is None or key[1] in {**actions.requested_tool_confirmations, **actions.requested_auth_configs}:
@@ -159,7 +159,7 @@ class Trace:
             call.result = result if isinstance(result, dict) else {"result": result}
 
     def fails_tool(self, context: ToolContext, error: BaseException) -> None:
-        """Keep what a tool raised; an agent may continue without it."""
+        """Store a tool's exception; an agent may continue without the result."""
         call = self._by_id.get((context.session.id, context.function_call_id or ""))
         if call is not None:
             call.stop_clock()
@@ -170,7 +170,7 @@ class Trace:
     def _add_call(self, session_id: str, requested: types.FunctionCall, own_id: str) -> None:
         key = (session_id, requested.id or own_id)
         known = self._by_id.get(key)
-        # Some models number their calls anew in each reply.
+        # Some models restart the numbering of calls in each reply.
         if known is None or known.is_seen:
             call = _Call(
                 clean_text(requested.name or "?"), clean_text(requested.id or ""), written(requested.args or {})
@@ -183,7 +183,7 @@ class Trace:
         return call
 
     def _held(self, name: str, arguments_json: str) -> _Call | None:
-        """Return the call of a workflow that waited for a confirmation: it runs with another id than before."""
+        """Return a workflow's call that waited for confirmation: it runs under another id than before."""
         for call in self._calls:
             is_open = call.started_at is not None and call.result is None and not call.is_resumed
             if is_open and (call.name, call.arguments_json) == (name, arguments_json):
@@ -195,7 +195,7 @@ class Trace:
         return next((call for call in self._calls if call.name == name and call.result is None and not call.id), None)
 
     def _read(self, response: LlmResponse) -> None:
-        """Read what an event and a model's response both have."""
+        """Read the parts that events and model responses share."""
         self._model = clean_text(response.model_version or "") or self._model
         grounding, citations = response.grounding_metadata, response.citation_metadata
         for source in sources_of(_camel_case(grounding), _camel_case(citations)) if grounding or citations else ():
@@ -235,7 +235,7 @@ _TRACE: ContextVar[Trace | None] = ContextVar("assay_adk_trace", default=None)
 
 
 class _Reporter(BasePlugin):  # type: ignore[misc]  # no framework is there where types are checked
-    """Reports to the trace of the question that is being answered, if any: one object serves all runners."""
+    """Reports to the trace of the current question, if any: a single object serves all runners."""
 
     async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> None:
         if (trace := _TRACE.get()) is not None:
@@ -276,10 +276,9 @@ class _Reporter(BasePlugin):  # type: ignore[misc]  # no framework is there wher
 
 @functools.cache
 def _count_in_all_runners() -> None:
-    """Give every runner of this process the plugin that reports, first of all, when it runs for a question.
+    """Give every runner of this process the reporting plugin, in first place, when it runs for a question.
 
-    An agent as a tool passes its plugins on by default, but a tool that makes a runner of its own cannot
-    know of them.
+    An agent used as a tool passes its plugins on by default, but a tool that creates its own runner does not know them.
     """
     reporter, run = _Reporter("assay"), Runner.run_async
 
@@ -295,13 +294,13 @@ def _count_in_all_runners() -> None:
 
 
 def _camel_case(metadata: BaseModel | None) -> dict[str, Any]:
-    """Return an object of ADK as its server writes it."""
+    """Return an ADK object as its server writes it."""
     return {} if metadata is None else metadata.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def written(value: object) -> str:
-    """Return what a tool or an agent in this process handed over as JSON text, or what it can be: any object may be."""
+    """Return a tool's or agent's value in this process as JSON text, or its closest form: it may be any object."""
     try:
         return clean_text(to_json(value, fallback=repr, inf_nan_mode="strings", bytes_mode="base64").decode())
-    except ValueError:  # lone surrogates, and what holds itself
+    except ValueError:  # lone surrogates, and objects that contain themselves
         return json_text(repr(value), "tool_calls")

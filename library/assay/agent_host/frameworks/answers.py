@@ -1,4 +1,4 @@
-"""What an agent of a framework gave back, as an answer: its text, its typed output, and what it did until it failed."""
+"""Converting a framework agent's result into an answer: text, typed output, and the trace of a failed call."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ ResultT = TypeVar("ResultT")
 
 
 def answer_with(value: object, trace: AgentResponse) -> AgentResponse:
-    """Return the answer of an agent's final value, as `with_value` reads it.
+    """Return the answer for an agent's final value, as `with_value` reads it.
 
     Args:
-        value: What the framework calls the final output.
+        value: The framework's final output.
         trace: The rest of the answer: tool calls, usage, model.
 
     Raises:
-        MalformedAnswerError: There is no value, or it cannot be written as JSON; its row has the trace.
+        MalformedAnswerError: There is no value, or it cannot be written as JSON; the row has the trace.
     """
     report_progress(lambda: trace)
     if isinstance(value, str):
@@ -47,12 +47,12 @@ def answer_with(value: object, trace: AgentResponse) -> AgentResponse:
 
 
 def plain(value: object) -> Any:
-    """Return a value as JSON has it: models and dataclasses become mappings, and what JSON lacks becomes a text.
+    """Return a value in JSON form: models and data classes become mappings, values unknown to JSON become texts.
 
     Raises:
-        MalformedAnswerError: It contains itself, is nested too deep, or its own code raised.
+        MalformedAnswerError: The value contains itself, is nested too deep, or its own code raised.
     """
-    from pydantic_core import to_jsonable_python  # every framework brings it
+    from pydantic_core import to_jsonable_python  # every framework installs it
 
     try:
         data = to_jsonable_python(value, serialize_unknown=True, bytes_mode="base64")
@@ -62,9 +62,9 @@ def plain(value: object) -> Any:
 
 
 def json_of(value: object) -> str:
-    """Return a value as JSON text; a text that is a JSON object or array stays as it is.
+    """Return a value as JSON text; a text of a JSON object or array is unchanged.
 
-    A value that cannot be written becomes a short text of it, so that the rest of its trace is not lost.
+    A value that cannot be written becomes a short text, so that the rest of its trace is not lost.
     """
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
@@ -80,11 +80,11 @@ def json_of(value: object) -> str:
 
 
 async def traced(call: Awaitable[ResultT], trace: Callable[[], AgentResponse]) -> ResultT:
-    """Return what a call of an agent returns; the row of a call that fails or times out has its trace.
+    """Return the result of an agent's call; if it fails or times out, its row has the trace.
 
     Args:
         call: The call.
-        trace: Returns what the agent has done until now.
+        trace: Returns the agent's trace so far.
     """
     report_progress(trace)
     return await call
@@ -94,18 +94,18 @@ def interrupted(trace: AgentResponse, interrupts: Sequence[Interrupt]) -> AgentR
     """Return the answer of an agent that waits for a person.
 
     Args:
-        trace: What the agent did until then.
-        interrupts: What it stopped at, those with a decision first; one at least has none.
+        trace: The agent's trace so far.
+        interrupts: Its stops, those with a decision first; at least one has none.
     """
     return dataclasses.replace(trace, status=AgentStatus.INTERRUPTED, error=None, interrupts=tuple(interrupts))
 
 
 def refused(answer: AgentResponse, explanation: str = "") -> AgentResponse:
-    """Return the answer of a model that refused, or that the provider's content filter cut off, as a failed one.
+    """Return a failed answer for a model that refused, or was cut off by the provider's content filter.
 
     Args:
-        answer: With the text that the model gave in place of an answer, or began.
-        explanation: What the model or the provider says about it; empty where it says nothing.
+        answer: An answer with the text that the model gave instead, or began.
+        explanation: The explanation of the model or provider; empty if there is none.
     """
     message = "the model refused to answer, or the provider's content filter held the answer back"
     if explanation or answer.text:
@@ -118,7 +118,7 @@ def check_provided(options: Mapping[str, Any], name: str) -> None:
     """Refuse an option, such as `deps`, that is neither an object for the agent nor a function of the request.
 
     Raises:
-        InvalidInputError: It is neither.
+        InvalidInputError: The option is neither.
     """
     option = options.get(name)
     message = ""

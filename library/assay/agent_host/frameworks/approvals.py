@@ -1,4 +1,4 @@
-"""The loop that resumes an agent of a framework after each stop, with the decisions of the request."""
+"""The loop that resumes a framework's agent after each stop with the request's decisions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 OutcomeT = TypeVar("OutcomeT")
 
 MAX_STOPS = 100
-"""How often one turn is resumed: an agent that asks again after each decision would never end."""
+"""Maximum resumes per turn: an agent that asks again after each decision would never end."""
 
 
 async def run_to_end(
@@ -24,21 +24,21 @@ async def run_to_end(
     waiting: Callable[[OutcomeT], Sequence[Interrupt]],
     approvals: ScriptedApprovals,
 ) -> OutcomeT:
-    """Run an agent, and resume it as long as every interrupt that it stops at has a decision.
+    """Run an agent, and resume it while all interrupts of its stop have a decision.
 
     Args:
         run: Runs the agent until it ends or stops.
-        resume: Resumes it until it ends or stops again. It is called with where it stopped, and with each interrupt of
-            this stop and the decision on it, in the order of `waiting`.
-        waiting: Returns the interrupts of where it stopped; none where it ended.
-        approvals: Those of the request. Afterwards `approvals.interrupts` has all interrupts, and
-            `approvals.is_waiting` says whether the agent still waits; they are right after an exception, too.
+        resume: Resumes it until it ends or stops again. Called with the stop, and with each of its interrupts and the
+            decision on it, in the order of `waiting`.
+        waiting: Returns the interrupts of a stop; empty if the agent has ended.
+        approvals: The request's approvals. Afterwards, also after an exception, `approvals.interrupts` has all
+            interrupts, and `approvals.is_waiting` tells whether the agent still waits.
 
     Returns:
-        What `run` or the last `resume` returned.
+        The result of `run` or of the last `resume`.
 
     Raises:
-        TooManyStopsError: The agent stopped again after it was resumed `MAX_STOPS` times.
+        TooManyStopsError: The agent stopped again after `MAX_STOPS` resumes.
     """
     outcome = await run()
     for _ in range(MAX_STOPS):

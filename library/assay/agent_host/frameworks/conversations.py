@@ -1,4 +1,4 @@
-"""Conversations with an agent of a framework: what it remembers of earlier turns, or else what was said."""
+"""The memory of a framework agent's conversations: its own state after earlier turns, or else their texts."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ if TYPE_CHECKING:
 MemoryT = TypeVar("MemoryT")
 
 _ROLES = ("system", "user", "assistant")
-_MAX_KEPT = 2000  # twice as many as there are questions at once; where it was dropped, the texts are left
+_MAX_KEPT = 2000  # twice the number of concurrent questions; after an eviction the texts remain
 
 
 class Conversations(Generic[MemoryT]):
-    """Keeps what an agent remembers between the turns of a conversation, such as its messages with their tool calls.
+    """Keeps an agent's memory between turns of a conversation, such as its messages with their tool calls.
 
-    What is kept belongs to a session and to what was said in it. So a repeated turn continues from where its first
-    attempt did, and a turn that brings a history of its own, or that a resumed run asks in another process, finds
-    nothing: its agent is given the texts of the history.
+    A memory belongs to a session and the texts exchanged in it. So a repeated turn continues from the same point as its
+    first attempt. A turn with its own history, or one that a resumed run asks in another process, has no memory: its
+    agent gets the texts of the history.
     """
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[str, tuple[Message, ...]], MemoryT] = OrderedDict()
 
     def find(self, request: AgentRequest) -> MemoryT | None:
-        """Return what was kept after the turn before; None at the beginning, or where the history is another."""
+        """Return the memory after the previous turn; None at the beginning, or if the history differs."""
         return self._kept.get((request.session_id, request.history))
 
     def keep(self, request: AgentRequest, text: str, memory: MemoryT) -> None:
-        """Keep what the agent remembers after an answer.
+        """Store the agent's memory after an answer.
 
         Args:
             request: The turn.
-            text: The text of the answer.
-            memory: What to continue from; it is never changed.
+            text: The answer's text.
+            memory: The state to continue from; it is never changed.
         """
-        said = (Message("user", request.input), Message("assistant", clean_text(text)))
-        self._kept[request.session_id, (*request.history, *said)] = memory
+        exchange = (Message("user", request.input), Message("assistant", clean_text(text)))
+        self._kept[request.session_id, (*request.history, *exchange)] = memory
         if len(self._kept) > _MAX_KEPT:
             self._kept.popitem(last=False)
 
 
 def earlier_messages(request: AgentRequest) -> list[Message]:
-    """Return the history of a request, without its empty messages.
+    """Return the history of a request, without empty messages.
 
     Raises:
-        TypeError: A message has a role that no framework takes as a text.
+        TypeError: A message has a role that no framework accepts for a text.
     """
     for message in request.history:
         if message.role not in _ROLES:
@@ -62,10 +62,10 @@ def earlier_messages(request: AgentRequest) -> list[Message]:
 
 
 def question_of(request: AgentRequest) -> str:
-    """Return the text that an agent is asked.
+    """Return the question's text.
 
     Raises:
-        TypeError: The case has variables in place of a text, which would ask the agent nothing.
+        TypeError: The case has variables instead of a text, so there is nothing to ask.
     """
     if not request.input and request.variables:
         raise TypeError("the case has variables and no text, which this agent is asked with: give the case an `input`")

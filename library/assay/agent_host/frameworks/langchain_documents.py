@@ -1,4 +1,4 @@
-"""Documents of LangChain in results and artifacts, as the sources of an answer."""
+"""LangChain documents in results and artifacts, as the sources of an answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MAX_DEPTH = 4
 
 
 def documents_in(value: object, depth: int = _MAX_DEPTH) -> list[Document]:
-    """Return the documents in a value: itself, or what its lists and mappings hold, a few levels down."""
+    """Return the documents in a value, searching its lists and mappings a few levels deep."""
     if isinstance(value, Document):
         return [value]
     if isinstance(value, dict):
@@ -31,7 +31,7 @@ def documents_in(value: object, depth: int = _MAX_DEPTH) -> list[Document]:
 
 
 def without_documents(value: object, depth: int = _MAX_DEPTH) -> Any:
-    """Return a value without its documents, and without what held nothing else; None where nothing is left."""
+    """Return a value without its documents and without containers left empty; None if nothing is left."""
     if isinstance(value, Document):
         return None
     if not documents_in(value, depth):
@@ -47,15 +47,15 @@ def without_documents(value: object, depth: int = _MAX_DEPTH) -> Any:
 
 
 def sources_of(documents: Iterable[Document], messages: Iterable[BaseMessage]) -> tuple[Source, ...]:
-    """Return documents as sources, each once, in their order; where there are none, what messages cite."""
-    found: dict[tuple[str, str, str], Source] = {}
+    """Return documents as sources, in order without repeats; without documents, the messages' citations."""
+    sources: dict[tuple[str, str, str], Source] = {}
     for source in list(map(_source, documents)) or _citations_in(messages):
-        found.setdefault((source.id, source.uri, source.content), source)
-    return tuple(found.values())
+        sources.setdefault((source.id, source.uri, source.content), source)
+    return tuple(sources.values())
 
 
 def _citations_in(messages: Iterable[BaseMessage]) -> Iterator[Source]:
-    """Yield what searches that a provider ran found in files, and what texts of models cite."""
+    """Yield the results of provider-run file searches, and the citations in models' texts."""
     for block in (block for message in messages for block in blocks_of(message)):
         if block["type"] == "server_tool_result":
             for item in block.get("output") if isinstance(block.get("output"), list) else ():
@@ -71,16 +71,16 @@ def _citations_in(messages: Iterable[BaseMessage]) -> Iterator[Source]:
 
 
 def blocks_of(message: BaseMessage) -> list[Any]:
-    """Return the parts of a message in the form that LangChain has for all providers; none of a plain text."""
+    """Return a message's parts in LangChain's provider-independent form; empty for plain text."""
     return message.content_blocks if isinstance(message, AIMessage) and isinstance(message.content, list) else []
 
 
 def _source(document: Document) -> Source:
-    """Return a document as a source; what its metadata has beside the parts of a source stays metadata."""
+    """Return a document as a source; other metadata stays metadata."""
     metadata = dict(plain(document.metadata))
     name = metadata.get("source")
     if name and isinstance(name, str) and "uri" not in metadata:
-        # LangChain's loaders name a document by `source`, whatever addresses it has beside that.
+        # LangChain's loaders identify a document by `source`, whatever other addresses it has.
         metadata["uri"] = metadata.pop("source")
     own = {"id": str(document.id)} if document.id else {}
     parts = source_parts(metadata | own)

@@ -1,4 +1,4 @@
-"""Messages of LangChain: those that a runnable added, and the answer that the last of them is."""
+"""LangChain messages: those that a runnable added, and the answer in the last of them."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
 
 MESSAGES = "messages"
 _REFUSALS = ("content_filter", "refusal", "SAFETY", "PROHIBITED_CONTENT")
-"""Reasons for which models of OpenAI, Anthropic and Google stop without an answer."""
+"""Stop reasons of OpenAI, Anthropic and Google models that gave no answer."""
 
 
 def question_message(text: str) -> HumanMessage:
-    """Return the message of a question, with an id by which it is known again."""
+    """Return the message of a question, with an id for recognising it later."""
     return HumanMessage(text, id=_new_id())
 
 
 def history_messages(request: AgentRequest) -> list[BaseMessage]:
-    """Return the history of a request as messages, with ids by which they are known again."""
+    """Return the history of a request as messages, with ids for recognising them later."""
     kinds = {"user": HumanMessage, "assistant": AIMessage, "system": SystemMessage}
-    return [kinds[one.role](one.content, id=_new_id()) for one in earlier_messages(request)]
+    return [kinds[message.role](message.content, id=_new_id()) for message in earlier_messages(request)]
 
 
 def with_ids(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
-    """Return messages with an id each: one without would look new wherever it comes back."""
+    """Return messages that all have an id: one without would look new wherever it reappears."""
     return [message if message.id is not None else message.model_copy(update={"id": _new_id()}) for message in messages]
 
 
 def messages_in(value: object) -> list[BaseMessage]:
-    """Return the messages that a value is or is a list of; none where it is, or holds, anything else."""
+    """Return a value's messages if it is a message or a list of them; otherwise none."""
     if isinstance(value, BaseMessage):
         return [value]
     if isinstance(value, list | tuple) and value and all(isinstance(item, BaseMessage) for item in value):
@@ -55,18 +55,18 @@ def messages_in(value: object) -> list[BaseMessage]:
 
 
 def state_messages(value: object) -> list[BaseMessage]:
-    """Return the messages of a state's field, also those written as pairs or mappings, which some reducers leave so."""
-    found: list[BaseMessage] = []
+    """Return the messages of a state field, including pairs or mappings, which some reducers leave unconverted."""
+    messages: list[BaseMessage] = []
     for item in value if isinstance(value, list | tuple) else [value]:
         try:
-            found += convert_to_messages([typing.cast("MessageLikeRepresentation", item)])
+            messages += convert_to_messages([typing.cast("MessageLikeRepresentation", item)])
         except (ValueError, TypeError, NotImplementedError):
-            continue  # what is no message is none of the answer's
-    return found
+            continue  # anything that is not a message is not part of the answer
+    return messages
 
 
 def new_messages(messages: Iterable[BaseMessage], earlier: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return the messages that were not there before: by their ids, and those without one by what they say."""
+    """Return the messages that were not there before, compared by id, or by content without one."""
     known = {message.id for message in earlier if message.id is not None}
     nameless = deque(message for message in earlier if message.id is None)
     new = []
@@ -82,7 +82,7 @@ def new_messages(messages: Iterable[BaseMessage], earlier: Sequence[BaseMessage]
 
 
 def refusal_of(message: BaseMessage) -> str | None:
-    """Return what a model said in place of an answer that it refused; None where it did not refuse."""
+    """Return the model's refusal text; None if it did not refuse."""
     if not isinstance(message, AIMessage) or message.tool_calls:
         return None
     for block in message.content if isinstance(message.content, list) else ():
@@ -97,22 +97,22 @@ def refusal_of(message: BaseMessage) -> str | None:
 
 
 def fields_of_schema(kind: Any) -> dict[str, Any]:
-    """Return the fields of a type of mapping, data class or model, with their types; none of any other type."""
+    """Return the fields of a mapping type, data class or model with their types; empty for other types."""
     if dataclasses.is_dataclass(kind):
-        names = [each.name for each in dataclasses.fields(kind)]
+        names = [field.name for field in dataclasses.fields(kind)]
     elif hasattr(kind, "__required_keys__"):  # a TypedDict, also one of typing_extensions
         names = list(kind.__annotations__)
     else:
-        return {name: each.annotation for name, each in getattr(kind, "model_fields", {}).items()}
+        return {name: field.annotation for name, field in getattr(kind, "model_fields", {}).items()}
     try:
         types = typing.get_type_hints(kind)
-    except (NameError, TypeError):  # of names that only a type checker knows
+    except (NameError, TypeError):  # for names that only a type checker knows
         types = {}
     return {name: types.get(name) for name in names}
 
 
 def holds_messages(kind: Any) -> bool:
-    """Return whether a value of a type holds messages, such as a list of them."""
+    """Return whether a value of a type contains messages, such as a list of them."""
     parts = typing.get_args(kind)
     return any((isinstance(part, type) and issubclass(part, BaseMessage)) or holds_messages(part) for part in parts)
 

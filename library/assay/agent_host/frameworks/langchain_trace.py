@@ -1,4 +1,4 @@
-"""What happened in a runnable of LangChain: models called, tools run, documents found, seen through its callbacks."""
+"""Tracing a LangChain runnable through callbacks: model calls, tool runs and retrieved documents."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from langchain_core.documents import Document
 
 _STRUCTURED = "ls_structured_output_format"
-"""An option of a model's call that asks for an object: the call of a tool in its reply is that object."""
+"""An option of a model call that requests an object: the reply's tool call is that object."""
 
 
 @dataclass(slots=True)
 class _Reply:
-    """What one call of a model returned.
+    """A model call's reply.
 
     Args:
-        message: Its message; None of a model that returns plain text.
-        usage: Its tokens, as LangChain has them.
-        details: What its message says about it.
-        stage: Between which two resumes of the run it was made.
-        place: The task of a graph that made it; empty outside of graphs.
-        is_object: Whether a call of a tool in it is an object that was asked for.
+        message: The message; None for a model that returns plain text.
+        usage: The tokens, in LangChain's form.
+        details: The message's metadata.
+        stage: The number of resumes before it.
+        place: The graph task that requested it; empty outside graphs.
+        is_object: Whether a tool call in it is a requested object.
     """
 
     message: AIMessage | None
@@ -49,17 +49,17 @@ class _Reply:
 
 @dataclass(slots=True)
 class ToolRun:
-    """One run of a tool.
+    """A tool run.
 
     Args:
         name: The tool.
-        arguments: What it was run with.
-        call_id: The id of the call that a model made; empty where it is not known.
-        start: When it began, in seconds of a clock of the process.
-        stage: Between which two resumes of the run it was made.
-        place: The task of a graph that made it; empty outside of graphs.
-        duration_ms: How long it took; None until it ended.
-        result: What it returned.
+        arguments: The arguments of the run.
+        call_id: The id of the model's call; empty if unknown.
+        start: The start time, in seconds of a process clock.
+        stage: The number of resumes before it.
+        place: The graph task that ran it; empty outside graphs.
+        duration_ms: The duration; None until it ended.
+        result: The return value.
         is_error: Whether it failed.
     """
 
@@ -75,11 +75,11 @@ class ToolRun:
 
 
 class TraceCallbacks(BaseCallbackHandler):  # type: ignore[misc]  # LangChain is not installed where types are checked
-    """Sees one run of a runnable, in subgraphs and tools too, and one that fails.
+    """Observes a run of a runnable, including subgraphs, tools and failures.
 
     Attributes:
-        stage: How often the run was resumed.
-        stopped: The run of a tool in which a graph was interrupted, by the id of the interrupt.
+        stage: The number of resumes so far.
+        stopped: The tool run in which a graph was interrupted, by the interrupt's id.
     """
 
     run_inline = True  # in the order of events
@@ -94,22 +94,22 @@ class TraceCallbacks(BaseCallbackHandler):  # type: ignore[misc]  # LangChain is
         self._written: list[BaseMessage] = []
 
     def on_chat_model_start(self, serialized: Any, messages: Any, *, run_id: UUID, **details: Any) -> None:
-        """Note where a model is called, and what for."""
+        """Record where a model is called, and for what."""
         self.on_llm_start(serialized, [], run_id=run_id, **details)
 
     def on_llm_start(self, serialized: Any, prompts: Any, *, run_id: UUID, **details: Any) -> None:
-        """Note where a model is called, and what for."""
+        """Record where a model is called, and for what."""
         self._calls[run_id] = _place(details), _STRUCTURED in (details.get("options") or ())
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **_: Any) -> None:
-        """Note the reply of a model, and its usage."""
+        """Record a model's reply and its usage."""
         place, is_object = self._calls.get(run_id, ("", False))
         for generation in response.generations[0][:1]:
             message = getattr(generation, "message", None)
             usage = getattr(message, "usage_metadata", None)
             self._replies[run_id] = _Reply(
                 message if isinstance(message, AIMessage) else None,
-                # Older models report their usage for all of their generations together.
+                # Older models report a total usage for all of their generations.
                 usage or (response.llm_output or {}).get("token_usage"),
                 {**(generation.generation_info or {}), **getattr(message, "response_metadata", {})},
                 self.stage,
@@ -118,7 +118,7 @@ class TraceCallbacks(BaseCallbackHandler):  # type: ignore[misc]  # LangChain is
             )
 
     def on_tool_start(self, serialized: Any, input_str: str, *, run_id: UUID, **details: Any) -> None:
-        """Note the call of a tool."""
+        """Record a tool call."""
         arguments = details.get("inputs")
         name = details.get("name") or (serialized or {}).get("name") or "tool"
         call_id = details.get("tool_call_id") or ""
@@ -132,7 +132,7 @@ class TraceCallbacks(BaseCallbackHandler):  # type: ignore[misc]  # LangChain is
         )
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
-        """Note the result of a tool."""
+        """Record a tool's result."""
         run = self._end(run_id)
         message = _tool_message(output, run.call_id)
         run.result = message or output
@@ -141,7 +141,7 @@ class TraceCallbacks(BaseCallbackHandler):  # type: ignore[misc]  # LangChain is
             run.call_id = run.call_id or message.tool_call_id
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        """Note what a tool raised; by an interrupt, a jump to another graph or a time-out it does not fail."""
+        """Record a tool's exception; an interrupt, a jump to another graph or a timeout is not a failure."""
         if not isinstance(error, Exception):
             return
         run = self._end(run_id)
@@ -155,11 +155,11 @@ class TraceCallbacks(BaseCallbackHandler):  # type: ignore[misc]  # LangChain is
             run.result, run.is_error = f"{type(error).__name__}: {error}", True
 
     def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **_: Any) -> None:
-        """Note the documents that a retriever found."""
+        """Record a retriever's documents."""
         self._documents += documents
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **_: Any) -> None:
-        """Note the messages that a node wrote: of a run that does not end there is no state."""
+        """Record the messages that a node wrote: a run that does not finish has no state."""
         update = outputs if isinstance(outputs, dict) else getattr(outputs, "update", None)
         for value in update.values() if isinstance(update, dict) else ():
             for message in value if isinstance(value, list | tuple) else (value,):
@@ -169,39 +169,39 @@ class TraceCallbacks(BaseCallbackHandler):  # type: ignore[misc]  # LangChain is
     def trace(
         self,
         messages: Iterable[BaseMessage] | None = None,
-        found: Sequence[Document] = (),
+        documents: Sequence[Document] = (),
         *,
         earlier: Iterable[BaseMessage] = (),
         outputs: Sequence[object] = (),
     ) -> AgentResponse:
-        """Return what was seen until now, but the text.
+        """Return the trace so far, without the text.
 
         Args:
-            messages: Those that the runnable added to its state, of which models and tools that are not LangChain's
-                are known; None where it has not ended: what its nodes wrote.
-            found: Documents of its result. Where there are any, they are the sources: a graph may have sorted or left
-                out what its retrievers found.
-            earlier: The messages that were there before.
-            outputs: Typed results; the call by which a model delivered one is not a tool call.
+            messages: The messages that the runnable added to its state, which reveal models and tools outside
+                LangChain; None if it has not ended: its nodes' messages are used.
+            documents: Documents of its result. If there are any, they are the sources: a graph may have sorted or
+                dropped its retrievers' documents.
+            earlier: The messages before the run.
+            outputs: Typed results; the call that delivered one is not a tool call.
         """
         old = list(earlier)
         if messages is None:
             known = {message.id for message in old}
             messages = [message for message in self._written if message.id not in known]
         state = _unique(messages)
-        results = {one.tool_call_id: one for one in state if isinstance(one, ToolMessage)}
-        replies = [one for one in state if isinstance(one, AIMessage)]
+        results = {added.tool_call_id: added for added in state if isinstance(added, ToolMessage)}
+        replies = [added for added in state if isinstance(added, AIMessage)]
         seen = list(self._replies.values()) or [
-            _Reply(one, one.usage_metadata, one.response_metadata, 0, "", is_object=False)
-            for one in replies
-            if one.usage_metadata or _model_name(one.response_metadata)
+            _Reply(added, added.usage_metadata, added.response_metadata, 0, "", is_object=False)
+            for added in replies
+            if added.usage_metadata or _model_name(added.response_metadata)
         ]
         last = seen[-1].details if seen else {}
         return AgentResponse(
             tool_calls=tuple(self._tool_calls(replies, results, _call_keys(old), outputs)),
             sources=sources_of(
-                found or [*self._documents, *self._artifacts(results)],
-                [one.message for one in list(self._replies.values()) if one.message is not None] or replies,
+                documents or [*self._documents, *self._artifacts(results)],
+                [added.message for added in list(self._replies.values()) if added.message is not None] or replies,
             ),
             usage=_usage([reply.usage for reply in seen]),
             model=_model_name(last),
@@ -216,7 +216,7 @@ class TraceCallbacks(BaseCallbackHandler):  # type: ignore[misc]  # LangChain is
     def _tool_calls(
         self, messages: list[AIMessage], results: Mapping[str, ToolMessage], old: set[str], outputs: Sequence[object]
     ) -> Iterable[ToolCall]:
-        """Yield the calls that models asked for, in their order, then those that were made without one."""
+        """Yield the calls that models requested, in order, then runs without a request."""
         runs = _without_repeated(list(self._tool_runs.values()))
         names = {type(value).__name__ for value in outputs}
         objects = [plain(value) for value in outputs]
@@ -230,16 +230,16 @@ class TraceCallbacks(BaseCallbackHandler):  # type: ignore[misc]  # LangChain is
             if run is not None:
                 runs.remove(run)
             elif not is_certain or (call_id, name, json_of(arguments)) in seen:
-                continue  # one that was asked for anew when its node was resumed, or a copy
+                continue  # requested again when its node was resumed, or a copy
             elif name in names or (arguments and arguments in objects):
-                continue  # how a model delivered a typed result
+                continue  # a model's way to deliver a typed result
             seen.add((call_id, name, json_of(arguments)))
             yield _tool_call(name, call_id, arguments, run, results.get(call_id))
         for run in runs:
             yield _tool_call(run.name, run.call_id, run.arguments, run, results.get(run.call_id))
 
     def _asked(self, messages: list[AIMessage], old: set[str]) -> Iterable[tuple[Any, bool]]:
-        """Yield each call that a model asked for or that its provider made, and whether it counts if it never ran."""
+        """Yield each call that a model requested or its provider ran, and whether it counts if it never ran."""
         seen = list(self._replies.values())
         last_stage = {reply.place: reply.stage for reply in seen}
         known = set(old)
@@ -274,21 +274,25 @@ def _place(details: Mapping[str, Any]) -> str:
 
 
 def _tool_message(output: Any, call_id: str) -> ToolMessage | None:
-    """Return the message that a tool returned, also one that it returned as an update of a graph's state."""
+    """Return a tool's message, also if the tool returned it as an update of a graph's state."""
     if isinstance(output, ToolMessage):
         return output
     update = getattr(output, "update", None)
     messages = update.get("messages") if isinstance(update, dict) else None
-    found = [one for one in messages if isinstance(one, ToolMessage)] if isinstance(messages, list | tuple) else []
-    return next((one for one in found if one.tool_call_id == call_id or not call_id), None)
+    candidates = (
+        [message for message in messages if isinstance(message, ToolMessage)]
+        if isinstance(messages, list | tuple)
+        else []
+    )
+    return next((message for message in candidates if message.tool_call_id == call_id or not call_id), None)
 
 
 def _unique(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
-    """Return each message once; one without an id is another each time."""
-    found: dict[Any, BaseMessage] = {}
+    """Return messages without repeats; messages without an id are all distinct."""
+    unique: dict[Any, BaseMessage] = {}
     for message in messages:
-        found.setdefault(message.id or id(message), message)
-    return list(found.values())
+        unique.setdefault(message.id or id(message), message)
+    return list(unique.values())
 
 
 def _calls_of(message: AIMessage) -> list[Any]:
@@ -296,7 +300,7 @@ def _calls_of(message: AIMessage) -> list[Any]:
 
 
 def _hosted(message: AIMessage) -> list[ToolCall]:
-    """Return the calls of tools that the provider of a model ran itself, with their results."""
+    """Return the tool calls that a model's provider ran itself, with their results."""
     blocks = blocks_of(message)
     results = {block.get("tool_call_id"): block for block in blocks if block["type"] == "server_tool_result"}
     calls = []
@@ -308,7 +312,7 @@ def _hosted(message: AIMessage) -> list[ToolCall]:
                 ToolCall(
                     name=(block.get("extras") or {}).get("tool_name")
                     or block.get("name")
-                    or "tool",  # of an MCP server
+                    or "tool",  # from an MCP server
                     id=block.get("id") or "",
                     arguments_json=json_of(block.get("args")),
                     result_json=json_of(output) if output is not None else "",
@@ -319,7 +323,7 @@ def _hosted(message: AIMessage) -> list[ToolCall]:
 
 
 def _key(call: Any) -> str:
-    """Return what a copy of a call has in common with it."""
+    """Return a key that a call shares with its copies."""
     return call["id"] or f"{call['name']} {json_of(call['args'])}"
 
 
@@ -328,7 +332,7 @@ def _call_keys(messages: Iterable[BaseMessage]) -> set[str]:
 
 
 def _without_repeated(runs: list[ToolRun]) -> list[ToolRun]:
-    """Return runs of tools without those that were made again for the same call, or by a resumed task of a graph."""
+    """Return tool runs without repeats for the same call, or by a resumed graph task."""
     keys = [(run.place, run.call_id, run.name, json_of(run.arguments)) for run in runs]
     last = dict(zip(keys, runs, strict=True))
     return [
@@ -339,19 +343,19 @@ def _without_repeated(runs: list[ToolRun]) -> list[ToolRun]:
 
 
 def _is_of(run: ToolRun, call_id: str, name: str, arguments: Any) -> bool:
-    """Return whether a tool's run is that of a call; a graph that runs a tool by hand may not pass the call's id."""
+    """Return whether a tool run belongs to a call; a graph that runs a tool itself may not pass the call's id."""
     return run.call_id == call_id if run.call_id else (run.name, run.arguments) == (name, arguments)
 
 
 def _tool_call(name: str, call_id: str, arguments: Any, run: ToolRun | None, message: ToolMessage | None) -> ToolCall:
-    """Return a call, with the arguments that the tool was run with: a person may have edited the model's."""
+    """Return a call with the arguments of the tool run: a person may have edited the model's."""
     result = run.result if run is not None else None
     is_error = run is not None and run.is_error
     has_ended = (
         run is None or run.duration_ms is not None
-    )  # else the message is of a nested agent's call, by the same id
+    )  # otherwise the message is of a nested agent's call with the same id
     if message is not None and has_ended and not isinstance(result, ToolMessage):
-        result = message  # what the model saw, where the tool raised too
+        result = message  # the text the model saw, also when the tool raised
         is_error = is_error or message.status == "error"
     if isinstance(result, ToolMessage):
         result = result.content
@@ -372,7 +376,7 @@ def _model_name(details: Mapping[str, Any]) -> str:
 
 
 def _counts(usage: Mapping[str, Any] | None) -> dict[str, int] | None:
-    """Return the tokens of one call of a model; None where they are not known."""
+    """Return the tokens of a model call; None if unknown."""
     counts = read_counts(usage or {}, lambda count, _: count if type(count) is int else None)
     if "input_tokens" not in counts or "output_tokens" not in counts:
         return None
@@ -380,7 +384,7 @@ def _counts(usage: Mapping[str, Any] | None) -> dict[str, int] | None:
 
 
 def _usage(usages: Sequence[Mapping[str, Any] | None]) -> Usage | None:
-    """Return the sum over the calls of models; without tokens where one of them reported none."""
+    """Return the sum over model calls; without tokens if any call reported none."""
     if not usages:
         return None
     known = [counts for counts in map(_counts, usages) if counts is not None]

@@ -1,4 +1,4 @@
-"""Graphs of LangGraph, and other runnables of LangChain."""
+"""LangGraph graphs and other LangChain runnables."""
 
 from __future__ import annotations
 
@@ -50,24 +50,26 @@ if TYPE_CHECKING:
     from assay.model.answers.agent_response import AgentResponse
 
 _HISTORY_FIELDS = ("history", "chat_history")
-"""Fields of an input that by LangChain's custom receive the earlier messages."""
+"""Input fields that by LangChain's convention receive the earlier messages."""
 
 
-def connect(found: object, options: Mapping[str, Any]) -> Callable[[AgentRequest], Awaitable[AgentResponse]]:
+def connect(runnable: object, options: Mapping[str, Any]) -> Callable[[AgentRequest], Awaitable[AgentResponse]]:
     """Return a function that asks a graph or another runnable.
 
     Args:
-        found: The runnable.
-        options: `input` and `output`, the fields of its input and result that have question and answer; `store`, the
-            store of a graph; `recursion_limit`, the most steps of a graph.
+        runnable: The runnable.
+        options: `input` and `output`, the fields of question and answer in its input and result; `store`, a graph's
+            store; `recursion_limit`, the maximum number of steps of a graph.
 
     Raises:
-        InvalidInputError: It is no runnable, or has no such fields.
+        InvalidInputError: It is not a runnable, or lacks these fields.
     """
-    if not isinstance(found, Runnable):
-        raise wrong_object(found, "langgraph")
-    # What binds arguments to a graph may hide its types.
-    inputs, outputs = (_fields(found, side) or _fields(graph_of(found) or found, side) for side in ("input", "output"))
+    if not isinstance(runnable, Runnable):
+        raise wrong_object(runnable, "langgraph")
+    # A wrapper that binds arguments to a graph may hide its types.
+    inputs, outputs = (
+        _fields(runnable, side) or _fields(graph_of(runnable) or runnable, side) for side in ("input", "output")
+    )
     problems = [
         Problem(unknown_name(f"field of the {name} of the runnable", options[name], tuple(fields)), f"agent.{name}")
         for name, fields in (("input", inputs), ("output", outputs))
@@ -75,30 +77,30 @@ def connect(found: object, options: Mapping[str, Any]) -> Callable[[AgentRequest
     ]
     if problems:
         raise InvalidInputError(problems)
-    return _RunnableAgent(Graphs(found, options.get("store")), inputs, options).ask
+    return _RunnableAgent(Graphs(runnable, options.get("store")), inputs, options).ask
 
 
 def _fields(runnable: Runnable[Any, Any], side: Literal["input", "output"]) -> dict[str, Any]:
-    """Return the fields of an input or a result, with their types; none where it is no mapping of known fields."""
+    """Return the fields of an input or result with their types; empty if it is not a mapping of known fields."""
     kind = runnable.InputType if side == "input" else runnable.OutputType
     try:
         schema = runnable.get_input_schema() if side == "input" else runnable.get_output_schema()
     except PydanticUserError:
-        # pydantic refuses types that a graph takes, such as typing.TypedDict before Python 3.12.
+        # pydantic refuses types that a graph accepts, such as typing.TypedDict before Python 3.12.
         return fields_of_schema(kind)
     if "root" not in schema.model_fields:
         return fields_of_schema(schema)
-    return fields_of_schema(schema.model_fields["root"].annotation)  # how a graph shows the type of its state
+    return fields_of_schema(schema.model_fields["root"].annotation)  # a graph's form for its state type
 
 
 @dataclass(frozen=True, slots=True)
 class _Memory:
-    """What a conversation continues from.
+    """The state from which a conversation continues.
 
     Args:
-        ids: Those that name it where the runnable keeps what was said, such as the checkpoint of a thread.
-        messages: All of it so far.
-        store: The store of the graph.
+        ids: Ids of the conversation if the runnable stores it itself, such as the checkpoint of a thread.
+        messages: All messages so far.
+        store: The graph's store.
     """
 
     ids: dict[str, Any] = field(default_factory=dict)
@@ -107,15 +109,16 @@ class _Memory:
 
 
 _OPENED = "lifespan"
-"""Where the configuration of a run has what the agent's lifespan opened."""
+"""The key of a run's configuration that holds the lifespan's resource."""
 
 
 class _RunnableAgent:
     """Asks a runnable.
 
-    A graph with a checkpointer keeps its state itself: each conversation is a thread of its own, and a turn continues
-    from the checkpoint after the turn before. A graph with messages and no checkpointer is given its earlier messages
-    back, with their tool calls. Any other is given the texts of the history, where its input has a field for them.
+    A graph with a checkpointer keeps its own state: each conversation is a separate thread, and a turn continues from
+        the checkpoint after the previous turn. A graph with messages but no checkpointer gets its earlier messages
+        back, with their tool calls. Any other runnable gets the texts of the history, if its input has a field for
+        them.
     """
 
     def __init__(self, graphs: Graphs, inputs: Mapping[str, Any], options: Mapping[str, Any]) -> None:
@@ -125,7 +128,7 @@ class _RunnableAgent:
         self._input: str | None = options.get("input") or _text_field(inputs)
         self._output: str | None = options.get("output")
         self._limits = {name: options[name] for name in ("recursion_limit",) if name in options}
-        # Ids that the runnable asks for, such as the session in which a RunnableWithMessageHistory keeps what was said.
+        # Ids that the runnable requires, such as the session under which RunnableWithMessageHistory stores messages.
         self._id_names = tuple(
             spec.id for spec in self._runnable.config_specs if spec.id.endswith("_id") and not spec.default
         )
@@ -145,19 +148,20 @@ class _RunnableAgent:
         is_thread = appends and memory is not None
         memory = memory or _Memory(self._new_ids(), history_messages(request))
         store = self._graphs.new_store(memory.store) if self._graphs.graph is not None else None
-        # A field for the history receives its texts; a field for messages all that the runnable does not keep itself.
+        # A history field receives its texts; a messages field receives everything that the runnable does not store
+        # itself.
         before = history_messages(request) if not self._takes_messages else [] if is_thread else memory.messages
-        given = self._input_of(request, before)
-        turn.earlier = [*(memory.messages if before is not memory.messages else ()), *_messages_given(given)]
+        input_value = self._input_of(request, before)
+        turn.earlier = [*(memory.messages if before is not memory.messages else ()), *_input_messages(input_value)]
         config = self._config(turn, memory)
         if self._graphs.graph is None:
-            state = result = await self._runnable.ainvoke(given, config)
+            state = result = await self._runnable.ainvoke(input_value, config)
             self._see(turn, state)
             ids = memory.ids
         else:
             run = GraphRun(self._graphs, store, config, self._arguments(turn), turn.callbacks)
             outcome = await run_to_end(
-                lambda: run.start(given), run.resume, lambda outcome: outcome.interrupts, turn.approvals
+                lambda: run.start(input_value), run.resume, lambda outcome: outcome.interrupts, turn.approvals
             )
             state = outcome.state
             self._see(turn, state)
@@ -165,16 +169,16 @@ class _RunnableAgent:
                 return interrupted(turn.trace(), turn.approvals.interrupts)
             result = await run.end(outcome)
             ids = await run.checkpoint() if self._graphs.has_saver else memory.ids
-        answer = self._answer(result, given, turn)
-        said = self._state_messages(state) if self._takes_messages or self._graphs.has_saver else []
+        answer = self._answer(result, input_value, turn)
+        messages = self._state_messages(state) if self._takes_messages or self._graphs.has_saver else []
         if self._takes_messages and not appends:
-            # They are given back. Of a chain that returns a text, that is all that is left of the model's message.
-            said = with_ids(said or [*turn.earlier, AIMessage(answer.text)])
-        self._conversations.keep(request, answer.text, _Memory(ids, said, store))
+            # They are given back. For a chain that returns a text, only that is left of the model's message.
+            messages = with_ids(messages or [*turn.earlier, AIMessage(answer.text)])
+        self._conversations.keep(request, answer.text, _Memory(ids, messages, store))
         return answer
 
     def _see(self, turn: _Turn, state: Any) -> None:
-        """Note what a result adds to what callbacks saw."""
+        """Add a result's content to the callbacks' trace."""
         turn.documents = documents_in(state)
         turn.messages = new_messages(self._state_messages(state), turn.earlier)
 
@@ -183,17 +187,17 @@ class _RunnableAgent:
         return ids | {name: f"assay-{uuid.uuid4().hex}" for name in self._id_names}
 
     def _appends(self) -> bool:
-        """Return whether the graph adds the messages that it is given to those of its state."""
+        """Return whether the graph appends given messages to those of its state."""
         return not isinstance(self._graphs.graph.channels.get(self._input), LastValue)
 
     def _check_holds(self, request: AgentRequest, memory: _Memory | None) -> None:
-        """Check that the runnable learns of what was said before.
+        """Check that the runnable receives the earlier conversation.
 
         Raises:
-            TypeError: It cannot.
+            TypeError: It cannot receive it.
         """
         has_fields = self._takes_messages or any(name in self._inputs for name in _HISTORY_FIELDS)
-        is_function = self._graphs.graph is None and not self._inputs  # it may keep what was said itself
+        is_function = self._graphs.graph is None and not self._inputs  # it may store the conversation itself
         if not request.history or has_fields or (self._keeps and memory is not None) or is_function:
             return
         fields = f"its input has none of the fields {MESSAGES}, {' and '.join(_HISTORY_FIELDS)}"
@@ -223,32 +227,32 @@ class _RunnableAgent:
         return {"context": context} if has_context else {}
 
     def _input_of(self, request: AgentRequest, before: list[BaseMessage]) -> Any:
-        """Return what the runnable is called with: a mapping with the case's variables, messages, or the text.
+        """Return the runnable's input: a mapping with the case's variables, messages, or the text.
 
         Args:
             request: The question.
-            before: The messages that stand before it.
+            before: The messages before it.
         """
         if self._input is None and not self._inputs:
             if self._takes_messages:
                 return [*before, question_message(question_of(request))]
             return request.variables if request.variables and not request.input else request.input
-        given: dict[str, Any] = dict(request.variables)
+        fields: dict[str, Any] = dict(request.variables)
         if self._takes_messages and self._input is not None:
-            if request.input or self._input not in given:
-                given[self._input] = [*before, question_message(request.input)]
-            return given
-        if self._input is not None and (request.input or self._input not in given):
-            given[self._input] = request.input
+            if request.input or self._input not in fields:
+                fields[self._input] = [*before, question_message(request.input)]
+            return fields
+        if self._input is not None and (request.input or self._input not in fields):
+            fields[self._input] = request.input
         elif request.input:
             raise TypeError(
                 f"the runnable's input has the fields {', '.join(self._inputs)}: name the one that receives the "
                 "question with the option `input`"
             )
-        return given | {name: before for name in _HISTORY_FIELDS if name in self._inputs and name not in given}
+        return fields | {name: before for name in _HISTORY_FIELDS if name in self._inputs and name not in fields}
 
-    def _answer(self, result: Any, given: Any, turn: _Turn) -> AgentResponse:
-        """Return the answer of a result: the field that the option names, the last message, or the result itself."""
+    def _answer(self, result: Any, input_value: Any, turn: _Turn) -> AgentResponse:
+        """Return the answer in a result: the option's field, the last message, or the result itself."""
         new = new_messages(self._state_messages(result), turn.earlier)
         if not isinstance(result, dict):
             return _said(turn, new, result if not new else None, [])
@@ -258,13 +262,13 @@ class _RunnableAgent:
             value = result[self._output]
             messages = messages_in(value)
             return answer_with(str(messages[-1].text) if messages else value, turn.trace())
-        known = {*(given if isinstance(given, dict) else ()), self._messages_field(result), INTERRUPT}
+        known = {*(input_value if isinstance(input_value, dict) else ()), self._messages_field(result), INTERRUPT}
         rest = {name: without_documents(value) for name, value in result.items() if name not in known}
         rest = {name: value for name, value in rest.items() if value is not None}
         return _said(turn, new, rest.get("structured_response", rest or None), list(rest.values()))
 
     def _messages_field(self, result: dict[Any, Any]) -> Any:
-        """Return the field of a result that holds its messages; None where there is none."""
+        """Return the field of a result that holds its messages; None if there is none."""
         if self._takes_messages and self._input in result:
             return self._input
         if MESSAGES in result:
@@ -279,15 +283,15 @@ class _RunnableAgent:
 
 @dataclass(slots=True)
 class _Turn:
-    """One attempt at one turn, as far as it has come.
+    """An attempt at a turn, and its progress.
 
     Args:
         request: The question.
-        callbacks: What sees the run.
-        approvals: The decisions on what it stops at.
-        opened: What the agent's lifespan opened.
-        earlier: The messages before it, and that of the question.
-        messages: Those that the runnable added; None until it has ended.
+        callbacks: The callbacks that trace the run.
+        approvals: The decisions on its stops.
+        opened: The resource that the agent's lifespan opened.
+        earlier: The messages before it, and the question's message.
+        messages: The messages that the runnable added; None until it has ended.
         documents: The documents of its result.
     """
 
@@ -300,7 +304,7 @@ class _Turn:
     documents: list[Document] = field(default_factory=list)
 
     def trace(self, outputs: Sequence[object] = ()) -> AgentResponse:
-        """Return what happened until now, but the text.
+        """Return the trace so far, without the text.
 
         Args:
             outputs: The typed values of the result.
@@ -310,7 +314,7 @@ class _Turn:
 
 
 def _said(turn: _Turn, new: Sequence[BaseMessage], typed: Any, outputs: Sequence[object]) -> AgentResponse:
-    """Return the answer that the last new message is, with typed output beside it, or the typed output itself."""
+    """Return the answer in the last new message with any typed output, or the typed output alone."""
     trace = turn.trace(outputs)
     if not new:
         return answer_with(typed, trace)
@@ -323,7 +327,7 @@ def _said(turn: _Turn, new: Sequence[BaseMessage], typed: Any, outputs: Sequence
         return dataclasses.replace(trace, text=text)
     answer = answer_with(typed, trace)
     calls = {call.id for call in trace.tool_calls or ()}
-    # A message that only delivers the typed output, as its JSON or by the call of a tool, is not the text.
+    # A message that only delivers the typed output, as JSON or by a tool call, is not the text.
     is_delivery = isinstance(last, ToolMessage) and last.tool_call_id not in calls
     if not text or is_delivery or _is_json_of(text, answer.output):
         return answer
@@ -337,25 +341,25 @@ def _is_json_of(text: str, value: object) -> bool:
         return False
 
 
-def _messages_given(given: Any) -> list[BaseMessage]:
-    """Return the messages that an input holds."""
-    if isinstance(given, dict):
-        return [message for value in given.values() for message in messages_in(value)]
-    return messages_in(given)
+def _input_messages(input_value: Any) -> list[BaseMessage]:
+    """Return the messages in an input."""
+    if isinstance(input_value, dict):
+        return [message for value in input_value.values() for message in messages_in(value)]
+    return messages_in(input_value)
 
 
 def _input_type(runnable: Runnable[Any, Any]) -> Any:
     try:
         return runnable.InputType
-    except TypeError:  # it does not say
+    except TypeError:  # it does not tell
         return None
 
 
 def _text_field(fields: Mapping[str, Any]) -> str | None:
-    """Return the field of an input that receives the question: by its name or type, or because it is the only one."""
+    """Return the input field for the question: by name or type, or the only field."""
     if MESSAGES in fields:
         return MESSAGES
     rest = [name for name in fields if name not in _HISTORY_FIELDS]
-    found = [name for name in TEXT_PARAMETERS if name in rest]
-    found += [name for name in rest if holds_messages(fields[name])]
-    return next(iter(found), rest[0] if len(rest) == 1 else None)
+    named = [name for name in TEXT_PARAMETERS if name in rest]
+    named += [name for name in rest if holds_messages(fields[name])]
+    return next(iter(named), rest[0] if len(rest) == 1 else None)

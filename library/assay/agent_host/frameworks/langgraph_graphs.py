@@ -1,4 +1,4 @@
-"""The graph of a runnable, and what each conversation with it has of its own: saver, store and cache."""
+"""The graph of a runnable, and the saver, store and cache of each conversation with it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Graphs:
     """A runnable, and the graph in it.
 
     Args:
-        runnable: A graph, one that is bound to arguments, or a chain with one as a step. Any other runnable has none.
-        store: What the spec names as the graph's store: the one that all conversations share, or a function or class
-            that makes one for each; None where it names none.
+        runnable: A graph, one with bound arguments, or a chain with a graph as a step; any other runnable has none.
+        store: The spec's store for the graph: one shared by all conversations, or a function or class that makes one
+            for each; None if the spec names none.
 
     Raises:
-        InvalidInputError: The graph has a store that cannot be copied, and the spec does not name it.
+        InvalidInputError: The graph has a store that cannot be copied, and the spec does not name one.
     """
 
     def __init__(self, runnable: Runnable[Any, Any], store: object = None) -> None:
@@ -55,21 +55,21 @@ class Graphs:
 
     @property
     def graph(self) -> Any:
-        """The graph as the user compiled it; None where there is none."""
+        """The graph as the user compiled it; None if there is none."""
         return graph_of(self._step)
 
     @property
     def has_saver(self) -> bool:
-        """Whether the graph keeps its state between turns in a checkpointer of the user's."""
-        # True is the checkpointer of a graph around this one.
+        """Whether a checkpointer of the user's keeps the graph's state between turns."""
+        # True means the checkpointer of an outer graph.
         return self.graph is not None and self.graph.checkpointer not in (None, True, False)
 
     async def check_sync(self, graph: Any, thread: dict[str, Any]) -> None:
-        """Find out whether the graph runs in a thread: SqliteSaver and the like have no asynchronous methods.
+        """Determine whether the graph runs in a thread: SqliteSaver and similar have no asynchronous methods.
 
         Args:
-            graph: That of a turn.
-            thread: The config of its thread.
+            graph: The turn's graph.
+            thread: The config of the turn's thread.
         """
         if self.is_sync is not None or not self.has_saver:
             return
@@ -81,10 +81,10 @@ class Graphs:
             self.is_sync = False
 
     def new_store(self, kept: object) -> Any:
-        """Return the store of a turn: what is written to it is not seen by a repeated attempt at the turn.
+        """Return the store of a turn; a repeated attempt at the turn does not see its writes.
 
         Args:
-            kept: The store after the turn before; None at the beginning of a conversation.
+            kept: The store after the previous turn; None at the beginning of a conversation.
         """
         if self._store is not None:
             is_shared = not inspect.isclass(self._store) and not inspect.isroutine(self._store)
@@ -96,38 +96,38 @@ class Graphs:
         return _copied(kept or self.graph.store)
 
     def for_turn(self, store: Any) -> tuple[Any, Any]:
-        """Return the graph of one turn: as a step of its own, and the graph to ask for its state.
+        """Return a turn's graph twice: as a step, and as the graph whose state is read.
 
         Args:
-            store: Its store, or None.
+            store: The turn's store, or None.
         """
         changes: dict[str, Any] = {"store": store}
         if self.graph.cache is not None:
             changes["cache"] = InMemoryCache()
         if self.graph.checkpointer in (None, True):
             changes["checkpointer"] = _own_saver()
-        made: list[Any] = []
+        graphs: list[Any] = []
 
         def changed(graph: Any) -> Any:
             own = copy.copy(graph)
             for name, value in changes.items():
                 setattr(own, name, value)
-            made.append(own)
+            graphs.append(own)
             return own
 
         step = _with_graph(self._step, changed)
-        return step, made[0]
+        return step, graphs[0]
 
 
 def graph_of(runnable: Any) -> Any:
-    """Return the graph that a runnable is, with arguments bound to it or without; None where it is none."""
+    """Return the graph of a runnable, with or without bound arguments; None if it is not one."""
     while type(runnable) is RunnableBinding:
         runnable = runnable.bound
     return runnable if isinstance(runnable, Pregel) else None
 
 
 def is_remote(runnable: object) -> bool:
-    """Return whether a runnable is a graph on a server, which knows only threads of its own."""
+    """Return whether a runnable is a graph on a server, which knows only its own threads."""
     return isinstance(runnable, PregelProtocol) and not isinstance(runnable, Pregel)
 
 
@@ -142,7 +142,7 @@ def _can_be_copied(store: object) -> bool:
 
 
 def _copied(store: Any) -> Any:
-    """Return a store in memory with the items of another; its embedding model is the same."""
+    """Return an in-memory store with the items of another, and with the same embedding model."""
     if store is None:
         return None
     own = copy.copy(store)
@@ -151,15 +151,15 @@ def _copied(store: Any) -> Any:
 
 
 def _own_saver() -> Any:
-    """Return a checkpointer for one turn of a graph that has none, without which it could not be resumed.
+    """Return a checkpointer for a turn of a graph without one, which could not be resumed otherwise.
 
-    It keeps the values of the state themselves: what cannot be written down must not fail a graph that would have run.
+    It keeps the state's values as objects: values that cannot be serialised must not fail a graph that would have run.
     """
     return InMemorySaver(serde=_Values())
 
 
 class _Values:
-    """Hands values through, but for the lists and mappings that LangGraph changes in place."""
+    """Passes values through, but copies the lists and mappings that LangGraph changes in place."""
 
     def dumps_typed(self, value: Any) -> tuple[str, Any]:
         return "value", _unshared(value, {})
@@ -168,23 +168,23 @@ class _Values:
         return _unshared(data[1], {})
 
 
-def _unshared(value: Any, made: dict[int, Any]) -> Any:
-    """Return a value whose lists and mappings are its own.
+def _unshared(value: Any, copies: dict[int, Any]) -> Any:
+    """Return a value with its own copies of all lists and mappings.
 
     Args:
         value: Any value of a state.
-        made: The copies until now, by the ids of what they are of: a state may hold itself.
+        copies: The copies so far, by the ids of their originals: a state may contain itself.
     """
-    if id(value) in made:
-        return made[id(value)]
+    if id(value) in copies:
+        return copies[id(value)]
     if isinstance(value, dict):
-        own = made[id(value)] = copy.copy(value)
-        own.update({key: _unshared(item, made) for key, item in value.items()})
+        own = copies[id(value)] = copy.copy(value)
+        own.update({key: _unshared(item, copies) for key, item in value.items()})
         return own
     if type(value) is list:
-        items = made[id(value)] = []
-        items += [_unshared(item, made) for item in value]
+        items = copies[id(value)] = []
+        items += [_unshared(item, copies) for item in value]
         return items
     if type(value) is tuple:
-        return tuple(_unshared(item, made) for item in value)
+        return tuple(_unshared(item, copies) for item in value)
     return set(value) if type(value) is set else value

@@ -1,4 +1,4 @@
-"""One run of a graph of LangGraph for one turn, which is resumed as long as it stops where a decision is known."""
+"""A LangGraph run for a turn, which resumes while its stops have known decisions."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Where a graph is.
+    """The state of a graph between runs.
 
     Args:
-        result: What it returned.
-        state: Its result with the fields of its state that are not part of that; the result, where it is no mapping.
-        stops: What it waits for; none where it ended.
+        result: The graph's result.
+        state: The result completed by other fields of the graph's state; the result itself if it is not a mapping.
+        stops: The graph's stops; empty if it ended.
     """
 
     result: Any
@@ -37,7 +37,7 @@ class Outcome:
 
     @property
     def interrupts(self) -> tuple[Interrupt, ...]:
-        """What a person is asked."""
+        """The questions for a person."""
         return tuple(interrupt for stop in self.stops for interrupt in stop.interrupts)
 
 
@@ -46,10 +46,10 @@ class GraphRun:
 
     Args:
         graphs: The runnable.
-        store: The store of the turn.
-        config: What LangChain calls a config: callbacks, ids, limits.
+        store: The turn's store.
+        config: The LangChain config: callbacks, ids, limits.
         arguments: Further arguments of the graph.
-        callbacks: What sees the run.
+        callbacks: The callbacks that trace the run.
     """
 
     def __init__(
@@ -58,33 +58,33 @@ class GraphRun:
         self._graphs = graphs
         self._step, self._graph = graphs.for_turn(store)
         self._config = config
-        # Only where it stops is the state of a graph needed that has no checkpointer of its own.
+        # The state of a graph without a checkpointer of its own is only needed at a stop.
         self._arguments = arguments if graphs.has_saver else {**arguments, "durability": "exit"}
         self._callbacks = callbacks
         self._thread = {"thread_id": config["configurable"]["thread_id"]}
 
-    async def start(self, given: Any) -> Outcome:
-        """Run it until it ends or stops."""
+    async def start(self, input_value: Any) -> Outcome:
+        """Run the graph until it ends or stops."""
         await self._graphs.check_sync(self._graph, {"configurable": self._thread})
         for step in self._graphs.before:
-            given = await step.ainvoke(given, self._config)
-        return await self._run(given, self._config)
+            input_value = await step.ainvoke(input_value, self._config)
+        return await self._run(input_value, self._config)
 
     async def resume(self, outcome: Outcome, decided: Sequence[tuple[Interrupt, Decision]]) -> Outcome:
-        """Resume it until it ends or stops again."""
+        """Resume the graph until it ends or stops again."""
         values, updates, continues = resumed_with(outcome.stops, [decision for _, decision in decided])
         if not continues:
             return Outcome(outcome.result, outcome.state)
         for update in updates:
             await self._call("update_state", update.config, update.values, update.node)
         self._callbacks.stage += 1
-        # From the newest checkpoint: the one that the turn began with is in the first config.
+        # From the newest checkpoint; the first config has the one at the turn's start.
         ids = {name: value for name, value in self._config["configurable"].items() if not name.startswith("checkpoint")}
-        given = Command(resume=values) if values else None
-        return await self._run(given, {**self._config, "configurable": ids | self._thread})
+        command = Command(resume=values) if values else None
+        return await self._run(command, {**self._config, "configurable": ids | self._thread})
 
     async def end(self, outcome: Outcome) -> Any:
-        """Return what the runnable makes of the graph's result."""
+        """Return the runnable's output for the graph's result."""
         result = outcome.result
         for step in self._graphs.after:
             result = await step.ainvoke(result, self._config)
@@ -95,11 +95,11 @@ class GraphRun:
         state = await self._call("get_state", {"configurable": self._thread})
         return dict(state.config["configurable"])
 
-    async def _run(self, given: Any, config: dict[str, Any]) -> Outcome:
+    async def _run(self, input_value: Any, config: dict[str, Any]) -> Outcome:
         if self._graphs.is_sync:
-            result = await asyncio.to_thread(self._step.invoke, given, config, **self._arguments)
+            result = await asyncio.to_thread(self._step.invoke, input_value, config, **self._arguments)
         else:
-            result = await self._step.ainvoke(given, config, **self._arguments)
+            result = await self._step.ainvoke(input_value, config, **self._arguments)
         snapshot, state = None, result
         if self._graph.checkpointer is not False:
             snapshot = await self._call("get_state", {"configurable": self._thread}, subgraphs=True)

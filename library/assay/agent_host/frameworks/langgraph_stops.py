@@ -1,4 +1,4 @@
-"""Where a graph of LangGraph stopped to wait for a person, and what it is resumed with."""
+"""LangGraph stops that wait for a person, and the values that resume them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from assay.model.answers.approvals import Decision
 
 INTERRUPT = "__interrupt__"
-"""The field of a result that has the interrupts of a graph."""
+"""The field of a result that holds a graph's interrupts."""
 _QUESTIONS = ("question", "message", "prompt", "description", "text", "query")
 
 
@@ -28,9 +28,9 @@ class Raised:
     """A call of `interrupt()`.
 
     Args:
-        id: Its id, by which LangGraph finds it again.
-        interrupts: What a person is asked: one decision each.
-        answer: Returns what the call returns, of these decisions.
+        id: The id by which LangGraph identifies it.
+        interrupts: The questions for a person, with one decision each.
+        answer: Returns the call's return value for these decisions.
     """
 
     id: str
@@ -43,10 +43,10 @@ class Breakpoint:
     """A node that a graph was compiled to stop at (`interrupt_before`, `interrupt_after`).
 
     Args:
-        node: The node that runs next.
-        config: Of the graph that it belongs to, which may be a subgraph.
-        interrupts: What a person is asked: one decision each.
-        message: The model's message whose calls of tools the node runs; None where it runs none.
+        node: The next node.
+        config: The config of its graph, which may be a subgraph.
+        interrupts: The questions for a person, with one decision each.
+        message: The model's message whose tool calls the node runs; None if it runs none.
     """
 
     node: str
@@ -63,9 +63,9 @@ class Update:
     """A change of a graph's state before it is resumed.
 
     Args:
-        config: Of the graph.
-        values: What is written.
-        node: The node that writes it; None for the last one that ran.
+        config: The graph's config.
+        values: The new values.
+        node: The node that writes them; None for the last one that ran.
     """
 
     config: Any
@@ -74,28 +74,28 @@ class Update:
 
 
 def stops_of(result: object, snapshot: Any, tools: Mapping[str, ToolRun]) -> tuple[Stop, ...]:
-    """Return where a graph stopped; none where it ended.
+    """Return the stops of a graph; empty if it ended.
 
     Args:
-        result: What it returned.
-        snapshot: Its state, with those of its subgraphs; None where it keeps none.
-        tools: The tools in which it was interrupted, by the ids of the interrupts.
+        result: The graph's result.
+        snapshot: The graph's state, with those of its subgraphs; None if it keeps none.
+        tools: The interrupted tool runs, by the ids of the interrupts.
     """
     raised = result.get(INTERRUPT) or () if isinstance(result, Mapping) else ()
-    found = {item.id: _raised(item, tools.get(item.id)) for item in raised}
-    return (*found.values(), *(_breakpoints(snapshot) if snapshot is not None else ()))
+    calls = {item.id: _raised(item, tools.get(item.id)) for item in raised}
+    return (*calls.values(), *(_breakpoints(snapshot) if snapshot is not None else ()))
 
 
 def resumed_with(stops: Sequence[Stop], decisions: Sequence[Decision]) -> tuple[dict[str, Any], list[Update], bool]:
-    """Return what a graph is resumed with.
+    """Return the values that resume a graph.
 
     Args:
-        stops: All that it waits for.
-        decisions: One for each of their interrupts, in order.
+        stops: All of its stops.
+        decisions: One decision per interrupt, in order.
 
     Returns:
-        The values that its interrupts return, by their ids; what is written to its state first; and whether it
-        continues, which it does not where a breakpoint was denied.
+        The return values of its interrupts by id, the state changes to write first, and whether it continues, which it
+        does not after a denied breakpoint.
     """
     rest = iter(decisions)
     values: dict[str, Any] = {}
@@ -115,10 +115,12 @@ def resumed_with(stops: Sequence[Stop], decisions: Sequence[Decision]) -> tuple[
 
 
 def _raised(item: Any, tool: ToolRun | None) -> Raised:
-    """Return an interrupt, read as LangChain's agents write them, or else as a question in any form."""
+    """Return an interrupt, parsed in the form of LangChain's agents, or else as a question in any form."""
     value = item.value
     if isinstance(value, Mapping) and isinstance(requests := value.get("action_requests"), list):
-        by_tool = {one.get("action_name"): one.get("allowed_decisions") for one in value.get("review_configs") or ()}
+        by_tool = {
+            config.get("action_name"): config.get("allowed_decisions") for config in value.get("review_configs") or ()
+        }
         choices = [by_tool.get(request.get("name")) or () for request in requests]
         asked = tuple(
             _action(f"{item.id}/{index}" if index else item.id, request, allowed)
@@ -133,16 +135,16 @@ def _raised(item: Any, tool: ToolRun | None) -> Raised:
         asked = tuple(_inbox_interrupt(item.id, request) for request in requests)
 
         def responses(taken: Sequence[Decision]) -> Any:
-            said = list(map(_inbox_response, asked, requests, taken))
-            return said if isinstance(value, list | tuple) else said[0]
+            replies = list(map(_inbox_response, asked, requests, taken))
+            return replies if isinstance(value, list | tuple) else replies[0]
 
         return Raised(item.id, asked, responses)
     return Raised(item.id, (_question(item.id, value, tool),), lambda taken: taken[0].answer)
 
 
 def _action(key: str, request: Mapping[str, Any], allowed: Sequence[str]) -> Interrupt:
-    """Return one call that LangChain's HumanInTheLoopMiddleware asks about, and which decisions it allows."""
-    # A tool that only a person answers: "respond" is all that is allowed.
+    """Return a call that LangChain's HumanInTheLoopMiddleware asks about, and the decisions it allows."""
+    # A tool that only a person answers allows only "respond".
     kind = InterruptKind.CALL if "respond" in allowed and "approve" not in allowed else InterruptKind.APPROVAL
     arguments = request.get("args", request.get("arguments"))
     return Interrupt(
@@ -155,7 +157,7 @@ def _action(key: str, request: Mapping[str, Any], allowed: Sequence[str]) -> Int
 
 
 def _kinds_in(schema: object) -> list[str]:
-    """Return the types of decisions that the JSON schema of a response names."""
+    """Return the types of decisions that a response's JSON schema names."""
     if isinstance(schema, list):
         return [kind for part in schema for kind in _kinds_in(part)]
     if not isinstance(schema, Mapping):
@@ -166,34 +168,35 @@ def _kinds_in(schema: object) -> list[str]:
 
 
 def _reviewer(interrupt: Interrupt, allowed: Sequence[str], decision: Decision) -> dict[str, Any]:
-    """Return a decision as HumanInTheLoopMiddleware has it.
+    """Return a decision in the form of HumanInTheLoopMiddleware.
 
     Raises:
         UnusableDecisionError: It does not allow such a decision.
     """
     match decision.kind:
         case DecisionKind.DENY:
-            said: dict[str, Any] = {"type": "reject", "message": decision.reason}
+            response: dict[str, Any] = {"type": "reject", "message": decision.reason}
         case DecisionKind.EDIT:
-            said = {"type": "edit", "edited_action": {"name": interrupt.tool, "args": decision.arguments}}
+            response = {"type": "edit", "edited_action": {"name": interrupt.tool, "args": decision.arguments}}
         case DecisionKind.ANSWER:
             value = decision.value
-            said = {"type": "respond", "message": value if isinstance(value, str) else json_of(value)}
+            response = {"type": "respond", "message": value if isinstance(value, str) else json_of(value)}
         case _:
-            said = {"type": "approve"}
-    if allowed and said["type"] not in allowed:
+            response = {"type": "approve"}
+    if allowed and response["type"] not in allowed:
         raise UnusableDecisionError(
-            f"the agent's review of {interrupt.tool} allows {', '.join(allowed)}, not {said['type']}: add it to "
+            f"the agent's review of {interrupt.tool} allows {', '.join(allowed)}, not {response['type']}: add it to "
             "`allowed_decisions` of the middleware, or decide otherwise in `approvals`"
         )
-    return said
+    return response
 
 
 def _inbox(value: Any) -> list[Mapping[str, Any]] | None:
-    """Return the requests of an interrupt in the form of LangGraph's prebuilt `HumanInterrupt`; None in any other."""
+    """Return the requests of an interrupt in the form of LangGraph's prebuilt `HumanInterrupt`; None for any other
+    form."""
     requests = list(value) if isinstance(value, list | tuple) else [value]
     if requests and all(
-        isinstance(one, Mapping) and isinstance(one.get("action_request"), Mapping) for one in requests
+        isinstance(item, Mapping) and isinstance(item.get("action_request"), Mapping) for item in requests
     ):
         return requests
     return None
@@ -227,7 +230,7 @@ def _inbox_response(interrupt: Interrupt, request: Mapping[str, Any], decision: 
 
 
 def _question(key: str, value: object, tool: ToolRun | None) -> Interrupt:
-    """Return an interrupt whose value is the user's own; one in a tool names the tool."""
+    """Return an interrupt with the user's own value; an interrupt in a tool names the tool."""
     message, call = value, None
     if isinstance(value, Mapping):
         message = next((value[name] for name in _QUESTIONS if isinstance(value.get(name), str)), value)
@@ -245,21 +248,21 @@ def _question(key: str, value: object, tool: ToolRun | None) -> Interrupt:
 
 
 def _breakpoints(snapshot: Any) -> list[Breakpoint]:
-    """Return the nodes before which a graph stopped, those of subgraphs in place of the nodes that they run in."""
+    """Return the nodes before which a graph stopped, with subgraphs' nodes instead of the nodes that contain them."""
     waiting = Counter(snapshot.next)
     for task in snapshot.tasks:
         if task.interrupts:
             waiting[task.name] -= 1
-    found: list[Breakpoint] = []
+    stops: list[Breakpoint] = []
     for task in snapshot.tasks:
         inner = getattr(task.state, "tasks", ())
-        if waiting[task.name] <= 0 or task.interrupts or any(each.interrupts for each in inner):
+        if waiting[task.name] <= 0 or task.interrupts or any(subtask.interrupts for subtask in inner):
             continue
         if inner:
-            found += _breakpoints(task.state)
-        elif all(task.name != one.node for one in found):
-            found.append(_breakpoint(task.name, snapshot))
-    return found
+            stops += _breakpoints(task.state)
+        elif all(task.name != stop.node for stop in stops):
+            stops.append(_breakpoint(task.name, snapshot))
+    return stops
 
 
 def _breakpoint(node: str, snapshot: Any) -> Breakpoint:
@@ -276,9 +279,9 @@ def _breakpoint(node: str, snapshot: Any) -> Breakpoint:
 
 
 def _reviewed(stop: Breakpoint, message: AIMessage, taken: Sequence[Decision]) -> list[Update]:
-    """Return how the calls of tools of a message are edited, or answered in place of the tools that were denied.
+    """Return the edits of a message's tool calls, and the answers that replace denied tools.
 
-    A node runs all calls of the last message, so those that were denied stay behind in a message before it.
+    A node runs all calls of the last message, so denied calls stay in a separate message before it.
     """
     pairs = list(zip(message.tool_calls, taken, strict=True))
     denied = [(call, decision) for call, decision in pairs if decision.kind is DecisionKind.DENY]
@@ -302,7 +305,7 @@ def _reviewed(stop: Breakpoint, message: AIMessage, taken: Sequence[Decision]) -
 
 
 def _written(value: object) -> Any:
-    """Return what a person's answer writes to a state: its fields, or a message."""
+    """Return the state values for a person's answer: its fields, or a message."""
     return (
         value
         if isinstance(value, dict)

@@ -36,39 +36,39 @@ if TYPE_CHECKING:
 
 
 _PING_S = 5.0
-"""A server of MCP that does not answer for so long is taken for broken."""
+"""An MCP server that does not answer within this time counts as broken."""
 
 
-def connect(found: object, options: Mapping[str, Any]) -> _SdkAgent:
-    """Return what asks an agent of the OpenAI Agents SDK.
+def connect(agent: object, options: Mapping[str, Any]) -> _SdkAgent:
+    """Return a function that asks an agent of the OpenAI Agents SDK.
 
     Args:
-        found: The agent.
-        options: `context`, an object or a function of the request; `session`, a function of the request; `max_turns` of
-            a run; `tracing`, false by default.
+        agent: The agent.
+        options: `context`, an object or a function of the request; `session`, a function of the request; `max_turns`
+            per run; `tracing`, false by default.
 
     Raises:
-        InvalidInputError: It is no agent.
+        InvalidInputError: It is not an agent.
     """
-    if not isinstance(found, Agent):
-        raise wrong_object(found, "openai_agents")
+    if not isinstance(agent, Agent):
+        raise wrong_object(agent, "openai_agents")
     check_provided(options, "context")
     if "session" in options and not inspect.isroutine(options["session"]):
         message = "must be a function of the request that returns a session: each conversation has one of its own"
         raise InvalidInputError([Problem(message, "agent.session")], reason="AGENT_NOT_FOUND")
     watch_runs()
-    return _SdkAgent(found, options)
+    return _SdkAgent(agent, options)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Memory:
-    """What a conversation continues from.
+    """The state from which a conversation continues.
 
     Args:
-        agent: The agent that answers: one that took over keeps answering.
-        items: What was said and done; with a session, which has it itself, how much of that is of earlier turns.
-        session: The session of the SDK; None without one.
-        tools: The sessions of agents as tools.
+        agent: The agent that answers: after a handoff, the new agent keeps answering.
+        items: The conversation's items; with a session, which stores them itself, the number of earlier turns' items.
+        session: The SDK session; None without one.
+        tools: The sessions of agents used as tools.
     """
 
     agent: Agent[Any]
@@ -77,7 +77,7 @@ class _Memory:
     tools: Mapping[int, CopiedSession] = dataclasses.field(default_factory=dict)
 
     async def question(self, text: str) -> Any:
-        """Return the input of the next turn, after what a failed attempt left in the session is taken away."""
+        """Return the next turn's input, after removing a failed attempt's items from the session."""
         if self.session is None:
             return [*self.items, {"role": "user", "content": text}]
         for _ in range(len(await self.session.get_items()) - len(self.items)):
@@ -92,18 +92,18 @@ class _SdkAgent:
         self._agent = agent
         self._context = options.get("context")
         self._new_session = options.get("session")
-        # The SDK sends its traces to OpenAI unless it is switched off.
+        # The SDK sends traces to OpenAI unless this is switched off.
         self._is_tracing = options.get("tracing", False)
         self._limits = {"max_turns": options["max_turns"]} if "max_turns" in options else {}
         self._servers: dict[MCPServer, Resource] = {}
         self._conversations: Conversations[_Memory] = Conversations()
 
     async def __call__(self, request: AgentRequest, opened: Any = None) -> AgentResponse:
-        """Return the answer to one question; what the SDK, a model or a tool raises passes.
+        """Return the answer to a question; exceptions of the SDK, a model or a tool propagate.
 
         Args:
             request: The question.
-            opened: What the agent's lifespan opened, which is the context where there is no option `context`.
+            opened: The resource that the agent's lifespan opened; it is the context if the option `context` is missing.
         """
         async with provided(self._context, request, opened) as context:
             try:
@@ -113,12 +113,12 @@ class _SdkAgent:
                 raise
 
     async def open(self) -> None:
-        """Connect the MCP servers of the agent, and of those that it can hand over to or call."""
+        """Connect the MCP servers of the agent, its handoffs and its tools."""
         for agent in _reachable(self._agent):
             await self._prepare(agent)
 
     async def aclose(self) -> None:
-        """Close the connections to MCP servers; a further call opens them again."""
+        """Close the connections to MCP servers; a later call opens them again."""
         servers, self._servers = self._servers, {}
         await asyncio.gather(*(connection.aclose() for connection in servers.values()))
 
@@ -152,25 +152,25 @@ class _SdkAgent:
         answer = answer_with(result.final_output, trace())
         if result.final_output == "":
             raise MalformedAnswerError("the agent ended with an empty text")
-        said = result.to_input_list() if memory.session is None else await memory.session.get_items()
-        kept = _Memory(result.last_agent, said, memory.session, watch.sessions)
+        history = result.to_input_list() if memory.session is None else await memory.session.get_items()
+        kept = _Memory(result.last_agent, history, memory.session, watch.sessions)
         self._conversations.keep(request, answer.text, kept)
         return answer
 
     async def _begin(self, request: AgentRequest) -> _Memory:
-        """Return what a conversation begins with: the texts of its history."""
-        said = [{"role": message.role, "content": message.content} for message in earlier_messages(request)]
+        """Return the beginning of a conversation: the texts of its history."""
+        items = [{"role": message.role, "content": message.content} for message in earlier_messages(request)]
         if self._new_session is None:
-            return _Memory(self._agent, said)
+            return _Memory(self._agent, items)
         session = self._new_session(request)
         if inspect.isawaitable(session):
             session = await session
-        if said:
-            await session.add_items(said)
+        if items:
+            await session.add_items(items)
         return _Memory(self._agent, await session.get_items(), session)
 
     async def _prepare(self, agent: Agent[Any]) -> None:
-        """Connect the MCP servers of an agent that nothing has connected yet, once for all questions."""
+        """Connect an agent's MCP servers that are not connected yet, once for all questions."""
         for server in agent.mcp_servers:
             watch_server(server)
             if server in self._servers or getattr(server, "session", None) is None:
@@ -178,11 +178,11 @@ class _SdkAgent:
                 await connection.value()
 
     async def _drop_broken(self) -> None:
-        """Close the connections that no longer answer: each further question would fail, and the next opens them."""
+        """Close connections that no longer answer: further questions would fail, and the next one reconnects."""
         for server, connection in list(self._servers.items()):
             try:
                 async with asyncio.timeout(_PING_S):
-                    await server.session.send_ping()  # which servers of a kind of the user's may lack
+                    await server.session.send_ping()  # custom server classes may lack these
             except Exception:  # noqa: BLE001 - the boundary of a case, which has failed with its own error
                 if self._servers.get(server) is connection:
                     del self._servers[server]
@@ -190,16 +190,16 @@ class _SdkAgent:
 
 
 def _reachable(agent: Agent[Any]) -> list[Agent[Any]]:
-    """Return an agent and those that are its handoffs and tools, and theirs, as far as the SDK shows them."""
+    """Return an agent with its handoffs and tools, recursively, as far as the SDK exposes them."""
     agents = {id(agent): agent}
     queue = [agent]
-    for each in queue:
-        refs = [getattr(handoff, "_agent_ref", None) for handoff in each.handoffs]
-        named = [*each.handoffs, *(ref() for ref in refs if ref is not None)]
-        for one in (*named, *(getattr(tool, "_agent_instance", None) for tool in each.tools)):
-            if isinstance(one, Agent) and id(one) not in agents:
-                agents[id(one)] = one
-                queue.append(one)
+    for source in queue:
+        refs = [getattr(handoff, "_agent_ref", None) for handoff in source.handoffs]
+        named = [*source.handoffs, *(ref() for ref in refs if ref is not None)]
+        for reached in (*named, *(getattr(tool, "_agent_instance", None) for tool in source.tools)):
+            if isinstance(reached, Agent) and id(reached) not in agents:
+                agents[id(reached)] = reached
+                queue.append(reached)
     return queue
 
 
@@ -226,7 +226,7 @@ def _waiting(result: Any) -> list[Interrupt]:
 
 
 def _decide(state: Any, item: Any, decision: Decision, watch: Watch) -> None:
-    """Decide on a call that waits, in the state from which its run continues."""
+    """Decide on a waiting call, in the state from which its run continues."""
     if decision.kind is DecisionKind.DENY:
         state.reject(item, rejection_message=decision.reason)
         return

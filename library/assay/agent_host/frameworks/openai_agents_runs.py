@@ -1,4 +1,4 @@
-"""Runs of the OpenAI Agents SDK as they happen: that of the agent which is asked, and those that its tools start."""
+"""Observing runs of the OpenAI Agents SDK: the agent's own run and those that its tools start."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
 _TOOL_FAILED = "An error occurred while running the tool"
-"""How the SDK's answer to the model begins where a tool raised and has no `failure_error_function` of its own."""
+"""The beginning of the SDK's reply to the model when a tool without `failure_error_function` raised."""
 _TOOL_LATE = "Tool '{}' timed out after"
-"""The same of a tool that took longer than its `timeout_seconds`, and has no `timeout_error_function`."""
+"""The same for a tool that exceeded its `timeout_seconds` without a `timeout_error_function`."""
 _CALL = "_assay_call"
-"""The attribute of a tool's context that has the call, where the SDK hands on nothing else."""
+"""The attribute of a tool's context that has the call, if the SDK passes nothing else."""
 
 _watch: ContextVar[Watch | None] = ContextVar("assay_openai_agents_watch", default=None)
 
 
 class Watch:
-    """Everything that runs while one question is answered.
+    """All runs during a question.
 
     Args:
         prepare: Called with each agent before it runs.
         is_tracing: Whether the SDK's tracing may be on.
-        sessions: Those of agents as tools that earlier turns have left, by the ids of the originals.
+        sessions: The sessions of agents used as tools in earlier turns, by the ids of their originals.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Watch:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Watch the runs that the code within starts, in its tasks and threads too."""
+        """Observe the runs started in the block, in its tasks and threads too."""
         token = _watch.set(self)
         try:
             yield
@@ -74,17 +74,20 @@ class Watch:
             _watch.reset(token)
 
     def start(self, agent: Agent[Any], state: object, hooks: RunHooks[Any] | None) -> Run:
-        """Return the run that begins, or that continues where an earlier one stopped.
+        """Return a new run, or the continuation of a stopped one.
 
         Args:
-            agent: The agent with which it began.
-            state: The input of the run.
-            hooks: The user's; those of a run where it continues.
+            agent: The run's first agent.
+            state: The run's input.
+            hooks: The user's hooks; for a continuation, the earlier run's.
         """
         run = hooks if isinstance(hooks, Run) else None
         if run is None and isinstance(state, RunState):
             waits = {call_id_of(item) for item in state.get_interruptions()}
-            run = next((each for each in self._runs if each.agent is agent and each.stopped_at() == waits), None)
+            run = next(
+                (stopped for stopped in self._runs if stopped.agent is agent and stopped.stopped_at() == waits),
+                None,
+            )
         if run is None:
             run = Run(self, agent, hooks)
             self._runs.append(run)
@@ -92,7 +95,7 @@ class Watch:
         return run
 
     def add(self, run: Run, response: Any) -> None:
-        """Add a reply of a model, with the tool calls in it and its tokens."""
+        """Add a model's reply with its tool calls and tokens."""
         self._items += [(run, item) for item in response.output]
         self._usages.append(response.usage)
 
@@ -102,7 +105,7 @@ class Watch:
         self._model = model if isinstance(model, str) else str(getattr(model, "model", ""))
 
     def trace(self) -> AgentResponse:
-        """Return what was done until now, but the text."""
+        """Return the trace so far, without the text."""
         return AgentResponse(
             tool_calls=tuple(call for run, item in self._items for call in run.calls(item)),
             sources=_sources(item for _, item in self._items),
@@ -111,7 +114,7 @@ class Watch:
         )
 
     def _usage(self) -> Usage | None:
-        """Return the tokens of all runs, whose buckets are inclusive as ours; 0 stands for a count that is unknown."""
+        """Return the tokens of all runs, inclusive like Assay's counts; 0 stands for an unknown count."""
         usages = self._usages
         if not usages:
             return None
@@ -132,7 +135,7 @@ class Watch:
 
 @dataclasses.dataclass(slots=True)
 class _Executed:
-    """A call of a tool that the SDK runs; `edited` are the arguments that it got in place of the model's."""
+    """A tool call that the SDK ran; `edited` are the arguments that replaced the model's."""
 
     start: float
     duration_ms: float | None = None
@@ -142,12 +145,12 @@ class _Executed:
 
 
 class Run(RunHooks[Any]):  # type: ignore[misc]  # the SDK is not installed where types are checked
-    """One run: its hooks, and the results of its tools.
+    """A run: its hooks, and the results of its tools.
 
     Args:
-        watch: What it belongs to.
-        agent: The agent with which it began.
-        hooks: The user's, which are called after these.
+        watch: The watch it belongs to.
+        agent: The run's first agent.
+        hooks: The user's hooks, called after these.
     """
 
     def __init__(self, watch: Watch, agent: Agent[Any], hooks: RunHooks[Any] | None) -> None:
@@ -178,15 +181,15 @@ class Run(RunHooks[Any]):  # type: ignore[misc]  # the SDK is not installed wher
         await self._hooks.on_llm_end(context, agent, response)
 
     async def on_handoff(self, context: Any, from_agent: Any, to_agent: Any) -> None:
-        # An input filter may take the call and its result out of the items of the run.
-        names = {_name_of_handoff(each) for each in from_agent.handoffs}
+        # An input filter may remove the call and its result from the run's items.
+        names = {_name_of_handoff(handoff) for handoff in from_agent.handoffs}
         call = next((item for item in self._last if item.type == "function_call" and item.name in names), None)
         if call is not None:
             self._handed[call.call_id] = json.dumps({"assistant": to_agent.name}, ensure_ascii=False)
         await self._hooks.on_handoff(context, from_agent, to_agent)
 
     async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
-        # Tools that drive a computer or a shell come without the id of their call.
+        # Tools that control a computer or shell lack the id of their call.
         if (call_id := getattr(context, "tool_call_id", None)) is not None:
             self._executed[call_id] = _Executed(time.perf_counter())
             setattr(context, _CALL, self._executed[call_id])
@@ -205,20 +208,20 @@ class Run(RunHooks[Any]):  # type: ignore[misc]  # the SDK is not installed wher
         await self._hooks.on_tool_end(context, agent, tool, result)
 
     def end(self, result: Any) -> None:
-        """Take the result of the run, which ended or stopped."""
+        """Record the result of the run, which ended or stopped."""
         self.result, self.has_ended = result, True
 
     def fail(self, problem: Exception) -> None:
-        """Take what the run raised: the calls that are open then are those that failed, or ran beside it."""
+        """Record the run's exception: the open calls then failed, or ran beside the failed one."""
         self.result, self.has_failed = getattr(problem, "run_data", None), True  # the SDK's own exceptions have it
 
     def stopped_at(self) -> set[str]:
-        """Return the ids of the calls whose approval it waits for; none where it runs, or has ended."""
+        """Return the ids of the calls whose approval it waits for; empty if it runs or has ended."""
         waits = getattr(self.result, "interruptions", ()) if self.has_ended else ()
         return {call_id_of(item) for item in waits}
 
     def calls(self, item: Any) -> Iterator[ToolCall]:
-        """Yield the tool call that an item of a model's reply is, if it is one."""
+        """Yield the tool call in an item of a model's reply, if there is one."""
         if item.type == "function_call":
             yield self._function_call(item)
         elif item.type.endswith("_call"):
@@ -228,7 +231,7 @@ class Run(RunHooks[Any]):  # type: ignore[misc]  # the SDK is not installed wher
         call = ToolCall(name=item.name, id=item.call_id, arguments_json=item.arguments)
         executed = self._executed.get(item.call_id)
         if executed is None:
-            # What has a result without having run was denied, refused by a guardrail, or is no tool of the agent.
+            # A call with a result that never ran was denied, refused by a guardrail, or is not a tool of the agent.
             result, is_error = self._handed.get(call.id), False
             if result is None and call.id in (outputs := self._outputs()):
                 result, is_error = outputs[call.id]
@@ -243,18 +246,18 @@ class Run(RunHooks[Any]):  # type: ignore[misc]  # the SDK is not installed wher
         )
 
     def _outputs(self) -> dict[str, tuple[Any, bool]]:
-        """Return the results in the SDK's result by the ids of their calls, and whether each is one of a tool."""
-        found: dict[str, tuple[Any, bool]] = {}
+        """Return the results in the SDK's result by call id, and whether each is a tool's."""
+        outputs: dict[str, tuple[Any, bool]] = {}
         for item in self.result.new_items if self.result is not None else ():
             if item.type in ("tool_call_output_item", "handoff_output_item"):
                 raw = item.raw_item if isinstance(item.raw_item, dict) else item.raw_item.model_dump(mode="json")
                 output = getattr(item, "output", raw.get("output"))
-                found[str(raw.get("call_id"))] = output, item.type == "tool_call_output_item"
-        return found
+                outputs[str(raw.get("call_id"))] = output, item.type == "tool_call_output_item"
+        return outputs
 
 
 class CopiedSession(SessionABC):  # type: ignore[misc]  # as above
-    """What one conversation sees and makes of a session: the original keeps what it had before the run.
+    """A conversation's own view of a session; the original keeps its items from before the run.
 
     Args:
         original: The session.
@@ -267,7 +270,7 @@ class CopiedSession(SessionABC):  # type: ignore[misc]  # as above
         self._items: list[Any] | None = None
 
     def copied(self) -> CopiedSession:
-        """Return a session that continues from what this one has now."""
+        """Return a session that continues from this one's current items."""
         copy = CopiedSession(self._original)
         copy._items = None if self._items is None else list(self._items)
         return copy
@@ -289,18 +292,18 @@ class CopiedSession(SessionABC):  # type: ignore[misc]  # as above
 
     async def _all(self) -> list[Any]:
         if self._items is None:
-            found = await self._original.get_items()
-            self._items = list(found) if self._items is None else self._items
+            originals = await self._original.get_items()
+            self._items = list(originals) if self._items is None else self._items
         return self._items
 
 
 class _WatchingRunner(AgentRunner):  # type: ignore[misc]  # as above
-    """Lets every run that belongs to a question report to its watch; all others run as ever.
+    """Lets every run that belongs to a question report to its watch; other runs are unaffected.
 
-    The SDK hands the hooks of a run on to no run that its tools start, and knows no other place where all runs meet.
+    The SDK passes a run's hooks to no run that its tools start, and has no other place that sees all runs.
 
     Args:
-        inner: Runs them.
+        inner: The runner that it delegates to.
     """
 
     def __init__(self, inner: AgentRunner) -> None:
@@ -334,12 +337,12 @@ class _WatchingRunner(AgentRunner):  # type: ignore[misc]  # as above
         run = _watched(starting_agent, input, options)
         result = self._inner.run_streamed(starting_agent, input, **options)
         if run is not None:
-            run.end(result)  # its items come while it is read
+            run.end(result)  # its items arrive while it is read
         return result
 
 
 def watch_runs() -> None:
-    """Let the runs of this process report to the watch of the question that they belong to."""
+    """Make the runs of this process report to the watch of their question."""
     runner = get_default_agent_runner()
     if not isinstance(runner, _WatchingRunner):
         set_default_agent_runner(_WatchingRunner(runner))
@@ -351,19 +354,19 @@ def call_id_of(interruption: Any) -> str:
 
 
 def _id_of(item: Any) -> str:
-    found = item if isinstance(item, dict) else {name: getattr(item, name, None) for name in ("call_id", "id")}
-    return str(found.get("call_id") or found.get("id") or "")
+    fields = item if isinstance(item, dict) else {name: getattr(item, name, None) for name in ("call_id", "id")}
+    return str(fields.get("call_id") or fields.get("id") or "")
 
 
 def _watched(agent: Agent[Any], state: object, options: dict[str, Any]) -> Run | None:
-    """Return the run that begins, after its options have got the hooks and the settings that report of it."""
+    """Return the new run, after adding the reporting hooks and settings to its options."""
     watch = _watch.get()
     if watch is None:
         return None
     run = watch.start(agent, state, options.get("hooks"))
     options["hooks"] = run
     session = options.get("session")
-    # Of an agent as a tool, whose one session all conversations would share.
+    # For an agent used as a tool, whose single session all conversations would share.
     if session is not None and isinstance(options.get("context"), ToolContext):
         options["session"] = watch.sessions.setdefault(id(session), CopiedSession(session))
     if not watch.is_tracing:
@@ -374,7 +377,7 @@ def _watched(agent: Agent[Any], state: object, options: dict[str, Any]) -> Run |
 
 
 def _failed(context: Any, error: BaseException | None = None) -> None:
-    """Mark the call of a tool's context as failed; the error is its result where the model receives none."""
+    """Mark the call of a tool's context as failed; the error is its result if the model receives none."""
     executed = getattr(context, _CALL, None)
     if executed is not None:
         executed.is_error = True
@@ -383,9 +386,9 @@ def _failed(context: Any, error: BaseException | None = None) -> None:
 
 
 def _watch_failures(tool: FunctionTool) -> None:
-    """Let a tool with functions of its own for errors and time-outs, or with None, say when it failed.
+    """Make a tool with its own error and timeout functions, or with None, report failures.
 
-    Their texts alone do not show a failure, and with None the SDK hides what the tool raised.
+    Their texts alone do not reveal a failure, and with None the SDK hides the tool's exception.
     """
     on_error = resolve_function_tool_failure_error_function(tool)
     if on_error is not default_tool_error_function and not hasattr(on_error, "watched"):
@@ -395,7 +398,7 @@ def _watch_failures(tool: FunctionTool) -> None:
 
 
 def _watching(original: Any) -> Any:
-    """Return a function of a tool's context and its error that marks the call, and returns what the original does."""
+    """Return a function of a tool's context and error that marks the call and returns the original's result."""
 
     async def watching(context: Any, error: Exception) -> Any:
         _failed(context, error)
@@ -407,7 +410,7 @@ def _watching(original: Any) -> Any:
 
 
 def watch_server(server: Any) -> None:
-    """Let an MCP server say which calls of its tools failed: the SDK shows the model their texts alone."""
+    """Make an MCP server report failed tool calls: the SDK passes only their texts to the model."""
     original = getattr(server, "custom_data_extractor", None)
     if hasattr(original, "watched"):
         return
@@ -426,7 +429,7 @@ def _name_of_handoff(handoff: Any) -> Any:
 
 
 def _other_call(item: Any, outputs: Mapping[str, Any]) -> ToolCall:
-    """Return the call of a tool that is no function, most of which OpenAI runs: file_search, web_search, mcp, shell."""
+    """Return the call of a tool that is not a function, mostly run by OpenAI: file_search, web_search, mcp, shell."""
     data = item.model_dump(mode="json", exclude_none=True)
     call_id = data.get("call_id") or data.get("id") or ""
     output = {"type": f"{item.type}_output", "call_id": call_id, "output": outputs.get(call_id)}
@@ -442,15 +445,15 @@ def _other_call(item: Any, outputs: Mapping[str, Any]) -> ToolCall:
 
 
 def _sources(items: Iterable[Any]) -> tuple[Source, ...]:
-    """Return what file searches found, then what the texts cite, each once."""
-    found: dict[str, Source] = {}
+    """Return the results of file searches, then the texts' citations, without repeats."""
+    sources: dict[str, Source] = {}
     items = list(items)
     for result in (result for item in items if item.type == "file_search_call" for result in item.results or ()):
         source = Source(
             id=result.file_id or "", title=result.filename or "", content=result.text or "", score=result.score
         )
-        found.setdefault(f"{source.id} {source.content}", source)
-    files = {source.id for source in found.values()}
+        sources.setdefault(f"{source.id} {source.content}", source)
+    files = {source.id for source in sources.values()}
     for annotation in (
         annotation
         for item in items
@@ -459,7 +462,7 @@ def _sources(items: Iterable[Any]) -> tuple[Source, ...]:
         for annotation in getattr(part, "annotations", None) or ()
     ):
         if annotation.type == "url_citation":
-            found.setdefault(annotation.url, Source(title=annotation.title or "", uri=annotation.url))
+            sources.setdefault(annotation.url, Source(title=annotation.title or "", uri=annotation.url))
         elif annotation.type in ("file_citation", "container_file_citation") and annotation.file_id not in files:
-            found.setdefault(annotation.file_id, Source(id=annotation.file_id, title=annotation.filename or ""))
-    return tuple(found.values())
+            sources.setdefault(annotation.file_id, Source(id=annotation.file_id, title=annotation.filename or ""))
+    return tuple(sources.values())

@@ -35,40 +35,40 @@ if TYPE_CHECKING:
     from assay.model.answers.interrupts import Interrupt
 
 
-def connect(found: object, options: Mapping[str, Any]) -> PydanticAgent:
-    """Return what asks an agent of pydantic-ai.
+def connect(agent: object, options: Mapping[str, Any]) -> PydanticAgent:
+    """Return a function that asks an agent of pydantic-ai.
 
     Args:
-        found: The agent.
-        options: `deps`, an object or a function of the request, for which `lifespan` may stand; `request_limit` and
+        agent: The agent.
+        options: `deps`, an object or a function of the request, which `lifespan` may replace; `request_limit` and
             `tool_calls_limit` of a run.
 
     Raises:
-        InvalidInputError: It is no agent, it has no model, or it needs `deps`.
+        InvalidInputError: It is not an agent, it has no model, or it needs `deps`.
     """
-    if not isinstance(found, AbstractAgent):
-        raise wrong_object(found, "pydantic_ai")
-    if found.model is None and found.root_capability.get_model() is None and "lifespan" not in options:
+    if not isinstance(agent, AbstractAgent):
+        raise wrong_object(agent, "pydantic_ai")
+    if agent.model is None and agent.root_capability.get_model() is None and "lifespan" not in options:
         message = "names an agent without a model: give it one, as Agent('anthropic:…')"
         raise InvalidInputError([Problem(message, "agent.target")], reason="AGENT_NOT_FOUND")
     deps = options.get("deps")
     check_provided(options, "deps")
-    if deps is None and "lifespan" not in options and found.deps_type not in (type(None), object):
+    if deps is None and "lifespan" not in options and agent.deps_type not in (type(None), object):
         message = (
-            f"is missing: the agent's tools receive a {found.deps_type.__qualname__}; name an object of it, or a "
+            f"is missing: the agent's tools receive a {agent.deps_type.__qualname__}; name an object of it, or a "
             "function of the request that returns one, as MODULE:OBJECT"
         )
         raise InvalidInputError([Problem(message, "agent.deps")], reason="AGENT_NOT_FOUND")
     watch_nested_runs()
-    return PydanticAgent(found, options)
+    return PydanticAgent(agent, options)
 
 
 class PydanticAgent:
-    """Asks an agent of pydantic-ai, whose toolsets are open from the first question on.
+    """Asks a pydantic-ai agent, whose toolsets stay open from the first question on.
 
     Args:
         agent: The agent.
-        options: Of the adapter.
+        options: The adapter's options.
     """
 
     asks_with_text = True
@@ -78,20 +78,20 @@ class PydanticAgent:
         self._deps = options.get("deps")
         limits = {name: options[name] for name in ("request_limit", "tool_calls_limit") if name in options}
         self._limits = UsageLimits(**limits) if limits else None
-        # By itself pydantic-ai runs 40 synchronous tools at once, and waits for one that hangs whatever the time limit.
+        # By default pydantic-ai runs 40 synchronous tools at once, and waits for a hanging one whatever the time limit.
         self._executor = AgentExecutor()
         self._conversations: Conversations[list[Any]] = Conversations()
-        # Each run opens them too, where nothing else has: servers of MCP would start with each question.
+        # Otherwise each run would open them: MCP servers would start with each question.
         self._toolsets = Resource(lambda: agent)
 
     async def __call__(self, request: AgentRequest, opened: Any = None) -> AgentResponse:
-        """Return the answer to one question."""
+        """Return the answer to a question."""
         await self._toolsets.value()
         async with provided(self._deps, request, opened) as deps:
             return await self._ask(request, deps)
 
     async def aclose(self) -> None:
-        """Close the agent's toolsets and its model; a further question opens them again."""
+        """Close the agent's toolsets and its model; a later question opens them again."""
         await self._toolsets.aclose()
 
     async def _ask(self, request: AgentRequest, deps: Any) -> AgentResponse:
@@ -100,7 +100,7 @@ class PydanticAgent:
         capabilities = None
         if history is None:
             history = _messages_of(request)
-            # pydantic-ai writes the system prompt into the first message, and takes a history to begin with it.
+            # pydantic-ai puts the system prompt into the first message, and expects a history to begin with it.
             capabilities = [ReinjectSystemPrompt()] if history else None
         options: dict[str, Any] = {
             "deps": deps,
@@ -140,7 +140,7 @@ def _waiting(result: Any) -> list[Interrupt]:
 
 
 def _messages_of(request: AgentRequest) -> list[Any]:
-    """Return the history of a request as messages of pydantic-ai."""
+    """Return the history of a request as pydantic-ai messages."""
     messages: list[Any] = []
     for message in earlier_messages(request):
         match message.role:

@@ -1,4 +1,4 @@
-"""Runs of pydantic-ai as they happen: that of the agent which is asked, and those that its tools start."""
+"""Observing runs of pydantic-ai: the agent's own run and those that its tools start."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _SUMS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_toke
 
 
 class WaitsForPersonError(Exception):
-    """A run stopped at calls that no approval decides, and its output types have no place for them.
+    """A run stopped at calls without an approval, and its output types cannot express them.
 
     Args:
-        interrupts: The calls.
+        interrupts: The waiting calls.
     """
 
     def __init__(self, interrupts: Sequence[Interrupt]) -> None:
@@ -46,10 +46,10 @@ class WaitsForPersonError(Exception):
 
 
 class Watch:
-    """Everything that runs while one question is answered.
+    """All runs during a question.
 
     Args:
-        approvals: What people decide.
+        approvals: The scripted decisions.
     """
 
     def __init__(self, approvals: ScriptedApprovals) -> None:
@@ -60,7 +60,7 @@ class Watch:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Watch the runs that the code within starts, in its tasks and threads too."""
+        """Observe the runs started in the block, in its tasks and threads too."""
         token = _watch.set(self)
         try:
             yield
@@ -68,10 +68,10 @@ class Watch:
             _watch.reset(token)
 
     def add(self, run: _Run, usage: RunUsage) -> None:
-        """Add a run, under the tool call that started it, and the object that counts its tokens.
+        """Add a run under the tool call that started it, and its usage object.
 
-        A run that is given the usage of another one counts there (`usage=context.usage`), and so each object is taken
-        once. What it held before is not counted: it may be of other questions.
+        A run that was passed another run's usage counts into it (`usage=context.usage`), so each object is added once.
+        Its earlier content is not counted: it may belong to other questions.
         """
         self._usages.setdefault(id(usage), (usage, copy(usage)))
         place = _place.get()
@@ -82,12 +82,12 @@ class Watch:
 
     @property
     def is_nested(self) -> bool:
-        """Whether the present code was called by a tool of one of these runs."""
+        """Whether the current code was called by a tool of one of these runs."""
         place = _place.get()
         return place is not None and place[0].watch is self
 
     def trace(self) -> AgentResponse:
-        """Return what was done until now, but the text."""
+        """Return the trace so far, without the text."""
         responses = [message for run in self._runs for message in run.messages() if isinstance(message, ModelResponse)]
         last = responses[-1] if responses else None
         return AgentResponse(
@@ -100,7 +100,7 @@ class Watch:
         )
 
     def _usage(self) -> Usage | None:
-        """Return the tokens of all runs, whose buckets are inclusive as ours; 0 stands for an unknown count."""
+        """Return the tokens of all runs, inclusive like Assay's counts; 0 stands for an unknown count."""
         if not self._usages:
             return None
         pairs = self._usages.values()
@@ -127,13 +127,13 @@ class Watch:
 
 _watch: ContextVar[Watch | None] = ContextVar("assay_pydantic_ai_watch", default=None)
 _place: ContextVar[tuple[_Run, str] | None] = ContextVar("assay_pydantic_ai_place", default=None)
-"""The run and the tool call to which the present code belongs."""
+"""The run and the tool call that the current code belongs to."""
 
 
 def watch_nested_runs() -> None:
-    """Let every run of an agent add itself to the watch of the question that it belongs to.
+    """Make every agent's run add itself to the watch of its question.
 
-    A run knows its own capabilities only, and pydantic-ai has no hook for runs that the code of a tool starts.
+    A run knows only its own capabilities, and pydantic-ai has no hook for runs started by a tool's code.
     """
     original = Agent.iter
     if getattr(original, "is_watched", False):
@@ -158,11 +158,11 @@ def watch_nested_runs() -> None:
 
 @dataclasses.dataclass(slots=True)
 class _Execution:
-    """A tool that ran.
+    """A tool execution.
 
     Args:
-        duration_ms: How long it ran; None while it runs.
-        result_json: What it returned, or what it raised as a text; empty while it runs.
+        duration_ms: Its duration; None while it runs.
+        result_json: Its result, or its exception as a text; empty while it runs.
         is_error: Whether it raised.
     """
 
@@ -172,10 +172,10 @@ class _Execution:
 
 
 class _Run(AbstractCapability[Any]):  # type: ignore[misc]  # pydantic-ai is not installed where types are checked
-    """One run of an agent: its messages, its tools, and the runs that these started."""
+    """A run of an agent: its messages, its tools, and the runs that these started."""
 
     _safe_at_runtime = True
-    """As pydantic-ai's own `Instrumentation` has it: durable runs take no other capability that is added to a run."""
+    """Like pydantic-ai's own `Instrumentation`, because durable runs accept no other added capability."""
 
     def __init__(self, watch: Watch) -> None:
         self.watch = watch
@@ -186,7 +186,7 @@ class _Run(AbstractCapability[Any]):  # type: ignore[misc]  # pydantic-ai is not
         self._noted: dict[int, Any] = {}
 
     def messages(self) -> list[Any]:
-        """Return the messages of the run, those too that a processor of the history has taken out since."""
+        """Return the run's messages, including those that a history processor has since removed."""
         live = self._live()
         kept = set(map(_key, live))
         return [*(message for message in self._noted.values() if _key(message) not in kept), *live]
@@ -218,7 +218,7 @@ class _Run(AbstractCapability[Any]):  # type: ignore[misc]  # pydantic-ai is not
             execution.duration_ms = (time.perf_counter() - start) * 1000
 
     async def handle_deferred_tool_calls(self, ctx: Any, *, requests: Any) -> Any:
-        """Decide calls that wait for a person, where the run cannot end with them or is one that a tool started."""
+        """Decide calls that wait for a person, if the run cannot end with them or was started by a tool."""
         can_end = self.agent_run.ctx.deps.output_schema.allows_deferred_tools
         if can_end and not self.watch.is_nested:
             return None
@@ -238,7 +238,7 @@ class _Run(AbstractCapability[Any]):  # type: ignore[misc]  # pydantic-ai is not
 
 
 def interrupts_of(requests: Any) -> list[Interrupt]:
-    """Return the calls that wait, in the order of approvals and then of calls from outside."""
+    """Return the waiting calls: approvals first, then external calls."""
     kind_of = getattr(requests, "kind", lambda _: "external")  # 2.61 has no questions
     kinds = [
         *((InterruptKind.APPROVAL, call) for call in requests.approvals),
@@ -253,11 +253,11 @@ def interrupts_of(requests: Any) -> list[Interrupt]:
 def results_of(
     decisions: Iterable[tuple[Interrupt, Decision | None]], edited: dict[tuple[str, str], Any]
 ) -> DeferredToolResults:
-    """Return what people decided as pydantic-ai has it.
+    """Return decisions in pydantic-ai's form.
 
     Args:
-        decisions: On each call that waits.
-        edited: Receives the arguments of calls that run with others than the model's, by tool and id.
+        decisions: The decision on each waiting call.
+        edited: Receives the arguments that replace the model's, by tool and id.
     """
     results = DeferredToolResults()
     for interrupt, decision in decisions:
@@ -275,36 +275,36 @@ def results_of(
 
 
 def _key(message: Any) -> tuple[Any, ...]:
-    """Return what a message has in common with a copy of it in which a processor changed something."""
+    """Return a key that a message shares with copies changed by a processor."""
     return (message.timestamp, *(part.tool_call_id for part in message.parts if hasattr(part, "tool_call_id")))
 
 
 def _calls(runs: Iterable[_Run], edited: Mapping[tuple[str, str], Any]) -> Iterator[ToolCall]:
-    """Yield the calls of each reply, and after them those of the runs that they started.
+    """Yield the calls of each reply, followed by those of the runs that they started.
 
     Args:
-        runs: Runs beside each other, of which one may continue another: it then has the results of that one's calls.
-        edited: Arguments with which calls ran in place of the model's, by tool and id.
+        runs: Sibling runs; one may continue another and then has the results of its calls.
+        edited: Arguments that replaced the model's, by tool and id.
     """
-    found = [_Outcomes(run) for run in runs]
-    for outcomes in found:
-        ordered = [outcomes, *(other for other in found if other is not outcomes)]
+    siblings = [_Outcomes(run) for run in runs]
+    for outcomes in siblings:
+        ordered = [outcomes, *(other for other in siblings if other is not outcomes)]
         for message in outcomes.run.messages():
             calls = [part for part in message.parts if part.part_kind in _CALLS]
             for call in calls:
                 if call.tool_name not in outcomes.run.output_tools:
                     arguments = edited.get((call.tool_name, call.tool_call_id), call.args)
                     returned, execution = (
-                        next(filter(None, (one.take(kind, call, outcomes) for one in ordered)), None)
+                        next(filter(None, (sibling.take(kind, call, outcomes) for sibling in ordered)), None)
                         for kind in ("returns", "executions")
                     )
                     yield _tool_call(call, arguments, returned, execution)
             for call in calls:
-                yield from _calls((run for one in ordered for run in one.take_children(call, outcomes)), edited)
+                yield from _calls((run for sibling in ordered for run in sibling.take_children(call, outcomes)), edited)
 
 
 class _Outcomes:
-    """What came of the calls of a run: results, executions and further runs, by the calls' ids."""
+    """The outcomes of a run's calls: results, executions and nested runs, by call id."""
 
     def __init__(self, run: _Run) -> None:
         self.run = run
@@ -314,12 +314,12 @@ class _Outcomes:
         for part in parts:
             if part.part_kind in _RETURNS:
                 returns.setdefault(part.tool_call_id, []).append(part)
-        executions = {call_id: list(found) for call_id, found in run.executions.items()}
+        executions = {call_id: list(started) for call_id, started in run.executions.items()}
         self._waiting: dict[str, dict[str, list[Any]]] = {"returns": returns, "executions": executions}
         self._children = dict(run.children)
 
     def take(self, kind: str, call: Any, asking: _Outcomes) -> Any:
-        """Return the next result or execution of a call, each once, for ids are not always unique; None without one."""
+        """Return a call's next result or execution, each once, because ids may repeat; None if there is none left."""
         waiting = self._waiting[kind].get(call.tool_call_id)
         return waiting.pop(0) if waiting and self._has(call, asking) else None
 
@@ -328,27 +328,29 @@ class _Outcomes:
         return self._children.pop(call.tool_call_id, []) if self._has(call, asking) else []
 
     def _has(self, call: Any, asking: _Outcomes) -> bool:
-        # Of another run this one has what it did not call itself.
+        # This run has outcomes of calls that only the other run made.
         return self is asking or call.tool_call_id not in self._own
 
 
 def _tool_call(call: Any, arguments: Any, returned: Any, execution: _Execution | None) -> ToolCall:
-    made = ToolCall(name=call.tool_name, id=call.tool_call_id, arguments_json=json_of(arguments or {}))
+    tool_call = ToolCall(name=call.tool_name, id=call.tool_call_id, arguments_json=json_of(arguments or {}))
     if execution is not None:
-        made = dataclasses.replace(
-            made,
+        tool_call = dataclasses.replace(
+            tool_call,
             duration_ms=execution.duration_ms,
             result_json=execution.result_json,
             is_error=execution.is_error,
         )
     if returned is None:
-        return made
-    return dataclasses.replace(made, result_json=json_of(returned.content), is_error=returned.outcome in _BAD_OUTCOMES)
+        return tool_call
+    return dataclasses.replace(
+        tool_call, result_json=json_of(returned.content), is_error=returned.outcome in _BAD_OUTCOMES
+    )
 
 
 def _citations(parts: Iterable[Any]) -> tuple[Source, ...]:
-    """Return the sources that a provider's model cited, each once, in the order of the text."""
-    found: dict[str, Source] = {}
+    """Return the sources that a provider's model cited, in text order without repeats."""
+    sources: dict[str, Source] = {}
     for part in parts:
         for citation in getattr(part, "citations", None) or ():
             for cited in citation.sources:
@@ -358,5 +360,5 @@ def _citations(parts: Iterable[Any]) -> tuple[Source, ...]:
                     uri=getattr(cited, "url", None) or "",
                     content="\n".join(cited.excerpts),
                 )
-                found.setdefault(source.uri or source.id or source.title or source.content, source)
-    return tuple(found.values())
+                sources.setdefault(source.uri or source.id or source.title or source.content, source)
+    return tuple(sources.values())

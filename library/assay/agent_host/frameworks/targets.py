@@ -1,4 +1,4 @@
-"""Opening an agent of a framework: the framework is there, the target names an object of it, its options load."""
+"""Opening a framework's agent: check the framework, load the target object, load the options."""
 
 from __future__ import annotations
 
@@ -28,30 +28,29 @@ if TYPE_CHECKING:
 def open_framework_agent(
     agent: AgentSettings, folder: Path, *, has_lifespan: bool = False
 ) -> Callable[..., Awaitable[AgentResponse]]:
-    """Return a function that asks an agent of a framework.
+    """Return a function that asks a framework's agent.
 
-    The framework's module offers `connect(found, options)`: of the object that the target names and of the options,
-    of which those that name an object are that object, it makes the function, or raises InvalidInputError where the
-    object is none that the framework can run. It may offer `prepare()`, which is called before the user's code is
-    imported. Where the function has a method `open`, it is called before each question, and `aclose` at the end. The
-    function is called with the request, and with what the agent's lifespan opened where it has one: the option
-    `lifespan` is True then.
+    The framework's module provides `connect(found, options)`. From the target's object and the options, with option
+    targets already loaded, it returns the asking function, or raises InvalidInputError for an object that the framework
+    cannot run. It may provide `prepare()`, which runs before the user's code is imported. If the function has a method
+    `open`, that is called before each question, and `aclose` at the end. The function is called with the request and,
+    if the agent has a lifespan, with the opened resource; the option `lifespan` is then True.
 
     Args:
         agent: Checked settings, whose adapter is one of `FRAMEWORKS`.
-        folder: The spec's folder, from which code is found.
+        folder: The spec's folder, which code is relative to.
         has_lifespan: Whether the agent has a lifespan.
 
     Raises:
         AgentImportError: The user's module raised.
-        InvalidInputError: The framework is not installed or another version, or there is no such object.
+        InvalidInputError: The framework is missing or has another version, or the object does not exist.
     """
     framework = FRAMEWORKS[agent.adapter]
     require_framework(framework)
     module = importlib.import_module(f"assay.agent_host.frameworks.{agent.adapter}")
     if hasattr(module, "prepare"):
         module.prepare()
-    found = load_object(agent.target, folder, "object")
+    target = load_object(agent.target, folder, "object")
     options: dict[str, Any] = {
         name: load_object(value, folder, "object", f"agent.{name}")
         if framework.options[name] is OptionKind.OBJECT
@@ -60,58 +59,56 @@ def open_framework_agent(
     }
     if has_lifespan:
         options["lifespan"] = True
-    return module.connect(found, options)  # type: ignore[no-any-return]  # as every module of this package does
+    return module.connect(target, options)  # type: ignore[no-any-return]  # as every module of this package does
 
 
-def wrong_object(found: object, adapter: str) -> InvalidInputError:
-    """Return the refusal of an object that a framework cannot run."""
+def wrong_object(target: object, adapter: str) -> InvalidInputError:
+    """Return the error for an object that a framework cannot run."""
     framework = FRAMEWORKS[adapter]
     message = (
-        f"names a {type(found).__module__}.{type(found).__qualname__}, not {framework.accepts} of {framework.label}"
+        f"names a {type(target).__module__}.{type(target).__qualname__}, not {framework.accepts} of {framework.label}"
     )
     return InvalidInputError([Problem(message, "agent.target")], reason="AGENT_NOT_FOUND")
 
 
 def made_by_factory(
-    found: object, kinds: tuple[type, ...], field: str, remedies: Mapping[str, str] = MappingProxyType({})
+    target: object, kinds: tuple[type, ...], field: str, remedies: Mapping[str, str] = MappingProxyType({})
 ) -> object:
-    """Return what a function of the user's returns; an object of one of the kinds, or one that is no function, as is.
+    """Return the result of a user's factory function; an object of the right type, or not a function, is unchanged.
 
     Args:
-        found: What a target or an option names.
-        kinds: What is wanted.
+        target: The object of a target or an option.
+        kinds: The expected types.
         field: The field of the spec that names it.
-        remedies: What to do about missing packages, by their names, where the error of the framework does not say it.
+        remedies: Advice for missing packages, by name, if the framework's error has none.
 
     Raises:
         AgentImportError: The function raised.
-        InvalidInputError: It has parameters or is asynchronous, or a package that it needs is missing.
+        InvalidInputError: It has parameters or is asynchronous, or a required package is missing.
     """
-    if isinstance(found, kinds) or not callable(found):
-        return found
-    name = getattr(found, "__qualname__", type(found).__qualname__)
-    wanted = "a function that makes an object takes no argument and is not asynchronous"
+    if isinstance(target, kinds) or not callable(target):
+        return target
+    name = getattr(target, "__qualname__", type(target).__qualname__)
+    rule = "a function that makes an object takes no argument and is not asynchronous"
     try:
-        inspect.signature(found).bind()
+        inspect.signature(target).bind()
     except (TypeError, ValueError):
-        raise InvalidInputError(
-            [Problem(f"{name} needs arguments: {wanted}", field)], reason="AGENT_NOT_FOUND"
-        ) from None
-    if inspect.iscoroutinefunction(found):
-        raise InvalidInputError([Problem(f"{name} is asynchronous: {wanted}", field)], reason="AGENT_NOT_FOUND")
+        raise InvalidInputError([Problem(f"{name} needs arguments: {rule}", field)], reason="AGENT_NOT_FOUND") from None
+    if inspect.iscoroutinefunction(target):
+        raise InvalidInputError([Problem(f"{name} is asynchronous: {rule}", field)], reason="AGENT_NOT_FOUND")
     try:
-        return found()
+        return target()
     except ImportError as problem:
         known = next((package for package in remedies if package in str(problem)), "")
         missing = f"{known}, which is not installed: {remedies[known]}" if known else f"a missing package: {problem}"
-        said = f"{name} needs {missing}"
-        raise InvalidInputError([Problem(said, field)], reason="FRAMEWORK_MISSING") from None
+        message = f"{name} needs {missing}"
+        raise InvalidInputError([Problem(message, field)], reason="FRAMEWORK_MISSING") from None
     except (Exception, SystemExit) as problem:  # noqa: BLE001 - the function is the user's code
-        raise AgentImportError(name, user_traceback(problem), field, said="raised an error") from None
+        raise AgentImportError(name, user_traceback(problem), field, failure="raised an error") from None
 
 
 def require_framework(framework: Framework) -> None:
-    """Check that a framework is installed, in versions that its adapter knows.
+    """Check that a framework is installed in a supported version.
 
     Raises:
         InvalidInputError: It is not; the message has the command that installs it.
@@ -142,6 +139,6 @@ def _installed_version(package: str) -> str | None:
 
 
 def _release(version: str) -> tuple[int, ...]:
-    """Return the numbers with which a version begins: a release candidate counts as its release."""
-    found = re.match(r"\d+(\.\d+)*", version)
-    return tuple(map(int, found[0].split("."))) if found else ()
+    """Return the leading numbers of a version: a release candidate counts as its release."""
+    match = re.match(r"\d+(\.\d+)*", version)
+    return tuple(map(int, match[0].split("."))) if match else ()

@@ -1,1 +1,1 @@
-"""Spans that an agent emits while it answers: received or read from a file, and joined to the answer by trace id."""
+"""Spans of an agent: received or read from a file, and joined to the answer by trace id."""

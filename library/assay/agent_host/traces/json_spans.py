@@ -1,4 +1,4 @@
-"""Spans as JSON: OTLP's, as the collector's file exporter writes it, and that of the SDKs' console exporters."""
+"""Parsing spans from JSON: OTLP's, as the collector's file exporter writes it, and the SDKs' console format."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def spans_from_json(data: object) -> tuple[list[Span], int]:
-    """Return the spans of a JSON object, and how many more it has that are malformed.
+    """Return the spans of a JSON object, and the number of malformed ones.
 
     Args:
-        data: An export request, `{"resourceSpans": […]}`, or one span as `ReadableSpan.to_json` of the Python SDK
-            writes it. Unknown fields are ignored.
+        data: An export request, `{"resourceSpans": […]}`, or a span in the form of the Python SDK's
+            `ReadableSpan.to_json`. Unknown fields are ignored.
 
     Raises:
         MalformedSpanError: It is neither.
@@ -85,7 +85,7 @@ def _is_error(span: dict[str, Any], key: str) -> bool:
 
 
 def _id(value: object) -> str:
-    """Return an id; that of no parent, which some write as zeros, is empty."""
+    """Return an id; the zeros that some writers use for no parent become empty."""
     text = _text(value).lower().removeprefix("0x")
     return text if text.strip("0") else ""
 
@@ -97,7 +97,7 @@ def _text(value: object) -> str:
 
 
 def _whole(value: object) -> int:
-    """Return a whole number, which JSON of protobuf has as a text."""
+    """Return an integer, which protobuf's JSON writes as a text."""
     if value is None:
         return 0
     with contextlib.suppress(ValueError):
@@ -121,12 +121,12 @@ def _instant_ns(value: object) -> int:
 
 
 def _pairs(value: object, depth: int) -> dict[str, Any]:
-    """Return attributes, which OTLP has as a list of keys with values."""
-    found = {}
+    """Return attributes, which OTLP writes as a list of keys with values."""
+    attributes = {}
     for pair in _list(value, "attributes"):
-        one = _mapping(pair, "an attribute")
-        found[_text(one.get("key"))] = _any_value(one.get("value"), depth + 1)
-    return found
+        fields = _mapping(pair, "an attribute")
+        attributes[_text(fields.get("key"))] = _any_value(fields.get("value"), depth + 1)
+    return attributes
 
 
 def _any_value(value: object, depth: int) -> Any:
@@ -134,19 +134,19 @@ def _any_value(value: object, depth: int) -> Any:
         raise MalformedSpanError(f"an attribute is nested more than {MAX_VALUE_DEPTH} levels deep")
     if value is None:
         return None
-    one = _mapping(value, "the value of an attribute")
+    fields = _mapping(value, "the value of an attribute")
     for key, kind in _PLAIN.items():
-        if isinstance(one.get(key), kind):
-            return one[key]
-    if "intValue" in one:
-        return _whole(one["intValue"])
-    if "doubleValue" in one:
-        return _float(one["doubleValue"])
-    if "arrayValue" in one:
-        array = _mapping(one["arrayValue"], "an array")
+        if isinstance(fields.get(key), kind):
+            return fields[key]
+    if "intValue" in fields:
+        return _whole(fields["intValue"])
+    if "doubleValue" in fields:
+        return _float(fields["doubleValue"])
+    if "arrayValue" in fields:
+        array = _mapping(fields["arrayValue"], "an array")
         return [_any_value(item, depth + 1) for item in _list(array.get("values"), "an array")]
-    if "kvlistValue" in one:
-        return _pairs(_mapping(one["kvlistValue"], "a mapping").get("values"), depth + 1)
+    if "kvlistValue" in fields:
+        return _pairs(_mapping(fields["kvlistValue"], "a mapping").get("values"), depth + 1)
     return None
 
 
@@ -160,7 +160,7 @@ def _float(value: object) -> float | None:
 
 
 def _shallow(value: Any, depth: int) -> Any:
-    """Return a value of JSON where it is not too deep."""
+    """Return a JSON value unless it is nested too deep."""
     if depth > MAX_VALUE_DEPTH:
         raise MalformedSpanError(f"an attribute is nested more than {MAX_VALUE_DEPTH} levels deep")
     for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
@@ -172,13 +172,13 @@ def _items(holder: object, key: str) -> list[Any]:
     return _list(_mapping(holder, f"the holder of {key}").get(key), key)
 
 
-def _list(value: object, what: str) -> list[Any]:
+def _list(value: object, subject: str) -> list[Any]:
     if value is not None and not isinstance(value, list):
-        raise MalformedSpanError(f"{what} is no list")
+        raise MalformedSpanError(f"{subject} is no list")
     return value or []
 
 
-def _mapping(value: object, what: str) -> dict[str, Any]:
+def _mapping(value: object, subject: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise MalformedSpanError(f"{what} is no mapping")
+        raise MalformedSpanError(f"{subject} is no mapping")
     return value

@@ -1,4 +1,4 @@
-"""OpenTelemetry in this process, where an agent uses it: its spans get their parent here, and are sent when due."""
+"""Using OpenTelemetry in this process for agents that use it: sets the parent of their spans and flushes them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 def is_available() -> bool:
-    """Return whether the API of OpenTelemetry is installed here."""
+    """Return whether the OpenTelemetry API is installed."""
     try:
         return importlib.util.find_spec("opentelemetry.trace") is not None
     except ImportError:
@@ -31,10 +31,10 @@ def is_available() -> bool:
 
 @contextlib.contextmanager
 def parent_span(traceparent: str) -> Iterator[None]:
-    """Make a span the parent of those that begin in the context of this task.
+    """Make a span the parent of those that begin in this task's context.
 
     Args:
-        traceparent: The span, in the form of W3C Trace Context.
+        traceparent: The span, in W3C Trace Context form.
     """
     from opentelemetry import context
 
@@ -46,13 +46,13 @@ def parent_span(traceparent: str) -> Iterator[None]:
 
 
 def spans_below(traceparent: str) -> AbstractContextManager[None]:
-    """Return the same block for an agent that may use OpenTelemetry: without a span, or its API, one of no effect."""
+    """Return the same block for any agent; without a span or the API, it has no effect."""
     is_used = bool(traceparent) and "opentelemetry.trace" in sys.modules
     return parent_span(traceparent) if is_used else contextlib.nullcontext()
 
 
 class SpanFlush:
-    """Makes the tracer provider of this process send what has ended."""
+    """Makes this process's tracer provider send the ended spans."""
 
     def __init__(self) -> None:
         self._threads = CallThreads(max_hung=_MAX_HUNG)
@@ -61,8 +61,8 @@ class SpanFlush:
         """Flush the provider; return whether there is one that was flushed.
 
         Args:
-            limit: The time limit that the caller is under.
-            timeout_s: What is left of it, in seconds.
+            limit: The caller's time limit.
+            timeout_s: The rest of it, in seconds.
         """
         from opentelemetry.trace import get_tracer_provider
 

@@ -1,4 +1,4 @@
-"""Spans in OTLP's binary encoding; it needs the extra `otel`."""
+"""Parsing spans from OTLP's binary encoding; needs the extra `otel`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ERROR_CODE = 2
 
 
 def is_installed() -> bool:
-    """Return whether the messages of OTLP are installed here."""
+    """Return whether the OTLP messages are installed."""
     try:
         return importlib.util.find_spec("opentelemetry.proto.collector.trace.v1") is not None
     except ImportError:
@@ -26,10 +26,10 @@ def is_installed() -> bool:
 
 
 def spans_from_protobuf(body: bytes) -> tuple[list[Span], int]:
-    """Return the spans of an `ExportTraceServiceRequest`, and how many more it has that are malformed.
+    """Return the spans of an `ExportTraceServiceRequest`, and the number of malformed ones.
 
     Raises:
-        MalformedSpanError: The body is no such message.
+        MalformedSpanError: The body is not such a message.
     """
     from google.protobuf.message import DecodeError
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -50,7 +50,7 @@ def spans_from_protobuf(body: bytes) -> tuple[list[Span], int]:
 
 
 def partial_success(rejected: int, message: str) -> bytes:
-    """Return the reply to an export of which some spans were rejected; empty fields make an empty one."""
+    """Return the reply to an export with rejected spans; empty fields make an empty reply."""
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
         ExportTracePartialSuccess,
         ExportTraceServiceResponse,
@@ -98,4 +98,4 @@ def _value(value: AnyValue, depth: int) -> Any:
         case "double_value":
             return value.double_value if math.isfinite(value.double_value) else None
         case _:
-            return None  # bytes, which no convention reads, and values of later versions
+            return None  # bytes, which no convention uses, and values of later versions

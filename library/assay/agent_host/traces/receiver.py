@@ -1,4 +1,4 @@
-"""A receiver of OTLP over HTTP on loopback, in threads of its own: exporters may block the loop that agents run in."""
+"""An OTLP receiver over HTTP on loopback, in its own threads: exporters may block the loop that agents run in."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import socket
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
-"""Of one export, compressed or not."""
+"""Maximum size of an export, compressed or not."""
 
 _MAX_CONNECTIONS = 512
 _IDLE_S = 10.0
@@ -33,11 +33,11 @@ _log = logging.getLogger(__name__)
 
 
 class TraceReceiver:
-    """Listens at a free port of 127.0.0.1 until it is closed, or this process ends.
+    """Listens on a free port of 127.0.0.1 until it is closed or this process ends.
 
     Attributes:
-        traces: Where spans go; those of other traces are dropped.
-        url: Where it listens, e.g. "http://127.0.0.1:40123".
+        traces: Receives the spans; those of unknown traces are dropped.
+        url: The receiver's URL, e.g. "http://127.0.0.1:40123".
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class TraceReceiver:
         thread.start()
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that make an exporter send spans here, and soon."""
+        """Return the variables that make an exporter send spans here without delay."""
         return {
             "OTEL_EXPORTER_OTLP_ENDPOINT": self.url,
             "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
@@ -66,14 +66,14 @@ class TraceReceiver:
 
 @functools.cache
 def shared_receiver() -> TraceReceiver:
-    """Return the receiver of this process, which ends with it: an agent that is imported once keeps its address."""
+    """Return this process's receiver, which lives as long as it: an agent that is imported once keeps its address."""
     return TraceReceiver()
 
 
 def _unproxied() -> str:
-    """Return the hosts that are reached without a proxy: without this one, spans would go to the proxy."""
-    given = os.environ.get("NO_PROXY") or os.environ.get("no_proxy") or ""
-    hosts = [host for host in given.split(",") if host.strip()]
+    """Return the hosts to reach without a proxy, including this one; otherwise spans would go to the proxy."""
+    value = os.environ.get("NO_PROXY") or os.environ.get("no_proxy") or ""
+    hosts = [host for host in value.split(",") if host.strip()]
     return ",".join([*hosts, *(host for host in ("127.0.0.1", "localhost") if host not in hosts)])
 
 
@@ -96,7 +96,7 @@ class _Server(ThreadingHTTPServer):
         if self._free.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
-            self.shutdown_request(request)  # exporters try again
+            self.shutdown_request(request)  # exporters retry
 
     def process_request_thread(self, request: socket.socket | tuple[bytes, socket.socket], client_address: Any) -> None:
         try:
@@ -109,7 +109,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Takes one export a connection."""
+    """Handles one export per connection."""
 
     server: _Server
     timeout = _IDLE_S
@@ -132,7 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._reply(HTTPStatus.OK, _reply_to(malformed, kind), kind)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the base class
-        """Log nothing: an export is no event for people."""
+        """Log nothing: an export is not an event for users."""
 
     def _reply(self, status: HTTPStatus, body: bytes, kind: str) -> None:
         self.send_response(status)
@@ -152,11 +152,11 @@ class _Handler(BaseHTTPRequestHandler):
                 raise _RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "a body is plain or in gzip")
 
     def _sized(self) -> bytes:
-        given = self.headers.get("Content-Length", "")
-        if not (given.isascii() and given.isdigit() and len(given) < 20):
+        length = self.headers.get("Content-Length", "")
+        if not (length.isascii() and length.isdigit() and len(length) < 20):
             raise _RefusedError(HTTPStatus.LENGTH_REQUIRED, "the request has no Content-Length")
-        _check_size(int(given))
-        return self.rfile.read(int(given))
+        _check_size(int(length))
+        return self.rfile.read(int(length))
 
     def _chunks(self) -> bytes:
         body = bytearray()
@@ -190,7 +190,7 @@ def _unzipped(body: bytes) -> bytes:
 
 
 def _read(body: bytes, kind: str) -> tuple[list[Span], int]:
-    """Return the spans of a body, and how many of them are malformed."""
+    """Return the spans of a body, and the number of malformed ones."""
     try:
         if kind == _PROTOBUF:
             return spans_from_protobuf(body)

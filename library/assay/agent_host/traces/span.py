@@ -1,4 +1,4 @@
-"""One span of a trace, whichever encoding it came in."""
+"""A span of a trace, independent of its encoding."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_VALUE_DEPTH = 32
-"""Of arrays and mappings in one attribute."""
+"""Maximum nesting depth of arrays and mappings in an attribute."""
 
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 _SPAN_ID = re.compile(r"[0-9a-f]{16}")
 
 
 class MalformedSpanError(ValueError):
-    """What should be a span is none; the message says why."""
+    """The data is not a span; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +27,16 @@ class Span:
     Args:
         trace_id: 32 hexadecimal digits, lower case.
         span_id: 16 hexadecimal digits, lower case.
-        parent_id: That of the span above it; empty for none.
-        name: Its name.
-        start_ns: When it began, in nanoseconds since 1970.
-        end_ns: When it ended, in nanoseconds since 1970.
+        parent_id: The parent span's id; empty for none.
+        name: The span's name.
+        start_ns: The start, in nanoseconds since 1970.
+        end_ns: The end, in nanoseconds since 1970.
         attributes: Plain values: texts, numbers, truth values, None, lists and mappings of them.
         is_error: Whether its status is an error.
-        events: Name and attributes of the events that conventions for GenAI have, and of exceptions.
+        events: Names and attributes of events of the GenAI conventions, and of exceptions.
 
     Raises:
-        MalformedSpanError: An id is none.
+        MalformedSpanError: An id is invalid.
     """
 
     trace_id: str
@@ -50,7 +50,7 @@ class Span:
     events: tuple[tuple[str, Mapping[str, Any]], ...] = ()
 
     def __post_init__(self) -> None:
-        """Check the ids, by which spans are joined."""
+        """Check the ids, which join spans."""
         if not _TRACE_ID.fullmatch(self.trace_id):
             raise MalformedSpanError("its trace id is not 32 hexadecimal digits")
         if not _SPAN_ID.fullmatch(self.span_id) or not (self.parent_id == "" or _SPAN_ID.fullmatch(self.parent_id)):
@@ -58,12 +58,12 @@ class Span:
 
     @property
     def size(self) -> int:
-        """About how much memory its texts take, in bytes."""
+        """The approximate memory of its texts, in bytes."""
         return len(self.name) + _size(self.attributes) + sum(_size(event) for _, event in self.events)
 
 
 def is_read_event(name: object) -> bool:
-    """Return whether an event of a span says something of an answer."""
+    """Return whether an event of a span concerns an answer."""
     return isinstance(name, str) and (name == "exception" or name.startswith("gen_ai."))
 
 

@@ -23,15 +23,15 @@ _log = logging.getLogger(__name__)
 
 
 class SpanFile:
-    """Reads what is appended to a file from now on: JSON, one object a line, or spread over lines as with an indent.
+    """Reads what is appended to a file from now on: JSON, one object per line or indented over several lines.
 
-    A file that does not exist yet is read from its begin, and so is one that takes its place or is truncated.
+    A file that is created later, replaces the old one or is truncated is read from its beginning.
 
     Args:
         path: The file.
 
     Attributes:
-        traces: Where spans go; those of other traces are dropped.
+        traces: Receives the spans; those of unknown traces are dropped.
     """
 
     def __init__(self, path: Path) -> None:
@@ -44,7 +44,7 @@ class SpanFile:
         self._has_warned = False
 
     async def read(self) -> None:
-        """Take what was appended since the last call."""
+        """Read the data appended since the last call."""
         await asyncio.to_thread(self._read)
 
     def _end(self) -> tuple[int, int]:
@@ -92,7 +92,7 @@ class SpanFile:
                     self._warn("a record has malformed spans")
 
     def _records(self, lines: list[bytearray]) -> Iterator[bytes]:
-        """Yield the objects that lines make: one each, or one from a line `{` to a line `}`."""
+        """Yield the objects in lines: one per line, or one from a line `{` to a line `}`."""
         for line in lines:
             text = line.rstrip()
             if text == b"{" or self._spread:

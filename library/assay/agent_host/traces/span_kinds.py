@@ -1,4 +1,4 @@
-"""What a span is by the conventions of OpenTelemetry for GenAI, old and new, of OpenInference and of other tracers."""
+"""The kind of a span by the GenAI conventions of OpenTelemetry, old and new, of OpenInference and of other tracers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OTHER_MODEL_NAMES = ("ai.response.model", "ai.model.id", "langfuse.observation.
 
 
 class SpanKind(Enum):
-    """What a span is about, as far as answers are concerned."""
+    """The kind of a span, as far as answers are concerned."""
 
     MODEL = auto()
     TOOL = auto()
@@ -47,13 +47,13 @@ _KINDS: Mapping[str, Mapping[str, SpanKind]] = {
     "genkit:metadata:subtype": {"model": _MODEL, "tool": _TOOL, "retriever": _RETRIEVAL, "embedder": _EMBEDDING},
     "mcp.method.name": {"tools/call": _TOOL},
 }  # fmt: skip
-"""By attribute, what its values mean; any other value, such as that of an agent or a workflow, is OTHER."""
+"""The meanings of values, by attribute; any other value, such as an agent or a workflow, is OTHER."""
 
 
 def kind_of_span(span: Span) -> SpanKind:
-    """Return what a span is about.
+    """Return the kind of a span.
 
-    One that names no operation is a call of a tool or of a model by what it has, as instrumentations of older versions
+    A span without an operation is a tool or model call by its other attributes, as instrumentations for older versions
     of the conventions write it.
     """
     attributes = span.attributes
@@ -68,25 +68,25 @@ def kind_of_span(span: Span) -> SpanKind:
 
 
 def model_of_span(span: Span) -> str:
-    """Return the model that a span names, the one that answered first; empty for none."""
+    """Return the model in a span, preferably the model that answered; empty for none."""
     return text_at(span.attributes, *_MODEL_NAMES, *_OTHER_MODEL_NAMES)
 
 
 def text_at(attributes: Mapping[str, Any], *names: str) -> str:
-    """Return the first text among attributes; empty where there is none."""
+    """Return the first text among attributes; empty if there is none."""
     value = value_at(attributes, *names)
     return value if isinstance(value, str) else ""
 
 
 def value_at(attributes: Mapping[str, Any], *names: str) -> Any:
-    """Return the first attribute that is there; None where there is none."""
+    """Return the first attribute that is present; None if there is none."""
     return next((attributes[name] for name in names if attributes.get(name) is not None), None)
 
 
 def numbered(span: Span, prefix: str) -> list[dict[str, Any]]:
-    """Return the entries of a list that OpenInference spreads over attributes, in their order.
+    """Return the entries of a list that OpenInference spreads over attributes, in order.
 
-    `PREFIX.0.document.id` and `PREFIX.0.document.score` are one entry, `{"document.id": …, "document.score": …}`.
+    `PREFIX.0.document.id` and `PREFIX.0.document.score` make up `{"document.id": …, "document.score": …}`.
     """
     entries: dict[int, dict[str, Any]] = {}
     for name, value in span.attributes.items():

@@ -1,4 +1,4 @@
-"""Where the spans of an agent come from, as its settings say; opened before the agent's code is imported."""
+"""Sources of an agent's spans by its settings; opened before the agent's code is imported."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TraceSource:
-    """Where spans come from.
+    """A source of spans.
 
     Args:
         spans: A file, or the traces of this process's receiver.
-        wait_s: How long an answer waits for them, in seconds.
-        environment: Variables with which the agent's exporter sends them there.
+        wait_s: How long an answer waits for its spans, in seconds.
+        environment: Variables that make the agent's exporter send spans to the source.
     """
 
     spans: SpanFile | TraceBook
@@ -37,19 +37,19 @@ class TraceSource:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def set_environment(self) -> None:
-        """Set the variables in this process, for an agent that it imports next."""
+        """Set the variables in this process, for an agent imported afterwards."""
         os.environ.update(self.environment)
 
     def traced(self, caller: Caller, *, in_process: bool) -> Caller:
-        """Return a caller that adds what spans say to the answers of another one."""
+        """Return a caller that completes another caller's answers by their spans."""
         return TracedCaller(caller, self.spans, wait_s=self.wait_s, in_process=in_process)
 
 
 def open_trace_source(option: object, folder: Path) -> TraceSource:
-    """Return where spans come from; a receiver listens from now on.
+    """Return the source of spans; a receiver listens from now on.
 
     Args:
-        option: The checked option of a spec.
+        option: The spec's checked option.
         folder: The spec's folder.
 
     Raises:
@@ -59,10 +59,10 @@ def open_trace_source(option: object, folder: Path) -> TraceSource:
     if settings.file:
         return TraceSource(SpanFile(folder / settings.file), settings.wait_s)
     if not is_installed():
-        said = f"opentelemetry-proto is not installed here, which receiving traces needs: {install_hint('otel')}"
-        raise InvalidInputError([Problem(said, "agent.traces")], reason="FRAMEWORK_MISSING")
+        message = f"opentelemetry-proto is not installed here, which receiving traces needs: {install_hint('otel')}"
+        raise InvalidInputError([Problem(message, "agent.traces")], reason="FRAMEWORK_MISSING")
     receiver = shared_receiver()
-    # What a user has set for all signals stays theirs: metrics and logs go where they went.
+    # A user's setting for all signals is kept: metrics and logs go where they went before.
     shared = {"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_BSP_SCHEDULE_DELAY"} & set(os.environ)
-    wanted = {name: value for name, value in receiver.environment().items() if name not in shared}
-    return TraceSource(receiver.traces, settings.wait_s, wanted)
+    variables = {name: value for name, value in receiver.environment().items() if name not in shared}
+    return TraceSource(receiver.traces, settings.wait_s, variables)

@@ -1,7 +1,7 @@
-"""Calls of tools in a trace, whichever convention its spans follow.
+"""Tool calls in a trace, by any of the spans' conventions.
 
-A call is a span of a tool. What such a span lacks is taken from the model's request of that call; without any span of
-a tool, the requests are the calls. `docs/spec.md#traces` lists the conventions.
+A tool span is a call; its missing parts come from the model's request of that call. Without any tool span, the requests
+count as calls. `docs/spec.md#traces` lists the conventions.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ _RESULTS = (
     "mlflow.spanOutputs", "genkit:output", "gen_ai.completion",
 )  # fmt: skip
 _FAILURES = {"gen_ai.tool.status": "error", "langfuse.observation.level": "ERROR", "genkit:state": "error"}
-"""Attributes by which a span says that its tool failed, beside its status and `error.type`."""
+"""Attributes that mark a failed tool, besides the span's status and `error.type`."""
 _REPLIES = ("gen_ai.output.messages", "gcp.vertex.agent.llm_response", "gen_ai.completion",
             "langfuse.observation.output", "mlflow.spanOutputs")  # fmt: skip
-"""Attributes of a model's span that hold its whole reply as JSON."""
+"""Attributes of a model span that hold its whole reply as JSON."""
 _INDEXED = ("gen_ai.completion", "llm.completions")
-"""Prefixes of OpenLLMetry's and LiteLLM's attributes of replies, one for each part of a call."""
+"""Prefixes of OpenLLMetry's and LiteLLM's reply attributes, with an attribute per part of a call."""
 _ADK_RESPONSE = "gcp.vertex.agent.tool_response"
 _DETAILS, _CHOICE, _TOOL_MESSAGE = "gen_ai.client.inference.operation.details", "gen_ai.choice", "gen_ai.tool.message"
 _CALL_LISTS, _CALL_HOLDERS = ("tool_calls", "toolCalls"), ("toolUse", "tool_use", "function_call", "functionCall")
 _CALL_TYPES = ("tool_call", "tool-call", "tool_use", "function_call")
 _NO_TOOLS = ("", "(merged tools)")
-"""Google ADK adds a span of this name to calls that it makes at once."""
+"""Google ADK adds a span of this name to concurrent calls."""
 _NO_ARGUMENTS = ("", "{}")
 _NO_VALUE = "<not specified>"
-"""What Google ADK writes of a call without a response, such as that of a long-running tool."""
+"""Google ADK's text for a call without a response, such as a long-running tool's."""
 _MAX_DEPTH = 50
 
 
 def calls_of_trace(tools: Sequence[Span], models: Sequence[Span], parents: Mapping[str, str]) -> tuple[ToolCall, ...]:
-    """Return the calls of a trace in the order they began.
+    """Return the calls of a trace in the order of their start.
 
     Args:
-        tools: The spans of tools.
-        models: The spans of models.
+        tools: The tool spans.
+        models: The model spans.
         parents: The parent of every span of the trace, by id.
     """
     requests = list(_requests(models))
@@ -66,7 +66,7 @@ def calls_of_trace(tools: Sequence[Span], models: Sequence[Span], parents: Mappi
 
 
 def _executed(tools: Sequence[Span], parents: Mapping[str, str]) -> list[ToolCall]:
-    """Return the calls that spans of tools are: those with one id, and those within another of one name, are one."""
+    """Return the calls in tool spans: spans with the same id, or nested ones of the same name, are one call."""
     calls: dict[str, ToolCall] = {}
     by_id: dict[str, str] = {}
     for span in tools:
@@ -94,10 +94,10 @@ def _ancestors(span: Span, parents: Mapping[str, str]) -> Iterator[str]:
 
 
 def _is_same(outer: ToolCall, inner: ToolCall) -> bool:
-    """Return whether a call within another is that one, as two instrumentations or a client of MCP write it."""
+    """Return whether a nested span repeats the outer call, as a second instrumentation or an MCP client does."""
     return outer.name == inner.name and all(
-        not one or not other or one == other
-        for one, other in ((outer.id, inner.id), (outer.arguments_json, inner.arguments_json))
+        not first or not second or first == second
+        for first, second in ((outer.id, inner.id), (outer.arguments_json, inner.arguments_json))
     )
 
 
@@ -134,18 +134,18 @@ def _call(span: Span) -> ToolCall:
 
 
 def _with_events(span: Span) -> dict[str, Any]:
-    """Return the attributes of a tool's span with what its events say of the call."""
-    found: dict[str, Any] = {}
+    """Return a tool span's attributes completed by its events."""
+    attributes: dict[str, Any] = {}
     for name, event in span.events:
         if name == _TOOL_MESSAGE:
-            found["gen_ai.tool.call.arguments"] = event.get("content")
+            attributes["gen_ai.tool.call.arguments"] = event.get("content")
         elif name == _CHOICE:
-            found["gen_ai.tool.call.result"] = event.get("message")
-    return {**found, **span.attributes}
+            attributes["gen_ai.tool.call.result"] = event.get("message")
+    return {**attributes, **span.attributes}
 
 
 def _arguments(written: object) -> object:
-    """Return the arguments of a call, without what instrumentations write around them."""
+    """Return a call's arguments, without the wrapping of instrumentations."""
     value = call_parts({"arguments": written}).arguments
     for _ in range(2):
         if not isinstance(value, dict):
@@ -171,13 +171,13 @@ _SMOLAGENTS = "sanitize_inputs_outputs"
 
 
 def _result(written: object) -> tuple[object, bool]:
-    """Return the result of a call without what is written around it, and whether it is that of a failure."""
+    """Return a call's result without its wrapping, and whether it is a failure."""
     value = _parsed(written) if isinstance(written, str) else written
     if isinstance(value, dict) and _wraps_output(value):
         written = value["output"]
         value = _parsed(written) if isinstance(written, str) else written
     if isinstance(value, dict) and (holder := "kwargs" if "lc" in value else "data" if "type" in value else ""):
-        inner = value.get(holder)  # a message of LangChain, as it or OpenInference writes it
+        inner = value.get(holder)  # a LangChain message, from LangChain or OpenInference
         value = written = inner if isinstance(inner, dict) and "tool_call_id" in inner else value
     if not isinstance(value, dict):
         return written, False
@@ -195,23 +195,23 @@ def _wraps_output(value: Mapping[str, Any]) -> bool:
 
 
 def _with_requested(calls: Sequence[ToolCall], requests: Sequence[ToolCall]) -> list[ToolCall]:
-    """Return calls with the arguments that models asked for, where the spans of the tools have none."""
+    """Return calls with the models' requested arguments if the tool spans have none."""
     by_id = {request.id: request for request in requests if request.id}
     by_name: dict[str, list[ToolCall]] = {}
     for request in requests:
         by_name.setdefault(request.name, []).append(request)
-    counts, found = Counter(call.name for call in calls), []
+    counts, completed = Counter(call.name for call in calls), []
     nth_of = {name: iter(same) for name, same in by_name.items() if len(same) == counts[name]}
     for call in calls:
         nth = next(nth_of[call.name]) if call.name in nth_of else None
         asked = by_id.get(call.id, nth) if call.id else nth
         is_open = asked is not None and asked.arguments_json and call.arguments_json in _NO_ARGUMENTS
-        found.append(dataclasses.replace(call, arguments_json=asked.arguments_json) if asked and is_open else call)
-    return found
+        completed.append(dataclasses.replace(call, arguments_json=asked.arguments_json) if asked and is_open else call)
+    return completed
 
 
 def _requests(models: Sequence[Span]) -> Iterator[ToolCall]:
-    """Yield the calls that models asked for, each once."""
+    """Yield the calls that models requested, without repeats."""
     seen = set()
     for span in models:
         for call in next(filter(None, (list(calls) for calls in _requests_of(span))), []):
@@ -221,7 +221,7 @@ def _requests(models: Sequence[Span]) -> Iterator[ToolCall]:
 
 
 def _requests_of(span: Span) -> Iterator[Iterator[ToolCall]]:
-    """Yield what a model asked for by each convention; a span that follows several repeats itself."""
+    """Yield a model's requests by each convention; a span that follows several repeats itself."""
     yield _openinference(span)
     yield _indexed(span)
     yield _calls_within({"tool_calls": _value(span.attributes.get("ai.response.toolCalls"))})
@@ -232,8 +232,10 @@ def _requests_of(span: Span) -> Iterator[Iterator[ToolCall]]:
             yield _calls_within(_value(event.get("gen_ai.output.messages")))
         elif name == _CHOICE:
             yield _calls_within([_value(value) for value in event.values()])
-    events = _value(span.attributes.get("events"))  # pydantic-ai's first versions
-    choices = [one for one in events if isinstance(one, dict) and one.get("event.name") == _CHOICE] if events else []
+    events = _value(span.attributes.get("events"))  # the first versions of pydantic-ai
+    choices = (
+        [entry for entry in events if isinstance(entry, dict) and entry.get("event.name") == _CHOICE] if events else []
+    )
     yield _calls_within(choices)
 
 
@@ -254,7 +256,7 @@ def _indexed(span: Span) -> Iterator[ToolCall]:
 
 
 def _entries(fields: Mapping[str, Any], prefix: str, *, is_single: bool = False) -> list[dict[str, Any]]:
-    """Return the entries of a list within numbered attributes: PREFIX0.name, PREFIX0.id, …"""
+    """Return the entries of a list in numbered attributes: PREFIX0.name, PREFIX0.id, …"""
     entries: dict[int, dict[str, Any]] = {}
     for key, value in fields.items():
         if not key.startswith(prefix):
@@ -266,7 +268,7 @@ def _entries(fields: Mapping[str, Any], prefix: str, *, is_single: bool = False)
 
 
 def _calls_within(value: object, depth: int = 0) -> Iterator[ToolCall]:
-    """Yield the calls in a reply of a model, as any provider or framework writes it."""
+    """Yield the calls in a model's reply, in any provider's or framework's form."""
     if depth > _MAX_DEPTH:
         return
     if isinstance(value, list):
@@ -298,14 +300,14 @@ def _value(written: object) -> Any:
 
 
 def _text(value: object) -> str:
-    """Return a text; a number, as ids may be, is written out."""
+    """Return a text; a number, such as an id, is written out."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     return clean_text(value) if isinstance(value, str) else ""
 
 
 def _as_json(value: object) -> str:
-    """Return a value as the text of JSON: a text that is JSON as it is, any other as a string of JSON."""
+    """Return a value as JSON text: JSON text is unchanged, any other text becomes a JSON string."""
     if value is None:
         return ""
     if isinstance(value, str) and _parsed(value) is not None:
@@ -317,7 +319,7 @@ def _as_json(value: object) -> str:
 
 
 def _parsed(text: str) -> Any:
-    """Return what a text is as JSON; None where it is no JSON."""
+    """Return a text parsed as JSON; None if it is not JSON."""
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):

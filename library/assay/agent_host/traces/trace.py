@@ -1,4 +1,4 @@
-"""Traces that are being waited for: each has its spans, in whatever order they arrive."""
+"""Traces in progress, with their spans in any order of arrival."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from assay.agent_host.traces.span import Span
 
 EXPORT_DELAY_S = 0.1
-"""How often an exporter that Assay sets up sends what it has, in seconds."""
+"""The export interval of exporters that Assay configures, in seconds."""
 
 MAX_SPANS = 10_000
 MAX_TRACE_BYTES = 8 * 1024 * 1024
 
 
 class Trace:
-    """The trace of one question, whose root is the question itself.
+    """The trace of a question, whose root is the question itself.
 
-    Make it with `TraceBook.open`. Spans are added from any thread, and read in the loop that made it.
+    Create it with `TraceBook.open`. Any thread may add spans; the loop that created it reads them.
 
     Attributes:
-        trace_id: 32 hexadecimal digits, which no other process can guess.
-        root_id: 16 hexadecimal digits: the span that the agent's spans have as their parent.
-        is_too_large: Whether spans were dropped, as they are more than 10,000 or than 8 MiB.
+        trace_id: 32 hexadecimal digits, which other processes cannot guess.
+        root_id: 16 hexadecimal digits: the parent of the agent's spans.
+        is_too_large: Whether spans were dropped beyond 10,000 spans or 8 MiB.
     """
 
     def __init__(self) -> None:
@@ -46,27 +46,27 @@ class Trace:
 
     @property
     def spans(self) -> list[Span]:
-        """The spans by their begin, whatever order they arrived in."""
+        """The spans by start time, whatever order they arrived in."""
         return sorted(self._spans.values(), key=lambda span: (span.start_ns, span.span_id))
 
     @property
     def span_count(self) -> int:
-        """How many spans have arrived."""
+        """The number of spans received."""
         return len(self._spans)
 
     @property
     def orphan_count(self) -> int:
-        """How many spans have a parent that has not arrived."""
+        """The number of spans whose parent has not arrived."""
         spans = dict(self._spans)
         return sum(span.parent_id not in spans and span.parent_id not in ("", self.root_id) for span in spans.values())
 
     @property
     def is_connected(self) -> bool:
-        """Whether there are spans, and the parent of each has arrived: a span is sent when it has ended."""
+        """Whether there are spans, all with their parents: a span is sent when it has ended."""
         return bool(self._spans) and self.orphan_count == 0
 
     def add(self, span: Span) -> None:
-        """Take a span; one that was sent twice is one."""
+        """Add a span; duplicates are ignored."""
         self._size += span.size
         if len(self._spans) >= MAX_SPANS or self._size > MAX_TRACE_BYTES:
             self.is_too_large = True
@@ -75,7 +75,7 @@ class Trace:
         self._loop.call_soon_threadsafe(self._changed.set)
 
     async def wait_for_change(self, timeout_s: float) -> bool:
-        """Wait until a span arrives; return whether one has, in time."""
+        """Wait for a span; return whether one arrived in time."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._changed.wait()
@@ -86,7 +86,7 @@ class Trace:
 
 
 class TraceBook:
-    """The traces that are waited for, by id; spans of all others are dropped."""
+    """The open traces by id; spans of all others are dropped."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -100,12 +100,12 @@ class TraceBook:
         return trace
 
     def close(self, trace: Trace) -> None:
-        """Drop the spans of a trace from now on."""
+        """Drop a trace's spans from now on."""
         with self._lock:
             self._traces.pop(trace.trace_id, None)
 
     def add(self, spans: Iterable[Span]) -> None:
-        """Take spans, from any thread."""
+        """Add spans, from any thread."""
         with self._lock:
             for span in spans:
                 if (trace := self._traces.get(span.trace_id)) is not None:

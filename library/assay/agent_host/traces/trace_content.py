@@ -1,4 +1,4 @@
-"""What the spans of a trace say about an answer: tool calls, sources, tokens and the model."""
+"""The contents of a trace for an answer: tool calls, sources, tokens and the model."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _MAX_SOURCES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class TraceContent:
-    """What a trace says.
+    """The contents of a trace.
 
     Args:
-        tool_calls: In the order they began.
-        sources: By retrieval as they began, within each in rank order; a document that comes again is one.
-        usage: The sum over the calls of models; None where there are none, or one has no counts.
-        model: The model of the last call.
-        problem: Why tokens are not known although models were called; otherwise empty.
+        tool_calls: Tool calls, in the order of their start.
+        sources: Sources by start of retrieval, then by rank, without repeated documents.
+        usage: The sum over model calls; None if there are none, or one lacks counts.
+        model: The last call's model.
+        problem: Why tokens are unknown although models were called; otherwise empty.
     """
 
     tool_calls: tuple[ToolCall, ...] = ()
@@ -47,10 +47,10 @@ class TraceContent:
 
 
 def content_of_trace(spans: Sequence[Span]) -> TraceContent:
-    """Return what the spans of a trace say.
+    """Return the contents of a trace's spans.
 
     Args:
-        spans: In the order they began.
+        spans: The spans, in the order of their start.
     """
     kinds = {span.span_id: kind_of_span(span) for span in spans}
     models = [span for span in spans if kinds[span.span_id] is SpanKind.MODEL]
@@ -66,7 +66,7 @@ def content_of_trace(spans: Sequence[Span]) -> TraceContent:
 
 
 def _sources(retrievals: Iterable[Span]) -> tuple[Source, ...]:
-    found: dict[object, Source] = {}
+    sources: dict[object, Source] = {}
     for span in retrievals:
         flat = [
             {key.removeprefix("document."): value for key, value in document.items()}
@@ -74,8 +74,8 @@ def _sources(retrievals: Iterable[Span]) -> tuple[Source, ...]:
         ]
         for document in flat or _objects(span.attributes.get(_DOCUMENTS)):
             source = _source(document)
-            found.setdefault(source.id or (source.uri, source.title, source.content), source)
-    return tuple(found.values())[:_MAX_SOURCES]
+            sources.setdefault(source.id or (source.uri, source.title, source.content), source)
+    return tuple(sources.values())[:_MAX_SOURCES]
 
 
 def _source(document: Mapping[str, Any]) -> Source:
@@ -96,21 +96,21 @@ def _source(document: Mapping[str, Any]) -> Source:
 
 def _plain_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
     try:
-        found = json_value(metadata, "metadata")
+        plain = json_value(metadata, "metadata")
     except MalformedAnswerError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return plain if isinstance(plain, dict) else {}
 
 
 def _objects(value: object) -> list[dict[str, Any]]:
-    """Return the mappings of a list, which may be a text of JSON."""
+    """Return the mappings in a list, which may be JSON text."""
     if isinstance(value, str):
         value = _parsed(value)
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _parsed(text: str) -> Any:
-    """Return what a text is as JSON; None where it is no JSON."""
+    """Return a text parsed as JSON; None if it is not JSON."""
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):

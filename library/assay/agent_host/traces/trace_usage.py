@@ -1,4 +1,4 @@
-"""Tokens of a trace: the sum over its calls of models, each counted once however many spans repeat it."""
+"""Token counts of a trace: the sum over its model calls, each counted once even if several spans repeat it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from assay.agent_host.traces.span import Span
 
 _PREFIXES = ("llm.usage.", "gen_ai.usage.", "ai.usage.")
-"""Of attributes that have a provider's or the conventions' own name of a count."""
+"""Prefixes of attributes that have a provider's or the conventions' own name of a count."""
 _WHOLE_USAGES = ("langfuse.observation.usage_details", "mlflow.chat.tokenUsage")
 """Attributes that hold a usage as JSON."""
 _NAMES: Mapping[str, tuple[str, ...]] = {
@@ -39,19 +39,19 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "llm.token_count.completion_details.reasoning",
     ),
 }
-"""Attributes whose names are those of traces alone."""
+"""Attributes whose names occur only in traces."""
 _WHOLE = ("input_tokens", "output_tokens", "total_tokens")
-"""Counts that each call has; of the others a call without any says nothing."""
+"""Counts that each call has; another call without any counts tells nothing."""
 _MAX_TOKENS = 2**53
 
 
 def usage_of_trace(spans: Sequence[Span]) -> tuple[Usage | None, str]:
-    """Return the tokens of a trace, and why they are not known where they cannot be.
+    """Return the tokens of a trace, and the reason if they cannot be known.
 
-    A span counts where none below it has counts: an agent's span repeats the sum of its calls, and two
-    instrumentations write one call twice. A call that failed may have none.
+    A span counts if no span below it has counts: an agent's span repeats the sum of its calls, and two instrumentations
+        record the same call twice. A failed call may have no counts.
     """
-    counts = {span.span_id: found for span in spans if (found := _counts(span))}
+    counts = {span.span_id: span_counts for span in spans if (span_counts := _counts(span))}
     parents = {span.span_id: span.parent_id for span in spans}
     above = _above(counts, parents)
     counted = [counts[span_id] for span_id in counts if span_id not in above]
@@ -66,15 +66,15 @@ def usage_of_trace(spans: Sequence[Span]) -> tuple[Usage | None, str]:
         and span.span_id not in below
     ]
     if uncounted:
-        said = f"calls of a model without token counts: {len(uncounted)} of {len(uncounted) + len(counted)}"
-        return None, f"{said}, so that their sum is not known"
+        message = f"calls of a model without token counts: {len(uncounted)} of {len(uncounted) + len(counted)}"
+        return None, f"{message}, so that their sum is not known"
     if not counted:
         return None, ""
     return Usage(**_sums(counted)), ""
 
 
 def _counts(span: Span) -> dict[str, int]:
-    """Return the counts of a span; those of embeddings are none of an answer's."""
+    """Return the counts of a span; embeddings do not count toward an answer."""
     if kind_of_span(span) is SpanKind.EMBEDDING:
         return {}
     usage = {
@@ -85,20 +85,20 @@ def _counts(span: Span) -> dict[str, int]:
     }
     for name in _WHOLE_USAGES:
         usage |= _mapping(span.attributes.get(name))
-    found = read_counts(usage, _count)
+    counts = read_counts(usage, _count)
     for name, attributes in _NAMES.items():
         value = _count(value_at(span.attributes, *attributes), name)
         if value is not None:
-            found.setdefault(name, value)
-    return found if any(name in found for name in _WHOLE) else {}
+            counts.setdefault(name, value)
+    return counts if any(name in counts for name in _WHOLE) else {}
 
 
 def _mapping(value: object) -> dict[str, Any]:
     try:
-        found = json.loads(value) if isinstance(value, str) else value
+        data = json.loads(value) if isinstance(value, str) else value
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return data if isinstance(data, dict) else {}
 
 
 def _count(value: object, where: str) -> int | None:
@@ -120,7 +120,7 @@ def _sums(counted: Sequence[Mapping[str, int]]) -> dict[str, int]:
 
 
 def _above(marked: Mapping[str, object], parents: Mapping[str, str]) -> set[str]:
-    """Return the spans that have a marked one below them."""
+    """Return the spans above a marked one."""
     above: set[str] = set()
     for span_id in marked:
         parent = parents[span_id]
@@ -131,7 +131,7 @@ def _above(marked: Mapping[str, object], parents: Mapping[str, str]) -> set[str]
 
 
 def _below(marked: set[str], parents: Mapping[str, str]) -> set[str]:
-    """Return the spans that have a marked one above them."""
+    """Return the spans below a marked one."""
     children = defaultdict(list)
     for span_id, parent in parents.items():
         children[parent].append(span_id)

@@ -1,4 +1,4 @@
-"""An agent whose answers are completed by the spans that it emits."""
+"""Completing an agent's answers from the spans that it emits."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
     from assay.model.answers.agent_response import AgentResponse
 
 METADATA_KEY = "assay_trace"
-"""Where the metadata of an answer says what came of its trace."""
+"""The metadata key for the outcome of an answer's trace."""
 
 _SETTLE_S = EXPORT_DELAY_S + 0.25
-"""Without a flush, a trace is complete once no further span has arrived for so long: an exporter sends what it has once
-in each delay."""
+"""Without a flush, a trace counts as complete after this time without a span: an exporter sends its spans once per
+interval."""
 _FILE_POLL_S = 0.05
 _LARGEST_PART = 0.9
-"""Of the largest answer: the rest is for its metadata, which the caller's note adds to."""
+"""The share of the maximum answer; the rest is for its metadata, including this caller's note."""
 
 
 class TracedCaller:
-    """Asks another caller, and adds what spans say to its answers; what an answer has itself stays.
+    """Asks another caller and completes its answers from spans; the answer's own fields take precedence.
 
     Args:
-        caller: Asks the agent.
-        source: Where the spans of this trace come from: a file, or the traces of a receiver.
-        wait_s: How long an answer waits for its spans at most, in seconds; never longer than its time limit.
-        in_process: Whether the agent runs in this process, whose OpenTelemetry is its own.
+        caller: The caller of the agent.
+        source: The source of the spans: a file, or a receiver's traces.
+        wait_s: How long an answer waits for its spans, in seconds; never beyond its time limit.
+        in_process: Whether the agent runs in this process and shares its OpenTelemetry.
     """
 
     def __init__(self, caller: Caller, source: SpanFile | TraceBook, *, wait_s: float, in_process: bool) -> None:
@@ -57,13 +57,13 @@ class TracedCaller:
         self._failures = Failures()
 
     async def call(self, request: AgentRequest) -> AgentResponse:
-        """Return the agent's answer with what its spans add, and the time that the agent took without them."""
+        """Return the agent's answer completed from its spans, with the agent's own duration."""
         trace = self._traces.open()
         deadline = time.monotonic() + request.timeout_s
         try:
             with parent_span(trace.traceparent) if self._has_api else contextlib.nullcontext():
                 response = await self._caller.call(dataclasses.replace(request, traceparent=trace.traceparent))
-            # An answer that failed waits for nothing: its spans may never end.
+            # A failed answer does not wait: its spans may never end.
             wait_s = 0.0 if response.status is AgentStatus.ERROR else self._wait_s
             wait_s = max(0.0, min(wait_s, deadline - time.monotonic()))
             await self._gather(trace, wait_s)
@@ -72,12 +72,12 @@ class TracedCaller:
         return self._failures.redacted_answer(_completed(response, trace, wait_s))
 
     async def aclose(self) -> None:
-        """Let go of the agent's threads and processes; a receiver stays for later questions."""
+        """Release the agent's threads and processes; a receiver stays for later questions."""
         self._flush.close()
         await self._caller.aclose()
 
     async def _gather(self, trace: Trace, wait_s: float) -> None:
-        """Wait until the spans of a trace are complete, or the time is over."""
+        """Wait until the spans of a trace are complete, or time is up."""
         if wait_s <= 0:
             await self._read_file()
             return
@@ -100,7 +100,7 @@ class TracedCaller:
 
 
 def _completed(response: AgentResponse, trace: Trace, wait_s: float) -> AgentResponse:
-    """Return an answer with what its trace adds, and with what of it is missing."""
+    """Return an answer completed from its trace, with a note on what is missing."""
     spans = trace.spans
     content, problems = TraceContent(), []
     if trace.is_too_large:
@@ -112,10 +112,10 @@ def _completed(response: AgentResponse, trace: Trace, wait_s: float) -> AgentRes
         if not spans:
             problems.append(f"no span of this trace arrived within {wait_s:g} s")
         elif orphans := trace.orphan_count:
-            said = f"spans whose parent did not arrive within {wait_s:g} s: {orphans}; what came later is left out"
-            problems.append(said)
+            message = f"spans whose parent did not arrive within {wait_s:g} s: {orphans}; what came later is left out"
+            problems.append(message)
     problems += [content.problem] if content.problem and response.usage is None else []
-    # A trace that is whole and has no call says that none was made; of another, calls may be missing, and tokens.
+    # A complete trace without calls means that none was made; an incomplete one may lack calls and tokens.
     is_whole = bool(spans) and not trace.is_too_large and not trace.orphan_count
     has_all_calls = is_whole and response.status is not AgentStatus.ERROR
     completed = dataclasses.replace(
@@ -138,4 +138,4 @@ def _fits(response: AgentResponse) -> bool:
     try:
         return response_to_wire(response).ByteSize() <= MAX_ANSWER_BYTES * _LARGEST_PART
     except (MalformedAnswerError, ValueError):
-        return True  # of the agent's own parts: the answer is refused where it is sent
+        return True  # in the agent's own fields: the answer is refused when it is sent
