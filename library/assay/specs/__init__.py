@@ -1,1 +1,1 @@
-"""The spec, `assay.yaml`: read, completed from its preset, checked; every problem at once."""
+"""The spec, `assay.yaml`: reading, applying its preset and checking it, with every problem reported at once."""

@@ -1,4 +1,4 @@
-"""Rules for the `agent` part of a spec, the same for the client and the orchestrator."""
+"""Rules for the `agent` part of a spec, shared by the client and the orchestrator."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ADAPTERS = ("python", "command", "http", "grpc", "openai", "anthropic", "adk", "langgraph", "pydantic_ai",
             "openai_agents", "a2a", "replay")  # fmt: skip
-"""Adapters of this version."""
+"""The supported adapters."""
 
 _NO_TRACES = (
     "traces are read of agents that run on the user's side (python, command and frameworks), and the {} adapter "
@@ -37,16 +37,19 @@ _NO_LIFESPAN = (
 _PYTHON_KEYS = ("map",)
 IN_PROCESS_KEYS = {
     name: (*options, *LIFESPAN_KEYS)
-    for name, options in {"python": _PYTHON_KEYS, **{name: each.options for name, each in FRAMEWORKS.items()}}.items()
+    for name, options in {
+        "python": _PYTHON_KEYS,
+        **{name: framework.options for name, framework in FRAMEWORKS.items()},
+    }.items()
 }
-"""The options of the adapters whose agents run in the process of the client, by adapter."""
+"""The options of adapters that run in the client's process, by adapter."""
 
 _MAX_GROWTH = 1_000_000
-"""How many times larger than an object what an expression makes of it may be: it runs in the client's process."""
+"""How many times larger than its input an expression's result may be: it runs in the client's process."""
 
 
 def check_agent(agent: AgentSettings) -> list[Problem]:
-    """Return everything that is wrong with how an agent is to be reached."""
+    """Return the problems of an agent's settings."""
     problems = [
         Problem(message, f"agent.{field}")
         for field, message in (
@@ -110,7 +113,7 @@ def _check_python(agent: AgentSettings) -> list[Problem]:
 
 
 def _map_problems(value: object) -> list[Problem]:
-    from assay.model.answers.response_expressions import (  # imported here: it brings jmespath
+    from assay.model.answers.response_expressions import (  # imported here: it loads jmespath
         expression_problems,
         growth_of,
     )
@@ -129,10 +132,10 @@ def _check_framework(agent: AgentSettings) -> list[Problem]:
     framework = FRAMEWORKS[agent.adapter]
     problems = framework.option_problems(agent.options)
     if not OBJECT_TARGET.fullmatch(agent.target):
-        said = (
+        message = (
             f"must be MODULE:OBJECT or FILE.py:OBJECT of {framework.accepts}, e.g. 'agent:agent', not {agent.target!r}"
         )
-        problems.append(Problem(said, "agent.target"))
+        problems.append(Problem(message, "agent.target"))
     return problems
 
 
@@ -145,7 +148,7 @@ def _check_command(agent: AgentSettings) -> list[Problem]:
 
 
 def _check_http(agent: AgentSettings) -> list[Problem]:
-    from assay.specs.http_options import HttpOptions  # imported here: it brings jmespath
+    from assay.specs.http_options import HttpOptions  # imported here: it loads jmespath
 
     problems = check_url(agent.target)
     HttpOptions.from_options(agent.options, problems)

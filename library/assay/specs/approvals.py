@@ -1,4 +1,4 @@
-"""Rules for `approvals` in a spec and in cases, the same for the client and the orchestrator."""
+"""Rules for `approvals` in a spec and in cases, shared by the client and the orchestrator."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def read_spec_approvals(value: object) -> tuple[tuple[Approval, ...], list[Problem]]:
-    """Return the approvals of a spec, each used as often as needed where it does not say; and all problems."""
+    """Return a spec's approvals, by default without a limit on their use, and all problems."""
     approvals, problems = read_approvals(value, times=None)
     return approvals, [Problem(problem, f"approvals{part}") for part, problem in problems]
 
 
 def check_approvals(settings: RunSettings) -> list[Problem]:
-    """Return everything that is wrong with the approvals of a run."""
+    """Return the problems of a run's approvals."""
     if not settings.approvals:
         return []
     if unusable := why_unusable(settings.agent):
@@ -29,9 +29,9 @@ def check_approvals(settings: RunSettings) -> list[Problem]:
 
 
 def why_unusable(agent: AgentSettings) -> str:
-    """Return why an agent cannot be given approvals, and what to do; empty where it can.
+    """Return why an agent cannot use approvals, and what to do; empty if it can.
 
-    Recorded answers need none, and have what was decided: a spec may name its agent or the recording of it.
+    Recorded answers need none and contain the decisions, so a spec may switch between its agent and a recording of it.
     """
     match agent.adapter:
         case "openai" | "anthropic":
@@ -45,4 +45,4 @@ def _names_approvals(agent: AgentSettings) -> bool:
     from assay.specs.prompt_template import PLACEHOLDER  # imported here: few specs have approvals
 
     template = json.dumps([agent.options.get(name) for name in ("body", "query")], default=str)
-    return any(found[1].strip() == "approvals" for found in PLACEHOLDER.finditer(template))
+    return any(match[1].strip() == "approvals" for match in PLACEHOLDER.finditer(template))

@@ -1,4 +1,4 @@
-"""The long form of `dataset` in a spec: a mapping of the file and of how it is read."""
+"""The long form of `dataset` in a spec: a mapping with the file and how to read it."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ _BESIDE = ("map", "format", "encoding", "on_bad_case")
 
 
 def lift_dataset_keys(data: dict[str, Any], report: Callable[[str, str], None]) -> None:
-    """Put what a mapping under `dataset` says where the short form has it, in place.
+    """Move the entries of a mapping under `dataset` to the fields of the short form, in place.
 
-    `dataset: {path: cases.csv, map: {input: frage}}` is `dataset: cases.csv` with `map: {input: frage}` beside it.
+    `dataset: {path: cases.csv, map: {input: frage}}` is equivalent to `dataset: cases.csv` and `map: {input: frage}`.
 
     Args:
         data: The spec.
-        report: Takes what is wrong, as field and message.
+        report: Receives problems, as field and message.
     """
-    given = data.get("dataset")
-    if not isinstance(given, dict):
+    entries = data.get("dataset")
+    if not isinstance(entries, dict):
         return
-    files = [key for key in _FILE if key in given]
+    files = [key for key in _FILE if key in entries]
     if len(files) != 1:
         report("dataset", "must be a file name, or a mapping with the file as `path`")
-    data["dataset"] = given[files[0]] if files else None
-    for key, value in given.items():
+    data["dataset"] = entries[files[0]] if files else None
+    for key, value in entries.items():
         if key in _BESIDE and key in data:
             report(f"dataset.{key}", f"stands beside `dataset` too, as `{key}`: keep one of them")
         elif key in _BESIDE:

@@ -1,4 +1,4 @@
-"""Gates and thresholds that hold whatever happens, that nothing can meet, or that ask for the worse."""
+"""Warnings about gates and thresholds that always pass, can never pass, or reward the worse result."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 _OPS = {"at_least": ">=", "more_than": ">", "at_most": "<="}
 _UNDIRECTED = ("formula",)
-"""Kinds of metrics that do not say whether more is better."""
+"""Kinds of metrics that do not define whether higher is better."""
 
 
 def doubtful_criteria(spec: Spec) -> Iterator[Problem]:
-    """Yield a warning about each gate and threshold of a spec that cannot fail, cannot hold, or asks for the worse.
+    """Yield a warning about each gate and threshold that cannot fail, cannot pass, or rewards the worse result.
 
     Args:
         spec: A checked spec.
@@ -52,7 +52,7 @@ def missing_groups(spec: Spec, groups: Mapping[str, Container[str]]) -> Iterator
 
     Args:
         spec: A checked spec.
-        groups: The labels of the cases by "category" and "tag".
+        groups: The labels of the cases, by "category" and "tag".
     """
     kinds = {metric.name: metric.kind for metric in spec.settings.metrics}
     for place, expression in enumerate(spec.settings.gates):
@@ -63,11 +63,11 @@ def missing_groups(spec: Spec, groups: Mapping[str, Container[str]]) -> Iterator
 
 
 def _doubt(gate: Gate, info: MetricInfo | None) -> str:
-    """Return what is doubtful about a criterion, or the empty string.
+    """Return the doubt about a criterion, or the empty string.
 
     Args:
         gate: The criterion.
-        info: Its metric; None for a rate of rows, cases or calls.
+        info: The criterion's metric; None for a rate of rows, cases or calls.
     """
     low, high = _bounds(gate, info)
     bound, shown = gate.bound, _subject(gate)
@@ -100,7 +100,7 @@ def _bounds(gate: Gate, info: MetricInfo | None) -> tuple[float, float]:
 
 
 def _direction(gate: Gate, info: MetricInfo | None) -> int:
-    """Return 1 where more is better, -1 where less is, 0 where neither is known."""
+    """Return 1 if higher is better, -1 if lower is better, 0 if unknown."""
     if info is None:
         return -1 if gate.name == "agent_errors" else 1
     if gate.stat in info.score_stats or gate.stat.startswith(LABEL):

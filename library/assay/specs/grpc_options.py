@@ -1,4 +1,4 @@
-"""The grpc adapter's options: where an AgentService is, and what is sent beside its questions."""
+"""The grpc adapter's options: the address of an AgentService, and the metadata sent with its questions."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 GRPC_KEYS = ("tls", "metadata", "stream")
-"""The options as a spec has them."""
+"""The option names in a spec."""
 
 _TLS_KEYS = ("ca", "ca_pem")
 _MAX_PEM_BYTES = 64 * 1024
-# Nothing but a host and a port: gRPC reads "unix:…", "xds:…" and the like in their place.
+# Only a host and a port: gRPC gives prefixes such as "unix:" and "xds:" a meaning of their own.
 _TARGET = re.compile(r"(?P<host>[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})")
 _METADATA_KEY = re.compile(r"[0-9a-z_.-]+")
 _OWN_KEYS = OWN_HEADERS | {"content-type", "user-agent"}
@@ -32,10 +32,10 @@ class GrpcOptions:
     """How a service is called.
 
     Args:
-        tls: Whether the connection is encrypted and the server has to prove who it is.
-        ca_pem: Certificates of the authorities that may vouch for it, as PEM; empty for those of the system.
-        metadata: Sent with each call; `${NAME}` stands for an environment variable where the call is made.
-        stream: Whether answers come in pieces, over AnswerStream.
+        tls: Whether the connection is encrypted and the server must prove its identity.
+        ca_pem: Trusted authorities' certificates, as PEM; empty for those of the system.
+        metadata: Metadata of each call; the caller replaces `${NAME}` by an environment variable.
+        stream: Whether answers are streamed, through AnswerStream.
     """
 
     tls: bool = False
@@ -45,7 +45,7 @@ class GrpcOptions:
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], problems: list[Problem]) -> GrpcOptions:
-        """Return the options of a spec; what is wrong is added to `problems`."""
+        """Return the options of a spec; append problems to `problems`."""
         fields = Fields(options, lambda name, message: problems.append(Problem(message, f"agent.{name}")))
         problems += [
             Problem(unknown_name("option of the grpc adapter", name, GRPC_KEYS), f"agent.{name}")
@@ -66,31 +66,31 @@ class GrpcOptions:
 
 
 def target_problem(target: str) -> str:
-    """Return why a target is no HOST:PORT; empty where it is one."""
+    """Return why a target is not HOST:PORT; empty if it is."""
     if "@" in target:
-        # Without the target, which holds a password.
+        # The message omits the target, which contains a password.
         return "must be HOST:PORT without a name or password: send it as metadata, with ${NAME} of a variable"
     if "://" in target:
         return f"must be HOST:PORT, e.g. 127.0.0.1:50051, not the URL {target!r}; tls says whether it is encrypted"
-    found = _TARGET.fullmatch(target)
-    if found is None or not 1 <= int(found["port"]) <= 65_535:
+    match = _TARGET.fullmatch(target)
+    if match is None or not 1 <= int(match["port"]) <= 65_535:
         return f"must be HOST:PORT, e.g. 127.0.0.1:50051, not {target!r}"
     problem = host_problem(target_host(target))
     return f"{problem}: {target!r}" if problem else ""
 
 
 def target_host(target: str) -> str:
-    """Return the host of a target in lower case, without the brackets of an address; empty where it is none."""
-    found = _TARGET.fullmatch(target)
-    return "" if found is None else found["host"].strip("[]").lower()
+    """Return the host of a target in lower case, without the brackets of an address; empty if there is none."""
+    match = _TARGET.fullmatch(target)
+    return "" if match is None else match["host"].strip("[]").lower()
 
 
 def read_ca_file(options: dict[str, Any], base_dir: Path) -> list[Problem]:
-    """Put the certificates of `tls.ca` beside its name, and say what is wrong.
+    """Add the certificates of `tls.ca` to the options beside their file name; return the problems.
 
     Args:
-        options: Changed in place.
-        base_dir: Folder that a relative name starts from.
+        options: The options, changed in place.
+        base_dir: The folder that a relative name is resolved against.
     """
     tls = options.get("tls")
     if not isinstance(tls, dict) or tls.get("ca") is None or "ca_pem" in tls:

@@ -1,4 +1,4 @@
-"""What a spec may send beside a question: headers of HTTP, metadata of gRPC."""
+"""The headers that a spec may send with a question: HTTP headers and gRPC metadata."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from assay.errors import Problem
 from assay.parsing.names import kind_of
 from assay.specs.variables import NAMED
 
-# Host decides which of several sites behind one address answers, whatever host was allowed; the others say how long
-# a request is and what becomes of the connection, and a wrong one lets requests run into each other.
+# Host selects a site behind the address, whatever host was allowed. The others frame the request and control the
+# connection; a wrong value lets requests run into each other.
 OWN_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer",
                           "upgrade", "expect", "proxy-connection", "proxy-authenticate",
                           "proxy-authorization"})  # fmt: skip
@@ -19,12 +19,12 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 def read_headers(value: object, where: str, problems: list[Problem]) -> dict[str, str]:
-    """Return the headers of HTTP that a spec names; what is wrong is added to `problems`.
+    """Return the HTTP headers of a spec; append problems to `problems`.
 
     Args:
-        value: What stands in the spec; None for nothing.
-        where: Its field.
-        problems: Of the spec.
+        value: The value in the spec; None if missing.
+        where: The field of the value.
+        problems: The spec's problems.
     """
     headers = read_texts(value, where, problems)
     problems += [
@@ -36,7 +36,7 @@ def read_headers(value: object, where: str, problems: list[Problem]) -> dict[str
 
 
 def credential_problem(name: str, value: str) -> str:
-    """Return why a header may not have its value: it is a secret, not the name of one."""
+    """Return why a header's value is refused: it is a secret itself, not a reference to one."""
     if name.lower() in _CREDENTIAL_HEADERS and not NAMED.search(value):
         return (
             "holds a secret, which would be stored with the run: put it into an environment variable, as in ${NAME}, "
@@ -54,12 +54,12 @@ def _header_problem(name: str, value: str) -> str:
 
 
 def read_texts(value: object, where: str, problems: list[Problem]) -> dict[str, str]:
-    """Return a mapping of names to texts; a number is written as one.
+    """Return a mapping of names to texts; a number becomes a text.
 
     Args:
-        value: What stands in the spec; None for nothing.
-        where: Its field.
-        problems: What is wrong is added here.
+        value: The value in the spec; None if missing.
+        where: The field of the value.
+        problems: Receives the problems.
     """
     if value is None:
         return {}

@@ -29,16 +29,17 @@ _MAX_DEPTH = 50
 
 @dataclass(frozen=True, slots=True)
 class HttpOptions:
-    """How a request is made and a response is read.
+    """How a request is built and a response is read.
 
     Args:
         method: POST, PUT or GET; a GET has no body.
-        headers: Header names to values; `${NAME}` stands for an environment variable where the call is made.
+        headers: Header names to values; the caller replaces `${NAME}` by an environment variable.
         query: Query parameters; texts may hold placeholders.
         body: A JSON tree whose texts may hold placeholders such as {{input}}.
-        stream: How the reply comes: "sse" for server-sent events, "jsonl" for lines of JSON, empty for one body.
-        response: JMESPath expressions by answer field; `error` turns a 200 into a failure. Those of a stream are about
-            the list of its events, but `delta` is about each event. Without any, a reply has the names of an answer.
+        stream: The form of the reply: "sse" for server-sent events, "jsonl" for JSON lines, empty for a single body.
+        response: JMESPath expressions by answer field; a result of `error` turns a 200 into a failure. For a stream
+            they apply to the list of its events, except `delta`, which applies to each event. Without any, a reply has
+            the field names of an answer.
     """
 
     method: str = "POST"
@@ -50,7 +51,7 @@ class HttpOptions:
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], problems: list[Problem]) -> HttpOptions:
-        """Return the options of a spec; what is wrong is added to `problems`."""
+        """Return the options of a spec; append problems to `problems`."""
         problems += [
             Problem(unknown_name("option of the http adapter", name, _OPTIONS), f"agent.{name}")
             for name in options
@@ -76,20 +77,20 @@ class HttpOptions:
 
 
 def render(template: Any, request: AgentRequest) -> Any:
-    """Return a template with its placeholders filled in from a request.
+    """Return a template with its placeholders filled from a request.
 
-    A text that is exactly one placeholder becomes the value itself, whatever its type; inside a longer text
-    any other value is written as JSON, and a missing one as nothing. The tree is filled, never pasted, so quotes and
-    newlines cannot break it.
+    A text that is exactly one placeholder becomes the value itself, of any type. Inside a longer text, a value other
+    than text is written as JSON, and a missing one as nothing. The tree is filled, not concatenated as text, so quotes
+    and newlines cannot break it.
 
     Raises:
-        FilledTooLargeError: It would be larger than 4 MiB. Nothing that large is built to find that out.
+        FilledTooLargeError: The result would exceed 4 MiB. The check needs no result of that size.
     """
     return _Filling(request).fill(template)
 
 
 class _Filling:
-    """Fills one template; the size of the whole is counted before a text is joined."""
+    """Fills a template; the total size is counted before texts are joined."""
 
     def __init__(self, request: AgentRequest) -> None:
         self._request = request
@@ -107,9 +108,9 @@ class _Filling:
         whole = PLACEHOLDER.fullmatch(template)
         if whole is not None:
             return self._whole(whole[1].strip())
-        names = [found[1].strip() for found in PLACEHOLDER.finditer(template)]
+        names = [match[1].strip() for match in PLACEHOLDER.finditer(template)]
         self._charge(len(template) + sum(len(self._text(name)) for name in names))
-        return PLACEHOLDER.sub(lambda found: self._text(found[1].strip()), template)
+        return PLACEHOLDER.sub(lambda match: self._text(match[1].strip()), template)
 
     def _whole(self, name: str) -> Any:
         value = _value(name, self._request)
@@ -157,8 +158,8 @@ def _check_template(template: Any, where: str, problems: list[Problem], depth: i
         for index, value in enumerate(template):
             _check_template(value, f"{where}[{index}]", problems, depth + 1)
     elif isinstance(template, str):
-        for found in PLACEHOLDER.finditer(template):
-            name = found[1].strip()
+        for match in PLACEHOLDER.finditer(template):
+            name = match[1].strip()
             head, _, key = name.partition(".")
             if head not in _PLAIN_NAMES or (key and head not in ("variables", "parameters")):
                 names = [*_PLAIN_NAMES, "variables.NAME", "parameters.NAME"]
@@ -168,17 +169,17 @@ def _check_template(template: Any, where: str, problems: list[Problem], depth: i
 def _check_response(response: Mapping[str, str], is_stream: bool, problems: list[Problem]) -> None:
     for name, expression in response.items():
         if name == DELTA and not is_stream:
-            said = "is about the events of a stream: add stream: sse or stream: jsonl, or remove it"
-            problems.append(Problem(said, f"agent.response.{name}"))
+            message = "is about the events of a stream: add stream: sse or stream: jsonl, or remove it"
+            problems.append(Problem(message, f"agent.response.{name}"))
         elif name != DELTA and name not in RESPONSE_FIELDS:
             problems.append(Problem(unknown_name("answer field", name, RESPONSE_FIELDS), f"agent.response.{name}"))
         if problem := expression_problem(expression):
             problems.append(Problem(problem, f"agent.response.{name}"))
     if is_stream and not problems and not {"text", DELTA} & set(response):
-        said = (
+        message = (
             "must say where the answer's text is: add delta: EXPRESSION for the text that one event adds, "
             "or text: EXPRESSION over the list of all events"
         )
-        problems.append(Problem(said, "agent.response"))
+        problems.append(Problem(message, "agent.response"))
     elif "text" not in response and not is_stream and not problems:
         problems.append(Problem("must say where the answer's text is: add text: EXPRESSION", "agent.response"))

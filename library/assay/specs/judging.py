@@ -1,4 +1,4 @@
-"""Rules for the `judge` part of a spec, the same for the client and the orchestrator.
+"""Rules for the `judge` part of a spec, shared by the client and the orchestrator.
 
 judge:
   provider: openai            # openai | anthropic | replay | none
@@ -7,11 +7,11 @@ judge:
   spend_cap: 2.50             # US dollars
   prices: {input: 0.15, output: 0.6}   # US dollars per million tokens; default: the judge service's table
 
-or verdicts that were recorded before, without a judge (see `assay.judging.recorded_verdicts`):
+or recorded verdicts instead of a judge (see `assay.judging.recorded_verdicts`):
 
 judge: {replay: verdicts.jsonl}
 
-or a jury, with all else said once for all of its judges:
+or a jury, with the settings common to its judges written once:
 
 judge:
   jury:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from assay.model.model_price import ModelPrice
 
 NO_JUDGE = "no judge configured: name one under `judge` in the spec, such as {provider: openai, model: gpt-4o-mini}"
-"""What is said where a metric needs a verdict and the run has no judge."""
+"""The message for a metric that needs a verdict in a run without a judge."""
 
 _PROVIDERS = ("openai", "anthropic", "replay")
 _KEYS = ("provider", "model", "base_url", "key_variable", "rubric", "temperature", "max_tokens", "timeout",
@@ -67,9 +67,9 @@ _MAX_SPEND_USD = 1_000_000.0
 
 
 def check_judge(judge: JudgeSettings) -> list[Problem]:
-    """Return everything that is wrong with how answers are to be judged."""
+    """Return the problems of a judge's settings."""
     where = [f"judge.jury[{place}]" if judge.others else "judge" for place in range(len(judge.judges))]
-    problems = [problem for at, one in zip(where, judge.judges, strict=True) for problem in _check_one(one, at)]
+    problems = [problem for at, juror in zip(where, judge.judges, strict=True) for problem in _check_one(juror, at)]
     cap = judge.spend_cap_usd
     checks = [
         (not 1 <= judge.timeout_s <= 3600, "timeout", "must be a duration from 1s to 1h, e.g. 2m"),
@@ -80,17 +80,17 @@ def check_judge(judge: JudgeSettings) -> list[Problem]:
         (not 0 <= judge.canary_rate <= 1, "canaries", "must be a share of the cases from 0 to 1, e.g. 0.05"),
         (not 0 <= judge.canary_limit <= 1, "canaries.limit", "must be a rate of wrong verdicts from 0 to 1, e.g. 0.1"),
         (not _is_line(judge.rubric), "rubric", _LINE),
-        (judge.batch and any(one.provider == "replay" for one in judge.judges), "batch",
+        (judge.batch and any(juror.provider == "replay" for juror in judge.judges), "batch",
          "is not for recorded verdicts, which cost nothing: remove it"),
         (len(judge.judges) > _MOST_JUDGES, "jury", f"has more than {_MOST_JUDGES} judges"),
         *(_checks_of_recorded(judge) if judge.recorded_file else ()),
     ]  # fmt: skip
     problems += [Problem(message, f"judge.{field}") for wrong, field, message in checks if wrong]
-    asked = [(one.identity, one.temperature, one.max_tokens) for one in judge.judges]
+    asked = [(juror.identity, juror.temperature, juror.max_tokens) for juror in judge.judges]
     problems += [
-        Problem(f"is the same judge as jury[{asked.index(one)}]: two who say the same are no jury", where[place])
-        for place, one in enumerate(asked)
-        if asked.index(one) < place
+        Problem(f"is the same judge as jury[{asked.index(juror)}]: two who say the same are no jury", where[place])
+        for place, juror in enumerate(asked)
+        if asked.index(juror) < place
     ]
     if judge.rubric_yaml:
         problems += _rubric_problems(judge.rubric_yaml, "")[1]
@@ -98,7 +98,7 @@ def check_judge(judge: JudgeSettings) -> list[Problem]:
 
 
 def _checks_of_recorded(judge: JudgeSettings) -> list[tuple[bool, str, str]]:
-    """Return what may be wrong where recorded verdicts take the place of a judge: whether it is, the field, why."""
+    """Return the checks for recorded verdicts in place of a judge: whether it is a problem, the field, the message."""
     is_named = bool(judge.rubric) and not judge.rubric_yaml and judge.rubric != ANSWER
     return [
         (not _is_line(judge.recorded_file), "replay", _LINE),
@@ -111,7 +111,7 @@ def _checks_of_recorded(judge: JudgeSettings) -> list[tuple[bool, str, str]]:
 
 
 def _check_one(judge: JudgeSettings, where: str) -> list[Problem]:
-    """Return what is wrong with who a judge is, and how it is asked."""
+    """Return the problems of a single judge's model and parameters."""
     known = judge.provider in _PROVIDERS
     asks = judge.provider in KEY_VARIABLES
     temperature = judge.temperature
@@ -133,8 +133,8 @@ def _check_one(judge: JudgeSettings, where: str) -> list[Problem]:
     problems = [Problem(message, f"{where}.{field}") for wrong, field, message in checks if wrong]
     if judge.prices is None:
         return problems
-    found = price_number_problems(dataclasses.asdict(judge.prices))
-    return problems + [Problem(message, f"{where}.prices.{name}") for name, message in found]
+    price_problems = price_number_problems(dataclasses.asdict(judge.prices))
+    return problems + [Problem(message, f"{where}.prices.{name}") for name, message in price_problems]
 
 
 def _reference_problem(key: str) -> str:
@@ -146,26 +146,26 @@ def _is_line(text: str) -> bool:
 
 
 def key_variable_of(judge: JudgeSettings) -> str:
-    """Return the environment variable that the judge's key is in; empty where none is sent, or the key is a secret."""
+    """Return the environment variable of the judge's key; empty if no key is sent, or the key is a secret."""
     if judge.key_variable.startswith(SCHEME):
         return ""
     return judge.key_variable or ("" if judge.base_url else KEY_VARIABLES.get(judge.provider, ""))
 
 
 def missing_key(judge: JudgeSettings, environ: Mapping[str, str]) -> list[Problem]:
-    """Return a problem where the judge's key is not set, or is empty.
+    """Return a problem if the judge's key is unset or empty.
 
     Args:
-        judge: Settings without problems of their own.
+        judge: Settings that passed their own checks.
         environ: The environment of the judge service.
     """
     problems = []
-    for place, one in enumerate(judge.judges):
-        name = key_variable_of(one)
+    for place, juror in enumerate(judge.judges):
+        name = key_variable_of(juror)
         if name and not environ.get(name):
             message = f"the environment variable {name} is not set: set it to the judge's key, then start again"
             where = f"judge.jury[{place}]" if judge.others else "judge"
-            problems.append(Problem(message, f"{where}.{'key_variable' if one.key_variable else 'provider'}"))
+            problems.append(Problem(message, f"{where}.{'key_variable' if juror.key_variable else 'provider'}"))
     return problems
 
 
@@ -173,8 +173,8 @@ class JudgeReader:
     """Reads the `judge` of a spec.
 
     Args:
-        base_dir: Folder that names of files start from.
-        problems: Takes what is wrong; one of another file names that file and its own line.
+        base_dir: The folder that file names are resolved against.
+        problems: Receives the problems; a problem in another file names that file and line.
     """
 
     def __init__(self, base_dir: Path, problems: list[Problem]) -> None:
@@ -182,10 +182,10 @@ class JudgeReader:
         self._problems = problems
         self._where = "judge"
         self.recorded: RecordedVerdicts | None = None
-        """The verdicts that take the place of a judge, once it is read; None where a judge is asked."""
+        """The recorded verdicts that replace a judge, once read; None if a judge is asked."""
 
     def read(self, value: object) -> JudgeSettings | None:
-        """Return the judge; None without one."""
+        """Return the judge; None if there is none."""
         if value in (None, "none"):
             return None
         if isinstance(value, list):
@@ -204,32 +204,32 @@ class JudgeReader:
         return judge
 
     def _jury(self, value: Mapping[Any, Any]) -> JudgeSettings | None:
-        jury, shared = value["jury"], {key: found for key, found in value.items() if key != "jury"}
-        if not isinstance(jury, list) or len(jury) < 2 or not all(isinstance(one, Mapping) for one in jury):
+        jury, shared = value["jury"], {key: setting for key, setting in value.items() if key != "jury"}
+        if not isinstance(jury, list) or len(jury) < 2 or not all(isinstance(entry, Mapping) for entry in jury):
             self._say("jury", "must be a list of two judges or more, such as {provider: openai, model: gpt-4o-mini}")
             return None
         for key in _WHO:
             if shared.pop(key, None) is not None:
                 self._say(key, "is another one for each judge: write it into the list under jury")
-        common = {key: found for key, found in shared.items() if key in _OF_ONE}
+        common = {key: setting for key, setting in shared.items() if key in _OF_ONE}
         judges: list[JudgeSettings | None] = []
-        for place, one in enumerate(jury):
+        for place, entry in enumerate(jury):
             self._where = f"judge.jury[{place}]"
-            elsewhere = [key for key in one if key in _KEYS and key not in _OF_ONE]
+            elsewhere = [key for key in entry if key in _KEYS and key not in _OF_ONE]
             for key in elsewhere:
                 self._problems.append(
                     Problem("is for the whole jury: write it once, beside `jury`", f"{self._where}.{key}")
                 )
-            own = {key: found for key, found in one.items() if key not in elsewhere}
+            own = {key: setting for key, setting in entry.items() if key not in elsewhere}
             judges.append(self._one({**(common if judges else shared), **own}))
         self._where = "judge"
         first, *others = judges
         if first is None or None in others:
             return None
-        return dataclasses.replace(first, others=tuple(one for one in others if one is not None))
+        return dataclasses.replace(first, others=tuple(entry for entry in others if entry is not None))
 
     def _recorded(self, value: Mapping[Any, Any]) -> JudgeSettings | None:
-        """Return the settings by which recorded verdicts take the place of a judge."""
+        """Return the settings for recorded verdicts in place of a judge."""
         for key in self._known(value):
             if key in _KEYS and key not in ("replay", "rubric"):
                 self._say(key, "is for a judge that is asked: remove it, or remove `replay`")
@@ -256,7 +256,7 @@ class JudgeReader:
         )
 
     def _one(self, value: Mapping[Any, Any]) -> JudgeSettings | None:
-        """Return a judge that is not part of a jury, or one of a jury; the first brings what holds for all."""
+        """Return a single judge, or a judge of a jury; the first one carries the common settings."""
         known = self._known(value)
         provider = value.get("provider")
         in_jury = self._where != "judge"
@@ -299,7 +299,7 @@ class JudgeReader:
         return price_from_mapping(value, f"{self._where}.prices", self._problems)
 
     def _canaries(self, value: object) -> dict[str, Any]:
-        """Return the settings of canaries by name; a bare number is the share of the cases."""
+        """Return the canary settings by name; a plain number is the share of the cases."""
         if value is None:
             return {}
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -317,7 +317,7 @@ class JudgeReader:
         }
 
     def _known(self, value: Mapping[Any, Any]) -> list[str]:
-        """Report the keys that there are not; return those set besides the provider."""
+        """Report unknown keys; return the keys set besides the provider."""
         for key in value:
             if key in _ELSEWHERE:
                 self._say(str(key), _ELSEWHERE[key])
@@ -326,7 +326,7 @@ class JudgeReader:
         return [key for key in value if key != "provider"]
 
     def _rubric(self, value: object) -> tuple[str, str]:
-        """Return the rubric's name, and its text where it is a file's."""
+        """Return the rubric's name, and its text if it is from a file."""
         if value is None:
             return "", ""
         if not isinstance(value, str) or not value.strip():
@@ -353,7 +353,7 @@ class JudgeReader:
 
 
 def _rubric_problems(text: str, file: str) -> tuple[str, list[Problem]]:
-    """Return the name of a rubric of the user's own, and what is wrong with it."""
+    """Return the name of a user's own rubric, and its problems."""
     try:
         rubric = read_rubric(text, file=file, field="" if file else "judge.rubric")
     except InvalidInputError as error:

@@ -1,4 +1,4 @@
-"""From YAML or a mapping to a checked spec."""
+"""Building a checked spec from YAML or a mapping."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from assay.model.answers.approvals import Approval
 
     Environs = tuple[Mapping[str, str] | None, Mapping[str, str] | None]
-    """The environments of the agent and of the judge, as `load_spec` takes them."""
+    """The environments of the agent and of the judge, as for `load_spec`."""
 
 SPEC_FILE = "assay.yaml"
-"""What a spec is called where only its folder is named."""
+"""The spec's file name if only its folder is given."""
 
 _KEYS = ("name", "preset", "dataset", "format", "map", "encoding", "on_bad_case", "agent", "metrics", "judge", "gates",
          "repeats", "reports", "team", "weight", "max_agent_errors", "max_metric_errors", "turns", "labels",
@@ -64,10 +64,10 @@ _OPTION_KEYS["adk"] += ADK_SERVER_KEYS
 
 
 def find_spec_file(path: Path) -> Path:
-    """Return the spec's file: the path itself, or the assay.yaml in the folder that it names.
+    """Return the spec's file: the path itself, or the assay.yaml in that folder.
 
     Raises:
-        SpecError: The folder has none.
+        SpecError: The folder contains none.
     """
     if not path.is_dir():
         return path
@@ -75,8 +75,8 @@ def find_spec_file(path: Path) -> Path:
     if file.is_file():
         return file
     folder = "this folder" if path == Path() else f"the folder {path}"
-    said = f"there is no {SPEC_FILE} in {folder}: name the spec's file, or write one with `assay init PRESET`"
-    raise SpecError([Problem(said, file=str(path.resolve()))])
+    message = f"there is no {SPEC_FILE} in {folder}: name the spec's file, or write one with `assay init PRESET`"
+    raise SpecError([Problem(message, file=str(path.resolve()))])
 
 
 def load_spec(
@@ -88,19 +88,19 @@ def load_spec(
     environ: Mapping[str, str] | None = None,
     judge_environ: Mapping[str, str] | None = None,
 ) -> Spec:
-    """Return the spec that a YAML file describes.
+    """Return the spec in a YAML file.
 
     Args:
         path: The file, or a folder with an assay.yaml.
         overrides: Changes in the form "key=value".
-        dataset: A dataset in place of the spec's.
-        metrics: Names of the only metrics to compute.
-        environ: The environment that the agent will be called from, where a variable that the spec names and that is
-            not set is a problem; None where it is another machine's.
-        judge_environ: The same of the judge.
+        dataset: A dataset that replaces the spec's.
+        metrics: The names of the metrics to compute; None for all.
+        environ: The environment that the agent will be called from, in which every variable of the spec must be set;
+            None if it is on another machine.
+        judge_environ: The judge's environment, likewise.
 
     Raises:
-        SpecError: Something is wrong; holds every problem, with file and line.
+        SpecError: The spec is invalid; holds every problem, with file and line.
     """
     file = read_spec_file(path)
     reader = SpecReader(
@@ -116,13 +116,13 @@ def load_spec(
 
 @dataclass(frozen=True, slots=True)
 class SpecFile:
-    """A spec as its file has it, unchecked.
+    """The unchecked contents of a spec's file.
 
     Args:
         path: The file.
-        data: What it holds.
+        data: The parsed contents.
         lines: The line of every value.
-        problems: Values that YAML allows and Assay does not read.
+        problems: Values that are valid YAML but not accepted by Assay.
     """
 
     path: Path
@@ -132,13 +132,13 @@ class SpecFile:
 
 
 def read_spec_file(path: Path) -> SpecFile:
-    """Return what a spec's file holds, unchecked.
+    """Return the unchecked contents of a spec's file.
 
     Args:
         path: The file, or a folder with an assay.yaml.
 
     Raises:
-        SpecError: It cannot be read, or is no mapping; holds every problem.
+        SpecError: The file cannot be read or is not a mapping; holds every problem.
     """
     problems: list[Problem] = []
     path = find_spec_file(path)
@@ -170,21 +170,21 @@ def spec_from_mapping(
     environ: Mapping[str, str] | None = None,
     judge_environ: Mapping[str, str] | None = None,
 ) -> Spec:
-    """Return the spec that a mapping describes, in the shape of the YAML file.
+    """Return the spec in a mapping that has the shape of the YAML file.
 
     Args:
         data: The spec.
-        base_dir: Folder that relative names start from; the current one if None.
+        base_dir: The folder that relative names are resolved against; None for the current one.
         overrides: Changes in the form "key=value".
-        dataset: A dataset in place of the spec's.
-        metrics: Names of the only metrics to compute.
+        dataset: A dataset that replaces the spec's.
+        metrics: The names of the metrics to compute; None for all.
         needs_dataset: Whether a missing dataset is a problem.
-        needs_agent: Whether a missing agent is a problem; without it, a Python agent is assumed.
+        needs_agent: Whether a missing agent is a problem; otherwise, a Python agent is assumed.
         environ: As for `load_spec`.
         judge_environ: As for `load_spec`.
 
     Raises:
-        SpecError: Something is wrong; holds every problem.
+        SpecError: The spec is invalid; holds every problem.
     """
     try:
         copied = copy.deepcopy(dict(data))
@@ -195,7 +195,7 @@ def spec_from_mapping(
 
 
 class SpecReader:
-    """Reads one spec and gathers everything that is wrong with it."""
+    """Reads a spec and collects its problems."""
 
     def __init__(
         self,
@@ -231,7 +231,7 @@ class SpecReader:
         """Return the checked spec.
 
         Raises:
-            SpecError: Something is wrong; holds every problem.
+            SpecError: The spec is invalid; holds every problem.
         """
         data = self._data
         lift_dataset_keys(data, self._report)
@@ -286,7 +286,7 @@ class SpecReader:
         return spec if spec.settings.name == own_name else self._named_otherwise(spec, own_name)
 
     def _vary(self) -> None:
-        """Put the values of the variant into the spec; a spec with variants is none by itself."""
+        """Apply the variant's values to the spec; a spec with variants cannot be run by itself."""
         if self._variant is None:
             if "variants" in self._data:
                 self._report("variants", "are run and compared by `assay compare`: run that, or remove them")
@@ -296,7 +296,7 @@ class SpecReader:
             set_value(self._data, key, copy.deepcopy(value), self._problems, key)
 
     def _lines_by_name(self) -> dict[str, int]:
-        """Return the lines of the file, those of metrics by name: selecting metrics changes their places."""
+        """Return the lines of the file, with metrics by name: selecting metrics changes their positions."""
         lines = {path: line for path, line in self._lines.items() if not path.startswith("metrics[")}
         listed = self._data.get("metrics")
         for index, item in enumerate(listed if isinstance(listed, list) else ()):
@@ -329,7 +329,7 @@ class SpecReader:
             return ""
         if not isinstance(name, str) or name not in PRESETS:
             self._report("preset", unknown_name("preset", name, PRESETS))
-            self._data.setdefault("metrics", ["latency"])  # so that one mistake is reported once
+            self._data.setdefault("metrics", ["latency"])  # so that a mistake is reported only once
             return ""
         if "metrics" not in self._data:
             self._data["metrics"] = preset_metrics(name)
@@ -339,7 +339,7 @@ class SpecReader:
         return (writable(self._base_dir.resolve().name) or "run")[:200]
 
     def _named_otherwise(self, spec: Spec, own_name: object) -> Spec:
-        """Return a spec whose name an option replaced, with the one that its file gives it, if that can be a name."""
+        """Return a spec renamed by an option, together with the name in its file if that is valid."""
         name = str(own_name).strip()
         if name == spec.settings.name or name_problem(name, 200):
             return spec
@@ -366,11 +366,11 @@ class SpecReader:
         if value is None:
             return {}
         if not isinstance(value, dict) or not all(
-            isinstance(one, str | int | float) and not isinstance(one, bool) for one in value.values()
+            isinstance(text, str | int | float) and not isinstance(text, bool) for text in value.values()
         ):
             self._report("labels", "must be a mapping of keys to texts, e.g. {branch: main}")
             return {}
-        labels = {str(key): str(one) for key, one in value.items()}
+        labels = {str(key): str(text) for key, text in value.items()}
         self._take(label_problems(labels, ""))
         return labels
 
@@ -408,9 +408,9 @@ class SpecReader:
             return None
         return value
 
-    def _dataset(self, given: Path | None, needed: bool) -> Path | None:
-        if given is not None:
-            return given
+    def _dataset(self, override: Path | None, needed: bool) -> Path | None:
+        if override is not None:
+            return override
         value = self._data.get("dataset")
         if value is None and needed:
             self._report("dataset", "is missing: name the dataset's file")
@@ -470,8 +470,8 @@ class SpecReader:
         fields = Fields(value, lambda key, message: self._report(f"agent.{key}", message))
         fields.unknown(known, "field of agent")
         read_files = read_prompt_files if adapter in PROVIDERS else read_ca_file
-        found = read_files(options, self._base_dir)
-        self._take(found)
+        problems = read_files(options, self._base_dir)
+        self._take(problems)
         agent = AgentSettings(
             adapter=adapter,
             target=fields.text("target"),
@@ -480,12 +480,12 @@ class SpecReader:
             retries=fields.whole("retries", 2, 0, 10),
             options=options,
         )
-        # A file that could not be read has been reported; that its text is missing is no news.
-        reported = {problem.field for problem in found}
-        found = [problem for problem in check_agent(agent) if problem.field not in reported]
-        if not found and self._environ is not None:
-            found = missing_variables(agent, self._environ)
-        self._take(found)
+        # An unreadable file is already reported; its missing text need not be reported again.
+        reported = {problem.field for problem in problems}
+        problems = [problem for problem in check_agent(agent) if problem.field not in reported]
+        if not problems and self._environ is not None:
+            problems = missing_variables(agent, self._environ)
+        self._take(problems)
         return agent
 
     def _metrics(self) -> tuple[MetricSettings, ...]:
@@ -512,24 +512,24 @@ class SpecReader:
         return tuple(chosen.values())
 
     def _metric(self, item: object, where: str) -> MetricSettings | None:
-        given: Any = None
+        entry: Any = None
         if isinstance(item, str):
-            name, given = (own_name(item), {"metric": item}) if names_function(item) else (item, None)
+            name, entry = (own_name(item), {"metric": item}) if names_function(item) else (item, None)
         elif isinstance(item, dict) and len(item) == 1:
-            name, given = next(iter(item.items()))
+            name, entry = next(iter(item.items()))
             where = f"{where}.{name}"
         else:
             self._report(where, "must be a metric's name or a mapping of one name to its parameters")
             return None
-        if given is None:
-            given = {}
-        if not isinstance(given, dict):
-            self._report(where, f"must be a mapping of parameters, not {given!r}")
+        if entry is None:
+            entry = {}
+        if not isinstance(entry, dict):
+            self._report(where, f"must be a mapping of parameters, not {entry!r}")
             return None
         # `my_score: {formula: …}` is short for `my_score: {metric: formula, formula: …}`.
-        kind = given.get("metric", "formula" if "formula" in given else name)
-        parameters = {key: value for key, value in given.items() if key not in ("metric", "optional")}
-        is_optional = Fields(given, lambda key, message: self._report(f"{where}.{key}", message)).flag("optional")
+        kind = entry.get("metric", "formula" if "formula" in entry else name)
+        parameters = {key: value for key, value in entry.items() if key not in ("metric", "optional")}
+        is_optional = Fields(entry, lambda key, message: self._report(f"{where}.{key}", message)).flag("optional")
         if names_function(kind):
             # `helpfulness: {metric: "metrics:helpfulness"}` is short for `{metric: python, function: …}`.
             if "function" in parameters:
@@ -576,9 +576,9 @@ class SpecReader:
         if "reports" not in self._data:
             return preset_reports(preset)
         problems: list[Problem] = []
-        found = read_reports(self._data["reports"], problems)
+        reports = read_reports(self._data["reports"], problems)
         self._take(problems)
-        return found
+        return reports
 
     def _judge(self, metrics: Sequence[MetricSettings]) -> JudgeSettings | None:
         problems: list[Problem] = []
@@ -590,8 +590,8 @@ class SpecReader:
             if wants_verdicts(metrics, ()):
                 problems += unready
             elif wants_verdicts(metrics, None):
-                # The cases say whether any of their checks is judged.
-                self._judge_problems = tuple(self._placed(one.field, one.message) for one in unready)
-        self._problems += [problem for problem in problems if problem.file]  # a rubric's own, with its lines
+                # Only the cases tell whether any of their checks is judged.
+                self._judge_problems = tuple(self._placed(unmet.field, unmet.message) for unmet in unready)
+        self._problems += [problem for problem in problems if problem.file]  # the rubric's own problems, with its lines
         self._take([problem for problem in problems if not problem.file])
         return judge

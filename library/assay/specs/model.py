@@ -1,4 +1,4 @@
-"""A checked spec."""
+"""The checked spec."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What to run, over which dataset, and which reports to write.
+    """An evaluation: the settings of its run, the dataset and the reports.
 
     Args:
-        settings: The part that travels to the orchestrator.
-        dataset: The dataset file; None where cases are given as objects.
-        dataset_map: Canonical field to the dataset's own field name.
-        dataset_encoding: The dataset's encoding; None means UTF-8 or what its byte order mark says.
-        dataset_format: The format to read the dataset as; None means what its records look like.
-        on_bad_case: What is done about a record of the dataset that is wrong: "refuse" the dataset, or "skip" it.
+        settings: The part that is sent to the orchestrator.
+        dataset: The dataset file; None if cases are given as objects.
+        dataset_map: The dataset's own field names, by canonical field.
+        dataset_encoding: The dataset's encoding; None for UTF-8, or the encoding of its byte order mark.
+        dataset_format: The dataset's format; None to detect it from the records.
+        on_bad_case: For an invalid record, "refuse" the dataset or "skip" the record.
         reports: The reports to write.
-        base_dir: Folder that relative names in the spec start from, absolute.
-        source: The spec's file; None where it is not from a file.
-        recorded_verdicts: Verdicts that take the place of a judge; None where there are none.
-        lines: The lines of its file, by path: "metrics.NAME", "metrics.NAME.threshold", "gates[0]", ...; empty where it
-            is not from a file.
-        judge_problems: What keeps the judge from being asked, where only checks of the cases may ask it.
+        base_dir: The absolute folder that relative names in the spec are resolved against.
+        source: The spec's file; None if it is not from a file.
+        recorded_verdicts: Recorded verdicts that replace a judge; None if there are none.
+        lines: The lines of its file, by path: "metrics.NAME", "metrics.NAME.threshold", "gates[0]", ...; empty if it is
+            not from a file.
+        judge_problems: Problems of the judge if only checks of the cases might ask it.
     """
 
     settings: RunSettings
@@ -55,7 +55,7 @@ class Spec:
     lines: Mapping[str, int] = field(default_factory=dict)
 
     def place(self, path: str, message: str) -> Problem:
-        """Return what is to be said about a part of the spec, with its file and line.
+        """Return a message about a part of the spec, with its file and line.
 
         Args:
             path: The part, e.g. "metrics.rouge.threshold" or "gates[0]".
@@ -67,32 +67,32 @@ class Spec:
         """Return the embedding models that the metrics need, sorted.
 
         Args:
-            checks: The types of the checks that the cases bring along.
+            checks: The types of the cases' checks.
         """
         return tuple(sorted({settings.model for settings in needed_embeddings(self.settings.metrics, checks)}))
 
     @property
     def judge_keys(self) -> tuple[str, ...]:
-        """The environment variables with the keys of the judges, without doubles."""
+        """The environment variables with the keys of the judges, without duplicates."""
         judges = self.settings.judge.judges if self.settings.judge is not None else ()
         return tuple(dict.fromkeys(filter(None, map(key_variable_of, judges))))
 
     def needs_judge(self, checks: Collection[str]) -> bool:
-        """Return whether a judge is to be asked: one is configured, and any metric is computed from its verdicts.
+        """Return whether a judge will be asked: one is configured, and a metric uses its verdicts.
 
         Args:
-            checks: The types of the checks that the cases bring along.
+            checks: The types of the cases' checks.
         """
         judge = self.settings.judge
         return judge is not None and not judge.recorded_file and wants_verdicts(self.settings.metrics, checks)
 
 
 def needed_embeddings(metrics: Iterable[MetricSettings], checks: Collection[str]) -> dict[EmbeddingSettings, str]:
-    """Return which vectors metrics need, each with the place in the spec of the last metric that needs them.
+    """Return the vectors that metrics need, each with the spec path of the last metric that needs it.
 
     Args:
         metrics: The metrics.
-        checks: The types of the checks that the cases bring along, as far as they are known.
+        checks: The types of the cases' checks, as far as known.
     """
     has_similar = not SIMILAR_CHECKS.keys().isdisjoint(checks)
     return {
@@ -108,7 +108,7 @@ def wants_verdicts(metrics: Iterable[MetricSettings], checks: Collection[str] | 
     """Return whether any of the metrics is computed from verdicts.
 
     Args:
-        checks: The types of the checks that the cases bring along; None where they are not known.
+        checks: The types of the cases' checks; None if unknown.
     """
     has_judged = checks is None or not JUDGED_CHECKS.keys().isdisjoint(checks)
     return any(
@@ -118,5 +118,5 @@ def wants_verdicts(metrics: Iterable[MetricSettings], checks: Collection[str] | 
 
 
 def checks_of(settings: RunSettings) -> Collection[str] | None:
-    """Return the types of the checks that a run's cases bring along; None where its client did not say."""
+    """Return the types of a run's checks; None if its client did not report them."""
     return settings.dataset.checks if settings.dataset is not None else None

@@ -1,4 +1,4 @@
-"""Changes to a spec from the command line: `--set key=value`, `--metrics a,b`."""
+"""Command line changes to a spec: `--set key=value`, `--metrics a,b`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _PART = re.compile(r"([^.\[\]]+)((?:\[\d+\])*)")
 
 
 def apply_override(data: dict[str, Any], override: str, problems: list[Problem]) -> None:
-    """Set one value of a spec in place, e.g. "agent.timeout=5s" or "metrics.exact_match.threshold=0.9".
+    """Set a value of a spec in place, e.g. "agent.timeout=5s" or "metrics.exact_match.threshold=0.9".
 
-    Missing mappings on the way are made; a name after `metrics` picks the metric of that name.
+    Missing mappings on the path are created; a name after `metrics` selects the metric of that name.
     """
     key, sign, text = override.partition("=")
     where = f"--set {key.strip()}"
@@ -39,11 +39,11 @@ def apply_override(data: dict[str, Any], override: str, problems: list[Problem])
 
 
 def set_value(data: dict[str, Any], key: str, value: Any, problems: list[Problem], where: str) -> None:
-    """Set the value at a path of a spec in place; what is wrong with the path is added to `problems`.
+    """Set the value at a path of a spec in place; append problems of the path to `problems`.
 
     Args:
         key: The path, e.g. "agent.timeout".
-        where: What the path is to the user, e.g. "--set agent.timeout".
+        where: The user's name for the path, e.g. "--set agent.timeout".
     """
     parts = _split(key)
     if parts is None:
@@ -56,10 +56,10 @@ def set_value(data: dict[str, Any], key: str, value: Any, problems: list[Problem
 
 
 def select_metrics(data: dict[str, Any], names: Sequence[str]) -> list[str]:
-    """Keep only the metrics with these names, with their parameters; add those that are not listed yet.
+    """Keep only the metrics with these names and their parameters; add those that are not listed.
 
     Returns:
-        The names of the metrics that are left out.
+        The names of the removed metrics.
     """
     metrics = data.get("metrics")
     listed = {_metric_name(item): item for item in metrics} if isinstance(metrics, list) else {}
@@ -68,12 +68,12 @@ def select_metrics(data: dict[str, Any], names: Sequence[str]) -> list[str]:
 
 
 def gate_on_left_out(gate: str, left_out: Collection[str], chosen: Iterable[str]) -> str:
-    """Return what is wrong with a gate that names a metric which --metrics leaves out, or the empty string.
+    """Return the problem of a gate on a metric that --metrics removed, or the empty string.
 
     Args:
-        gate: The gate as the spec has it.
-        left_out: Names of the metrics that are left out.
-        chosen: Names of those that are kept.
+        gate: The gate in the spec.
+        left_out: Names of the removed metrics.
+        chosen: Names of the kept metrics.
     """
     name = next((word for word in _WORD.findall(_QUOTED.sub("", gate)) if word in left_out), None)
     if name is None:
@@ -87,11 +87,11 @@ def gate_on_left_out(gate: str, left_out: Collection[str], chosen: Iterable[str]
 def _split(key: str) -> list[str | int] | None:
     parts: list[str | int] = []
     for piece in key.split("."):
-        found = _PART.fullmatch(piece)
-        if found is None:
+        match = _PART.fullmatch(piece)
+        if match is None:
             return None
-        parts.append(found[1])
-        parts += [int(index) for index in re.findall(r"\d+", found[2])]
+        parts.append(match[1])
+        parts += [int(index) for index in re.findall(r"\d+", match[2])]
     return parts
 
 

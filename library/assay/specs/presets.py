@@ -1,4 +1,4 @@
-"""Presets: what a known shape of evaluation computes, unless the spec says otherwise."""
+"""Presets: the default metrics, gates and reports for common kinds of evaluation."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """One known shape of evaluation.
+    """A common kind of evaluation.
 
     Args:
         summary: One sentence.
         metrics: Metrics with the parameters that differ from their defaults.
-        gates: What decides where the spec lists no gates. A gate on a metric that needs a judge counts only where the
-            spec names one.
-        reports: What is written where the spec lists no reports.
+        gates: The gates for a spec without gates. A gate on a metric that needs a judge counts only if the spec has a
+            judge.
+        reports: The reports for a spec without reports.
     """
 
     name: str
@@ -82,33 +82,33 @@ PRESETS: Mapping[str, Preset] = {
 
 
 def preset_metrics(name: str, *, judged: bool = False) -> list[dict[str, dict[str, Any]]]:
-    """Return the metrics of a preset as a spec lists them.
+    """Return the metrics of a preset in the form of a spec.
 
     Args:
         name: The preset.
-        judged: Whether the spec names a judge. Without one the judged metrics are optional; of a judge that is named
-            they are asked for, so that a judge that fails leaves the run incomplete.
+        judged: Whether the spec has a judge. Without one, judged metrics are optional; with one, they are required, so
+            that a failing judge makes the run incomplete.
     """
     return [
-        {metric: {} if judged and METRICS[metric].info.needs_judge else dict(given)}
-        for metric, given in PRESETS[name].metrics.items()
+        {metric: {} if judged and METRICS[metric].info.needs_judge else dict(parameters)}
+        for metric, parameters in PRESETS[name].metrics.items()
     ]
 
 
 def preset_reports(name: str) -> tuple[ReportSettings, ...]:
-    """Return the reports that a spec without `reports` writes; with an empty name those of no preset."""
+    """Return the reports for a spec without `reports`; an empty name means no preset."""
     return PRESETS[name].reports if name else DEFAULT_REPORTS
 
 
 def preset_gates(name: str, metrics: Sequence[MetricSettings], *, standard: bool, judged: bool) -> tuple[str, ...]:
-    """Return the gates that a preset brings to a spec without gates.
+    """Return the preset's gates for a spec without gates.
 
     Args:
         name: The preset.
         metrics: The metrics of the run.
-        standard: Whether the spec leaves the preset's metrics as they are; where it does not, the thresholds of its own
-            metrics decide, and of the preset only a gate on the pass rate.
-        judged: Whether the spec names a judge.
+        standard: Whether the spec leaves the preset's metrics unchanged; if not, only the preset's gate on the pass
+            rate is used, besides the thresholds of the spec's metrics.
+        judged: Whether the spec has a judge.
     """
     kinds = {metric.name: metric.kind for metric in metrics}
     return tuple(

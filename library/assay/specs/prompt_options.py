@@ -1,4 +1,4 @@
-"""The options of the adapters that fill a prompt and send it to a provider of models."""
+"""The options of adapters that send a filled prompt to a model provider."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 PROMPT_KEYS = ("api", "base_url", "api_key", "headers", "query", "prompt", "prompt_file", "system", "system_file",
                "max_tokens", "temperature", "stream", "prices", "extra")  # fmt: skip
-"""What a spec may say about a prompt, besides what it may say about every agent."""
+"""The options of a prompt, besides those of every agent."""
 
 _HASHES = ("prompt_sha256", "system_sha256")
 _MAX_TEMPLATE_CHARS = 400_000
@@ -43,13 +43,13 @@ _PRICE_NUMBERS = tuple(name for name in PRICE_NUMBERS if name != "batch")
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """What differs between providers before anything is sent.
+    """The differences between providers.
 
     Args:
         name: The adapter's name.
         max_temperature: Highest temperature; the lowest is 0.
-        added_paths: Ends of a URL that the adapter adds by itself.
-        own_fields: By API, the default first: fields of a request that the adapter sets, so that `extra` may not.
+        added_paths: Ends of a URL that the adapter adds itself.
+        own_fields: By API, the default first: request fields that the adapter sets, so that `extra` may not.
     """
 
     name: str
@@ -80,7 +80,7 @@ PROVIDERS = {
         ),
     )
 }  # fmt: skip
-"""Providers by the name of their adapter."""
+"""The providers, by adapter name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,21 +92,22 @@ class _PricedModel:
 
 @dataclass(frozen=True, slots=True)
 class PromptOptions:
-    """How a prompt is made and where it goes.
+    """How a prompt is built, and the service it is sent to.
 
     Args:
-        api: Which of the provider's APIs is used: "chat", "responses" or "messages".
-        base_url: The service; None for the provider's own.
-        api_key: The key as ${NAME} of an environment variable, or secret://NAME; None for the provider's own service's.
-        headers: Further headers; ${NAME} stands for an environment variable where the call is made.
+        api: The provider's API: "chat", "responses" or "messages".
+        base_url: The service's URL; None for the provider's own.
+        api_key: The key as ${NAME} of an environment variable, or secret://NAME; None for the provider's usual
+            variable.
+        headers: Further headers; the caller replaces ${NAME} by an environment variable.
         query: Parameters of the URL, likewise.
-        prompt: Template of the user's message; None where the case's input is the message.
-        system: Template of the system text; None where there is none.
-        max_tokens: Most tokens of an answer.
-        temperature: Sampling temperature; None where it is not sent.
-        stream: Whether the reply comes in pieces, so that the time to the first token is measured.
-        prices: What tokens cost; "list" for the list price of the provider's own service, None where it is not known.
-        extra: Further fields of the request.
+        prompt: The template of the user's message; None to send the case's input.
+        system: The template of the system text; None if there is none.
+        max_tokens: Maximum tokens of an answer.
+        temperature: Sampling temperature; None to send none.
+        stream: Whether the reply is streamed, so that the time to the first token is measured.
+        prices: Token prices; "list" for the list prices of the provider's own service, None if unknown.
+        extra: Further request fields.
     """
 
     api: str = ""
@@ -124,23 +125,23 @@ class PromptOptions:
 
     @property
     def templates(self) -> tuple[str, ...]:
-        """The templates that there are; without a prompt, the input itself is one."""
+        """The templates in use; without a prompt, the input is the template."""
         return tuple(text for text in (self.system, "{{input}}" if self.prompt is None else self.prompt) if text)
 
     def price_of(self, adapter: str, model: str, problems: list[Problem]) -> ModelPrice | None:
-        """Return what a model costs; None where that is not known. What is wrong is added to `problems`."""
+        """Return the prices of a model; None if unknown. Append problems to `problems`."""
         if not isinstance(self.prices, str):
             return self.prices
         price = find_price(read_prices(None), _PricedModel(adapter, model, self.base_url or ""), is_own_file=False)
         if price is None:
             here = f"at {self.base_url}" if self.base_url else f"of {model!r}"
-            said = f"there is no list price {here}: write the prices, {_PRICES_EXAMPLE}"
-            problems.append(Problem(said, "agent.prices"))
+            message = f"there is no list price {here}: write the prices, {_PRICES_EXAMPLE}"
+            problems.append(Problem(message, "agent.prices"))
         return price
 
     @classmethod
     def from_options(cls, adapter: str, options: Mapping[str, Any], problems: list[Problem]) -> PromptOptions:
-        """Return the options of a spec; what is wrong is added to `problems`."""
+        """Return the options of a spec; append problems to `problems`."""
         provider = PROVIDERS[adapter]
         fields = Fields(options, lambda name, message: problems.append(Problem(message, f"agent.{name}")))
         problems += [
@@ -173,11 +174,11 @@ class PromptOptions:
 
 
 def read_prompt_files(options: dict[str, Any], base_dir: Path) -> list[Problem]:
-    """Put the texts of `prompt_file` and `system_file` beside their names, with their SHA-256, and say what is wrong.
+    """Add the texts of `prompt_file` and `system_file` and their SHA-256 to the options; return the problems.
 
     Args:
-        options: Changed in place.
-        base_dir: Folder that relative names start from.
+        options: The options, changed in place.
+        base_dir: The folder that relative names are resolved against.
     """
     problems = []
     for name in ("prompt", "system"):
@@ -207,7 +208,7 @@ def _read(options: dict[str, Any], name: str, base_dir: Path, file: str) -> list
         return [Problem(f"{file!r} cannot be read: {getattr(error, 'strerror', None) or error}", field_name)]
     except UnicodeDecodeError as error:
         return [Problem(f"{file!r} is not UTF-8 (byte {error.start}): save it as UTF-8", field_name)]
-    # The line end that editors put at the end of every file is not part of the prompt.
+    # The line end that editors append to every file is not part of the prompt.
     options[name] = text.replace("\r\n", "\n").removesuffix("\n")
     options[f"{name}_sha256"] = hashlib.sha256(content).hexdigest()
     return []
@@ -250,7 +251,7 @@ def _base_url(provider: Provider, value: object, problems: list[Problem]) -> str
 
 def _url_problem(provider: Provider, url: str) -> str:
     if has_user(url):
-        # Before any message that repeats the URL.
+        # Checked before any message that repeats the URL.
         return "holds a name or password: give the key with api_key, as ${NAME} of an environment variable"
     try:
         parts = urlsplit(url)
@@ -263,7 +264,7 @@ def _url_problem(provider: Provider, url: str) -> str:
         return f"{problem}: {url!r}"
     host = parts.netloc.rpartition(":")[0] if parts.port is not None else parts.netloc
     if not host.isascii() or host != host.lower() or "\\" in url:
-        # What is checked against the allowed hosts must be what is called.
+        # The host that is checked must be the host that is called.
         return "must name its host in plain lower-case ASCII"
     if parts.query or parts.fragment or "?" in url or "#" in url:
         return "must end with its path: leave out what follows ? or #"
@@ -278,7 +279,7 @@ def _api_key(value: object, provider: Provider, problems: list[Problem]) -> str 
         return None
     if isinstance(value, str) and NAMED.fullmatch(value):
         return value
-    # Without the value: it may be a key.
+    # The message omits the value, which may be a key.
     problems.append(
         Problem(
             f"must be the name of an environment variable, written as ${{{KEY_VARIABLES[provider.name]}}}, or "
@@ -293,8 +294,8 @@ def _prices(value: object, problems: list[Problem]) -> ModelPrice | str | None:
     if value is None or value == _LIST:
         return value
     if not isinstance(value, dict):
-        said = f"must be a mapping such as {_PRICES_EXAMPLE}, or list, not {kind_of(value)}"
-        problems.append(Problem(said, "agent.prices"))
+        message = f"must be a mapping such as {_PRICES_EXAMPLE}, or list, not {kind_of(value)}"
+        problems.append(Problem(message, "agent.prices"))
         return None
     return price_from_mapping(value, "agent.prices", problems, _PRICE_NUMBERS)
 

@@ -1,11 +1,11 @@
-"""Prompt templates: texts with {{variable}} where a case puts its own words.
+"""Prompt templates: texts with {{variable}} placeholders that a case fills.
 
-A template is filled by plain substitution and nothing else: what stands between the braces is looked up as it is,
-without attributes, filters or code, and what is put in is never read as a template again. A text is put in as it
-is, `contexts` as passages with an empty line between them, any other value as JSON.
+Filling is plain substitution: the name between the braces is looked up literally, without attributes, filters or code,
+    and inserted text is never parsed again. A text is inserted unchanged, `contexts` as passages separated by an empty
+    line, any other value as JSON.
 
-Besides the case's variables there are `input`, the question, and `contexts`, the passages given with the case,
-unless a variable has that name. A text that needs {{…}} as such can be given by a variable.
+Besides the case's variables there are `input`, the question, and `contexts`, the passages given with the case, unless a
+variable has that name. To get a literal {{…}}, put it into a variable.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
     from assay.model.case import Case
 
-# The spaces are taken off afterwards: an expression that does so takes cubic time where the end is missing.
+# Spaces are stripped afterwards: an expression that strips them takes cubic time if the end is missing.
 PLACEHOLDER = re.compile(r"\{\{([^{}]*)\}\}")
-"""A place in a template that a value takes, with the value's name."""
+"""A placeholder, with the name of its value."""
 MAX_FILLED_CHARS = 4 * 1024 * 1024
-"""The most characters of a filled template."""
+"""Maximum characters of a filled template."""
 
 
 def variables_of(template: str) -> tuple[str, ...]:
-    """Return the names of the variables that a template has, each once, in order."""
-    return tuple(dict.fromkeys(found[1].strip() for found in PLACEHOLDER.finditer(template)))
+    """Return the names of a template's variables in order, without repeats."""
+    return tuple(dict.fromkeys(match[1].strip() for match in PLACEHOLDER.finditer(template)))
 
 
 def template_problem(template: str) -> str:
-    """Return what is wrong with how a template is written; empty where nothing is."""
+    """Return the syntax problem of a template; empty if there is none."""
     if any(not name for name in variables_of(template)):
         return "has {{}} without a name: write {{input}}, or the name of a variable of the cases"
     rest = PLACEHOLDER.sub("", template)
@@ -45,7 +45,7 @@ def template_problem(template: str) -> str:
 
 
 def case_values(case: Case, turn_input: str) -> dict[str, Any]:
-    """Return what a template can take from a case and the input of one of its turns."""
+    """Return the values that a case and the input of a turn provide."""
     values: dict[str, Any] = {}
     if turn_input.strip():
         values["input"] = turn_input
@@ -55,31 +55,31 @@ def case_values(case: Case, turn_input: str) -> dict[str, Any]:
 
 
 def missing_variables(templates: Sequence[str], values: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for each variable of the templates that has no value."""
+    """Return a sentence for each variable of the templates without a value."""
     names = dict.fromkeys(name for template in templates for name in variables_of(template))
     return [_missing(name, values) for name in names if name not in values]
 
 
 def case_problems(templates: Sequence[str], case: Case) -> list[str]:
-    """Return a sentence for each variable of the templates that some turn of a case has no value for, each once."""
-    found = (missing_variables(templates, case_values(case, turn.input)) for turn in case.turns)
-    return list(dict.fromkeys(sentence for sentences in found for sentence in sentences))
+    """Return a sentence for each variable of the templates that lacks a value in some turn, without repeats."""
+    by_turn = (missing_variables(templates, case_values(case, turn.input)) for turn in case.turns)
+    return list(dict.fromkeys(sentence for sentences in by_turn for sentence in sentences))
 
 
 def fill(template: str, values: Mapping[str, Any]) -> str:
-    """Return the template with its variables filled in; each must have a value.
+    """Return the template with its variables filled; each must have a value.
 
     Raises:
-        FilledTooLargeError: It would be larger than 4 MiB. Nothing that large is built to find that out.
+        FilledTooLargeError: The result would exceed 4 MiB. The check needs no result of that size.
     """
     texts = {name: as_text(values[name]) for name in variables_of(template)}
-    used = (found[1].strip() for found in PLACEHOLDER.finditer(template))
+    used = (match[1].strip() for match in PLACEHOLDER.finditer(template))
     if len(template) + sum(len(texts[name]) for name in used) > MAX_FILLED_CHARS:
         raise FilledTooLargeError(
             f"the prompt is larger than {MAX_FILLED_CHARS // 1024**2} MiB once it is filled in: use fewer variables, "
             "or shorten the case"
         )
-    return PLACEHOLDER.sub(lambda found: texts[found[1].strip()], template)
+    return PLACEHOLDER.sub(lambda match: texts[match[1].strip()], template)
 
 
 class FilledTooLargeError(ValueError):
@@ -93,7 +93,7 @@ def _missing(name: str, values: Mapping[str, Any]) -> str:
 
 
 def as_text(value: Any) -> str:
-    """Return a value as a text holds it: a text as it is, anything else as JSON."""
+    """Return a value for insertion: a text unchanged, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

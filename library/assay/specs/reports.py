@@ -1,4 +1,4 @@
-"""The reports that a spec asks for: names of formats, and their options."""
+"""The reports that a spec requests: formats and their options."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 
 def read_reports(value: object, problems: list[Problem]) -> tuple[ReportSettings, ...]:
-    """Return the reports that a spec's `reports` lists: names, or mappings of one name to its options.
+    """Return the reports in a spec's `reports`: names, or mappings of a name to its options.
 
     Args:
-        value: As the spec has it.
-        problems: Takes what is wrong with it.
+        value: The value in the spec.
+        problems: Receives the problems.
     """
     if not isinstance(value, list):
         problems.append(Problem(f"must be a list of {', '.join(REPORTS)}", "reports"))
         return ()
-    found = [_read(item, f"reports[{index}]", problems) for index, item in enumerate(value)]
-    named = [one.format for one in found if one is not None]
+    reports = [_read(item, f"reports[{index}]", problems) for index, item in enumerate(value)]
+    named = [report.format for report in reports if report is not None]
     twice = sorted({name for name in named if named.count(name) > 1})
     problems += [Problem(f"lists {name} more than once", "reports") for name in twice]
-    return tuple(one for one in found if one is not None)
+    return tuple(report for report in reports if report is not None)
 
 
 def _read(item: object, where: str, problems: list[Problem]) -> ReportSettings | None:
@@ -51,12 +51,12 @@ def _read(item: object, where: str, problems: list[Problem]) -> ReportSettings |
 
 
 def _option_problems(choices: Choices, options: Mapping[str, Any], where: str) -> Sequence[Problem]:
-    found = []
+    problems = []
     for key, value in options.items():
         if key not in choices:
-            said = unknown_name("option", key, choices) if choices else "this format has no options"
-            found.append(Problem(said, f"{where}.{key}"))
+            message = unknown_name("option", key, choices) if choices else "this format has no options"
+            problems.append(Problem(message, f"{where}.{key}"))
         elif not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices[key]):
             named = ", ".join(str(choice).lower() for choice in choices[key])
-            found.append(Problem(f"must be one of {named}, not {value!r}", f"{where}.{key}"))
-    return found
+            problems.append(Problem(f"must be one of {named}, not {value!r}", f"{where}.{key}"))
+    return problems

@@ -1,4 +1,4 @@
-"""The options of agents that a server of their framework or protocol offers: ADK over HTTP, and A2A."""
+"""The options of agents behind a framework's or protocol's server: ADK over HTTP, and A2A."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ A2A_KEYS = ("headers",)
 """The options of the a2a adapter."""
 
 ADK_SERVER_KEYS = ("app_name", "user_id", "headers")
-"""The options of the adk adapter where its target is a URL."""
+"""The options of the adk adapter with a URL as target."""
 
 _ADK_NAME = re.compile(r"[A-Za-z0-9_.@-]{1,200}")
-"""What stands in a path as it is."""
+"""Characters that need no escape in a path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,14 @@ class A2aOptions:
     """How an A2A agent is called.
 
     Args:
-        headers: Header names to values; `${NAME}` stands for an environment variable where the call is made.
+        headers: Header names to values; the caller replaces `${NAME}` by an environment variable.
     """
 
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], problems: list[Problem]) -> A2aOptions:
-        """Return the options of a spec; what is wrong is added to `problems`."""
+        """Return the options of a spec; append problems to `problems`."""
         _refuse_unknown("a2a adapter", options, A2A_KEYS, problems)
         return cls(read_headers(options.get("headers"), "agent.headers", problems))
 
@@ -48,9 +48,9 @@ class AdkServerOptions:
     """How an ADK agent behind `adk api_server` is called.
 
     Args:
-        app_name: The app, which is the folder of the agent.
+        app_name: The app, named by the agent's folder.
         user_id: The user whose sessions are created.
-        headers: Header names to values; `${NAME}` stands for an environment variable where the call is made.
+        headers: Header names to values; the caller replaces `${NAME}` by an environment variable.
     """
 
     app_name: str
@@ -59,37 +59,39 @@ class AdkServerOptions:
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], problems: list[Problem]) -> AdkServerOptions:
-        """Return the options of a spec; what is wrong is added to `problems`."""
+        """Return the options of a spec; append problems to `problems`."""
         _refuse_unknown("adk adapter with a URL", options, ADK_SERVER_KEYS, problems)
         if options.get("app_name") is None:
-            said = "must name the app of the server, which is the folder of its agent: GET /list-apps lists them"
-            problems.append(Problem(said, "agent.app_name"))
+            message = "must name the app of the server, which is the folder of its agent: GET /list-apps lists them"
+            problems.append(Problem(message, "agent.app_name"))
         names = {"app_name": options.get("app_name") or "", "user_id": options.get("user_id") or "assay"}
         for name in ("app_name", "user_id"):
             value = options.get(name)
             if value is not None and not (isinstance(value, str) and _ADK_NAME.fullmatch(value)):
-                said = f"must have letters, digits, '_', '-', '.' and '@', at most 200 together, not {value!r}"
-                problems.append(Problem(said, f"agent.{name}"))
+                message = f"must have letters, digits, '_', '-', '.' and '@', at most 200 together, not {value!r}"
+                problems.append(Problem(message, f"agent.{name}"))
         headers = read_headers(options.get("headers"), "agent.headers", problems)
         return cls(str(names["app_name"]), str(names["user_id"]), headers)
 
 
 def check_base_url(target: str) -> list[Problem]:
-    """Return what is wrong with the target of an adapter that calls paths below a URL."""
+    """Return the problem of a target for an adapter that calls paths below a URL."""
     problems = check_url(target)
     if not problems and ("?" in target or "#" in target):
-        # Without the target, whose query may hold a key.
-        said = "must end before its query or fragment, as paths follow it; send a key as a header, in agent.headers"
-        problems.append(Problem(said, "agent.target"))
+        # The message omits the target, whose query may contain a key.
+        message = "must end before its query or fragment, as paths follow it; send a key as a header, in agent.headers"
+        problems.append(Problem(message, "agent.target"))
     return problems
 
 
 def check_url(target: str) -> list[Problem]:
-    """Return what is wrong with the target of an adapter that calls a URL."""
+    """Return the problem of a target for an adapter that calls a URL."""
     if has_user(target):
-        # Before any message that repeats the URL.
-        said = "holds a name or password: send it as the header authorization, with ${NAME} of an environment variable"
-        return [Problem(said, "agent.target")]
+        # Checked before any message that repeats the URL.
+        message = (
+            "holds a name or password: send it as the header authorization, with ${NAME} of an environment variable"
+        )
+        return [Problem(message, "agent.target")]
     try:
         parts = urlsplit(target)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname)
@@ -101,9 +103,9 @@ def check_url(target: str) -> list[Problem]:
     return [Problem(f"{problem}: {target!r}", "agent.target")] if problem else []
 
 
-def _refuse_unknown(what: str, options: Mapping[str, Any], known: tuple[str, ...], problems: list[Problem]) -> None:
+def _refuse_unknown(subject: str, options: Mapping[str, Any], known: tuple[str, ...], problems: list[Problem]) -> None:
     problems += [
-        Problem(unknown_name(f"option of the {what}", name, known), f"agent.{name}")
+        Problem(unknown_name(f"option of the {subject}", name, known), f"agent.{name}")
         for name in options
         if name not in known
     ]

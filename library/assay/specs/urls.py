@@ -1,4 +1,4 @@
-"""URLs of a spec: what must not stand in one."""
+"""URLs in a spec: refusing credentials in them."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ _END_OF_AUTHORITY = re.compile(r"[/?#]")
 
 
 def has_user(url: str) -> bool:
-    """Return whether a URL names a user or a password, which would be stored and reported with the run."""
+    """Return whether a URL contains a user or password, which would be stored and reported with the run."""
     return "@" in _END_OF_AUTHORITY.split(url.partition("//")[2], maxsplit=1)[0]

@@ -1,4 +1,4 @@
-"""Variables and secrets that a spec names, as ${NAME} and secret://TEAM/NAME: read where the agent is called."""
+"""Variables and secrets in a spec, as ${NAME} and secret://TEAM/NAME; the agent's caller resolves them."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from assay.model.run import AgentSettings
 
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-"""How a spec names a variable."""
+"""The form of a variable in a spec."""
 
 NAMED = re.compile(f"{VARIABLE.pattern}|{REFERENCE.pattern}", re.ASCII)
-"""A variable, in the first group, or a secret, in one of the others, which hold what follows `secret://`."""
+"""A variable, in the first group, or a secret, in one of the others, which hold the part after `secret://`."""
 
 _FILLED = ("headers", "query", "body")
 
 
 def missing_variables(agent: AgentSettings, environ: Mapping[str, str]) -> list[Problem]:
-    """Return a problem for each variable that calling the agent needs and that is not set, or is empty.
+    """Return a problem for each unset or empty variable that calling the agent needs.
 
     Args:
-        agent: Settings without problems of their own.
+        agent: Settings that passed their own checks.
         environ: The environment of the process that calls the agent.
     """
     named: dict[str, str] = {}
@@ -43,17 +43,17 @@ def missing_variables(agent: AgentSettings, environ: Mapping[str, str]) -> list[
 
 
 def reference_problems(agent: AgentSettings) -> list[Problem]:
-    """Return a problem for each reference to a secret that is none by its form."""
+    """Return a problem for each malformed reference to a secret."""
     return [
         Problem(problem, field)
         for text, field in named_texts(agent)
-        for found in REFERENCE.finditer(text)
-        if (problem := form_problem(found[1] or found[2] or ""))
+        for match in REFERENCE.finditer(text)
+        if (problem := form_problem(match[1] or match[2] or ""))
     ]
 
 
 def named_texts(agent: AgentSettings) -> Iterator[tuple[str, str]]:
-    """Yield the texts of an agent's settings in which variables and secrets are filled in, each with its field."""
+    """Yield the texts of an agent's settings that may contain variables and secrets, with their fields."""
     if agent.is_called_by_url:
         yield agent.target, "agent.target"
         for name in _FILLED:
@@ -63,7 +63,7 @@ def named_texts(agent: AgentSettings) -> Iterator[tuple[str, str]]:
     elif agent.adapter in KEY_VARIABLES:
         key = agent.options.get("api_key")
         if key is None and not agent.options.get("base_url"):
-            # The provider's own service takes the provider's own key; another service may take none.
+            # The provider's own service takes the provider's own key; another service may need none.
             key = f"${{{KEY_VARIABLES[agent.adapter]}}}"
         yield from _leaves(key, "agent.api_key")
         for name in ("headers", "query"):

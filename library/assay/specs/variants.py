@@ -1,4 +1,4 @@
-"""Variants of a spec: the same evaluation with other settings of the agent, to be compared."""
+"""Variants of a spec: the same evaluation with different agent settings, for a comparison."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from assay.specs.loader import Environs
 
 MAX_VARIANTS = 20
-"""Most variants of a spec."""
+"""Maximum number of variants per spec."""
 
 _MAX_NAME_CHARS = 100
 _REPLACED = {"prompt": "prompt_file", "system": "system_file"}
-"""Settings of an agent of which one takes the place of the other."""
+"""Agent settings that replace each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One variant of a spec.
+    """A variant of a spec.
 
     Args:
-        name: What it is called in the comparison.
-        values: What it sets, by the path in the spec, e.g. {"agent.prompt_file": "terse.md"}.
-        where: What gave it, for people, e.g. "--prompts terse.md"; empty for the spec.
+        name: Its name in the comparison.
+        values: Its values by path in the spec, e.g. {"agent.prompt_file": "terse.md"}.
+        where: Its origin, for display, e.g. "--prompts terse.md"; empty for the spec.
     """
 
     name: str
@@ -60,17 +60,17 @@ def load_variants(
     dataset: Path | None = None,
     environs: Environs = (None, None),
 ) -> list[Spec]:
-    """Return one checked spec per variant of a spec's file, in order.
+    """Return a checked spec for each variant in a spec's file, in order.
 
     Args:
         path: The file, or a folder with an assay.yaml.
-        variants: In place of those that the spec lists.
-        overrides: Changes to all of them in the form "key=value"; what a variant sets wins.
-        dataset: A dataset in place of the spec's.
+        variants: Variants that replace those of the spec.
+        overrides: Changes to all of them in the form "key=value"; a variant's own values take precedence.
+        dataset: A dataset that replaces the spec's.
         environs: The environments of agent and judge, as for `load_spec`.
 
     Raises:
-        SpecError: Something is wrong; holds every problem, with file and line.
+        SpecError: A spec is invalid; holds every problem, with file and line.
     """
     return _checked(read_spec_file(path), variants, overrides, dataset, environs)
 
@@ -83,10 +83,12 @@ def variants_of_mapping(
     dataset: Path | None = None,
     environs: Environs = (None, None),
 ) -> list[Spec]:
-    """Return one checked spec per variant of a mapping in the shape of the YAML file; relative names start here.
+    """Return a checked spec for each variant of a mapping in the shape of the YAML file.
+
+    Relative names are resolved against the current folder.
 
     Raises:
-        SpecError: Something is wrong; holds every problem.
+        SpecError: A spec is invalid; holds every problem.
     """
     return _checked(SpecFile(Path(), dict(data), {}), variants, overrides, dataset, environs)
 
@@ -99,11 +101,11 @@ def _checked(
     environs: Environs,
 ) -> list[Spec]:
     problems = list(file.problems)
-    given = list(variants) or _listed(file, problems)
-    problems += _name_problems(file, given) if variants else []
+    chosen = list(variants) or _listed(file, problems)
+    problems += _name_problems(file, chosen) if variants else []
     specs: list[Spec] = []
-    found: list[list[Problem]] = []
-    for index, variant in enumerate(given):
+    by_variant: list[list[Problem]] = []
+    for index, variant in enumerate(chosen):
         reader = SpecReader(
             copy.deepcopy(_varied(file.data, variant)),
             file.path.parent,
@@ -118,32 +120,34 @@ def _checked(
             specs.append(_marked(reader.read(overrides, dataset, None), variant, file))
         except SpecError as error:
             own = list(error.problems)
-        found.append([_placed(problem, file, index, variant) for problem in own])
-    problems += shared_first(found, lambda index, problem: _of_variant(problem, index, given[index]))
+        by_variant.append([_placed(problem, file, index, variant) for problem in own])
+    problems += shared_first(by_variant, lambda index, problem: _of_variant(problem, index, chosen[index]))
     if problems:
         raise SpecError(problems)
     return specs
 
 
-def shared_first(found: Sequence[Sequence[Problem]], name: Callable[[int, Problem], Problem]) -> list[Problem]:
-    """Return the problems of several variants: those that all have once, then those of each by its name.
+def shared_first(by_variant: Sequence[Sequence[Problem]], name: Callable[[int, Problem], Problem]) -> list[Problem]:
+    """Return the problems of several variants: common ones once, then those of each variant with its name.
 
     Args:
-        found: The problems of each variant.
-        name: Returns a problem of one variant, by its position, with the variant's name.
+        by_variant: The problems of each variant.
+        name: Returns a problem of the variant at a position, with the variant's name.
     """
-    shared = [problem for problem in found[0] if all(problem in own for own in found)] if found else []
-    named = [name(index, one) for index, own in enumerate(found) for one in own if one not in shared]
+    shared = [problem for problem in by_variant[0] if all(problem in own for own in by_variant)] if by_variant else []
+    named = [name(index, problem) for index, own in enumerate(by_variant) for problem in own if problem not in shared]
     return [*shared, *dict.fromkeys(named)]
 
 
 def _varied(data: dict[str, Any], variant: Variant) -> dict[str, Any]:
-    """Return the spec without what the variant replaces under another name: `prompt` by `prompt_file`, or back."""
+    """Return the spec without values that the variant replaces under another name: `prompt` by `prompt_file`."""
     agent = data.get("agent")
     if not isinstance(agent, dict):
         return data
-    pairs = [pair for one, other in _REPLACED.items() for pair in ((one, other), (other, one))]
-    replaced = {other for one, other in pairs if f"agent.{one}" in variant.values}
+    pairs = [
+        pair for written, alternative in _REPLACED.items() for pair in ((written, alternative), (alternative, written))
+    ]
+    replaced = {alternative for written, alternative in pairs if f"agent.{written}" in variant.values}
     return {**data, "agent": {key: value for key, value in agent.items() if key not in replaced}}
 
 
@@ -158,7 +162,7 @@ def _name_of(file: SpecFile) -> str:
 
 
 def _listed(file: SpecFile, problems: list[Problem]) -> list[Variant]:
-    """Return the variants that a spec lists; what is wrong is added to `problems`."""
+    """Return the variants in a spec; append problems to `problems`."""
     value = file.data.get("variants")
     if not isinstance(value, list) or not 2 <= len(value) <= MAX_VARIANTS:
         _report(
@@ -170,14 +174,14 @@ def _listed(file: SpecFile, problems: list[Problem]) -> list[Variant]:
             else f"must be a list of 2 to {MAX_VARIANTS} variants, each {{name: …, set: {{…}}}}",
         )
         return []
-    found: dict[str, Variant] = {}
+    variants: dict[str, Variant] = {}
     for index, item in enumerate(value):
         variant = _variant(file, problems, item, f"variants[{index}]")
-        if variant is not None and variant.name in found:
+        if variant is not None and variant.name in variants:
             _report(file, problems, f"variants[{index}].name", f"{variant.name!r} is the name of two variants")
         elif variant is not None:
-            found[variant.name] = variant
-    return list(found.values()) if len(found) == len(value) else []
+            variants[variant.name] = variant
+    return list(variants.values()) if len(variants) == len(value) else []
 
 
 def _variant(file: SpecFile, problems: list[Problem], item: object, where: str) -> Variant | None:
@@ -205,7 +209,7 @@ def _variant(file: SpecFile, problems: list[Problem], item: object, where: str) 
 
 
 def _name_problems(file: SpecFile, variants: Sequence[Variant]) -> list[Problem]:
-    """Return what is wrong with the names and the number of variants that did not come from a spec."""
+    """Return the problems of names and number of variants that are not from a spec."""
     problems = [
         Problem(problem, variant.where)
         for variant in variants
@@ -227,7 +231,7 @@ def _report(file: SpecFile, problems: list[Problem], field: str, message: str) -
 
 
 def _placed(problem: Problem, file: SpecFile, index: int, variant: Variant) -> Problem:
-    """Return a problem at what the variant sets, where that is what is wrong."""
+    """Return a problem at the variant's value if that is the cause."""
     for key in variant.values:
         if problem.field == key or problem.field.startswith((f"{key}.", f"{key}[")):
             if variant.where:
@@ -239,7 +243,7 @@ def _placed(problem: Problem, file: SpecFile, index: int, variant: Variant) -> P
 
 
 def _of_variant(problem: Problem, index: int, variant: Variant) -> Problem:
-    """Return a problem that not all variants have, with the variant that has it."""
+    """Return a problem that only some variants have, with its variant."""
     if problem.field.startswith("variants[") or problem.field == variant.where:
         return problem
     whose = variant.where or f"variants[{index}]"
