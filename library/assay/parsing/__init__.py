@@ -1,1 +1,1 @@
-"""Reading what people write: strict YAML and JSON with positions, durations, percentages, names."""
+"""Parsing user input: strict YAML and JSON with positions, durations, shares and names."""

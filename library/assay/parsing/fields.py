@@ -1,4 +1,4 @@
-"""The fields of a mapping that a person wrote, by kind: a wrong value is reported and its default takes its place."""
+"""Typed access to the fields of a user's mapping; an invalid value is reported and replaced by the default."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ T = TypeVar("T")
 
 
 class Fields:
-    """Reads one mapping; a field that is absent or null has its default.
+    """Reads a mapping; an absent or null field has its default.
 
     Args:
         data: The mapping.
-        report: Takes the name of a field and what is wrong with it.
+        report: Receives a field's name and its problem.
     """
 
     def __init__(self, data: Mapping[Any, Any], report: Callable[[str, str], None]) -> None:
@@ -33,12 +33,12 @@ class Fields:
         return value if isinstance(value, str) else self._wrong(name, default, f"must be a string, not {value!r}")
 
     def flag(self, name: str) -> bool:
-        """Return true or false; false where it is absent."""
+        """Return true or false; false if absent."""
         value = self._get(name, False)
         return value if isinstance(value, bool) else self._wrong(name, False, f"must be true or false, not {value!r}")
 
     def whole(self, name: str, default: int, least: int | None = None, most: int | None = None) -> int:
-        """Return a whole number."""
+        """Return an integer."""
         value = self._get(name, default)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
@@ -49,7 +49,7 @@ class Fields:
     def number(
         self, name: str, default: float | None = None, least: float | None = None, most: float | None = None
     ) -> float | None:
-        """Return a number; None where it is absent and has no default."""
+        """Return a number; None if absent without a default."""
         value = self._get(name, default)
         if value is None:
             return None
@@ -58,16 +58,16 @@ class Fields:
             return self._wrong(name, default, f"must be a number{_range(least, most)}, not {value!r}")
         return float(value)
 
-    def duration_s(self, name: str, default: float, least: float, most: float, said: str) -> float:
-        """Return a duration in seconds; `said` is what is due, for people."""
+    def duration_s(self, name: str, default: float, least: float, most: float, expected: str) -> float:
+        """Return a duration in seconds; `expected` describes valid input in the error message."""
         value = self._get(name, None)
         seconds = default if value is None else read_duration_s(value)
         if math.isnan(seconds) or not least <= seconds <= most:
-            return self._wrong(name, default, f"must be {said}, not {value!r}")
+            return self._wrong(name, default, f"must be {expected}, not {value!r}")
         return seconds
 
     def choice(self, name: str, choices: Sequence[str]) -> str:
-        """Return one of some texts, the first where it is absent."""
+        """Return one of some texts; the first if absent."""
         value = self._get(name, choices[0])
         if value not in choices:
             either = " or ".join(choices) if len(choices) == 2 else f"one of {', '.join(choices)}"
@@ -75,7 +75,7 @@ class Fields:
         return str(value)
 
     def unknown(self, known: Sequence[str], kind: str = "field") -> None:
-        """Report the fields that there are not."""
+        """Report unknown fields."""
         for name in self._data:
             if name not in known:
                 self._report(str(name), unknown_name(kind, name, known))
@@ -94,7 +94,7 @@ def _is_within(value: float, least: float | None, most: float | None) -> bool:
 
 
 def _range(least: float | None, most: float | None) -> str:
-    """Return how bounds are said; there are both or none."""
+    """Return a phrase for bounds, of which there are both or none."""
     if least is None or most is None:
         return ""
     return f" from {_shown(least)} to {_shown(most)}"

@@ -1,4 +1,4 @@
-"""Reading the operator's tables: prices and limits, one entry per pattern of models."""
+"""Reading an operator's tables of prices and limits, with an entry per pattern of models."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Entry = dict[str, Any]
-"""One entry: `provider`, `model` and `base_url` are patterns, the rest are numbers."""
+"""An entry: `provider`, `model` and `base_url` are patterns, the rest are numbers."""
 
 _PATTERNS = ("provider", "model", "base_url")
 
 
 def read_table(path: Path, title: str, numbers: Sequence[str], needed: Sequence[str] = ()) -> list[Entry]:
-    """Return the entries of a YAML or JSON file with one list.
+    """Return the entries of a YAML or JSON file with a single list.
 
     Args:
         path: The file.
         title: The list's key.
-        numbers: The numbers that an entry may have, each above 0 or, where it is needed, at least 0.
-        needed: Those that it must have.
+        numbers: The permitted numbers of an entry, each above 0, or at least 0 if required.
+        needed: The required numbers.
 
     Raises:
-        InvalidInputError: All that is wrong with the file.
+        InvalidInputError: The file is invalid; holds every problem.
     """
     from assay.parsing.yaml_nodes import parse_yaml  # imported here: most processes read no YAML
 
@@ -45,10 +45,10 @@ def read_table(path: Path, title: str, numbers: Sequence[str], needed: Sequence[
     entries: list[Entry] = []
     for index, entry in enumerate(listed if isinstance(listed, list) else ()):
         where = f"{title}[{index}]"
-        found = _entry_problems(entry, numbers, needed)
+        unread = _entry_problems(entry, numbers, needed)
         problems += [Problem(message, f"{where}.{key}" if key else where, str(path),
-                             lines.get(f"{where}.{key}", lines.get(where))) for key, message in found]  # fmt: skip
-        if not found:
+                             lines.get(f"{where}.{key}", lines.get(where))) for key, message in unread]  # fmt: skip
+        if not unread:
             entries.append(entry)
     if problems:
         raise InvalidInputError(problems, reason="INVALID_SETTINGS")
@@ -56,7 +56,7 @@ def read_table(path: Path, title: str, numbers: Sequence[str], needed: Sequence[
 
 
 def matches(entry: Mapping[str, Any], who: Mapping[str, str]) -> bool:
-    """Return whether an entry is for a model, given by `provider`, `model` and `base_url`."""
+    """Return whether an entry applies to a model, described by `provider`, `model` and `base_url`."""
     return all(fnmatchcase(who[key], entry[key]) for key in _PATTERNS if key in entry)
 
 
@@ -64,28 +64,28 @@ def _entry_problems(entry: object, numbers: Sequence[str], needed: Sequence[str]
     if not isinstance(entry, dict):
         return [("", "must be a mapping")]
     known = (*_PATTERNS, *numbers)
-    found = [(key, unknown_name("key", key, known)) for key in entry if key not in known]
-    found += [(key, "must be a pattern, as text") for key in _PATTERNS if not isinstance(entry.get(key, ""), str)]
+    problems = [(key, unknown_name("key", key, known)) for key in entry if key not in known]
+    problems += [(key, "must be a pattern, as text") for key in _PATTERNS if not isinstance(entry.get(key, ""), str)]
     if not isinstance(entry.get("model"), str):
-        found.append(("model", "is missing: name a model, or a pattern such as gpt-4o*"))
-    return found + number_problems(entry, numbers, needed)
+        problems.append(("model", "is missing: name a model, or a pattern such as gpt-4o*"))
+    return problems + number_problems(entry, numbers, needed)
 
 
 def number_problems(
     entry: Mapping[str, Any], numbers: Sequence[str], needed: Sequence[str] = ()
 ) -> list[tuple[str, str]]:
-    """Return the names of the numbers of an entry that are wrong or missing, each with what is wrong with it.
+    """Return the names of an entry's invalid or missing numbers, with the problems.
 
     Args:
         entry: The entry.
-        numbers: The numbers that it may have, from 0.
-        needed: Those that it must have.
+        numbers: The permitted numbers, from 0.
+        needed: The required numbers.
     """
-    found = []
+    problems = []
     for key in numbers:
         value = entry.get(key)
         if value is None:
-            found += [(key, "is missing")] if key in needed else []
+            problems += [(key, "is missing")] if key in needed else []
         elif isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-            found.append((key, "must be a number that is not negative"))
-    return found
+            problems.append((key, "must be a number that is not negative"))
+    return problems

@@ -1,4 +1,4 @@
-"""Names: which texts may be one, what was probably meant, and files whose names are no text."""
+"""Names: validation, suggestions for misspelled ones, and file names that are not text."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", re.ASCII)
 _KINDS: dict[type | tuple[type, ...], str] = {
     str: "a string", bool: "a boolean", (int, float): "a number", dict: "an object", list: "a list", tuple: "a tuple"
 }  # fmt: skip
-_NOT_IN_NAMES = ("Cc", "Cs", "Zl", "Zp")  # control characters, half characters, line ends
+_NOT_IN_NAMES = ("Cc", "Cs", "Zl", "Zp")  # control characters, lone surrogates, line ends
 
 
 def name_problem(name: str, max_chars: int, *, required: bool = True) -> str:
-    """Return why a text cannot be the name or id of something, or the empty text.
+    """Return why a text cannot be a name or id, or the empty text.
 
-    A name is printed in tables and logged: it has no line ends and no other control characters.
+    Names are printed in tables and logged, so they contain no line ends or other control characters.
     """
     if len(name) > max_chars or (required and not name):
         due = f"1 to {max_chars}" if required else f"at most {max_chars}"
@@ -41,9 +41,9 @@ def metric_name_problem(name: str) -> str:
 
 
 def run_id_problem(run_id: str) -> str:
-    """Return why a text cannot be the id of a run, or the empty text.
+    """Return why a text cannot be a run's id, or the empty text.
 
-    Ids name folders and files, and are printed and logged as they are.
+    Ids name folders and files, and are printed and logged unchanged.
     """
     if _RUN_ID.fullmatch(run_id):
         return ""
@@ -51,13 +51,13 @@ def run_id_problem(run_id: str) -> str:
 
 
 def folder_name(name: str) -> str:
-    """Return a name as that of one folder: its slashes as hyphens, and no dot at its beginning."""
-    found = re.sub(r"[/\\\x00]+", "-", name)
-    return f"-{found[1:]}" if found.startswith(".") else found
+    """Return a folder name for a name: slashes become hyphens, and leading dots are removed."""
+    safe = re.sub(r"[/\\\x00]+", "-", name)
+    return f"-{safe[1:]}" if safe.startswith(".") else safe
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name closest to `name`, or None where none is close."""
+    """Return the known name closest to `name`, or None if none is close."""
     known = list(known)
     folded = {candidate.lower().replace("-", "_"): candidate for candidate in known}
     matches = difflib.get_close_matches(name.lower().replace("-", "_"), folded, n=1, cutoff=0.6)
@@ -65,21 +65,21 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def writable(path: Path | str) -> str:
-    """Return a file's name as a text that can be stored: bytes that are no UTF-8 as escapes."""
+    """Return a file's name as storable text: bytes that are not UTF-8 become escapes."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def kind_of(value: object) -> str:
-    """Return what a value is called in messages: "an object" for a dict, "a number" for 3; else its type's name."""
+    """Return a value's type for messages: "an object" for a dict, "a number" for 3; else the type's name."""
     if value is None:
         return "nothing (None or null)"
     return next((name for kind, name in _KINDS.items() if isinstance(value, kind)), type(value).__name__)
 
 
-def unknown_name(what: str, name: object, known: Iterable[str]) -> str:
-    """Return the sentence for a name that is not known: the nearest one, or all there are."""
+def unknown_name(kind: str, name: object, known: Iterable[str]) -> str:
+    """Return the sentence for an unknown name, with the nearest known name or all of them."""
     known = list(known)
     close = nearest(name, known) if isinstance(name, str) else None
     shown = name if isinstance(name, str) and len(name) <= 60 else str(name)[:60]
     hint = f"did you mean {close!r}?" if close is not None else f"known: {', '.join(known)}"
-    return f"unknown {what} {shown!r}; {hint}"
+    return f"unknown {kind} {shown!r}; {hint}"

@@ -1,4 +1,4 @@
-"""JSON as its standard has it: NaN and Infinity, which Python reads otherwise, are refused, as is 1e999."""
+"""Standard JSON: NaN, Infinity and 1e999, which Python's parser accepts, are refused."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 
 class DuplicateKeyError(ValueError):
-    """An object has the same key twice, and readers differ in which of the two values they take."""
+    """An object has the same key twice, and readers differ in which value they use."""
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -30,7 +30,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
-"""Raises ValueError where a text is not JSON, RecursionError where it is nested too deep."""
+"""Raises ValueError for a text that is not JSON, RecursionError for one that is nested too deep."""
 
 REPLY_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_unique)
-"""For replies of agents, models and judges: as DECODER, and raises DuplicateKeyError."""
+"""For replies of agents, models and judges: like DECODER, but also raises DuplicateKeyError."""

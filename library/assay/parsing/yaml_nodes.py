@@ -1,7 +1,7 @@
-"""Strict YAML with positions: what a person wrote, where, and nothing that a parser made up.
+"""Strict YAML with positions: the values as written, without a parser's interpretations.
 
-Safe tags only; no anchors, aliases, custom tags or duplicate keys; `yes`, `no`, `on` and dates stay texts
-(YAML 1.2), only true and false are booleans; numbers must be finite; size and depth are bounded.
+Only safe tags are allowed, and no anchors, aliases, custom tags or duplicate keys. `yes`, `no`, `on` and dates stay
+texts (YAML 1.2); only true and false are booleans. Numbers must be finite; size and depth are bounded.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": Fal
 
 
 class TextStream(Protocol):
-    """What gives a text piece by piece."""
+    """A source that returns a text in pieces."""
 
     def read(self, size: int = -1, /) -> str:
         """Return at most `size` characters; the empty text at the end."""
@@ -41,7 +41,7 @@ class TextStream(Protocol):
 
 
 class YamlSyntaxError(Exception):
-    """The text is not YAML that Assay reads; `message` and `line` say why and where."""
+    """The text is not YAML that Assay accepts; `message` and `line` say why and where."""
 
     def __init__(self, message: str, line: int | None) -> None:
         super().__init__(message)
@@ -50,12 +50,12 @@ class YamlSyntaxError(Exception):
 
 
 def parse_yaml(text: str, *, file: str, problems: list[Problem]) -> tuple[Any, Lines]:
-    """Return the document and the lines of its values; what is wrong is added to `problems`.
+    """Return the document and the lines of its values; append problems to `problems`.
 
     Args:
-        text: One YAML document, at most 1 MiB.
-        file: The file's name for problems.
-        problems: Takes what is wrong.
+        text: A YAML document, at most 1 MiB.
+        file: The file's name, for problems.
+        problems: Receives the problems.
     """
     if len(text.encode("utf-8", "replace")) > _MAX_BYTES:
         problems.append(Problem("is larger than 1 MiB, which no spec needs", file=file))
@@ -70,9 +70,9 @@ def parse_yaml(text: str, *, file: str, problems: list[Problem]) -> tuple[Any, L
         problems.append(Problem(message, file=file))
         return None, {}
     lines: Lines = {}
-    found: list[tuple[str, YamlSyntaxError]] = []
-    data = construct(nodes[0], lines=lines, problems=found)
-    problems += [Problem(problem.message, path, file, problem.line) for path, problem in found]
+    unread: list[tuple[str, YamlSyntaxError]] = []
+    data = construct(nodes[0], lines=lines, problems=unread)
+    problems += [Problem(problem.message, path, file, problem.line) for path, problem in unread]
     return data, lines
 
 
@@ -80,7 +80,7 @@ def iterate_documents(text: str | TextStream) -> Iterator[yaml.Node]:
     """Yield the root node of each document.
 
     Raises:
-        YamlSyntaxError: The syntax is wrong, or an alias is used.
+        YamlSyntaxError: The syntax is invalid, or an alias is used.
     """
     events = iterate_events(text)
     for event in events:
@@ -89,10 +89,10 @@ def iterate_documents(text: str | TextStream) -> Iterator[yaml.Node]:
 
 
 def iterate_events(text: str | TextStream) -> Iterator[yaml.Event]:
-    """Yield what the parser comes across, from a text or a stream that is read as far as it is needed.
+    """Yield the parser's events for a text, or for a stream that is read on demand.
 
     Raises:
-        YamlSyntaxError: The syntax is wrong.
+        YamlSyntaxError: The syntax is invalid.
     """
     try:
         yield from yaml.parse(text, Loader=_Loader)
@@ -104,9 +104,9 @@ def iterate_events(text: str | TextStream) -> Iterator[yaml.Event]:
 
 
 def compose(event: yaml.Event, events: Iterator[yaml.Event], depth: int) -> yaml.Node:
-    """Return the node that begins with an event; the library's own composer cannot stream."""
+    """Return the node that starts with an event; the library's own composer cannot stream."""
     if isinstance(event, yaml.AliasEvent):
-        # A few bytes of aliases can stand for gigabytes.
+        # A few bytes of aliases can expand to gigabytes.
         raise YamlSyntaxError("uses an alias (*), which is not read: write the value out", _line(event.start_mark))
     if depth > _MAX_DEPTH:
         raise YamlSyntaxError(f"is nested more than {_MAX_DEPTH} levels deep", _line(event.start_mark))
@@ -139,7 +139,7 @@ def construct(
     problems: list[tuple[str, YamlSyntaxError]],
     path: str = "",
 ) -> Any:
-    """Return the value of a node; what is wrong is added to `problems` with its path."""
+    """Return the value of a node; append problems to `problems` with their paths."""
     line = node.start_mark.line + 1
     if lines is not None:
         lines[path] = line
@@ -156,18 +156,18 @@ def construct(
 
 
 def parse_scalar(text: str) -> Any:
-    """Return the value of a plain scalar or flow collection, as `--set key=value` gives it.
+    """Return the value of a plain scalar or flow collection, as in `--set key=value`.
 
     Raises:
-        YamlSyntaxError: It is not valid.
+        YamlSyntaxError: The text is invalid.
     """
     nodes = list(iterate_documents(text))
     if not nodes:
         return None
-    found: list[tuple[str, YamlSyntaxError]] = []
-    value = construct(nodes[0], problems=found)
-    if found:
-        raise found[0][1]
+    problems: list[tuple[str, YamlSyntaxError]] = []
+    value = construct(nodes[0], problems=problems)
+    if problems:
+        raise problems[0][1]
     return value
 
 

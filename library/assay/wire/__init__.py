@@ -1,1 +1,1 @@
-"""Plain objects to protobuf messages and back, without loss."""
+"""Lossless conversion between the data model and protobuf messages."""

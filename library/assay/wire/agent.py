@@ -1,4 +1,4 @@
-"""Questions and answers: plain objects to protobuf messages and back, without loss."""
+"""Conversion of questions and answers to protobuf messages and back, without loss."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _OPTIONAL_FIELDS: tuple[
 
 
 def request_to_wire(request: AgentRequest) -> agent_pb2.AgentRequest:
-    """Return the message of a question."""
+    """Return the message for a question."""
     return agent_pb2.AgentRequest(
         request_id=request.request_id,
         run_id=request.run_id,
@@ -67,10 +67,10 @@ def request_to_wire(request: AgentRequest) -> agent_pb2.AgentRequest:
 
 
 def request_from_wire(request: agent_pb2.AgentRequest) -> AgentRequest:
-    """Return a question.
+    """Return the question in a message.
 
     Raises:
-        ValueError: A JSON text is not a JSON object, or an approval decides nothing.
+        ValueError: A JSON text is not a JSON object, or an approval has no decision.
     """
     return AgentRequest(
         request_id=request.request_id,
@@ -93,7 +93,7 @@ def request_from_wire(request: agent_pb2.AgentRequest) -> AgentRequest:
 
 
 def response_to_wire(response: AgentResponse) -> agent_pb2.AgentResponse:
-    """Return the message of an answer; its request_id is left to the caller.
+    """Return the message for an answer; the caller sets its request_id.
 
     Raises:
         MalformedAnswerError: The answer's output or metadata cannot be written as JSON.
@@ -135,9 +135,9 @@ def response_to_wire(response: AgentResponse) -> agent_pb2.AgentResponse:
 
 
 def plain_response(message: agent_pb2.AgentResponse) -> AgentResponse | None:
-    """Return an answer that is nothing but a text and its time, or None for one that says more.
+    """Return an answer that consists only of a text and its time, or None for any other.
 
-    Most answers are like that, and there is nothing in them that could be malformed.
+    Most answers are of this kind, and they have no part that could be malformed.
     """
     if not _PLAIN_FIELDS.issuperset({field.name for field, _ in message.ListFields()}) or "\0" in message.text:
         return None
@@ -149,10 +149,10 @@ def plain_response(message: agent_pb2.AgentResponse) -> AgentResponse | None:
 
 
 def response_from_wire(message: agent_pb2.AgentResponse) -> AgentResponse:
-    """Return an answer.
+    """Return the answer in a message.
 
     Raises:
-        ValueError: A JSON text is not JSON, or not a JSON object where one is due.
+        ValueError: A JSON text is invalid, or is not a required JSON object.
     """
     optional: dict[str, Any] = {name: getattr(message, name) for name in _OPTIONAL_FIELDS if message.HasField(name)}
     return AgentResponse(
@@ -183,7 +183,7 @@ _M = TypeVar("_M", bound="Protobuf")
 
 
 def split_by_size(messages: Iterable[_M], max_bytes: int = _MAX_BATCH_BYTES) -> Iterator[list[_M]]:
-    """Yield the messages in order in lists that each fit in one message; a larger one comes alone."""
+    """Yield the messages in order, in lists that each fit in a message; a larger one is alone in its list."""
     batch: list[_M] = []
     size = 0
     for message in messages:
@@ -198,19 +198,19 @@ def split_by_size(messages: Iterable[_M], max_bytes: int = _MAX_BATCH_BYTES) -> 
 
 
 def message_to_wire(message: Message) -> agent_pb2.Message:
-    """Return the message of one message of a conversation."""
+    """Return the message for a message of a conversation."""
     return agent_pb2.Message(
         role=message.role, content=message.content, name=message.name, tool_call_id=message.tool_call_id
     )
 
 
 def message_from_wire(message: agent_pb2.Message) -> Message:
-    """Return one message of a conversation."""
+    """Return the conversation's message in a protobuf message."""
     return Message(message.role, message.content, message.name, message.tool_call_id)
 
 
 def approval_to_wire(approval: Approval) -> agent_pb2.Approval:
-    """Return the message of a scripted decision."""
+    """Return the message for a scripted decision."""
     message = agent_pb2.Approval(tool=approval.tool, times=approval.times or 0)
     decision = approval.decision
     match decision.kind:
@@ -226,10 +226,10 @@ def approval_to_wire(approval: Approval) -> agent_pb2.Approval:
 
 
 def approval_from_wire(message: agent_pb2.Approval) -> Approval:
-    """Return a scripted decision.
+    """Return the scripted decision in a message.
 
     Raises:
-        ValueError: It decides nothing, or a JSON text is not JSON, or no JSON object where one is due.
+        ValueError: It has no decision, or a JSON text is invalid or not a required JSON object.
     """
     match message.WhichOneof("decision"):
         case "approve":

@@ -1,4 +1,4 @@
-"""Cases: plain objects to protobuf messages and back, without loss."""
+"""Conversion of cases to protobuf messages and back, without loss."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _U = TypeVar("_U")
 
 
 def case_to_wire(case: Case) -> orchestrator_pb2.Case:
-    """Return the message of a case."""
+    """Return the message for a case."""
     message = orchestrator_pb2.Case(
         case_id=case.case_id,
         turns=[
@@ -68,13 +68,13 @@ def case_to_wire(case: Case) -> orchestrator_pb2.Case:
 
 
 def case_from_wire(message: orchestrator_pb2.Case) -> Case:
-    """Return a case.
+    """Return the case in a message.
 
     Raises:
         DatasetError: A JSON text is not a JSON object; holds every problem, with its field relative to the case.
     """
     texts = _Texts()
-    # Most cases have three fields of twenty: what is not there is not looked for.
+    # Most cases have three of twenty fields; reading only those present is faster.
     parts: dict[str, Any] = {"case_id": "", "turns": ()}
     for field, value in message.ListFields():
         parts[_NAMES.get(field.name, field.name)] = _PARTS[field.name](value, texts)
@@ -85,7 +85,7 @@ def case_from_wire(message: orchestrator_pb2.Case) -> Case:
 
 
 class _Texts:
-    """Reads the JSON texts of a case; gathers what is wrong."""
+    """Reads the JSON texts of a case and collects their problems."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
@@ -100,12 +100,12 @@ class _Texts:
         return self._read(response_from_wire, message, field)
 
     def approvals(self, messages: Iterable[agent_pb2.Approval]) -> tuple[Approval, ...]:
-        read = [self._read(approval_from_wire, each, f"approvals[{index}]") for index, each in enumerate(messages)]
+        read = [self._read(approval_from_wire, item, f"approvals[{index}]") for index, item in enumerate(messages)]
         return tuple(approval for approval in read if approval is not None)
 
-    def _read(self, read: Callable[[_T], _U], given: _T, field: str) -> _U | None:
+    def _read(self, read: Callable[[_T], _U], data: _T, field: str) -> _U | None:
         try:
-            return read(given)
+            return read(data)
         except ValueError as problem:
             self.problems.append(Problem(f"cannot be read: {problem}", field))
             return None
@@ -223,4 +223,4 @@ _PARTS: dict[str, Callable[[Any, _Texts], Any]] = {
     "place": _plain,
     "approvals": lambda approvals, texts: texts.approvals(approvals),
 }
-"""How the fields of a message are read; a field that a case has otherwise by default is not there."""
+"""The readers of fields that a case may omit, by field; absent fields keep the case's defaults."""

@@ -1,4 +1,4 @@
-"""Comparisons of runs: plain objects to protobuf messages and back."""
+"""Conversion of run comparisons to protobuf messages and back."""
 
 from __future__ import annotations
 
@@ -58,12 +58,14 @@ _TEST_NAMES = ("test", "statistic", "p", "n", "note")
 
 def _estimates_to_wire(estimates: Mapping[str, Estimate]) -> dict[str, Any]:
     return {
-        "metrics": [pb.NamedEstimate(metric=name, estimate=_ESTIMATE.to_wire(one)) for name, one in estimates.items()]
+        "metrics": [
+            pb.NamedEstimate(metric=name, estimate=_ESTIMATE.to_wire(estimate)) for name, estimate in estimates.items()
+        ]
     }
 
 
 def _estimates_from_wire(message: pb.ComparedVariant) -> dict[str, Estimate]:
-    return {each.metric: _ESTIMATE.from_wire(each.estimate) for each in message.metrics}
+    return {entry.metric: _ESTIMATE.from_wire(entry.estimate) for entry in message.metrics}
 
 
 def _omnibus_to_wire(tests: Mapping[str, OmnibusTest]) -> dict[str, Any]:
@@ -77,14 +79,14 @@ def _omnibus_to_wire(tests: Mapping[str, OmnibusTest]) -> dict[str, Any]:
 
 def _omnibus_from_wire(message: pb.RunComparison) -> dict[str, OmnibusTest]:
     return {
-        each.metric: OmnibusTest(
-            each.test,
-            each.statistic if each.HasField("statistic") else None,
-            each.p if each.HasField("p") else None,
-            each.n,
-            each.note,
+        entry.metric: OmnibusTest(
+            entry.test,
+            entry.statistic if entry.HasField("statistic") else None,
+            entry.p if entry.HasField("p") else None,
+            entry.n,
+            entry.note,
         )
-        for each in message.omnibus
+        for entry in message.omnibus
     }
 
 
@@ -95,7 +97,7 @@ def _flipped_to_wire(flipped: Mapping[str, tuple[FlippedCase, ...]]) -> dict[str
 
 
 def _flipped_from_wire(message: pb.RunComparison) -> dict[str, tuple[FlippedCase, ...]]:
-    return {each.pair: tuple(map(_FLIPPED.from_wire, each.cases)) for each in message.flipped}
+    return {entry.pair: tuple(map(_FLIPPED.from_wire, entry.cases)) for entry in message.flipped}
 
 
 def _values_to_wire(values: tuple[Any, ...]) -> dict[str, Any]:
@@ -179,10 +181,10 @@ COMPARED_CASE = Converter(
 
 
 def settings_from_request(request: pb.CompareRunsRequest | pb.ListComparedCasesRequest) -> ComparisonSettings:
-    """Return how the runs of a request are compared.
+    """Return the comparison settings in a request.
 
     Raises:
-        InvalidInputError: The adjustment is one that this version does not know.
+        InvalidInputError: This version does not know the adjustment.
     """
     if request.settings.adjust not in pb.PValueAdjustment.values():
         raise InvalidInputError([_unknown(request.settings.adjust, "settings.adjust")])
@@ -200,7 +202,7 @@ def order_to_wire(order: CaseOrder) -> Any:
 
 
 def case_conditions_from_wire(request: pb.ListComparedCasesRequest) -> tuple[CaseChange | None, CaseOrder]:
-    """Return which cases a request asks for, and in which order.
+    """Return the conditions and the order of the cases that a request asks for.
 
     Raises:
         InvalidInputError: This version does not know one of them; holds every problem.

@@ -1,11 +1,11 @@
-"""Plain objects to protobuf messages and back, and from the JSON that a store keeps: derived from their fields.
+"""Converters between data classes and protobuf messages, and from stored JSON, derived from the fields.
 
-A field of the plain class is the message's field of the same name, or one whose name says more about its form:
-`left_out` is `left_out_count`, `options` is the text `options_json`, `timeout_s` is `timeout_ms`. A value that is
-absent, or 0 or empty where the message cannot show the difference, is the plain field's default, else None. A field
-without a counterpart is an error at import, on either side.
+A field of the data class corresponds to the message's field of the same name, or of a name that adds its form:
+`left_out` to `left_out_count`, `options` to the text `options_json`, `timeout_s` to `timeout_ms`. An absent value, or a
+0 or empty value that the message cannot tell from absent, becomes the data class's default, else None. A field without
+a counterpart on either side is an error at import.
 
-For what travels once a run. Rows, answers and cases have functions of their own: there are 100,000 of them.
+For objects sent once per run. Rows, answers and cases have hand-written functions, because there are 100,000 of them.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ U = TypeVar("U")
 
 
 class Part(Protocol):
-    """Converts the value of one field, or each value of a repeated one."""
+    """Converts the value of a field, or each value of a repeated field."""
 
     @property
     def to_wire(self) -> Callable[[Any], Any]:
-        """Returns what the message holds."""
+        """Return the message's value."""
 
     @property
     def from_wire(self) -> Callable[[Any], Any]:
-        """Returns the plain value of a message."""
+        """Return the plain value of a message's value."""
 
     def from_json(self, value: Any, /) -> Any:
-        """Return the plain value of what a store holds."""
+        """Return the plain value of a stored value."""
 
 
 class EnumConverter(Generic[E, U]):
-    """Members of an enum to those of a message's, which have the same names behind a prefix.
+    """Converts members of an enum to those of a message's enum, which have the same names with a prefix.
 
     Args:
         plain: The plain enum.
-        wire: The message's, as generated.
-        unknown: What a number stands for that this version does not know; None for nothing.
-        renamed: Names in the message that differ, by plain name.
+        wire: The message's generated enum.
+        unknown: The member for numbers unknown to this version; None for none.
+        renamed: The message's names that differ, by plain name.
     """
 
     def __init__(self, plain: type[E], wire: Any, *, unknown: U, **renamed: str) -> None:
@@ -71,34 +71,34 @@ class EnumConverter(Generic[E, U]):
         return self._members.get(number, self._unknown)
 
     def known(self, numbers: Iterable[int]) -> frozenset[E]:
-        """Return the members of some numbers, without those that this version does not know."""
+        """Return the members of some numbers, without unknown ones."""
         return frozenset(self._members[number] for number in numbers if number in self._members)
 
     def from_json(self, value: Any) -> E:
-        """Return the member of a value."""
+        """Return the member of a stored value."""
         return self._plain(value)
 
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """Two functions as a part, whose plain values a store holds as they are."""
+    """A part made of two functions; the store holds its plain values unchanged."""
 
     to_wire: Callable[[Any], Any]
     from_wire: Callable[[Any], Any]
 
     def from_json(self, value: Any) -> Any:
-        """Return the value."""
+        """Return the value unchanged."""
         return value
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A field that has another shape in the message, of one field or several.
+    """A field that has another shape in the message and may use several of its fields.
 
     Args:
         fields: The message's fields.
-        to_wire: Makes their values, by name.
-        from_wire: Makes the plain value of the message.
+        to_wire: Returns their values, by name.
+        from_wire: Returns the plain value of the message.
     """
 
     fields: tuple[str, ...]
@@ -107,13 +107,13 @@ class Spread:
 
 
 class Converter(Generic[P, M]):
-    """Converts objects of one dataclass.
+    """Converts the objects of a data class.
 
     Args:
-        plain: The dataclass.
-        message: Its message.
-        parts: Converters of fields that hold other objects, or sequences of them, by plain name.
-        sequences: What makes the plain value of a repeated field, by plain name; `tuple` where nothing is said.
+        plain: The data class.
+        message: The message class.
+        parts: Converters of fields with other objects, or sequences of them, by plain name.
+        sequences: Constructors of the plain values of repeated fields, by plain name; `tuple` by default.
         renamed: Fields with other names in the message, by plain name.
         spread: Fields with other shapes in the message, by plain name.
 
@@ -134,48 +134,48 @@ class Converter(Generic[P, M]):
         self._plain, self._message = plain, message
         self._spread = spread or {}
         known = message.DESCRIPTOR.fields_by_name
-        unused = set(known) - {name for each in self._spread.values() for name in each.fields}
+        unused = set(known) - {name for field in self._spread.values() for name in field.fields}
         self._fields = []
-        for each in dataclasses.fields(plain):  # type: ignore[arg-type]  # P is a dataclass
-            if each.name in self._spread:
+        for field in dataclasses.fields(plain):  # type: ignore[arg-type]  # P is a dataclass
+            if field.name in self._spread:
                 continue
-            name = (renamed or {}).get(each.name) or next((n for n in _names(each.name) if n in unused), "")
+            name = (renamed or {}).get(field.name) or next((n for n in _names(field.name) if n in unused), "")
             if name not in unused:
-                raise TypeError(f"{plain.__name__}.{each.name} has no counterpart in {message.DESCRIPTOR.full_name}")
+                raise TypeError(f"{plain.__name__}.{field.name} has no counterpart in {message.DESCRIPTOR.full_name}")
             unused.remove(name)
-            make = (sequences or {}).get(each.name, tuple)
-            self._fields.append(_Field(each, known[name], (parts or {}).get(each.name), make))
+            make = (sequences or {}).get(field.name, tuple)
+            self._fields.append(_Field(field, known[name], (parts or {}).get(field.name), make))
         if unused:
             raise TypeError(f"{message.DESCRIPTOR.full_name} has more than {plain.__name__}: {sorted(unused)}")
 
     def part(self, name: str, part: Part) -> None:
-        """Give a field its converter afterwards: one that needs this one."""
-        for each in self._fields:
-            if each.name == name:
-                each.part = part
+        """Set the converter of a field afterwards, for converters that refer to each other."""
+        for field in self._fields:
+            if field.name == name:
+                field.part = part
 
     def to_wire(self, value: P) -> M:
-        """Return the message of an object."""
-        given = {each.wire: each.to_wire(getattr(value, each.name)) for each in self._fields}
+        """Return the message for an object."""
+        values = {field.wire: field.to_wire(getattr(value, field.name)) for field in self._fields}
         for name, spread in self._spread.items():
-            given |= spread.to_wire(getattr(value, name))
-        return self._message(**given)
+            values |= spread.to_wire(getattr(value, name))
+        return self._message(**values)
 
     def from_wire(self, message: M) -> P:
-        """Return the object of a message.
+        """Return the object in a message.
 
         Raises:
             ValueError: A JSON text is not a JSON object.
         """
-        found = {each.name: each.from_wire(message) for each in self._fields}
+        values = {field.name: field.from_wire(message) for field in self._fields}
         for name, spread in self._spread.items():
-            found[name] = spread.from_wire(message)
-        return self._plain(**found)
+            values[name] = spread.from_wire(message)
+        return self._plain(**values)
 
     def from_json(self, data: Mapping[str, Any]) -> P:
-        """Return the object that `dataclasses.asdict` made, of this version or an earlier one."""
-        found = {each.name: each.from_json(data[each.name]) for each in self._fields if each.name in data}
-        return self._plain(**found, **{name: data[name] for name in self._spread if name in data})
+        """Return the object from the result of `dataclasses.asdict`, of this version or an earlier one."""
+        values = {field.name: field.from_json(data[field.name]) for field in self._fields if field.name in data}
+        return self._plain(**values, **{name: data[name] for name in self._spread if name in data})
 
 
 def _names(name: str) -> tuple[str, ...]:
@@ -183,7 +183,7 @@ def _names(name: str) -> tuple[str, ...]:
 
 
 class _Field:
-    """One field, on both sides."""
+    """A field, on both sides."""
 
     def __init__(
         self,
@@ -198,7 +198,7 @@ class _Field:
         self._is_map = wire.message_type is not None and wire.message_type.GetOptions().map_entry
         self._is_repeated = wire.is_repeated and not self._is_map
         self._has_presence = wire.has_presence
-        # A message within that is not sent has all of its defaults, unless the plain field has one.
+        # An unsent inner message has all of its defaults, unless the data class's field has one of its own.
         self._is_due = wire.message_type is not None and plain.default is MISSING
         self._is_text = wire.name == f"{plain.name}_json"
         self._is_ms = plain.name.endswith("_s") and wire.name.endswith("_ms")
@@ -212,7 +212,7 @@ class _Field:
             return round(value * 1000)
         if self.part is None:
             return value
-        return [self.part.to_wire(each) for each in value] if self._is_repeated else self.part.to_wire(value)
+        return [self.part.to_wire(field) for field in value] if self._is_repeated else self.part.to_wire(value)
 
     def from_wire(self, message: Any) -> Any:
         if self._has_presence and not message.HasField(self.wire) and not self._is_due:

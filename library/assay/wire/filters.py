@@ -1,7 +1,7 @@
-"""Filters, orders and what they find: plain objects to protobuf messages and back.
+"""Conversion of filters, orders and their results to protobuf messages and back.
 
-A filter of a request is checked here: a value that this version does not know is refused, never left out, or other rows
-than those asked for would be found.
+A request's filter is validated here: a value unknown to this version is refused, never ignored, because ignoring it
+    would return other rows than requested.
 """
 
 from __future__ import annotations
@@ -46,35 +46,40 @@ _ROW_KEYS = EnumConverter(RowKey, pb.RowSortKey, unknown=None)
 _RUN_KEYS = EnumConverter(RunKey, pb.RunSortKey, unknown=None)
 
 
-def row_filter_to_wire(wanted: RowFilter) -> pb.RowFilter:
-    """Return the message of a filter."""
+def row_filter_to_wire(row_filter: RowFilter) -> pb.RowFilter:
+    """Return the message for a filter."""
     return pb.RowFilter(
-        outcomes=map(_OUTCOMES.to_wire, wanted.outcomes),
-        statuses=map(_STATUSES.to_wire, wanted.statuses),
-        categories=wanted.categories,
-        tags=wanted.tags,
-        case_ids=wanted.case_ids,
-        repeats=wanted.repeats,
-        texts=[pb.TextCondition(field=_TEXT_FIELDS.to_wire(each.field), text=each.text) for each in wanted.texts],
+        outcomes=map(_OUTCOMES.to_wire, row_filter.outcomes),
+        statuses=map(_STATUSES.to_wire, row_filter.statuses),
+        categories=row_filter.categories,
+        tags=row_filter.tags,
+        case_ids=row_filter.case_ids,
+        repeats=row_filter.repeats,
+        texts=[
+            pb.TextCondition(field=_TEXT_FIELDS.to_wire(condition.field), text=condition.text)
+            for condition in row_filter.texts
+        ],
         metrics=[
-            pb.MetricCondition(metric=each.metric, comparison=_COMPARISONS.to_wire(each.comparison), value=each.value)
-            for each in wanted.metrics
+            pb.MetricCondition(
+                metric=condition.metric, comparison=_COMPARISONS.to_wire(condition.comparison), value=condition.value
+            )
+            for condition in row_filter.metrics
         ],
         latencies=[
-            pb.LatencyCondition(comparison=_COMPARISONS.to_wire(each.comparison), latency_ms=each.latency_ms)
-            for each in wanted.latencies
+            pb.LatencyCondition(comparison=_COMPARISONS.to_wire(condition.comparison), latency_ms=condition.latency_ms)
+            for condition in row_filter.latencies
         ],
     )
 
 
 def row_filter_from_wire(message: pb.RowFilter) -> RowFilter:
-    """Return the filter of a message.
+    """Return the filter in a message.
 
     Raises:
-        InvalidInputError: A value is not known or exceeds a limit; holds every problem.
+        InvalidInputError: A value is unknown or exceeds a limit; holds every problem.
     """
     problems: list[Problem] = []
-    wanted = RowFilter(
+    row_filter = RowFilter(
         outcomes=tuple(
             _known(_OUTCOMES, number, f"filter.outcomes[{index}]", problems, RowOutcome.PASSED)
             for index, number in enumerate(message.outcomes)
@@ -84,44 +89,45 @@ def row_filter_from_wire(message: pb.RowFilter) -> RowFilter:
         case_ids=tuple(message.case_ids),
         repeats=tuple(message.repeats),
         texts=tuple(
-            TextCondition(_text_field(each.field, f"filter.texts[{index}].field", problems), each.text)
-            for index, each in enumerate(message.texts)
+            TextCondition(_text_field(condition.field, f"filter.texts[{index}].field", problems), condition.text)
+            for index, condition in enumerate(message.texts)
         ),
         metrics=tuple(
             MetricCondition(
-                each.metric,
-                _comparison(each.comparison, f"filter.metrics[{index}].comparison", problems),
-                each.value if each.HasField("value") else None,
+                condition.metric,
+                _comparison(condition.comparison, f"filter.metrics[{index}].comparison", problems),
+                condition.value if condition.HasField("value") else None,
             )
-            for index, each in enumerate(message.metrics)
+            for index, condition in enumerate(message.metrics)
         ),
         latencies=tuple(
             LatencyCondition(
-                _comparison(each.comparison, f"filter.latencies[{index}].comparison", problems), each.latency_ms
+                _comparison(condition.comparison, f"filter.latencies[{index}].comparison", problems),
+                condition.latency_ms,
             )
-            for index, each in enumerate(message.latencies)
+            for index, condition in enumerate(message.latencies)
         ),
         statuses=tuple(
             _known(_STATUSES, number, f"filter.statuses[{index}]", problems, AgentStatus.SUCCESS)
             for index, number in enumerate(message.statuses)
         ),
     )
-    problems += limit_problems(wanted)
+    problems += limit_problems(row_filter)
     if problems:
         raise InvalidInputError(problems)
-    return wanted
+    return row_filter
 
 
 def row_order_to_wire(order: RowOrder) -> pb.RowOrder:
-    """Return the message of an order."""
+    """Return the message for an order."""
     return pb.RowOrder(key=_ROW_KEYS.to_wire(order.key), metric=order.metric, descending=order.descending)
 
 
 def row_order_from_wire(message: pb.RowOrder) -> RowOrder:
-    """Return the order of a message.
+    """Return the order in a message.
 
     Raises:
-        InvalidInputError: Its key is not known, or a metric is missing or too many.
+        InvalidInputError: Its key is unknown, or a metric is missing or superfluous.
     """
     problems: list[Problem] = []
     key = RowKey.DATASET
@@ -135,7 +141,7 @@ def row_order_from_wire(message: pb.RowOrder) -> RowOrder:
 
 
 def facets_to_wire(facets: RowFacets) -> pb.RowFacets:
-    """Return the message of counts."""
+    """Return the message for counts."""
     return pb.RowFacets(
         outcomes=[
             pb.OutcomeCount(outcome=_OUTCOMES.to_wire(outcome), row_count=count)
@@ -150,20 +156,20 @@ def facets_to_wire(facets: RowFacets) -> pb.RowFacets:
 
 
 def facets_from_wire(message: pb.RowFacets) -> RowFacets:
-    """Return the counts of a message."""
-    found = {_OUTCOMES.from_wire(each.outcome): each.row_count for each in message.outcomes}
+    """Return the counts in a message."""
+    outcomes = {_OUTCOMES.from_wire(facet.outcome): facet.row_count for facet in message.outcomes}
     return RowFacets(
-        outcomes={outcome: count for outcome, count in found.items() if outcome is not None},
-        categories={each.name: each.row_count for each in message.categories},
-        tags={each.name: each.row_count for each in message.tags},
-        repeats={each.repeat_index: each.row_count for each in message.repeats},
+        outcomes={outcome: count for outcome, count in outcomes.items() if outcome is not None},
+        categories={facet.name: facet.row_count for facet in message.categories},
+        tags={facet.name: facet.row_count for facet in message.tags},
+        repeats={facet.repeat_index: facet.row_count for facet in message.repeats},
         omitted_categories=message.omitted_category_count,
         omitted_tags=message.omitted_tag_count,
     )
 
 
 def case_detail_to_wire(detail: CaseDetail) -> pb.CaseDetail:
-    """Return the message of a case; its results are messages of their own."""
+    """Return the message for a case; its results are separate messages."""
     return pb.CaseDetail(
         case=case_to_wire(detail.case),
         case_index=detail.case_index,
@@ -174,7 +180,7 @@ def case_detail_to_wire(detail: CaseDetail) -> pb.CaseDetail:
 
 
 def case_detail_from_wire(message: pb.CaseDetail, results: Sequence[CaseResult]) -> CaseDetail:
-    """Return the case of a message, with the results that followed it."""
+    """Return the case in a message, with the results that followed it."""
     return CaseDetail(
         case_from_wire(message.case),
         message.case_index,
@@ -185,18 +191,18 @@ def case_detail_from_wire(message: pb.CaseDetail, results: Sequence[CaseResult])
     )
 
 
-def run_query_to_wire(wanted: RunFilter, order: RunOrder) -> pb.ListRunsRequest:
+def run_query_to_wire(run_filter: RunFilter, order: RunOrder) -> pb.ListRunsRequest:
     """Return a request for the runs that meet a filter, in an order."""
     return pb.ListRunsRequest(
-        run_id_prefix=wanted.run_id_prefix,
-        name=wanted.name,
-        labels=wanted.labels,
-        states=map(STATES.to_wire, sorted(wanted.states)),
-        datasets=wanted.datasets,
-        teams=wanted.teams,
-        group_id=wanted.group_id,
-        create_time_from=timestamp_to_wire(wanted.created_from),
-        create_time_before=timestamp_to_wire(wanted.created_before),
+        run_id_prefix=run_filter.run_id_prefix,
+        name=run_filter.name,
+        labels=run_filter.labels,
+        states=map(STATES.to_wire, sorted(run_filter.states)),
+        datasets=run_filter.datasets,
+        teams=run_filter.teams,
+        group_id=run_filter.group_id,
+        create_time_from=timestamp_to_wire(run_filter.created_from),
+        create_time_before=timestamp_to_wire(run_filter.created_before),
         order_by=None
         if order == NEWEST_FIRST
         else pb.RunOrder(key=_RUN_KEYS.to_wire(order.key), descending=order.descending),
@@ -204,10 +210,10 @@ def run_query_to_wire(wanted: RunFilter, order: RunOrder) -> pb.ListRunsRequest:
 
 
 def run_filter_from_wire(request: pb.ListRunsRequest) -> RunFilter:
-    """Return the conditions of a request.
+    """Return the conditions in a request.
 
     Raises:
-        InvalidInputError: A time is none.
+        InvalidInputError: A time is invalid.
     """
     moments = {}
     problems = []
@@ -232,10 +238,10 @@ def run_filter_from_wire(request: pb.ListRunsRequest) -> RunFilter:
 
 
 def run_order_from_wire(request: pb.ListRunsRequest) -> RunOrder:
-    """Return the order of a request.
+    """Return the order in a request.
 
     Raises:
-        InvalidInputError: Its key is not known.
+        InvalidInputError: Its key is unknown.
     """
     if not request.HasField("order_by"):
         return NEWEST_FIRST
@@ -257,7 +263,7 @@ def _text_field(number: int, field: str, problems: list[Problem]) -> TextField:
 
 
 def _known(converter: EnumConverter[E, None], number: int, field: str, problems: list[Problem], instead: E) -> E:
-    """Return a member; of a number that is not known, another one after adding a problem."""
+    """Return a member; for an unknown number, add a problem and return `instead`."""
     member = converter.from_wire(number)
     if member is None:
         problems.append(Problem(f"has no value that this orchestrator knows: {number}", field))

@@ -1,4 +1,4 @@
-"""Intervals: pairs of numbers to protobuf messages and back."""
+"""Conversion of intervals, as pairs of numbers, to protobuf messages and back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from assay.v1 import orchestrator_pb2 as pb
 
 
 class IntervalConverter:
-    """Converts a pair of low and high end."""
+    """Converts a pair of lower and upper end."""
 
     def to_wire(self, interval: tuple[float, float]) -> pb.Interval:
         """Return the message."""
@@ -19,7 +19,7 @@ class IntervalConverter:
         return message.low, message.high
 
     def from_json(self, value: Sequence[float]) -> tuple[float, float]:
-        """Return the pair that a store holds as a list."""
+        """Return the pair from a stored list."""
         low, high = value
         return low, high
 

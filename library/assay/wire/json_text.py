@@ -1,4 +1,4 @@
-"""JSON values as texts of messages."""
+"""JSON values as text fields of messages."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 def mapping_to_text(data: Mapping[str, Any]) -> str:
-    """Return a mapping as the text of a JSON object; empty for an empty one."""
+    """Return a mapping as JSON text; empty for an empty mapping."""
     return clean_text(_ENCODER.encode(dict(data))) if data else ""
 
 
 def mapping_from_text(text: str) -> dict[str, Any]:
-    """Return the mapping that a text holds; an empty one for the empty text.
+    """Return the mapping in a JSON text; an empty mapping for the empty text.
 
     Raises:
         ValueError: The text is not a JSON object.
@@ -35,7 +35,7 @@ def mapping_from_text(text: str) -> dict[str, Any]:
 
 
 def value_from_text(text: str) -> Any:
-    """Return the JSON value that a text holds.
+    """Return the value in a JSON text.
 
     Raises:
         ValueError: The text is not JSON.
@@ -43,7 +43,7 @@ def value_from_text(text: str) -> Any:
     try:
         data = DECODER.decode(text)
         if "\\u" in text:
-            # An escape may stand for half a character, which no store or wire takes.
+            # An escape may stand for a lone surrogate, which no store or wire accepts.
             data = json.loads(clean_text(json.dumps(data, ensure_ascii=False)))
     except RecursionError:
         raise ValueError("the JSON is nested too deep") from None

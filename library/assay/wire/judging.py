@@ -1,4 +1,4 @@
-"""Who judges a run, and what that came to: plain objects to protobuf messages and back."""
+"""Conversion of judge settings and judging summaries to protobuf messages and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests for metrics in the user's code, and what they came to: plain objects to protobuf messages and back."""
+"""Conversion of requests for Python metrics, and their outcomes, to protobuf messages and back."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ERRORS = (RAISED, TIMEOUT, MALFORMED)
 
 
 def metric_request_to_wire(request: MetricRequest) -> pb.MetricRequest:
-    """Return the message of a request: what case and question have in common is in the case alone."""
+    """Return the message for a request; parts that case and question share are only in the case."""
     last = request.case.turns[-1]
     question = dataclasses.replace(
         request.question,
@@ -47,10 +47,10 @@ def metric_request_to_wire(request: MetricRequest) -> pb.MetricRequest:
 
 
 def metric_request_from_wire(message: pb.MetricRequest) -> MetricRequest:
-    """Return a request.
+    """Return the request in a message.
 
     Raises:
-        ValueError: A JSON text in it is no JSON.
+        ValueError: A JSON text in it is invalid.
         DatasetError: A part of the case cannot be read.
     """
     case = case_from_wire(message.case)
@@ -68,7 +68,7 @@ def metric_request_from_wire(message: pb.MetricRequest) -> MetricRequest:
 
 
 def outcomes_to_wire(request_id: str, outcomes: Mapping[str, MetricOutcome]) -> pb.MetricResponse:
-    """Return the message of what functions came to, by metric."""
+    """Return the message for functions' outcomes, by metric."""
     return pb.MetricResponse(
         request_id=request_id,
         outcomes=[pb.MetricOutcome(metric=name, **dataclasses.asdict(outcome)) for name, outcome in outcomes.items()],
@@ -76,7 +76,7 @@ def outcomes_to_wire(request_id: str, outcomes: Mapping[str, MetricOutcome]) -> 
 
 
 def outcomes_from_wire(message: pb.MetricResponse) -> dict[str, MetricOutcome]:
-    """Return what functions came to, by metric; what is no outcome is one that says so, texts are cut."""
+    """Return functions' outcomes by metric; an invalid outcome becomes an error, and long texts are cut."""
     return {outcome.metric: _outcome_from_wire(outcome) for outcome in message.outcomes}
 
 

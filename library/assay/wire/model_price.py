@@ -1,4 +1,4 @@
-"""Prices of models: plain objects to protobuf messages and back."""
+"""Conversion of model prices to protobuf messages and back."""
 
 from __future__ import annotations
 

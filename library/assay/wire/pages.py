@@ -1,4 +1,4 @@
-"""Pages: how many messages of a list fit in one message together."""
+"""Pages: the part of a list that fits in a message."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
 MAX_PAGE_BYTES = 3_500_000
-"""Beside them a message has room for a run, or for what rows can be filtered by."""
+"""The rest of a message has room for a run, or for the values that rows can be filtered by."""
 
 M = TypeVar("M", bound="Message")
 
 
 def first_page(messages: Iterable[M]) -> list[M]:
-    """Return the first messages, at least one, that fit in one message together.
+    """Return the first messages, at least one, that together fit in a message.
 
-    Only bytes count: a character of Chinese takes three, one that JSON escapes six.
+    Only bytes count: a Chinese character takes three, a character that JSON escapes six.
     """
-    found: list[M] = []
+    page: list[M] = []
     size = 0
     for message in messages:
         size += message.ByteSize()
-        if found and size > MAX_PAGE_BYTES:
+        if page and size > MAX_PAGE_BYTES:
             break
-        found.append(message)
-    return found
+        page.append(message)
+    return page

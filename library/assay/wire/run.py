@@ -1,6 +1,6 @@
-"""Runs and rows: plain objects to protobuf messages and back.
+"""Conversion of runs and rows to protobuf messages and back.
 
-Summaries are converted in `assay.wire.summary`, answers and cases in `assay.wire.agent`.
+`assay.wire.summary` converts summaries, `assay.wire.agent` answers, and `assay.wire.case` cases.
 """
 
 from __future__ import annotations
@@ -65,17 +65,17 @@ def _fields_to_wire(mapping: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _fields_from_wire(reading: pb.DatasetReading) -> dict[str, str]:
-    return {found.field: found.source for found in reading.fields}
+    return {entry.field: entry.source for entry in reading.fields}
 
 
 class _Approvals:
-    """Converts each item of a list of approvals."""
+    """Converts the items of a list of approvals."""
 
     to_wire = staticmethod(approval_to_wire)
     from_wire = staticmethod(approval_from_wire)
 
     def from_json(self, value: Any) -> Approval:
-        """Return the item that `dataclasses.asdict` made."""
+        """Return the item from the result of `dataclasses.asdict`."""
         decision = Decision(**{**value["decision"], "kind": DecisionKind(value["decision"]["kind"])})
         return Approval(**{**value, "decision": decision})
 
@@ -105,10 +105,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def timestamp_to_wire(text: str) -> Timestamp | None:
-    """Return the message of an ISO 8601 text; None of an empty one."""
+    """Return the message for an ISO 8601 text; None for an empty text."""
     if not text:
         return None
-    since = datetime.fromisoformat(text) - _EPOCH  # every time that is stored names its zone
+    since = datetime.fromisoformat(text) - _EPOCH  # every stored time has a time zone
     return Timestamp(seconds=since.days * 86_400 + since.seconds, nanos=since.microseconds * 1000)
 
 
@@ -119,10 +119,10 @@ def timestamp_from_wire(stamp: Timestamp) -> str:
 
 
 def _run_id_from_wire(run_id: str) -> str:
-    """Return the id of a run; clients make names of folders of it.
+    """Return a run's id, which clients use as a folder name.
 
     Raises:
-        SetupError: It has not the form of ids.
+        SetupError: It does not have the form of an id.
     """
     if problem := run_id_problem(run_id):
         raise SetupError(f"the server's answer is not used: {problem}", reason="INVALID_RUN_ID")
@@ -153,7 +153,7 @@ RUN = Converter(
 
 
 def result_to_wire(result: CaseResult) -> pb.CaseResult:
-    """Return the message of a row, with its answer, input and references where it has them."""
+    """Return the message for a row, with its answer, input and references if present."""
     return pb.CaseResult(
         case_id=result.case_id,
         case_index=result.case_index,
@@ -188,7 +188,7 @@ def result_to_wire(result: CaseResult) -> pb.CaseResult:
 
 
 def without_answer(event: pb.RunEvent) -> pb.RunEvent:
-    """Return the message of an event, of a row without its answer, input and references."""
+    """Return an event's message without the row's answer, input and references."""
     if not event.HasField("case_finished"):
         return event
     stripped = pb.RunEvent()
@@ -199,7 +199,7 @@ def without_answer(event: pb.RunEvent) -> pb.RunEvent:
 
 
 def turn_to_wire(turn: TurnResult) -> pb.TurnResult:
-    """Return the message of a turn."""
+    """Return the message for a turn."""
     return pb.TurnResult(
         input=turn.input,
         references=turn.references,
@@ -217,7 +217,7 @@ def _turn_from_wire(turn: pb.TurnResult) -> TurnResult:
 
 
 def result_from_wire(result: pb.CaseResult, sequence: int = 0) -> CaseResult:
-    """Return a row."""
+    """Return the row in a message."""
     return CaseResult(
         case_id=result.case_id,
         case_index=result.case_index,
@@ -253,7 +253,7 @@ ATTEMPT = Converter(
 
 
 def event_to_wire(event: StateChange | CaseResult) -> pb.RunEvent:
-    """Return the message of an event."""
+    """Return the message for an event."""
     if isinstance(event, CaseResult):
         return pb.RunEvent(sequence=event.sequence, case_finished=result_to_wire(event))
     return pb.RunEvent(
@@ -265,7 +265,7 @@ def event_to_wire(event: StateChange | CaseResult) -> pb.RunEvent:
 
 
 def event_from_wire(event: pb.RunEvent) -> StateChange | CaseResult:
-    """Return an event."""
+    """Return the event in a message."""
     if event.HasField("case_finished"):
         return result_from_wire(event.case_finished, event.sequence)
     change = event.state_changed

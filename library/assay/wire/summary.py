@@ -1,4 +1,4 @@
-"""Summaries of runs: plain objects to protobuf messages and back."""
+"""Conversion of run summaries to protobuf messages and back."""
 
 from __future__ import annotations
 
