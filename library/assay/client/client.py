@@ -16,7 +16,7 @@ from assay.client.patience import Patience
 from assay.client.stored_comparisons import ComparisonCalls
 from assay.client.upload import upload_parts
 from assay.errors import NotFoundError, SetupError, UnavailableError, WatchBehindError, WrongStateError
-from assay.filters.found import CaseDetail, ResultPage, RunPage
+from assay.filters.pages import CaseDetail, ResultPage, RunPage
 from assay.filters.row_filter import DATASET_ORDER, EVERY_ROW, RowFilter, RowOrder
 from assay.filters.row_text import parse_row_query
 from assay.filters.run_filter import NEWEST_FIRST, RunFilter, parse_run_filter, parse_run_order

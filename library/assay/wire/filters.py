@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from assay.errors import InvalidInputError, Problem
-from assay.filters.found import CaseDetail, RowFacets
+from assay.filters.pages import CaseDetail, RowFacets
 from assay.filters.row_filter import (
     Comparison,
     LatencyCondition,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.errors import DeadlineError, InvalidInputError, NotFoundError, ResumeExpiredError
-from assay.filters.found import RowFacets
+from assay.filters.pages import RowFacets
 from assay.filters.row_filter import (
     DATASET_ORDER,
     EVERY_ROW,

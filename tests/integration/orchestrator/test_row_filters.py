@@ -40,7 +40,7 @@ from assay_orchestrator.store.runs.runs import RunRecord
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from assay.filters.found import RowFacets
+    from assay.filters.pages import RowFacets
     from assay.storage.database import Database
 
 SIGNS = "aAbBkK\u212aßẞσςΣıİIi日%_\\\"'^[]*?-.,:{}\n\t \x1e\0\ud800\U0001f600"

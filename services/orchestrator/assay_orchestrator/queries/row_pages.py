@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from assay.errors import InvalidInputError
-from assay.filters.found import CaseDetail, RowFacets
+from assay.filters.pages import CaseDetail, RowFacets
 from assay.filters.row_filter import RowFilter, RowOrder, unknown_metrics
 from assay.filters.row_text import format_row_filter, format_row_order
 from assay.storage.time_limits import time_limit

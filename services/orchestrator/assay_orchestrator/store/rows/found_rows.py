@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from assay.filters.found import RowFacets
+from assay.filters.pages import RowFacets
 from assay.filters.row_filter import DATASET_ORDER, EVERY_ROW, RowKey, RowOutcome
 from assay_orchestrator.store import schema
 from assay_orchestrator.store.rows import results
