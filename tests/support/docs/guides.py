@@ -1,4 +1,4 @@
-"""The fenced blocks of README and guides: what a reader copies, and so what tests must run."""
+"""The fenced code blocks of README and guides, which tests run as a reader would."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _FENCED = re.compile(r"^(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^(?P=in
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block.
+    """A fenced code block.
 
     Args:
         page: The file, relative to the checkout.
-        line: Where it begins, from 1.
-        language: What follows the opening fence; may be empty.
-        text: Its lines, without the indentation of its fence.
+        line: The line of its opening fence, from 1.
+        language: The text after the opening fence; may be empty.
+        text: Its lines, without the indentation of the fence.
     """
 
     page: str
@@ -42,7 +42,7 @@ class Block:
 
 
 def blocks(page: str = "", language: str = "") -> list[Block]:
-    """Return the blocks of a page, or of all; in one language, or in all."""
+    """Return the blocks of one page or all pages, in one language or in all."""
     found = []
     for name in [page] if page else PAGES:
         text = (ROOT / name).read_text(encoding="utf-8")
@@ -152,9 +152,9 @@ NOT_RUN = {
     },
     "services/orchestrator/README.md": {"pip install": "needs the network", "python -m": "serves until it is stopped"},
 }
-"""Why a test does not run a command of a page, by how the command begins; all others are run."""
+"""The reasons for not running commands, by page and the beginning of the command. Tests run all others."""
 
 
 def reason_not_to_run(page: str, command: str) -> str | None:
-    """Return why no test runs a command of a page as it is; None where `test_guide_shell.py` runs it."""
+    """Return why no test runs a command as printed, or None if `test_guide_shell.py` runs it."""
     return next((reason for start, reason in NOT_RUN.get(page, {}).items() if command.startswith(start)), None)

@@ -1,4 +1,4 @@
-"""Small embedding models made on the spot, and texts in ten scripts for them."""
+"""Small random embedding models, and texts in ten scripts to embed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ODD = [
 
 
 def texts_in_ten_scripts(count: int, seed: int = 5) -> list[str]:
-    """Return different texts: odd ones first, then one to five words of ten scripts by turns."""
+    """Return distinct texts: edge cases first, then one to five words in each of ten scripts."""
     dice = random.Random(seed)
     alphabets = list(LETTERS.values())
     texts = list(ODD)
@@ -47,13 +47,13 @@ def texts_in_ten_scripts(count: int, seed: int = 5) -> list[str]:
 
 
 def save_model(folder: Path, *, family: str = "bert", pooling: str = "mean", parts: tuple[str, ...] = ()) -> Path:
-    """Save a small random model as sentence-transformers does.
+    """Save a small random model in the format of sentence-transformers.
 
     Args:
-        folder: Made here; its name counts as the model's.
+        folder: Created here; its name becomes the model's name.
         family: "bert" or "xlm-roberta".
-        pooling: A mode of sentence-transformers.
-        parts: Of "normalize", "dense", "sharded".
+        pooling: A pooling mode of sentence-transformers.
+        parts: Any of "normalize", "dense" and "sharded".
     """
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer

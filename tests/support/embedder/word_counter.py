@@ -1,4 +1,4 @@
-"""A model whose vectors are known by heart, and that a test can hold up."""
+"""A model with predictable vectors that a test can pause."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ WINDOW = 8
 
 
 class WordCounter:
-    """A model with one word piece a word, and vectors of two numbers: how many words a text has, and 1.
+    """A model with one token per word; its vectors are (number of words, 1).
 
-    It runs only while it is let run.
+    It computes only while the test allows it to.
 
     Args:
-        packed: Whether it claims to need no padding.
-        window: Its longest input, in words.
+        packed: Whether it reports that it needs no padding.
+        window: The longest input, in words.
     """
 
     def __init__(self, *, packed: bool = False, window: int = WINDOW) -> None:
@@ -71,7 +71,7 @@ def embeddings_of(
     on_batch: Callable[[BatchReport], None] | None = None,
     divides: bool = True,
 ) -> Embeddings:
-    """Return the embeddings of a word counter; the caller closes them."""
+    """Return an embedding service over a word counter; the caller closes it."""
     limits = Limits(encoder.description.max_tokens, batch_tokens, Load(queue_limit, 10**9, 10**9), divides)
     return Embeddings(
         encoder.description,

@@ -1,11 +1,11 @@
-"""Processes of a program, forked from one that has imported it.
+"""Processes of a program, forked from a server that has already imported it.
 
-Importing is most of what a short command does, and half of what a service does until it is ready; tests start two
-thousand of them. A forked process has a folder, environment, standard streams, command line and exit status of its own,
-runs `python -m PROGRAM` and ends as an interpreter does. What an interpreter or an import reads from the environment is
-that of the process that was forked: `Forks.needs_own_imports` says where it differs.
+Imports take most of the time of a short command and half the start of a service, and the tests start two thousand of
+them. A forked process has its own folder, environment, standard streams, command line and exit status. It runs
+`python -m PROGRAM` and exits as an interpreter does. Variables that the interpreter or an import reads keep the values
+of the server: `Forks.needs_own_imports` reports whether they differ.
 
-What forks imports the program when it is first called: a server that no test needs costs nothing.
+A server imports its program on the first call, so an unused server costs nothing.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MODULES = {
     ),
     "pytest": ("assay.client.evaluate", "assay.client.service_start", "assay_pytest.evaluation", "pytest"),
 }  # fmt: skip
-"""What is imported before a process of a program is forked."""
+"""The modules that the server of each program imports before it forks."""
 
 _ROOT = Path(__file__).resolve().parents[3]
 _READ_AT_IMPORT = (
@@ -59,19 +59,19 @@ _READ_AT_IMPORT = (
 LONGEST_CALL = 1 << 20
 _LONGEST_COMMAND = 1 << 12
 SERVICE_ENVIRONMENT = {"GRPC_VERBOSITY": "NONE"}
-"""What a service inherits from the command that starts it."""
+"""The variables that a service inherits from the command that starts it."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """What a process is to be, beside its streams.
+    """A process to fork, without its streams.
 
     Args:
-        arguments: What follows the program's name.
+        arguments: The arguments of the program.
         folder: The current folder.
         environment: All variables.
-        umask: Of the files that it makes.
-        is_service: Whether it leads a session of its own, and imports nothing from the current folder.
+        umask: The mask for files that it creates.
+        is_service: Whether it starts a session and imports nothing from the current folder.
     """
 
     arguments: list[str]
@@ -82,10 +82,10 @@ class Call:
 
 
 class ForkedProcess:
-    """A forked process, with what `subprocess.Popen` has for one.
+    """A forked process with the interface of `subprocess.Popen`.
 
     Args:
-        status: Where its process id comes from, and its exit status when it has ended.
+        status: The socket that delivers its process id and, when it ends, its exit status.
     """
 
     def __init__(self, status: socket.socket) -> None:
@@ -108,7 +108,7 @@ class ForkedProcess:
         self.send_signal(signal.SIGTERM)
 
     def poll(self) -> int | None:
-        """Return the exit status, None before the end."""
+        """Return the exit status, or None while the process runs."""
         try:
             return self.wait(0)
         except (TimeoutError, BlockingIOError):
@@ -132,12 +132,12 @@ Process: TypeAlias = "ForkedProcess | subprocess.Popen[bytes]"
 
 
 class Forks:
-    """Starts processes of a program through the process that forks them.
+    """Starts processes of a program through its server.
 
     Args:
-        program: The package that is run.
-        channel: To the process that forks.
-        environment: That of this process.
+        program: The package to run.
+        channel: The socket of the server.
+        environment: The environment of the server.
     """
 
     def __init__(self, program: str, channel: socket.socket, environment: Mapping[str, str]) -> None:
@@ -147,7 +147,7 @@ class Forks:
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LONGEST_CALL)
 
     def needs_own_imports(self, environment: Mapping[str, str]) -> bool:
-        """Return whether what is read at the start of a process differs in this environment."""
+        """Return whether an environment changes variables that are read at startup or on import."""
         names = [name for name in {*environment, *self._environment} if name.startswith(_READ_AT_IMPORT)]
         return any(environment.get(name, "") != self._environment.get(name, "") for name in names)
 
@@ -159,13 +159,13 @@ class Forks:
         streams: Sequence[int],
         environment: Mapping[str, str] | None = None,
     ) -> Process:
-        """Start the program; where it needs imports of its own, as a shell does.
+        """Fork the program, or start a new interpreter if it needs its own imports.
 
         Args:
-            arguments: What follows its name.
+            arguments: The arguments of the program.
             folder: The current folder.
             streams: The descriptors of its standard input, output and errors.
-            environment: All variables; None for those of this process.
+            environment: All variables; None for the variables of this process.
         """
         environment = os.environ if environment is None else environment
         if self.needs_own_imports(environment):
@@ -183,14 +183,14 @@ class Forks:
         fds: Sequence[int],
         is_service: bool = False,
     ) -> ForkedProcess:
-        """Fork the program, whatever it would import in this environment.
+        """Fork the program, even if a new interpreter would import something else.
 
         Args:
-            arguments: What follows its name.
+            arguments: The arguments of the program.
             folder: The current folder.
             environment: All variables.
-            fds: The descriptors of its standard input, output and errors; then others that it holds.
-            is_service: Whether it leads a session of its own, and imports nothing from the current folder.
+            fds: The descriptors of its standard input, output and errors, then any others it inherits.
+            is_service: Whether it starts a session and imports nothing from the current folder.
         """
         mask = os.umask(0)
         os.umask(mask)
@@ -209,10 +209,10 @@ class Forks:
         timeout_s: float,
         stdin: int = 0,
     ) -> subprocess.CompletedProcess[str]:
-        """Call the program and wait until it has ended and its output is complete.
+        """Run the program and return its output and exit status.
 
         Raises:
-            TimeoutError: It has not by then.
+            TimeoutError: The program did not end in time.
         """
         (out, out_end), (err, err_end) = os.pipe(), os.pipe()
         try:
@@ -224,7 +224,7 @@ class Forks:
                 os.close(out_end)
                 os.close(err_end)
             try:
-                said = _read_all([out, err], time.monotonic() + timeout_s)
+                outputs = _read_all([out, err], time.monotonic() + timeout_s)
                 returned = process.wait(timeout_s)
             except TimeoutError:
                 process.kill()
@@ -233,17 +233,17 @@ class Forks:
         finally:
             os.close(out)
             os.close(err)
-        output, errors = (text.decode().replace("\r\n", "\n").replace("\r", "\n") for text in said)
+        output, errors = (text.decode().replace("\r\n", "\n").replace("\r", "\n") for text in outputs)
         return subprocess.CompletedProcess(list(arguments), returned, output, errors)
 
 
 class ForkServer(Forks):
-    """The process that forks; ends when it is closed, or the tests do.
+    """The process that forks a program. It ends when it is closed or the tests end.
 
     Args:
         program: A key of MODULES.
-        services: Programs that a forked process starts: they are forked as well.
-        defaults: Variables of the environment where this process has none of that name.
+        services: The servers of programs that a forked process starts.
+        defaults: Variables to set unless this process has them.
     """
 
     def __init__(
@@ -267,23 +267,23 @@ class ForkServer(Forks):
             self._process = subprocess.Popen(command, pass_fds=fds, env=environment, cwd=_ROOT)
 
     def fileno(self) -> int:
-        """Return the descriptor of the channel."""
+        """Return the file descriptor of the channel."""
         return self._channel.fileno()
 
     def close(self) -> None:
-        """End the process that forks; those that start its processes have ended."""
+        """End the server; programs that start processes through it must have ended."""
         self._channel.close()
         self._process.wait()
 
 
 def service_servers() -> dict[str, ForkServer]:
-    """Return what forks the services that a command starts, by their programs."""
+    """Return the servers of the services that a command starts, by program."""
     services = ("assay_embedder", "assay_judge", "assay_orchestrator")
     return {program: ForkServer(program, defaults=SERVICE_ENVIRONMENT) for program in services}
 
 
 def _read_all(fds: Sequence[int], deadline: float) -> list[bytes]:
-    said: dict[int, list[bytes]] = {fd: [] for fd in fds}
+    chunks: dict[int, list[bytes]] = {fd: [] for fd in fds}
     with selectors.DefaultSelector() as selector:
         for fd in fds:
             selector.register(fd, selectors.EVENT_READ)
@@ -292,7 +292,7 @@ def _read_all(fds: Sequence[int], deadline: float) -> list[bytes]:
             if not ready:
                 raise TimeoutError("the command has not ended")
             for key, _ in ready:
-                said[key.fd].append(os.read(key.fd, 1 << 16))
-                if not said[key.fd][-1]:
+                chunks[key.fd].append(os.read(key.fd, 1 << 16))
+                if not chunks[key.fd][-1]:
                     selector.unregister(key.fd)
-    return [b"".join(said[fd]) for fd in fds]
+    return [b"".join(chunks[fd]) for fd in fds]

@@ -1,6 +1,6 @@
-"""The process that forks those of a program, and what each of these does before it runs the program.
+"""The server that forks a program, and the setup of each forked process.
 
-Called by `tests.support.processes.fork_server.ForkServer`; imports the program when it is first called.
+Started by `tests.support.processes.fork_server.ForkServer`. It imports the program on the first call.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FREED = {"__main__", "builtins", "sys"}
 
 
 def _next_call(channel: socket.socket) -> Call:
-    """Return a call, in the process that is forked to answer it; the others never return.
+    """Return a call in the process forked for it; the server itself never returns.
 
     Between them stands a process that waits for the status, so that this one need not.
     """
@@ -71,7 +71,7 @@ def _next_call(channel: socket.socket) -> Call:
 
 
 def _show_command(command: Sequence[str]) -> None:
-    """Have the system show a command line for this process: that of the one that was forked is long enough."""
+    """Overwrite the command line that the system shows, in the space of the server's own."""
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     start, end = int(fields[45]), int(fields[46])  # fields 48 and 49 of the file
     shown = b"\0".join(map(os.fsencode, command))[: end - start - 1]
@@ -80,7 +80,7 @@ def _show_command(command: Sequence[str]) -> None:
 
 
 def _arm_failpoints() -> None:
-    """Choose what failpoints do by the environment, as an import does."""
+    """Configure failpoints from the environment, as their import does."""
     from assay.process import failpoints
 
     old = {name: getattr(failpoints, name) for name in ("failpoint", "clock_offset_s")}
@@ -92,7 +92,7 @@ def _arm_failpoints() -> None:
 
 
 def _fork_services(services: Mapping[str, Forks]) -> None:
-    """Have the local stack of this process fork its services, where they need no imports of their own."""
+    """Make the local stack of this process fork its services unless they need their own imports."""
     from assay.local_stack import stack
 
     def start(command: list[str], *, stdout: IO[bytes], pass_fds: Sequence[int], **options: Any) -> Process:
@@ -108,7 +108,7 @@ def _fork_services(services: Mapping[str, Forks]) -> None:
 
 
 def _renew_streams() -> None:
-    """Read and write what is at the standard descriptors now, as an interpreter that starts does."""
+    """Reopen the standard streams on their current descriptors, as a starting interpreter does."""
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
         old = getattr(sys, name)
         file = open(  # noqa: SIM115 - open for as long as the process is
@@ -119,7 +119,7 @@ def _renew_streams() -> None:
 
 
 def _leave_modules(kept: dict[str, ModuleType]) -> None:
-    """Have the system free some modules at the end of a process, in place of the interpreter.
+    """Leave some modules to the system at exit, instead of freeing them one by one.
 
     That frees them one by one, in a third of the time of a short command. All else is as it is: threads are joined,
     exit handlers called, files flushed, and what the program itself has made is freed.
@@ -164,7 +164,7 @@ def _main() -> None:
 
 
 def _become(program: str, call: Call) -> None:
-    """Have this process be what it would be, had it been started."""
+    """Turn this process into the one that a start would have created."""
     if call.is_service:
         os.setsid()
     _show_command([sys.executable, "-m", program, *call.arguments])

@@ -1,8 +1,8 @@
-"""Ends what a test process has started once that process is gone, however it ended: by SIGKILL, say.
+"""Kills the processes that a test process leaves behind, however it ended, even by SIGKILL.
 
-Every process inherits a mark in its environment. A guard, which has none, waits for the end of the test process and
-then kills whatever still carries the mark. A worker of pytest-xdist marks its own processes anew and carries the mark
-of the process that started it, whose end thus ends the worker, too.
+Every process inherits a mark in its environment. An unmarked guard waits for the test process to end and then kills
+every process with that mark. A worker of pytest-xdist sets a mark of its own and carries the mark of the controller,
+so the end of the controller ends the workers too.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from contextlib import suppress
 from pathlib import Path
 
 MARK = "ASSAY_TESTS"
-"""The variable of the environment that names the test process by which a process was started."""
+"""The environment variable that identifies the test process that started a process."""
 _PROC = Path("/proc")
 _ROUNDS = 20  # a process may start another one while it is being killed
 
 
 def guard_processes() -> subprocess.Popen[bytes] | None:
-    """Mark everything that this process starts from now on; return its guard, None where the system has no pidfd."""
+    """Mark all processes started from now on; return their guard, or None if the system has no pidfd."""
     if not hasattr(os, "pidfd_open"):
         return None
     mark = uuid.uuid4().hex
@@ -34,12 +34,12 @@ def guard_processes() -> subprocess.Popen[bytes] | None:
 
 
 def unmarked_environment() -> dict[str, str]:
-    """Return the environment of a process that tidies up after this one and ends by itself."""
+    """Return the environment for a process that cleans up after this one and ends on its own."""
     return {name: value for name, value in os.environ.items() if name != MARK}
 
 
 def marked_processes(mark: str) -> list[int]:
-    """Return the ids of the processes that were started with a mark."""
+    """Return the ids of all processes with a mark."""
     return [int(folder.name) for folder in _PROC.iterdir() if folder.name.isdigit() and _carries(folder, mark)]
 
 
@@ -55,10 +55,10 @@ def _kill_after(guarded: int, mark: str) -> None:
         ended = os.pidfd_open(guarded)
         select.select([ended], [], [])
     for _ in range(_ROUNDS):
-        left = marked_processes(mark)
-        if not left:
+        pids = marked_processes(mark)
+        if not pids:
             return
-        for pid in left:
+        for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 

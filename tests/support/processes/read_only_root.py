@@ -1,7 +1,7 @@
-"""`python read_only_root.py FOLDER... -- COMMAND...`: run a command that may write below these folders alone.
+"""`python read_only_root.py FOLDER... -- COMMAND...`: run a command that may only write below these folders.
 
-As a container with a read-only root file system, by Linux's Landlock, which needs no right and no container: a write
-elsewhere fails with "permission denied", whatever library makes it. Exits with 77 where the kernel has no Landlock.
+Simulates a container with a read-only root file system through Linux's Landlock, which needs no privileges: any other
+write fails with "permission denied". Exits with 77 if the kernel has no Landlock.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def landlock_version() -> int:
-    """Return the version of Landlock that the kernel has; 0 for none."""
+    """Return the kernel's version of Landlock, or 0 if it has none."""
     return max(0, int(_libc.syscall(_CREATE_RULESET, None, 0, _VERSION)))
 
 
 def restrict(folders: list[str]) -> None:
-    """Let this process, and all that it starts, write below these folders alone."""
+    """Restrict writes of this process and its children to these folders."""
     version = landlock_version()
     access = _CHANGES | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
     ruleset = _checked(_libc.syscall(_CREATE_RULESET, ctypes.byref(_Ruleset(access)), ctypes.sizeof(_Ruleset), 0))

@@ -1,6 +1,6 @@
-"""Temporary files of the tests in memory: databases sync what they store, and a disk makes the tests wait for it.
+"""Keeps temporary files in memory, because databases wait for the disk on every commit.
 
-Whether a commit outlives its process is what tests ask, which kill processes; no test cuts the power.
+Tests check that a commit survives a killed process. None simulates a power failure, so memory is enough.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import tempfile
 from pathlib import Path
 
 NEEDED_BYTES = 4 << 30
-"""What must be free: four workers, each with a PostgreSQL server, use a third of it."""
+"""The free space required; four workers with a PostgreSQL server each use a third of it."""
 _VARIABLES = ("PYTEST_DEBUG_TEMPROOT", "TMPDIR")
 
 
 def keep_in_memory(folder: Path = Path("/dev/shm")) -> bool:
-    """Make a folder in memory the one for temporary files, unless the environment names another one.
+    """Use a folder in memory for temporary files, unless the environment names another one.
 
-    It must have room, and programs may be run in it: in a container, often, neither is so.
+    It must have enough space and allow programs to run, which is often not the case in a container.
     """
     if any(os.environ.get(name) for name in _VARIABLES) or not os.access(folder, os.W_OK | os.X_OK):
         return False

@@ -1,7 +1,7 @@
-"""Waiting for what another task, thread or process brings about: never for ever, and with what was seen last.
+"""Waits for another task, thread or process, with a time limit and the last observation in the failure.
 
-A condition holds from then on, as "at least three" does: one that passes by, as "just three" may, is waited for in vain
-on a machine that others use.
+Wait for conditions that stay true, such as "at least three". A condition that holds only for a moment, such as "exactly
+three", may be missed on a busy machine.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 Seen = TypeVar("Seen")
 
-# Far more than anything takes on a busy machine, and less than the time limit of a test.
+# Far more than any step takes on a busy machine, and less than the time limit of a test.
 WITHIN_S = 200.0
 _PAUSE_S = 0.01
 
 
 async def until(look: Callable[[], Any], reached: Callable[[Any], object] = bool, *, within_s: float = WITHIN_S) -> Any:
-    """Return what is seen once it is enough; fail with what was seen last.
+    """Return the first observation that satisfies a condition; fail with the last one.
 
     Args:
-        look: Returns what there is to see, or an awaitable of it.
-        reached: Whether that is enough.
+        look: Returns the current observation, or an awaitable for it.
+        reached: Whether an observation satisfies the condition.
         within_s: Seconds after which the test fails.
     """
     give_up_at = time.monotonic() + within_s
@@ -50,13 +50,13 @@ def wait_until(
     within_s: float = WITHIN_S,
     ended: Callable[[], str | None] = lambda: None,
 ) -> Seen:
-    """Return what is seen once it is enough, outside an event loop; fail with what was seen last.
+    """Return the first observation that satisfies a condition, outside an event loop; fail with the last one.
 
     Args:
-        look: Returns what there is to see.
-        reached: Whether that is enough.
+        look: Returns the current observation.
+        reached: Whether an observation satisfies the condition.
         within_s: Seconds after which the test fails.
-        ended: Returns why it can be reached no more; None while it can.
+        ended: Returns why the condition can no longer become true, or None while it can.
     """
     give_up_at = time.monotonic() + within_s
     while not reached(seen := look()):

@@ -1,4 +1,4 @@
-"""Charts for tests: drawn from a document, read back as texts, and examined for what is hard to read."""
+"""Charts for tests: drawn from a report document, read back as texts, and checked for legibility."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TOUCHING = 1.0  # a pixel that two boxes share is no overlap
 def summed(
     rows: Sequence[Mapping[str, Any]], results: Mapping[str, Any] | None = None, **summary: Any
 ) -> dict[str, Any]:
-    """Return the document of a run over some rows, with its latency and its categories as the rows have them."""
+    """Return the report document of some rows, with latency and categories computed from them."""
     fold, names = LatencyFold(), sorted({row["category"] for row in rows if row["category"]})
     for row in rows:
         if row["status"] != "error" and row["latency_ms"] is not None:
@@ -78,7 +78,7 @@ def drawn_document(folder: Path, found: Mapping[str, Any]) -> dict[str, Sheet]:
 
 
 def texts(sheet: Sheet) -> list[str]:
-    """Return what is written on a sheet, in the order in which it was drawn."""
+    """Return the texts of a sheet in drawing order."""
     return [artist.get_text() for artist in _texts(sheet)]
 
 
@@ -87,7 +87,7 @@ def _texts(sheet: Sheet) -> list[Text]:
 
 
 def layout_problems(sheet: Sheet) -> list[str]:
-    """Return which texts leave the sheet, and which lie on each other; empty where all can be read."""
+    """Return the texts that leave the sheet or overlap; empty if all are legible."""
     canvas = FigureCanvasAgg(sheet.figure)
     renderer = canvas.get_renderer()  # type: ignore[no-untyped-call]  # as matplotlib declares it
     (width, height) = sheet.figure.bbox.size

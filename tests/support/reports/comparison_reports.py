@@ -1,4 +1,4 @@
-"""Comparisons for tests: documents of runs whose rows are made from short strings, compared as the command does."""
+"""Comparisons for tests: runs written as short strings, compared as the command does."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ JUDGING = {
 
 
 def run_document(name: str, marks: str, *, prefix: str = "", **changes: Any) -> dict[str, Any]:
-    """Return the document of a run over the cases c0, c1 and so on.
+    """Return the report document of a run over the cases c0, c1 and so on.
 
     Args:
-        name: Of its prompt's file.
-        marks: A sign for each case: its rating from 1 to 5, which is right from 3; "e" for an agent error, "-" for a
-            case that the run does not have.
-        prefix: Of the question and the case ids.
-        changes: What differs in the summary.
+        name: The name of its prompt file.
+        marks: One character per case: a rating from 1 to 5, which passes from 3; "e" for an agent error; "-" for a case
+            that the run lacks.
+        prefix: The prefix of questions and case ids.
+        changes: Fields of the summary to replace.
     """
     rows = [_row(index, mark, prefix, len(name)) for index, mark in enumerate(marks) if mark != "-"]
     right = sum(each["passed"] for each in rows) / len(rows)
@@ -99,11 +99,11 @@ def compared(
     """Yield the report of a comparison of runs by their documents.
 
     Args:
-        folder: For the documents.
-        documents: Of the runs.
-        rules: Of the decision.
-        noise_floors: By metric, as `with_floors` takes them.
-        settings: Of the comparison.
+        folder: Where the documents are written.
+        documents: The report documents of the runs.
+        rules: The rules of the decision.
+        noise_floors: The noise floors by metric, as `with_floors` takes them.
+        settings: The settings of the comparison.
     """
     made = ComparisonSettings(**settings)
     with contextlib.ExitStack() as stack:
@@ -121,7 +121,7 @@ def compared(
 
 
 def two() -> list[dict[str, Any]]:
-    """Two runs, of which the second is better."""
+    """Two runs; the second is better."""
     return [run_document("baseline", A), run_document("candidate", B)]
 
 
@@ -131,9 +131,9 @@ def three() -> list[dict[str, Any]]:
 
 
 def filled(value: Any, payload: str) -> Any:
-    """Return a comparison, or a part of it, whose every text from people, models and datasets is a payload.
+    """Return a comparison, or a part of it, in which a payload replaces all text of people, models and datasets.
 
-    Metrics have the payload behind their names, so that they stay different from each other.
+    Names of metrics keep their text before the payload, so that they stay distinct.
     """
     if is_dataclass(value) and not isinstance(value, type):
         changed = {each.name: _filled(each.name, getattr(value, each.name), payload) for each in fields(value)}
@@ -159,11 +159,11 @@ _UNTRUSTED = ("name", "run_id", "prompt_path", "dataset_name", "reason", "messag
 
 
 def stopped(*, decided: bool = True, **changes: Any) -> list[dict[str, Any]]:
-    """Two runs of one group by the always-valid rule, which has decided for the second.
+    """Two runs of a group stopped by the always-valid rule in favour of the second.
 
     Args:
-        decided: Whether it has.
-        changes: What differs in what the runs say of the stop.
+        decided: Whether the rule has decided.
+        changes: Fields of the stop to replace in both runs.
     """
     rule = changes.get("rule", "always-valid")
     stopping = {"rule": rule, "metric": "accuracy", "variants": ["old", "new"], "cases": 200, "seed": 5,

@@ -41,7 +41,7 @@ FORMATS = ("csv", "markdown", "junit")
 
 
 def plain() -> dict[str, Any]:
-    """A run with rows of every outcome, several runs a case, Arabic and hostile texts."""
+    """A run with rows of every outcome, repeats, and Arabic and hostile texts."""
     broken = {"similarity": score(None, status="error", reason="embedder_down")}
     arabic = {
         "question": "كم عدد المناقصات المطروحة؟",
@@ -112,7 +112,7 @@ def reports(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _comparison(below: Path, documents: Sequence[Mapping[str, Any]], name: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the text reports of a comparison, and what the console prints of it."""
+    """Yield the text reports and the console output of a comparison."""
     below.mkdir()
     with compared(
         below, documents, noise_floors={"accuracy": NoiseFloor(0.04, 0.125, 32)} if len(documents) == 2 else None
@@ -129,12 +129,12 @@ def _annotations(source: Path) -> bytes:
 
 
 def expected() -> Mapping[str, bytes]:
-    """Return the files that were reviewed, by name."""
+    """Return the reviewed files by name."""
     return {str(path.relative_to(GOLDEN)): path.read_bytes() for path in GOLDEN.rglob("*.*")}
 
 
 def main() -> None:
-    """Write the files anew."""
+    """Rewrite the files."""
     shutil.rmtree(GOLDEN, ignore_errors=True)
     with tempfile.TemporaryDirectory() as folder:
         for name, content in reports(Path(folder)):

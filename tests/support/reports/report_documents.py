@@ -1,4 +1,4 @@
-"""Documents of reports for tests: whole and valid, with what a test changes in them."""
+"""Valid report documents for tests, with the fields that a test replaces."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOSTILE = "\x1b[31mred\x00 \u202ecba <b>&\"',;\r\n\t|`@team #1"
 
 
 def score(value: float | None, *, passed: bool | None = None, **changes: Any) -> dict[str, Any]:
-    """Return a score; without a value it was skipped."""
+    """Return a score; a score without a value is skipped."""
     status = "skipped" if value is None else "scored"
     return {
         "value": value,
@@ -36,7 +36,7 @@ def score(value: float | None, *, passed: bool | None = None, **changes: Any) ->
 
 
 def row(case_id: str = "c1", **changes: Any) -> dict[str, Any]:
-    """Return a row that passed."""
+    """Return a row that passes."""
     return {
         "case_id": case_id,
         "repeat": 0,
@@ -59,7 +59,7 @@ def row(case_id: str = "c1", **changes: Any) -> dict[str, Any]:
 
 
 def failed(case_id: str, value: float = 0.5, **changes: Any) -> dict[str, Any]:
-    """Return a row that failed by its similarity."""
+    """Return a row that fails by its similarity."""
     detail = {"threshold": 0.75}
     said = {"passed": False, "reason": f"similarity {value:g} < 0.75"}
     return row(case_id, **{**said, "scores": {"similarity": score(value, passed=False, detail=detail)}, **changes})
@@ -84,7 +84,7 @@ def interrupted(case_id: str, **changes: Any) -> dict[str, Any]:
 
 
 def metric(value: float | None = 0.8, **changes: Any) -> dict[str, Any]:
-    """Return the entry of a metric among the results."""
+    """Return the entry of a metric in the results."""
     return {
         "metric": "semantic_similarity",
         "unit": "",
@@ -112,7 +112,7 @@ def gate(expression: str = "pass_rate >= 0.5", outcome: str = "pass", **changes:
 
 
 def document(rows: Rows, results: Mapping[str, Any] | None = None, **summary: Any) -> dict[str, Any]:
-    """Return the document of a run over some rows.
+    """Return the report document of some rows.
 
     Args:
         rows: In dataset order.

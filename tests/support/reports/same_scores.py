@@ -1,4 +1,4 @@
-"""One agent behind several adapters: what tests compare that must not depend on how it is reached."""
+"""The parts of a report that must not depend on the adapter of the agent."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ for line in sys.stdin:
         found = {"error": str(problem)}
     print(json.dumps({**found, "request_id": question["request_id"]}), flush=True)
 """
-"""A program that asks the function `answer` of agent.py beside it."""
+"""A program that calls `answer` of the agent.py beside it."""
 
 
 def results_without_times(folder: Path) -> tuple[list[Any], dict[str, Any]]:
-    """Return what the rows and aggregates of a report say, but for what is measured anew in each run."""
+    """Return the rows and aggregates of a report without the figures that differ between runs."""
     report = json.loads((folder / "results.json").read_text())
     names = ("case_id", "repeat", "status", "passed", "answer", "scores")
     rows = [{name: row[name] for name in names} for row in report["rows"]]

@@ -1,6 +1,6 @@
-"""How the tests are collected: quickly, in which order, and with the same names in every process.
+"""Collects the tests: the files of one ring, slow files first, with the same names in every process.
 
-Each worker of pytest-xdist collects all tests, and a run ends before its first test where their names differ.
+Each worker of pytest-xdist collects the tests on its own, and a run stops before its first test if their names differ.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ FOLDERS = {
     "tools": ("tools",), "postgres": ("browser", "chaos", "compat", "e2e", "integration"),
     "services": ("browser", "chaos", "e2e", "fuzz", "integration"),
 }  # fmt: skip
-"""Where the target of each marker looks for its tests."""
+"""The folders that the target of each marker collects."""
 CORE = (
     "unit", "integration/agents", "integration/prompts", "integration/rpc", "e2e/test_readme.py", "e2e/test_cli_run.py",
     "e2e/test_cli_gates.py", "e2e/test_cli_report.py", "e2e/test_compare_guide.py",
     "e2e/test_python_api.py",
 )  # fmt: skip
-"""What `make test` runs: folders and files whose tests answer within minutes; `make test-services` runs the others."""
+"""The folders and files that `make test` runs within minutes; `make test-services` runs the others."""
 _GARBAGE = (20_000, 10, 50)
-"""After how many new objects young, middle and old garbage is looked for: by default, that is a tenth of the time."""
+"""The thresholds of the garbage collector; its default ones cost a tenth of the time."""
 LONGEST_ID = 80
-"""Characters of a parameter's name that is made from its text; a longer text is named by its place."""
+"""The longest text that names a parameter, in characters; a longer one is named by its position."""
 
 
 _TESTS = Path(__file__).parents[2]
@@ -46,7 +46,7 @@ _E2E = "tests/e2e/"
 
 
 class _OneStack(LoadFileScheduling):  # type: ignore[misc]  # xdist ships no types
-    """Gives each worker a file at a time, and all end-to-end tests to the same one."""
+    """Gives each worker one file at a time, and all end-to-end tests to the same worker."""
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
@@ -54,10 +54,10 @@ class _OneStack(LoadFileScheduling):  # type: ignore[misc]  # xdist ships no typ
 
 
 class Ring:
-    """The files that a target collects: importing the others takes longer than importing these.
+    """The files that a target collects; importing the other files would take longer than importing these.
 
     Args:
-        config: Of a run. One that names files, or selects by other markers than the two targets, collects all it names.
+        config: The configuration of a run. A run that names files or selects other markers collects all its files.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -79,7 +79,7 @@ class Ring:
         return _OneStack(config, log) if self._is_core and config.option.dist == "loadfile" else None
 
     def ignored_files(self) -> dict[str, int]:
-        """Return how many files of tests are ignored, by the marker of the target that runs them, or `core`."""
+        """Return the number of ignored files by the marker of the target that runs them, or `core`."""
         files = [path for path in _TESTS.rglob("test_*.py") if self.pytest_ignore_collect(path)]
         if self._is_services:
             return {"core": len(files)}
@@ -88,32 +88,32 @@ class Ring:
 
 
 def mark_services(items: Iterable[pytest.Item]) -> None:
-    """Mark the tests that neither `make test` runs nor a target of their own: those with many processes."""
+    """Mark the tests that run neither in `make test` nor in a target of their own."""
     for path, group in itertools.groupby(items, key=lambda item: item.path):
         if _CORE.isdisjoint((path, *path.parents)):
             for item in group:
-                if not FOLDERS.keys() & {each.name for each in item.iter_markers()}:
+                if not FOLDERS.keys() & {marker.name for marker in item.iter_markers()}:
                     item.add_marker("services")
 
 
 def check_folders(items: Iterable[pytest.Item]) -> None:
-    """Refuse a test that `make test` leaves out and that no other target finds.
+    """Refuse a test that no target runs.
 
     Raises:
-        pytest.UsageError: There is one; names it, its marker and the folders.
+        pytest.UsageError: A test has a marker whose target does not collect its folder.
     """
     for item in items:
-        for marker in FOLDERS.keys() & {each.name for each in item.iter_markers()}:
+        for marker in FOLDERS.keys() & {marker.name for marker in item.iter_markers()}:
             if item.path.relative_to(_TESTS).parts[0] not in FOLDERS[marker]:
-                found_in = " or ".join(f"tests/{folder}" for folder in FOLDERS[marker])
-                raise pytest.UsageError(f"{item.nodeid} has the marker {marker}: no target runs it outside {found_in}")
+                folders = " or ".join(f"tests/{folder}" for folder in FOLDERS[marker])
+                raise pytest.UsageError(f"{item.nodeid} has the marker {marker}: no target runs it outside {folders}")
 
 
 class Collection:
     """Collects the tests.
 
     Args:
-        worker: The number of this process among those that run tests, from 0.
+        worker: The number of this worker, from 0.
     """
 
     def __init__(self, worker: int) -> None:
@@ -121,10 +121,10 @@ class Collection:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collection(self) -> Generator[None, object, object]:
-        """Collect without looking for garbage, of which there is none; by a clock that no other worker has.
+        """Collect without garbage collection, and with a different clock in each worker.
 
-        A name that holds the time would be the same in all workers but when a second ends between them. Each clock is
-        seconds off, so that such a name stops the first run.
+        A name that contains the time usually agrees between workers and differs only now and then. With clocks that
+        are seconds apart, such a name stops the first run.
         """
         now, now_ns = time.time, time.time_ns
         gc.disable()
@@ -146,7 +146,7 @@ class Collection:
         items.sort(key=lambda item: places[item.path])
 
     def pytest_make_parametrize_id(self, val: object, argname: str) -> str | None:
-        """Name bytes and long texts by their place: pytest would by their content, and numbers names that are equal."""
+        """Name bytes and long texts by their position; pytest would use their content."""
         if isinstance(val, bytes | bytearray) or (isinstance(val, str) and len(val) > LONGEST_ID):
             return argname
         return None

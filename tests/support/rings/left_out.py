@@ -1,4 +1,4 @@
-"""Tests that a run of pytest leaves out, and what runs them: said at the end, where it is seen."""
+"""Reports at the end of a run which tests were left out, and which targets run them."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ RUN_BY = {
     "services": "`make test-services`",
     "tools": "`make test-tools`",
 }
-"""What runs the tests with a marker that others leave out; a test with several markers is run by the first."""
+"""The target of each marker; a test with several markers belongs to the first."""
 _CORE_RUN_BY = "`make test`"
 _RUN_OVER_POSTGRESQL = "; those over PostgreSQL by `make test-postgres`"
 _KEY = "left_out"
 
 
 class LeftOut:
-    """Counts the tests that are left out, in this process or in the workers that it started.
+    """Counts the tests that this process or its workers leave out.
 
     Args:
-        config: Of this process.
-        files: How many files are not collected, by their marker.
+        config: The configuration of this process.
+        files: The number of files that are not collected, by marker.
     """
 
     def __init__(self, config: pytest.Config, files: Mapping[str, int]) -> None:
@@ -42,23 +42,23 @@ class LeftOut:
         self._counts: Counter[str] = Counter()
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
-        """Count what is left out: each test once, where it has several of the markers."""
+        """Count each test that is left out once, by its first marker."""
         for item in items:
-            found = [marker for marker in RUN_BY if item.get_closest_marker(marker)]
-            self._counts.update(found[:1])
+            markers = [marker for marker in RUN_BY if item.get_closest_marker(marker)]
+            self._counts.update(markers[:1])
 
     def pytest_sessionfinish(self) -> None:
-        """Send a worker's counts to the process that started it."""
+        """Send the counts of a worker to the controller."""
         if hasattr(self._config, "workeroutput"):
             self._config.workeroutput[_KEY] = dict(self._counts)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Take a worker's counts: each of them collects the same tests."""
+        """Take the counts of a worker; all workers collect the same tests."""
         self._counts |= Counter(getattr(node, "workeroutput", {}).get(_KEY, {}))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Name each kind with its count: of tests, or of files where none of these was collected."""
+        """Print a line for each marker with its number of tests, or of files that were not collected."""
         for marker in sorted({*self._counts, *self._files}):
             files = self._files.get(marker)
             count = f"{files} files" if files else self._counts[marker]

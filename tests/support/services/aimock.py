@@ -1,4 +1,4 @@
-"""A server of the providers' protocols that this project did not write: @copilotkit/aimock.
+"""An independent server of the providers' protocols: @copilotkit/aimock.
 
 `make test-aimock` installs it with npm and names its folder in ASSAY_AIMOCK.
 """

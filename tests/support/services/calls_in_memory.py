@@ -1,4 +1,4 @@
-"""Calls that servers of this process hold, also those that have ended and wait for garbage collection."""
+"""The calls that servers of this process keep in memory, including ended ones not yet collected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Collect no garbage inside the block."""
+    """Disable garbage collection inside the block."""
     gc.collect()
     gc.disable()
     try:
@@ -22,5 +22,5 @@ def without_collection() -> Iterator[None]:
 
 
 def calls_in_memory() -> int:
-    """Return how many calls there are."""
+    """Return the number of calls."""
     return sum(type(each).__name__ == "_ServicerContext" for each in gc.get_objects())

@@ -1,4 +1,4 @@
-"""Certificates for tests of TLS, made on the spot: no tool and no package is needed, and none ever expires."""
+"""Certificates for tests of TLS, generated without tools or packages; they never expire."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _SEQUENCE, _SET, _INTEGER, _BITS, _OCTETS, _OID, _TEXT, _TIME = 0x30, 0x31, 0x02
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A certificate that vouches for itself, and its private key, both as PEM."""
+    """A self-signed certificate and its private key, both as PEM."""
 
     certificate_pem: bytes
     key_pem: bytes
 
 
 def certificate_for(host: str) -> Certificate:
-    """Return a certificate of a host's name or IPv4 address; a client has to trust it as an authority."""
+    """Return a certificate for a host name or IPv4 address; clients must trust it as an authority."""
     key = secrets.randbelow(_N - 1) + 1
     point = _times(key, _G)
     public = b"\x00\x04" + point[0].to_bytes(32, "big") + point[1].to_bytes(32, "big")
@@ -58,7 +58,7 @@ def certificate_for(host: str) -> Certificate:
 
 
 def _alternative(host: str) -> bytes:
-    """Return a host as one of a certificate's alternative names: an address, or a DNS name."""
+    """Return a host as an alternative name of a certificate: an address or a DNS name."""
     try:
         return _der(0x87, ipaddress.IPv4Address(host).packed)
     except ValueError:

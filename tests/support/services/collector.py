@@ -1,4 +1,4 @@
-"""A collector of OpenTelemetry, as far as spans over HTTP go, read as the spans of agents are."""
+"""An OpenTelemetry collector for spans over HTTP, which reads them as agents' spans are read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: Collector
 
     def do_POST(self) -> None:
-        """Take an export."""
+        """Store an export."""
         body = self.rfile.read(int(self.headers["content-length"]))
         spans, malformed = spans_from_protobuf(body)
         assert not malformed
@@ -42,13 +42,13 @@ class Collector(ThreadingHTTPServer):
         self.url = f"http://127.0.0.1:{self.server_port}"
 
     def by_name(self) -> dict[str, list[Span]]:
-        """Return the spans by their names."""
+        """Return the spans by name."""
         return {name: [one for one in self.spans if one.name == name] for name in {one.name for one in self.spans}}
 
 
 @contextmanager
 def collecting() -> Iterator[Collector]:
-    """Serve a collector inside the block."""
+    """Run a collector inside the block."""
     server = Collector()
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()

@@ -1,4 +1,4 @@
-"""The money and tokens that the allotments of a team hold."""
+"""The money and tokens that a team's allotments reserve."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def held_by(team: str) -> Callable[[sa.Connection], Amount]:
-    """Return what reads the amounts that leases of a team hold now, without what is recorded as spent."""
+    """Return a query for the amounts that a team's leases reserve, without recorded spending."""
 
     def read(connection: sa.Connection) -> Amount:
         table = schema.allotments.c

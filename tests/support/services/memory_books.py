@@ -1,4 +1,4 @@
-"""What runs spend, in memory, with the queries of the judge's store: for tests in virtual time."""
+"""The spending of runs in memory, with the queries of the judge's store, for tests in virtual time."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ class MemoryBooks:
         self.other_changes = 0
         self.failures = failures
         self.most = 0
-        """The most that was ever spent and reserved."""
+        """The highest sum of spending and reservations so far."""
 
     def account(self, run_id: str = "run") -> Account:
-        """Return an account of a run that is stored here."""
+        """Return the account of a run."""
         store: Any = self
         return Account(RunKey("local", run_id), store)
 
     async def read_spending(self, run: RunKey) -> SpendStatus:
-        """Return what a run has spent and reserved."""
+        """Return the spending and reservations of a run."""
         return SpendStatus(self.paid.get(run.run_id, 0), sum(self.held.values()))
 
     async def reserve(
         self, run: RunKey, name: str, most: int, cap: int | None, lasts_s: float, *, key: str = ""
     ) -> SpendStatus:
-        """Reserve an amount if it fits."""
+        """Reserve an amount if it fits the cap."""
         await self._write()
         status = await self.read_spending(run)
         if cap is not None and status.spent + status.reserved + most > cap:
@@ -50,7 +50,7 @@ class MemoryBooks:
         return SpendStatus(status.spent, status.reserved + most, fits=True)
 
     async def settle(self, run: RunKey, name: str, cost: int, *, key: str = "", lost_most: int = 0) -> SpendStatus:
-        """Replace a reservation by what was paid."""
+        """Replace a reservation with the amount paid."""
         await self._write()
         if self.held.pop(name, None) is not None:
             self.paid[run.run_id] = self.paid.get(run.run_id, 0) + cost

@@ -1,4 +1,4 @@
-"""PostgreSQL tables that refuse what is done to their rows."""
+"""PostgreSQL tables that refuse changes to their rows."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _TRIGGER = "CREATE TRIGGER refuse BEFORE {} ON {} FOR EACH {} EXECUTE FUNCTION r
 
 
 class Refusal:
-    """Triggers that refuse changes to some tables, and count how often; made by `refuse`."""
+    """Triggers that refuse changes to some tables and count the refusals; created by `refuse`."""
 
     def __init__(self, admin: psycopg.Connection[Any], tables: tuple[str, ...]) -> None:
         self._admin = admin
         self._tables = tables
 
     async def until_met(self, count: int) -> None:
-        """Wait until changes were refused so many times, in transactions that were rolled back too."""
+        """Wait for a number of refusals; those in rolled-back transactions count too."""
         await until(lambda: asyncio.to_thread(self._count), lambda seen: seen >= count)
 
     async def lift(self) -> None:
-        """Let the changes be made again."""
+        """Allow changes again."""
         await asyncio.to_thread(self._lift)
 
     def _count(self) -> int:

@@ -1,4 +1,4 @@
-"""The order of rows as Python sorts them, which the database's order is compared with."""
+"""Sorts rows in Python, as a reference for the order of the database."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def sort_rows(rows: Iterable[CaseResult], order: RowOrder) -> list[CaseResult]:
-    """Return rows in an order: those without a value last, equal ones in dataset order."""
+    """Return rows in an order; rows without a value come last, equal rows stay in dataset order."""
     placed = sorted(rows, key=lambda row: (row.case_index, row.repeat_index))
     if order.key is RowKey.DATASET:
         placed.sort(key=lambda row: -row.case_index if order.descending else row.case_index)

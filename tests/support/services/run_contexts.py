@@ -1,4 +1,4 @@
-"""What the shards of a run work with, for tests in which no question is asked."""
+"""The context of a run's shards, for tests that ask no question."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from assay_orchestrator.settings import ScoringLimits
 
 
 def plain_context(run_id: str, case_count: int) -> RunContext:
-    """Return the context of a run of recorded answers without metrics, with eight questions in flight."""
+    """Return the context of a run over recorded answers, without metrics and with eight questions in flight."""
     return RunContext(
         run_id=run_id,
         case_count=case_count,

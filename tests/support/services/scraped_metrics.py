@@ -1,4 +1,4 @@
-"""What Prometheus would read from a process."""
+"""The metrics that Prometheus reads from a process."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 
 def read_families(address: str) -> dict[str, Metric]:
-    """Return the families of an address by the names of their metrics."""
+    """Return the metric families of an address by name."""
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as reply:
         families = text_string_to_metric_families(reply.read().decode())
     return {f"{one.name}_total" if one.type == "counter" else one.name: one for one in families}
 
 
 async def scraped(address: str) -> dict[str, dict[tuple[str, ...], float]]:
-    """Return the samples of an address: by their name, then by the values of their labels in the order of the names."""
+    """Return the samples of an address by name, then by label values in the order of the label names."""
     found: dict[str, dict[tuple[str, ...], float]] = {}
     for family in (await asyncio.to_thread(read_families, address)).values():
         for sample in family.samples:

@@ -1,4 +1,4 @@
-"""An orchestrator that teams share, in this process behind the real wire: tokens, and clients that have them."""
+"""An orchestrator shared by teams, in this process behind the real wire, with tokens and clients."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
 
 @dataclass
 class Clock:
-    """Seconds that pass when a test says so."""
+    """A clock that a test advances."""
 
     now_s: float = 0.0
 
     def __call__(self) -> float:
-        """Return the present second."""
+        """Return the current time in seconds."""
         return self.now_s
 
 
 @dataclass
 class SharedInstallation:
-    """One orchestrator with identities.
+    """An orchestrator with identities.
 
     Args:
         address: Where it serves.
@@ -67,7 +67,7 @@ class SharedInstallation:
     patience_s: float = 60.0
 
     async def token(self, team: str, role: Role = Role.RUNNER, *, expires_at: str | None = None) -> str:
-        """Return a new token of a team, which is made where it is missing."""
+        """Return a new token of a team; the team is created if it does not exist."""
         token = new_token()
 
         def make(connection: Any) -> None:
@@ -81,7 +81,7 @@ class SharedInstallation:
         return token.text
 
     async def client(self, token: str, **options: Any) -> Client:
-        """Return a client with a token, closed with the installation."""
+        """Return a client with a token; it is closed with the installation."""
         return await self.stack.enter_async_context(
             Client(self.address, token=token, patience_s=self.patience_s, **options)
         )
@@ -104,7 +104,7 @@ async def shared_installation(
     services: Sequence[TeamService] = (),
     **changes: Any,
 ) -> AsyncIterator[SharedInstallation]:
-    """Serve an orchestrator with identities, with settings of the test's own."""
+    """Serve an orchestrator with identities and the settings of a test."""
     own: dict[str, Any] = {"database": folder / "assay.db", "auth": "tokens", "grace_s": 1.0, **changes}
     settings = Settings(listen=listen or f"unix:{folder}/shared.sock", **own)
     database, clock = open_database(settings), Clock()
