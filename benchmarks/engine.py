@@ -22,7 +22,7 @@ import psutil
 import uvloop
 from benchmarks import engine_stand as stands
 from benchmarks.saved_figures import save
-from tests.conftest import GIVEN_URL, own_server
+from tests.support.processes.postgres_server import GIVEN_URL, own_server
 
 from assay.client.client import Client
 from assay.errors import WrongStateError

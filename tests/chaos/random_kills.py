@@ -27,7 +27,7 @@ import psycopg
 from tests.chaos.commands import Command
 from tests.chaos.drills import Plan, drilling
 from tests.chaos.topologies import Cluster, OneOrchestrator
-from tests.conftest import PostgresServer, own_server
+from tests.support.processes.postgres_server import PostgresServer, own_server
 
 from assay.process.failpoints import FAILPOINTS
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import psycopg
 import pytest
-from tests.conftest import PostgresServer, own_server
 from tests.support.docs.guides import blocks
+from tests.support.processes.postgres_server import PostgresServer, own_server
 from tests.support.processes.waiting import until
 
 from assay.agent_host.caller import AgentCaller

@@ -18,7 +18,7 @@ from assay_orchestrator.store.revisions import TABLES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.conftest import PostgresServer
+    from tests.support.processes.postgres_server import PostgresServer
 
 PLACE = re.compile(r"127\.0\.0\.1|:\d{4,5}|/[\w-]+/|\.db|schema \"?test_")
 
