@@ -1,4 +1,4 @@
-"""One evaluation of a pytest session: made once, also where several workers of pytest-xdist share the items."""
+"""An evaluation of a pytest session: run once, even if several pytest-xdist workers share the items."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Case:
-    """The rows of one case, which may have been run several times."""
+    """Rows of a case, one per repeat."""
 
     passed: int = 0
     failed: int = 0
@@ -44,7 +44,7 @@ class Case:
     rows: list[dict[str, Any]] = field(default_factory=list)
 
     def take(self, row: dict[str, Any]) -> None:
-        """Take the next row of the case."""
+        """Add the next row of the case."""
         self.rows.append(row)
         if row["status"] in FAILED_STATUSES:
             self.errors += 1
@@ -56,14 +56,14 @@ class Case:
 
 
 class MarkedEvaluation:
-    """The evaluation that a marker names.
+    """The evaluation of a marker.
 
     Args:
-        spec: The file of the spec.
-        agent: A function in place of the spec's agent; None for that.
-        server: An orchestrator's address; None for the local stack.
-        number: Which evaluation of the session it is; every worker collects them in the same order.
-        closing: Closed at the end of the session.
+        spec: Path of the spec.
+        agent: A function that replaces the spec's agent, or None.
+        server: Address of an orchestrator; None for the local stack.
+        number: Number of the evaluation in the session; all workers collect in the same order.
+        closing: Exit stack of the session.
     """
 
     def __init__(
@@ -96,10 +96,10 @@ class MarkedEvaluation:
         self._cases: dict[str, Case] = {}
 
     def report(self, config: pytest.Config) -> Report:
-        """Return the report; the evaluation is made at the first call of any worker.
+        """Return the report; the first call of any worker runs the evaluation.
 
         Raises:
-            AssayError: It could not be made; each later call says the same.
+            AssayError: The evaluation failed; later calls raise the same error.
         """
         if self._problem is not None:
             raise self._problem
@@ -115,7 +115,7 @@ class MarkedEvaluation:
         return self._report
 
     def _make(self, output_dir: Path | None) -> None:
-        """Make the evaluation, unless another worker has: the others wait for its report."""
+        """Run the evaluation, or wait for the report of the worker that runs it."""
         with (self._folder / ".making").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             failure = self._folder / ".failure"
@@ -143,7 +143,7 @@ class MarkedEvaluation:
                 folder.attempts.warn()
 
     def case(self, case_id: str, report: Report) -> Case | None:
-        """Return the rows of a case; None where the run has none."""
+        """Return the rows of a case; None if the run has none."""
         if not self._cases:
             for row in report.rows():
                 self._cases.setdefault(row["case_id"], Case()).take(row)
@@ -151,12 +151,12 @@ class MarkedEvaluation:
 
 
 def _shared_folder(spec: Path, number: int, closing: ExitStack) -> Path:
-    """Return the folder of an evaluation, the same for all workers of a session; the last of them removes it.
+    """Yield the folder of an evaluation, shared by the workers of a session; the last worker removes it.
 
-    Workers collect all items before one of them runs the first, so that each holds its lock by then.
+    Workers collect all items before any worker runs an item, so every worker holds its lock by then.
     """
     session = os.environ.get("PYTEST_XDIST_TESTRUNUID") or secrets.token_hex(16)
-    # The number distinguishes evaluations of one spec with other agents or servers.
+    # The number distinguishes evaluations of the same spec with other agents or servers.
     name = f"{number}-{hashlib.sha256(str(spec.resolve()).encode()).hexdigest()[:16]}"
     folder = Path(tempfile.gettempdir()) / f"assay-pytest-{os.getuid()}-{session}-{name}"
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -164,7 +164,7 @@ def _shared_folder(spec: Path, number: int, closing: ExitStack) -> Path:
     fcntl.flock(users, fcntl.LOCK_SH)
 
     def leave() -> None:
-        with contextlib.suppress(OSError):  # another worker is still there
+        with contextlib.suppress(OSError):  # another worker still uses it
             fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,4 +1,4 @@
-"""The items of an evaluation: its cases, its gates, its verdict, and the marked function itself."""
+"""Items of an evaluation: cases, gates and the verdict."""
 
 from __future__ import annotations
 
@@ -21,46 +21,46 @@ _TEXT_CHARS = 2_000
 
 
 def items_of(collector: pytest.Module | pytest.Class, name: str, mark: pytest.Mark) -> list[pytest.Item]:
-    """Return the items of a marked function's evaluation: one a case, one a gate, and the verdict.
+    """Return the items of a marked function's evaluation: cases, gates and the verdict.
 
     Raises:
         pytest.Collector.CollectError: The marker, the spec or its dataset is wrong.
     """
     evaluation = _evaluation(collector, mark)
-    found: list[EvaluationItem] = [
+    items: list[EvaluationItem] = [
         CaseItem.from_parent(collector, name=_id(name, case_id), case_id=case_id) for case_id in evaluation.case_ids
     ]
-    found += [
+    items += [
         GateItem.from_parent(collector, name=_id(name, f"gate {gate}"), index=index, expression=gate)
         for index, gate in enumerate(evaluation.gates)
     ]
-    found.append(VerdictItem.from_parent(collector, name=_id(name, "verdict")))
-    for item in found:
+    items.append(VerdictItem.from_parent(collector, name=_id(name, "verdict")))
+    for item in items:
         item.evaluation = evaluation
         item.add_marker(pytest.mark.assay(*mark.args, **mark.kwargs))
-    return [*found]
+    return [*items]
 
 
 def _evaluation(collector: pytest.Module | pytest.Class, mark: pytest.Mark) -> MarkedEvaluation:
     where = f"{collector.nodeid}: @pytest.mark.assay"
     if len(mark.args) != 1 or not mark.kwargs.keys() <= {"agent", "server"}:
-        raise collector.CollectError(f"{where} takes the file of a spec, and as options agent and server")
+        raise collector.CollectError(f"{where} takes the path of a spec, and the options agent and server")
     spec = _spec_path(collector, mark.args[0])
     agent, server = mark.kwargs.get("agent"), mark.kwargs.get("server")
     key = (spec, agent, server)
     state = state_of(collector.config)
-    known = state.evaluations
-    if key not in known:
+    evaluations = state.evaluations
+    if key not in evaluations:
         try:
-            known[key] = MarkedEvaluation(spec, agent, server, len(known), state.closing)
+            evaluations[key] = MarkedEvaluation(spec, agent, server, len(evaluations), state.closing)
         except AssayError as error:
             raise collector.CollectError(f"{where}: {error.message}") from None
-    return known[key]
+    return evaluations[key]
 
 
-def _spec_path(collector: pytest.Module | pytest.Class, given: Any) -> Path:
-    """Return the path of a spec that is named from the folder of the test file, or else from the root of the tests."""
-    path = Path(given)
+def _spec_path(collector: pytest.Module | pytest.Class, reference: Any) -> Path:
+    """Return the path of a spec, relative to the folder of the test file or else to the root of the tests."""
+    path = Path(reference)
     beside = collector.path.parent / path
     return (
         beside
@@ -69,12 +69,12 @@ def _spec_path(collector: pytest.Module | pytest.Class, given: Any) -> Path:
     )
 
 
-def _id(name: str, what: str) -> str:
-    return f"{name}[{shorten(what, None)}]"  # whole: two cases may differ at the end of their ids
+def _id(name: str, kind: str) -> str:
+    return f"{name}[{shorten(kind, None)}]"  # uncut: two cases may differ only at the end of their ids
 
 
 def report_of(request: pytest.FixtureRequest) -> Report:
-    """Return the report of the evaluation that the marker of a test names; the fixture `assay_run`."""
+    """Return the report of the evaluation that a test's marker names; the fixture `assay_run`."""
     mark = request.node.get_closest_marker("assay")
     if mark is None:
         raise pytest.UsageError("the fixture assay_run needs @pytest.mark.assay(SPEC) on its test")
@@ -82,63 +82,63 @@ def report_of(request: pytest.FixtureRequest) -> Report:
 
 
 class EvaluationItem(pytest.Item):
-    """One item of an evaluation."""
+    """An item of an evaluation."""
 
     evaluation: MarkedEvaluation
 
     def report(self) -> Report:
-        """Return the report of the evaluation, which the first item makes."""
+        """Return the report of the evaluation; the first item runs it."""
         return self.evaluation.report(self.config)
 
     def setup(self) -> None:
-        """Refuse to be run again by pytest-rerunfailures."""
+        """Refuse a rerun by pytest-rerunfailures."""
         if getattr(self.config.option, "reruns", None) or self.get_closest_marker("flaky") is not None:
             raise pytest.UsageError(
                 "an evaluation is not run again until it passes: `repeats` in its spec runs each case several times"
             )
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Say what failed, without a traceback."""
+        """Return the failure without a traceback."""
         if isinstance(excinfo.value, AssayError | pytest.fail.Exception | pytest.UsageError):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Return where the item is from."""
+        """Return the location of the item."""
         return self.path, None, self.name
 
 
 class CaseItem(EvaluationItem):
-    """The rows of one case. They fail the session only with --assay-strict: gates decide."""
+    """Rows of a case. They fail the session only with --assay-strict; gates decide."""
 
     def __init__(self, *, case_id: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._case_id = case_id
 
     def runtest(self) -> None:
-        """Report how the case fared."""
+        """Report the result of the case."""
         case = self.evaluation.case(self._case_id, self.report())
         if case is None:
             pytest.fail(f"the run has no row of the case {clean(self._case_id)}: it did not finish", pytrace=False)
         self.user_properties += _properties(case)
         if case.failed or case.errors:
-            said = _said(case)
+            description = _description(case)
             if self.config.getoption("assay_strict"):
-                pytest.fail(said, pytrace=False)
-            pytest.xfail(said)
+                pytest.fail(description, pytrace=False)
+            pytest.xfail(description)
         if not case.passed:
             pytest.skip("no verdict: no metric decided")
 
 
 class GateItem(EvaluationItem):
-    """One gate of the spec."""
+    """A gate of the spec."""
 
     def __init__(self, *, index: int, expression: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._index, self._expression = index, expression
 
     def runtest(self) -> None:
-        """Fail where the gate does not hold, or could not be computed."""
+        """Fail if the gate fails or could not be computed."""
         from assay.gates.gates import compared_text
 
         gate = self.report().head["summary"]["gates"][self._index]
@@ -151,10 +151,10 @@ class GateItem(EvaluationItem):
 
 
 class VerdictItem(EvaluationItem):
-    """The verdict of the run: PASS, or none because nothing decides."""
+    """The verdict of the run; it passes with PASS, or without any criteria."""
 
     def runtest(self) -> None:
-        """Fail where the run does."""
+        """Fail if the run fails."""
         head = self.report().head
         summary = head["summary"]
         self.user_properties += [("run_id", head["run"]["run_id"]), ("pass_rate", summary["pass_rate"])]
@@ -164,17 +164,17 @@ class VerdictItem(EvaluationItem):
 
 
 def _properties(case: Case) -> list[tuple[str, object]]:
-    """Return the mean of each metric over the runs of a case."""
+    """Return the mean of each metric over the repeats of a case."""
     values: dict[str, list[float]] = {}
     for row in case.rows:
         for name, score in row["scores"].items():
             if score["value"] is not None:
                 values.setdefault(name, []).append(score["value"])
-    return [(name, sum(found) / len(found)) for name, found in values.items()]
+    return [(name, sum(scores) / len(scores)) for name, scores in values.items()]
 
 
-def _said(case: Case) -> str:
-    """Return why a case failed: how often, the first reason, and its texts."""
+def _description(case: Case) -> str:
+    """Describe why a case failed: how often, the first reason, and its texts."""
     row = next(row for row in case.rows if row["status"] in FAILED_STATUSES or row["passed"] is False)
     count = len(case.rows)
     often = f"{case.failed + case.errors} of {count} runs failed: " if count > 1 else ""

@@ -1,4 +1,4 @@
-"""What one pytest process knows of its evaluations; imports nothing of Assay."""
+"""Evaluations of a pytest process; this module imports nothing of Assay."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class State:
-    """The evaluations of a session by their spec, and what is to be closed at its end."""
+    """Evaluations of a session by spec, and the resources to close at its end."""
 
     def __init__(self) -> None:
         self.evaluations: dict[object, MarkedEvaluation] = {}
@@ -23,12 +23,12 @@ _KEY = pytest.StashKey[State]()
 
 
 def state_of(config: pytest.Config) -> State:
-    """Return the state of a session; it is made when it is first wanted."""
+    """Return the state of a session, created on first use."""
     return config.stash.setdefault(_KEY, State())
 
 
 def close(config: pytest.Config) -> None:
-    """Close what the session opened."""
-    found = config.stash.get(_KEY, None)
-    if found is not None:
-        found.closing.close()
+    """Close the session's resources."""
+    state = config.stash.get(_KEY, None)
+    if state is not None:
+        state.closing.close()

@@ -13,7 +13,7 @@ HOSTILE = "v1 \x1b[2J\u202e"
 
 def test_short_ids_stand_for_runs(own_stack: Cli) -> None:
     """A unique beginning and `latest` name a run in every command; several candidates are listed."""
-    assert "there is no run yet" in own_stack.run("runs", "show", "latest", status=2).stderr
+    assert "no runs yet" in own_stack.run("runs", "show", "latest", status=2).stderr
     own_stack.run("run", "--name", "alpha", "--no-progress")
     own_stack.run("run", "--name", "alphabet", "--no-progress")
     newest, oldest = (run["run_id"] for run in json.loads(own_stack.run("runs", "list", "--json").stdout))

@@ -38,7 +38,7 @@ def test_recorded_answers_that_do_not_fit_the_repeats_are_told(cli: Cli) -> None
     assert "case a: holds 2 recorded answers, and the run has 3 repeats" in refused
     write(cli, [{"id": "a", "question": "q", "recorded": "x"}], metrics=["consistency"], repeats=3)
     said = cli.run("validate", "assay.yaml").stdout
-    assert "1 of 1 cases hold a single recorded answer, which is that of all repeats" in said
+    assert "1 of 1 cases have a single recorded answer, which all repeats share" in said
     write(cli, [{"id": "a", "question": "q", "recorded": ["x", "y", "z"]}], metrics=["consistency"], repeats=3)
     assert "warning" not in cli.run("validate", "assay.yaml").stdout
 

@@ -129,7 +129,7 @@ def test_the_failures_of_an_earlier_run_are_run_again(tagged: Cli) -> None:
     tagged.write("agent.py", "def answer(text):\n    return text.upper()\n")
     assert report(tagged, "--failed-of", first[:-3], status=0)["summary"]["pass_rate"] == 1.0
     refused = tagged.run("run", "assay.yaml", "--failed-of", "latest", status=2)
-    assert "failed or has an error: there is nothing to run again" in refused.stderr
+    assert "failed or has an error: nothing to run again" in refused.stderr
     lines = (tagged.folder / "qa.jsonl").read_text().splitlines()
     tagged.write("qa.jsonl", "\n".join(line for line in lines if '"c8"' not in line))
     done = tagged.run("run", "assay.yaml", "--failed-of", first)

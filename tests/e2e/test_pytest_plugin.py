@@ -172,8 +172,8 @@ def test_a_marker_or_spec_that_is_wrong_is_a_sentence(tests_of_agent: Cli, run_p
     """Collection fails with all problems, before anything is run."""
     wrong = {
         '"nothing.yaml"': "nothing.yaml: there is no such file",
-        "": "takes the file of a spec",
-        '"assay.yaml", repeat=3': "takes the file of a spec",
+        "": "takes the path of a spec",
+        '"assay.yaml", repeat=3': "takes the path of a spec",
         '"bad.yaml"': "unknown metric 'exact_macth'; did you mean 'exact_match'?",
     }
     spec = (tests_of_agent.folder / "assay.yaml").read_text("utf-8")

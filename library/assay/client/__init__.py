@@ -1,1 +1,1 @@
-"""Running evaluations against an orchestrator: `assay.evaluate`, the client below it, and progress."""
+"""Client of an orchestrator: `assay.evaluate`, the asynchronous client below it, and progress output."""

@@ -1,4 +1,4 @@
-"""Teams, tokens, quotas and targets of an installation that teams share."""
+"""Administration of a shared server: teams, tokens, quotas and targets."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """A team; times are ISO 8601, empty for never.
+    """A team; times are ISO 8601, or empty.
 
     Args:
-        team: Its name.
-        created_at: When it was made.
-        disabled_at: Since when it is disabled.
-        deleted_at: Since when it is deleted.
-        erased_at: Since when nothing of a deleted team is left.
-        keep_runs_days: Runs that ended longer ago are deleted, but for baselines; 0 for never.
-        keep_audit_days: Audit entries that are older are deleted, but for the newest; 0 for never.
+        team: Name of the team.
+        created_at: Time of creation.
+        disabled_at: Time since when it is disabled.
+        deleted_at: Time of the deletion.
+        erased_at: Time since when all data of the deleted team is gone.
+        keep_runs_days: Days after which ended runs are deleted, except baselines; 0 for never.
+        keep_audit_days: Days after which audit entries are deleted, except the newest; 0 for never.
     """
 
     team: str
@@ -42,12 +42,12 @@ class Team:
 
 @dataclass(frozen=True, slots=True)
 class DeletedStore:
-    """A table, or a part of another service, that had something of a deleted team.
+    """Counts of a deleted team's data in a table or in another service.
 
     Args:
-        store: Its name.
-        deleted_count: How many entries were deleted.
-        remaining_count: How many there were when they were counted again; None where that is still to be done.
+        store: Name of the table or service.
+        deleted_count: Number of deleted entries.
+        remaining_count: Number of entries left at the final count; None before that count.
     """
 
     store: str
@@ -57,12 +57,12 @@ class DeletedStore:
 
 @dataclass(frozen=True, slots=True)
 class TeamDeletion:
-    """How far the deletion of a team is: done once `team.erased_at` is set.
+    """State of a team's deletion, which is complete once `team.erased_at` is set.
 
     Args:
         team: The team.
-        stores: What was deleted.
-        cancelled_count: How many runs this call has cancelled.
+        stores: Deleted data by store.
+        cancelled_count: Number of runs that this call cancelled.
     """
 
     team: Team
@@ -72,18 +72,18 @@ class TeamDeletion:
 
 @dataclass(frozen=True, slots=True)
 class TokenInfo:
-    """What a server knows of a token; times are ISO 8601, empty for never.
+    """A token's record on the server; times are ISO 8601, or empty.
 
     Args:
-        token_id: Its public part.
-        team: Whose names it reaches.
+        token_id: Public part of the token.
+        team: Team of the token.
         role: "viewer", "runner", "team-admin" or "operator".
-        name: What it is for.
-        created_at: When it was made.
-        expires_at: From when it is refused.
-        revoked_at: When it was revoked.
-        last_used_at: When it was last used, to the hour.
-        created_by: The id of the token that made it; empty for one that was made at the database.
+        name: Purpose or holder.
+        created_at: Time of creation.
+        expires_at: Time of expiry.
+        revoked_at: Time of revocation.
+        last_used_at: Time of last use, to the hour.
+        created_by: Id of the creating token; empty for a token created in the database.
     """
 
     token_id: str
@@ -99,7 +99,7 @@ class TokenInfo:
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """A token that was made: its text, which is shown this once, and what the server knows of it."""
+    """A new token: its secret text, which is shown only once, and its record."""
 
     text: str = field(repr=False)
     token: TokenInfo
@@ -107,15 +107,15 @@ class NewToken:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where agents of a team's runs may be.
+    """An address that a team's runs may call.
 
     Args:
-        team: Whose it is.
-        name: Its name in the team.
+        team: Team of the target.
+        name: Name within the team.
         address: `HOST`, `HOST:PORT` or `https://HOST[:PORT]`, where HOST may be `*.example.org`.
-        secrets: The names of the team's secrets that may be sent there.
-        created_at: When it was made, ISO 8601.
-        created_by: The id of the token that made it.
+        secrets: Names of the team's secrets that may be sent there.
+        created_at: Time of creation, ISO 8601.
+        created_by: Id of the creating token.
     """
 
     team: str
@@ -128,7 +128,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class QuotaAmount:
-    """A quota that holds for a team: how much in its unit, and whether it is the one of all teams without their own."""
+    """A quota in force for a team: the amount in its unit, and whether it is the default of all teams."""
 
     quota: Quota
     amount: int
@@ -137,7 +137,7 @@ class QuotaAmount:
 
 @dataclass(frozen=True, slots=True)
 class QuotaUse:
-    """What a team uses of a quota, in its unit; the limit is None where there is none."""
+    """A team's usage of a quota, in its unit; the limit is None if unlimited."""
 
     quota: Quota
     used: int
@@ -146,7 +146,7 @@ class QuotaUse:
 
 @dataclass(frozen=True, slots=True)
 class TeamStatus:
-    """What a team uses now, and how many rows of its active runs have no result yet."""
+    """A team's current usage, and the number of unfinished rows of its active runs."""
 
     team: str
     uses: tuple[QuotaUse, ...]
@@ -154,46 +154,49 @@ class TeamStatus:
 
 
 async def get_identity(client: Client) -> TokenInfo:
-    """Return whose token the client has.
+    """Return the record of the client's own token.
 
     Raises:
-        UnauthenticatedError: The server does not accept it.
+        UnauthenticatedError: The server does not accept the token.
         SetupError: The server has no identities (reason NO_IDENTITIES).
     """
-    found = await call_admin(client, lambda stub: stub.GetIdentity(pb.GetIdentityRequest()))
-    return TokenInfo(found.token_id, found.team, found.role, found.name, expires_at=found.expires_at)
+    identity = await call_admin(client, lambda stub: stub.GetIdentity(pb.GetIdentityRequest()))
+    return TokenInfo(identity.token_id, identity.team, identity.role, identity.name, expires_at=identity.expires_at)
 
 
 async def create_team(client: Client, team: str) -> Team:
-    """Add a team; for operators."""
+    """Create a team; for operators."""
     response = await call_admin(client, lambda stub: stub.CreateTeam(pb.CreateTeamRequest(team=team)))
     return _team(response.team)
 
 
 async def list_teams(client: Client) -> list[Team]:
-    """Return all teams by name; for operators."""
+    """Return all teams, sorted by name; for operators."""
     response = await call_admin(client, lambda stub: stub.ListTeams(pb.ListTeamsRequest()))
-    return [_team(each) for each in response.teams]
+    return [_team(team) for team in response.teams]
 
 
 async def disable_team(client: Client, team: str) -> tuple[Team, int]:
-    """Refuse the tokens of a team and pause its active runs; return it and how many were active. For operators."""
+    """Refuse a team's tokens and pause its active runs; return the team and the number of paused runs. For
+    operators."""
     response = await call_admin(client, lambda stub: stub.DisableTeam(pb.DisableTeamRequest(team=team)))
     return _team(response.team), response.paused_count
 
 
 async def enable_team(client: Client, team: str) -> Team:
-    """Take the tokens of a disabled team again; its runs stay paused. For operators."""
+    """Accept a disabled team's tokens again; its runs stay paused. For operators."""
     response = await call_admin(client, lambda stub: stub.EnableTeam(pb.EnableTeamRequest(team=team)))
     return _team(response.team)
 
 
 async def delete_team(client: Client, team: str) -> TeamDeletion:
-    """Begin to delete a team with all its data; called again, say how far that is. For operators."""
+    """Start deleting a team with all its data, or return the progress of the deletion. For operators."""
     response = await call_admin(client, lambda stub: stub.DeleteTeam(pb.DeleteTeamRequest(team=team)))
     stores = (
-        DeletedStore(each.store, each.deleted_count, each.remaining_count if each.HasField("remaining_count") else None)
-        for each in response.stores
+        DeletedStore(
+            store.store, store.deleted_count, store.remaining_count if store.HasField("remaining_count") else None
+        )
+        for store in response.stores
     )
     return TeamDeletion(_team(response.team), tuple(stores), response.cancelled_count)
 
@@ -201,13 +204,13 @@ async def delete_team(client: Client, team: str) -> TeamDeletion:
 async def set_team_retention(
     client: Client, team: str, *, keep_runs_days: int | None = None, keep_audit_days: int | None = None
 ) -> Team:
-    """Set after how many days a team's runs and audit entries are deleted; for operators.
+    """Set the retention of a team's runs and audit entries; for operators.
 
     Args:
-        client: With the token of an operator.
+        client: A client with an operator's token.
         team: The team.
-        keep_runs_days: For runs that have ended; 0 for never, None to leave it as it is.
-        keep_audit_days: For audit entries; likewise.
+        keep_runs_days: Days for ended runs; 0 keeps them for ever, None changes nothing.
+        keep_audit_days: Days for audit entries; likewise.
     """
     request = pb.SetTeamRetentionRequest(team=team, keep_runs_days=keep_runs_days, keep_audit_days=keep_audit_days)
     response = await call_admin(client, lambda stub: stub.SetTeamRetention(request))
@@ -215,14 +218,14 @@ async def set_team_retention(
 
 
 async def create_token(client: Client, role: str, name: str, *, team: str = "", lifetime_s: int = 0) -> NewToken:
-    """Make a token.
+    """Create a token.
 
     Args:
-        client: Its token's role has all rights of the new one.
+        client: A client whose token has all rights of the new one.
         role: "viewer", "runner", "team-admin" or "operator".
-        name: What it is for.
-        team: Whose names it reaches; empty for the team of the client's own token.
-        lifetime_s: After how many seconds it expires; 0 for never.
+        name: Purpose or holder.
+        team: Team of the token; empty for the client's own team.
+        lifetime_s: Seconds until it expires; 0 for never.
     """
     request = pb.CreateTokenRequest(team=team, role=role, name=name, lifetime_s=lifetime_s)
     response = await call_admin(client, lambda stub: stub.CreateToken(request))
@@ -230,9 +233,9 @@ async def create_token(client: Client, role: str, name: str, *, team: str = "", 
 
 
 async def list_tokens(client: Client, team: str = "") -> list[TokenInfo]:
-    """Return the tokens of a team, the oldest first; empty for the team of the client's own token."""
+    """Return the tokens of a team, oldest first; an empty name means the client's own team."""
     response = await call_admin(client, lambda stub: stub.ListTokens(pb.ListTokensRequest(team=team)))
-    return [_info(each) for each in response.tokens]
+    return [_info(token) for token in response.tokens]
 
 
 async def revoke_token(client: Client, token_id: str) -> TokenInfo:
@@ -244,27 +247,27 @@ async def revoke_token(client: Client, token_id: str) -> TokenInfo:
 async def create_target(
     client: Client, name: str, address: str, *, secrets: Sequence[str] = (), team: str = ""
 ) -> Target:
-    """Register where agents of a team may be; for team admins and operators.
+    """Allow a team's runs to call an address; for team admins and operators.
 
     Args:
-        client: Its token's role may administer the team.
-        name: The target's name in the team.
+        client: A client whose token may administer the team.
+        name: Name of the target within the team.
         address: `HOST`, `HOST:PORT` or `https://HOST[:PORT]`, where HOST may be `*.example.org`.
-        secrets: The names of the team's secrets that may be sent there.
-        team: Empty for the team of the client's own token.
+        secrets: Names of the team's secrets that may be sent there.
+        team: The team; empty for the client's own.
     """
     request = pb.CreateTargetRequest(team=team, name=name, address=address, secrets=secrets)
     return _target((await call_admin(client, lambda stub: stub.CreateTarget(request))).target)
 
 
 async def list_targets(client: Client, team: str = "") -> list[Target]:
-    """Return the targets of a team, by name; empty for the team of the client's own token."""
+    """Return the targets of a team, sorted by name; an empty name means the client's own team."""
     response = await call_admin(client, lambda stub: stub.ListTargets(pb.ListTargetsRequest(team=team)))
-    return [_target(each) for each in response.targets]
+    return [_target(target) for target in response.targets]
 
 
 async def delete_target(client: Client, name: str, team: str = "") -> None:
-    """Remove a target; new runs, and those that are resumed, are refused there."""
+    """Remove a target; new and resumed runs can no longer call it."""
     await call_admin(client, lambda stub: stub.DeleteTarget(pb.DeleteTargetRequest(team=team, name=name)))
 
 
@@ -274,10 +277,10 @@ async def set_quotas(
     """Set and remove quotas of a team, or of "default", all teams without their own; for operators.
 
     Args:
-        client: Its token is an operator's.
-        amounts: The quotas, each in its unit: money in billionths of a dollar.
-        cleared: The quotas that the team has no more.
-        team: The team; empty for that of the client's token.
+        client: A client with an operator's token.
+        amounts: Amounts by quota, each in its unit; money in billionths of a dollar.
+        cleared: Quotas to remove.
+        team: The team; empty for the client's own.
     """
     request = pb.SetQuotasRequest(
         team=team,
@@ -288,23 +291,26 @@ async def set_quotas(
 
 
 async def get_quotas(client: Client, team: str = "") -> list[QuotaAmount]:
-    """Return the quotas that hold for a team; empty for that of the client's token."""
-    found = await call_admin(client, lambda stub: stub.GetQuotas(pb.GetQuotasRequest(team=team)))
+    """Return the quotas in force for a team; an empty name means the client's own team."""
+    quotas = await call_admin(client, lambda stub: stub.GetQuotas(pb.GetQuotasRequest(team=team)))
     return [
-        QuotaAmount(Quota(each.quota), each.amount, is_default=each.quota in found.defaulted)
-        for each in found.quotas
-        if each.quota in _QUOTAS
+        QuotaAmount(Quota(quota.quota), quota.amount, is_default=quota.quota in quotas.defaulted)
+        for quota in quotas.quotas
+        if quota.quota in _QUOTAS
     ]
 
 
 async def get_status(client: Client, team: str = "") -> list[TeamStatus]:
-    """Return what teams use of their quotas: a team, or where none is named all for an operator, else the own one."""
-    found = await call_admin(client, lambda stub: stub.GetStatus(pb.GetStatusRequest(team=team)))
-    return [TeamStatus(each.team, tuple(map(_use, _known(each.uses))), each.queued_rows) for each in found.teams]
+    """Return the usage of a team. Without a name, return all teams to an operator, else the client's own."""
+    status = await call_admin(client, lambda stub: stub.GetStatus(pb.GetStatusRequest(team=team)))
+    return [
+        TeamStatus(team_status.team, tuple(map(_use, _known(team_status.uses))), team_status.queued_rows)
+        for team_status in status.teams
+    ]
 
 
 def _known(uses: Iterable[pb.QuotaUse]) -> Iterator[pb.QuotaUse]:
-    """Yield what this version knows: a newer server has more quotas."""
+    """Yield the quotas that this version knows; a newer server may have more."""
     return (use for use in uses if use.quota in _QUOTAS)
 
 
@@ -330,8 +336,7 @@ def _explained(address: str) -> Iterator[None]:
         if problem.reason not in ("SERVER_TOO_OLD", "UNIMPLEMENTED"):
             raise
         raise SetupError(
-            f"the orchestrator at {address} has no identities: it is of an older version, or its operator has not "
-            "started it with --auth tokens",
+            f"the orchestrator at {address} has no identities: it has an older version, or runs without --auth tokens",
             reason="NO_IDENTITIES",
         ) from problem
 

@@ -1,4 +1,4 @@
-"""The arguments of `assay.evaluate`: refused at once, with every problem, before anything is read or started."""
+"""Arguments of `assay.evaluate`, validated together before anything is read or started."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class Arguments:
 
     @property
     def shows_progress(self) -> bool:
-        """Whether progress goes to stderr: yes by default, unless the caller takes the events."""
+        """Whether to show progress on stderr: by default only if the caller takes no events."""
         return self.on_event is None if self.progress is None else self.progress
 
     def check(self) -> None:
-        """Raise if an argument cannot be what it is for.
+        """Check the types and forms of all arguments.
 
         Raises:
-            InvalidInputError: Some are; holds every problem.
+            InvalidInputError: An argument is wrong; lists every problem.
         """
         folder, on_event, progress = self.output_dir, self.on_event, self.progress
         problems = [
@@ -97,7 +97,7 @@ def _of_metrics(metrics: object) -> Iterator[Problem]:
         if problem := metric_name_problem(name if isinstance(name, str) else ""):
             yield Problem(f"{problem}, not {name!r}", "metrics")
         elif isinstance(function, Mapping) and "metric" not in function:
-            yield Problem("names no function: give it as {'metric': function, ...}", f"metrics.{name}")
+            yield Problem("has no function: write it as {'metric': function, ...}", f"metrics.{name}")
         elif isinstance(binding := bind(function["metric"] if isinstance(function, Mapping) else function), str):
             yield Problem(binding, f"metrics.{name}")
 

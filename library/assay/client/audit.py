@@ -1,4 +1,4 @@
-"""The audit of an installation that teams share: read, and checked for entries that were removed or changed."""
+"""The audit log of a shared server: reading it, and checking it for removed or changed entries."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _PAGE_ENTRIES = 1_000
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """Which entries are wanted; an empty text is no condition.
+    """Conditions on audit entries; an empty text is no condition.
 
     Args:
-        team: Of this team; empty for all that the client's token may see.
-        actor: Of this token: its public part.
-        action: Of this action, e.g. "delete-run".
-        since: Of this moment or later, ISO 8601.
-        until: Of an earlier moment, ISO 8601.
+        team: Team of the entries; empty for all that the client's token may see.
+        actor: Public part of the acting token.
+        action: Action such as "delete-run".
+        since: Earliest time, inclusive, ISO 8601.
+        until: Latest time, exclusive, ISO 8601.
     """
 
     team: str = ""
@@ -39,45 +39,45 @@ class AuditFilter:
 async def list_audit(
     client: Client, wanted: AuditFilter = AuditFilter(), limit: int = 0
 ) -> AsyncGenerator[StoredEntry]:
-    """Yield entries of the audit, the newest first.
+    """Yield entries of the audit log, newest first.
 
     Args:
-        client: With the token of an operator, or of a team's admin.
-        wanted: Which entries.
-        limit: Most entries; 0 for all.
+        client: A client with the token of an operator or a team admin.
+        wanted: Conditions on the entries.
+        limit: Maximum number of entries; 0 for all.
 
     Raises:
         PermissionDeniedError: The token's role may not read the audit.
-        InvalidInputError: A time is none.
+        InvalidInputError: A time is invalid.
     """
-    token, left = "", limit
+    token, remaining = "", limit
     while True:
-        conditions = {each.name: getattr(wanted, each.name) for each in fields(AuditFilter)}
-        size = min(left, _PAGE_ENTRIES) if limit else _PAGE_ENTRIES
+        conditions = {field.name: getattr(wanted, field.name) for field in fields(AuditFilter)}
+        size = min(remaining, _PAGE_ENTRIES) if limit else _PAGE_ENTRIES
         request = pb.ListAuditEventsRequest(**conditions, page_size=size, page_token=token)
         page = await call_admin(client, lambda stub, request=request: stub.ListAuditEvents(request))  # type: ignore[misc]  # mypy does not infer it
         for event in page.events:
             yield _stored(event)
-        left -= len(page.events)
+        remaining -= len(page.events)
         token = page.next_page_token
-        if not token or (limit and left <= 0):
+        if not token or (limit and remaining <= 0):
             return
 
 
 def _stored(event: pb.AuditEvent) -> StoredEntry:
-    entry = AuditEntry(**{each.name: getattr(event, each.name) for each in fields(AuditEntry)})
+    entry = AuditEntry(**{field.name: getattr(event, field.name) for field in fields(AuditEntry)})
     return StoredEntry(event.sequence, event.at, entry, event.digest)
 
 
 @dataclass
 class ChainCheck:
-    """Checks that the entries of each team are a chain; is given every entry, the newest first.
+    """Checks that each team's entries form an unbroken chain; add all entries, newest first.
 
     Args:
-        newest: The newest entry of each team.
-        oldest: The oldest that was seen.
-        count: How many entries were seen.
-        problems: What is wrong, as sentences.
+        newest: Newest entry of each team.
+        oldest: Oldest entry of each team so far.
+        count: Number of entries so far.
+        problems: Problems, as sentences.
     """
 
     newest: dict[str, StoredEntry] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class ChainCheck:
     problems: list[str] = field(default_factory=list)
 
     def add(self, stored: StoredEntry) -> None:
-        """Compare an entry with the one after it."""
+        """Compare an entry with its successor."""
         team = stored.entry.team
         self.count += 1
         self.newest.setdefault(team, stored)
@@ -97,10 +97,10 @@ class ChainCheck:
         if later.sequence != stored.sequence + 1:
             self.problems.append(f"team {team}: entries {stored.sequence + 1} to {later.sequence - 1} are missing")
         elif not _fits(later, stored.digest):
-            self.problems.append(f"team {team}: entry {later.sequence} or the one before it was changed")
+            self.problems.append(f"team {team}: entry {later.sequence} or its predecessor was changed")
 
     def finish(self) -> None:
-        """Check the first entry of each team; where older ones were removed, there is nothing to compare it with."""
+        """Check the first entry of each team, unless retention removed its predecessors."""
         for team, first in self.oldest.items():
             if first.sequence == 1 and not _fits(first, ""):
                 self.problems.append(f"team {team}: entry 1 was changed")

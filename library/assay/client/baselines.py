@@ -1,4 +1,4 @@
-"""Baselines on an orchestrator: set, listed, deleted, and found by name."""
+"""Baselines on an orchestrator: set, list, delete and look up by name."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 async def set_baseline(client: Client, name: str, run_id: str) -> Baseline:
-    """Give a run a name, taking it from the run that had it.
+    """Name a run; the name moves from its previous run.
 
     Raises:
-        NotFoundError: There is no such run.
-        WrongStateError: It has not ended, or has no row.
+        NotFoundError: The run does not exist.
+        WrongStateError: The run has not ended, or has no rows.
         InvalidInputError: The name is empty, too long or has control characters.
     """
     request = pb.SetBaselineRequest(name=name, run_id=run_id)
@@ -27,16 +27,16 @@ async def set_baseline(client: Client, name: str, run_id: str) -> Baseline:
 
 
 async def list_baselines(client: Client) -> list[Baseline]:
-    """Return all baselines, by name."""
-    found = await client.call(lambda stub: stub.ListBaselines(pb.ListBaselinesRequest()))
-    return [BASELINE.from_wire(each) for each in found.baselines]
+    """Return all baselines, sorted by name."""
+    response = await client.call(lambda stub: stub.ListBaselines(pb.ListBaselinesRequest()))
+    return [BASELINE.from_wire(baseline) for baseline in response.baselines]
 
 
 async def delete_baseline(client: Client, name: str) -> None:
-    """Forget a name; the run stays.
+    """Delete a baseline; its run is kept.
 
     Raises:
-        NotFoundError: There is no such name.
+        NotFoundError: No baseline has that name.
     """
     await client.call(lambda stub: stub.DeleteBaseline(pb.DeleteBaselineRequest(name=name)))
 
@@ -45,7 +45,7 @@ def run_of(baseline: Baseline) -> str:
     """Return the id of a baseline's run.
 
     Raises:
-        NotFoundError: It was deleted.
+        NotFoundError: The run was deleted.
     """
     if not baseline.exists:
         raise NotFoundError(
@@ -57,5 +57,5 @@ def run_of(baseline: Baseline) -> str:
 
 
 async def find_baseline(client: Client, name: str) -> Baseline | None:
-    """Return a baseline; None where there is no such name."""
-    return next((each for each in await list_baselines(client) if each.name == name), None)
+    """Return the baseline of a name, or None."""
+    return next((baseline for baseline in await list_baselines(client) if baseline.name == name), None)

@@ -1,4 +1,4 @@
-"""Calibrations of judges on an orchestrator; runs have those of their own judges (`Run.calibrations`)."""
+"""Calibrations of judges on an orchestrator; `Run.calibrations` has those of a run's judges."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 async def set_calibration(client: Client, calibration: JudgeCalibration) -> JudgeCalibration:
-    """Store a calibration in place of an earlier one of the same rubric, criterion and fingerprints.
+    """Store a calibration; it replaces an earlier one with the same rubric, criterion and fingerprints.
 
     Raises:
-        InvalidInputError: Something of it is wrong; holds every problem.
+        InvalidInputError: The calibration is wrong; lists every problem.
     """
     request = pb.SetCalibrationRequest(calibration=CALIBRATION.to_wire(calibration))
     return CALIBRATION.from_wire((await client.call(lambda stub: stub.SetCalibration(request))).calibration)
@@ -24,15 +24,15 @@ async def set_calibration(client: Client, calibration: JudgeCalibration) -> Judg
 
 async def list_calibrations(client: Client) -> list[JudgeCalibration]:
     """Return all calibrations, newest first."""
-    found = await client.call(lambda stub: stub.ListCalibrations(pb.ListCalibrationsRequest()))
-    return [CALIBRATION.from_wire(each) for each in found.calibrations]
+    response = await client.call(lambda stub: stub.ListCalibrations(pb.ListCalibrationsRequest()))
+    return [CALIBRATION.from_wire(calibration) for calibration in response.calibrations]
 
 
 async def delete_calibration(client: Client, calibration_id: str) -> JudgeCalibration:
-    """Delete a calibration and return it: runs of its judge no longer name it.
+    """Delete and return a calibration; runs with its judge no longer cite it.
 
     Raises:
-        NotFoundError: There is no such calibration.
+        NotFoundError: The calibration does not exist.
     """
     request = pb.DeleteCalibrationRequest(calibration_id=calibration_id)
     return CALIBRATION.from_wire((await client.call(lambda stub: stub.DeleteCalibration(request))).calibration)

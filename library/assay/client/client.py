@@ -1,4 +1,4 @@
-"""The asynchronous client of an orchestrator: plain objects in, plain objects out."""
+"""The asynchronous client of an orchestrator, with dataclasses as arguments and results."""
 
 from __future__ import annotations
 
@@ -45,29 +45,29 @@ if TYPE_CHECKING:
 _UPLOAD_TIMEOUT_S = 3600.0
 _RUN_PAGE = 500
 _RESULT_PAGE = 500
-_STEPS_TO_SEND = 3  # turns of the event loop after which a call that was begun is on its way
+_STEPS_TO_SEND = 3  # turns of the event loop after which a started call has been sent
 _DELETE_TIMEOUT_S = 600.0
 
 
 class Client(ComparisonCalls):
     """A connection to an orchestrator; use it with `async with`.
 
-    Every call reconnects when an orchestrator that answered before is away, and is repeated: each of them may be
-    made twice without harm.
+    If an orchestrator that has answered before becomes unreachable, every call reconnects and retries; all calls are
+    idempotent.
 
     Args:
         address: "host:port", "dns:///host:port" or "unix:/path".
-        patience_s: How long a call is repeated after it lost its connection, or while the orchestrator's database
-            refuses it, in seconds.
-        on_lost: Awaited when the connection was lost, before the client reconnects.
-        token: An API token; None for $ASSAY_TOKEN, else that of `assay login` for this address. To another machine it
-            is sent over TLS alone.
-        tls_ca: A file with the authorities of the server, PEM, which is then called over TLS; None for $ASSAY_TLS_CA,
-            else that of `assay login`. Without any, a server on another machine is called over TLS where there is a
-            token, and recognised by the authorities that gRPC brings along.
-        tls_cert: A file with the client's own certificate, PEM, for a server with --tls-client-ca; None for
-            $ASSAY_TLS_CERT, else that of `assay login`.
-        tls_key: A file with its private key, PEM; None for $ASSAY_TLS_KEY, else that of `assay login`.
+        patience_s: Seconds for which a call is retried after a lost connection, or while the orchestrator's database
+            refuses it.
+        on_lost: Awaited after a lost connection, before the client reconnects.
+        token: An API token; None for $ASSAY_TOKEN, else that of `assay login` for this address. It is sent to other
+            machines only over TLS.
+        tls_ca: A PEM file with the server's certificate authorities, which switches TLS on; None for $ASSAY_TLS_CA,
+            else that of `assay login`. Without any, calls to another machine use TLS if there is a token, with gRPC's
+            own certificate authorities.
+        tls_cert: A PEM file with the client's certificate, for a server with --tls-client-ca; None for $ASSAY_TLS_CERT,
+            else that of `assay login`.
+        tls_key: A PEM file with its private key; None for $ASSAY_TLS_KEY, else that of `assay login`.
     """
 
     async def upload_dataset(
@@ -78,14 +78,13 @@ class Client(ComparisonCalls):
         format: str = "",  # noqa: A002
         wanted: asyncio.Event | None = None,
     ) -> DatasetRef:
-        """Store a dataset and return it; the same cases in the same order are stored once.
+        """Store a dataset and return it; equal cases in the same order are stored only once.
 
         Args:
-            cases: The cases. A lost connection sends them again from the first one, unless they are an iterator,
-                which gives them only once.
-            name: A name for people, such as the file's.
-            format: The file format that was recognised.
-            wanted: The dataset is stored once it is set, and the cases are sent before; None for at once.
+            cases: The cases. After a lost connection they are sent again from the start, unless they are an iterator.
+            name: A display name, such as the file's.
+            format: The recognised file format.
+            wanted: Completes the upload: the dataset is stored once the event is set; None stores it at once.
 
         Raises:
             DatasetError: A case was refused, or the cases cannot be read.
@@ -97,7 +96,7 @@ class Client(ComparisonCalls):
             try:
                 return await self._stub.UploadDataset(parts, timeout=_UPLOAD_TIMEOUT_S)
             except (grpc.aio.AioRpcError, asyncio.CancelledError):
-                if unreadable:  # gRPC only says that the call was cancelled
+                if unreadable:  # gRPC reports only a cancelled call
                     raise unreadable[0] from None
                 raise
 
@@ -105,13 +104,13 @@ class Client(ComparisonCalls):
         return DATASET.from_wire(response.dataset)
 
     async def create_run(self, settings: RunSettings, dataset_id: str, *, request_id: str | None = None) -> Run:
-        """Start a run and return it; with the same request id, the same run.
+        """Start a run and return it. A repeated request id returns the same run.
 
         Raises:
-            SpecError: The settings are wrong; holds every problem.
+            SpecError: The settings are wrong; lists every problem.
             ConflictError: The request id was used for another run.
-            SetupError: The orchestrator is of an older version, which does not know some of the settings; the run is
-                cancelled (reason SERVER_TOO_OLD).
+            SetupError: The orchestrator has an older version that does not know some settings; the run is cancelled
+                (reason SERVER_TOO_OLD).
         """
         from assay.metrics import without_defaults  # imported here: most clients start no run
 
@@ -121,9 +120,9 @@ class Client(ComparisonCalls):
             dataset_id=dataset_id,
         )
         run = RUN.from_wire((await self._call(lambda: self._stub.CreateRun(request))).run)
-        # A server ignores what it does not know: the run would be another one than the spec describes.
+        # A server ignores unknown settings: the run would differ from the spec.
         if dropped := dropped_settings(SETTINGS.from_wire(request.spec), run.settings):
-            with suppress(WrongStateError):  # it has ended already
+            with suppress(WrongStateError):  # the run has ended already
                 await self.cancel_run(run.run_id)
             raise SetupError(
                 f"{await self._server()} is too old for {', '.join(dropped)}: upgrade it, or leave that out of the "
@@ -133,13 +132,13 @@ class Client(ComparisonCalls):
         return run
 
     async def get_run(self, run_id: str, *, partial: bool = True) -> Run:
-        """Return a run in its present state.
+        """Return a run in its current state.
 
         Args:
-            partial: Whether to have a summary over the rows there are, marked as partial, while there is no final one.
+            partial: Whether an unfinished run gets a summary of its rows so far, marked as partial.
 
         Raises:
-            NotFoundError: There is no such run.
+            NotFoundError: The run does not exist.
         """
         request = pb.GetRunRequest(run_id=run_id, final_summary_only=not partial)
         return RUN.from_wire((await self._call(lambda: self._stub.GetRun(request))).run)
@@ -156,35 +155,35 @@ class Client(ComparisonCalls):
         order_by: str | RunOrder = "",
         include_figures: bool = False,
     ) -> list[Run]:
-        """Return the first runs that meet all conditions, newest first unless another order is given.
+        """Return the first runs that match all conditions, by default newest first.
 
         Args:
             limit: Maximum number of runs to return.
-            run_id_prefix: What their ids begin with.
-            name: Their name; empty for any.
-            labels: Labels that they have.
-            states: The states of which they have one; none for any.
-            where: Further conditions, as a text such as "state:failed since:2026-11-01" (docs/filters.md).
-            order_by: "created", "ended", "name" or "pass_rate", behind "-" the largest first; empty for "-created".
-            include_figures: Whether each has the figures of its final summary: verdict, pass rate, gates, metrics.
+            run_id_prefix: Prefix of the run ids.
+            name: Name of the runs; empty for any.
+            labels: Labels that the runs must have.
+            states: Allowed states; empty for any.
+            where: Further conditions, such as "state:failed since:2026-11-01" (docs/filters.md).
+            order_by: "created", "ended", "name" or "pass_rate", descending with a leading "-"; empty for "-created".
+            include_figures: Whether the runs have the figures of their summaries: verdict, pass rate, gates, metrics.
 
         Raises:
-            InvalidInputError: A text is no filter or order; holds every problem.
+            InvalidInputError: A filter or order is invalid; lists every problem.
         """
         wanted = parse_run_filter(where, where="where") if isinstance(where, str) else where
-        given = RunFilter(run_id_prefix, name, labels or {}, frozenset(states))
+        conditions = RunFilter(run_id_prefix, name, labels or {}, frozenset(states))
         order = parse_run_order(order_by, where="order_by") if isinstance(order_by, str) else order_by
         runs: list[Run] = []
         token = ""
         while len(runs) < limit:
             page = await self.run_page(
-                wanted.joined(given),
+                wanted.joined(conditions),
                 order,
                 page_size=min(_RUN_PAGE, limit - len(runs)),
                 page_token=token,
                 include_figures=include_figures,
             )
-            runs += [run for run in page.runs if _meets(given, run)]
+            runs += [run for run in page.runs if _meets(conditions, run)]
             token = page.next_page_token
             if not token:
                 break
@@ -200,18 +199,18 @@ class Client(ComparisonCalls):
         include_figures: bool = False,
         include_total_count: bool = False,
     ) -> RunPage:
-        """Return one page of the runs that meet a filter.
+        """Return a page of the runs that match a filter.
 
         Args:
             wanted: The filter.
-            order: What they are sorted by.
-            page_size: Most runs, at most 500.
-            page_token: The next_page_token of the page before, of the same filter and order; empty for the first.
-            include_figures: Whether each has the figures of its final summary.
-            include_total_count: Whether to count all runs that meet the filter.
+            order: Sort order.
+            page_size: Maximum number of runs, up to 500.
+            page_token: The next_page_token of the previous page of the same query; empty for the first page.
+            include_figures: Whether the runs have the figures of their summaries.
+            include_total_count: Whether to count all runs that match the filter.
 
         Raises:
-            ResumeExpiredError: The token is not of this query.
+            ResumeExpiredError: The token belongs to another query.
         """
         request = run_query_to_wire(wanted, order)
         request.page_size, request.page_token = page_size, page_token
@@ -224,7 +223,7 @@ class Client(ComparisonCalls):
         return RunPage([RUN.from_wire(run) for run in response.runs], response.next_page_token, total)
 
     async def cancel_run(self, run_id: str) -> Run:
-        """Cancel a run; what is stored stays.
+        """Cancel a run; its stored rows are kept.
 
         Raises:
             WrongStateError: The run has already ended.
@@ -233,11 +232,11 @@ class Client(ComparisonCalls):
         return RUN.from_wire((await self._call(lambda: self._stub.CancelRun(request))).run)
 
     async def pause_run(self, run_id: str) -> Run:
-        """Let a run's questions in flight end and ask nothing more, until `resume_run`.
+        """Pause a run: finish its calls in flight and start no more, until `resume_run`.
 
         Returns:
-            The run in its state then: PAUSED, or RUNNING where questions in flight take longer than a few seconds;
-            `watch_run` shows when they have ended.
+            The run: PAUSED, or RUNNING if its calls in flight take longer than a few seconds; `watch_run` shows when
+            they have ended.
 
         Raises:
             WrongStateError: The run has already ended.
@@ -246,16 +245,16 @@ class Client(ComparisonCalls):
         return RUN.from_wire((await self._call(lambda: self._stub.PauseRun(request))).run)
 
     async def resume_run(self, run_id: str, *, retry_errors: bool = False, spend_cap: SpendCap | None = None) -> Run:
-        """Continue a paused run; stored answers are not asked for again.
+        """Resume a paused run; stored answers are kept.
 
         Args:
-            retry_errors: Also run rows again whose agent failed or of which a metric could not be computed, of a
-                run that is paused, has succeeded or has failed. The old attempts stay: see `list_attempts`.
-            spend_cap: Another cap on what the run may spend on judging; None for that of before.
+            retry_errors: Also retry rows whose agent or metric failed, of a paused, succeeded or failed run. Earlier
+                attempts are kept: see `list_attempts`.
+            spend_cap: A new spend cap for judging; None keeps the current one.
 
         Raises:
-            InvalidInputError: It is to have a cap and no judge.
-            WrongStateError: The run has already ended, or is running while something is to be changed.
+            InvalidInputError: A cap is given, but the run has no judge.
+            WrongStateError: The run has already ended, or a change is requested while it is running.
         """
         cap = SPEND_CAP.to_wire(spend_cap) if spend_cap is not None else None
         request = pb.ResumeRunRequest(run_id=run_id, retry_errors=retry_errors, spend_cap=cap)
@@ -265,13 +264,15 @@ class Client(ComparisonCalls):
         except WrongStateError as problem:
             if self._lost_count == lost_before or problem.reason != "RUN_ACTIVE":
                 raise
-            return await self.get_run(run_id, partial=False)  # the attempt whose answer was lost has resumed it
+            return await self.get_run(
+                run_id, partial=False
+            )  # an earlier attempt, whose response was lost, has resumed it
 
     async def list_attempts(self, run_id: str, case_id: str) -> list[RowAttempt]:
-        """Return every attempt at the rows of a case, by repeat, oldest first, the current one last.
+        """Return all attempts at the rows of a case, by repeat, oldest first, with the current attempt last.
 
         Raises:
-            NotFoundError: There is no such run, or no such case in its dataset.
+            NotFoundError: The run does not exist, or its dataset does not have the case.
         """
         request = pb.ListAttemptsRequest(run_id=run_id, case_id=case_id)
 
@@ -282,15 +283,15 @@ class Client(ComparisonCalls):
         return await self._call(fetch)
 
     async def delete_run(self, run_id: str, *, only_check: bool = False, with_baselines: bool = False) -> Deletion:
-        """Remove a run that has ended or is paused, with its rows, and its dataset where no other run uses it.
+        """Delete an ended or paused run with its rows, and its dataset if no other run uses it.
 
         Args:
-            only_check: Delete nothing; only say what would go.
-            with_baselines: Whether a run that a baseline names goes, too; the baseline then names no stored run.
+            only_check: Delete nothing; only return what would be deleted.
+            with_baselines: Whether to delete a run that a baseline points to; the baseline then points to no run.
 
         Raises:
-            NotFoundError: There is no such run.
-            WrongStateError: The run is active, or a baseline names it.
+            NotFoundError: The run does not exist.
+            WrongStateError: The run is active, or a baseline points to it.
         """
         estimate = await self._delete_run(pb.DeleteRunRequest(run_id=run_id, validate_only=True))
         if only_check:
@@ -301,7 +302,7 @@ class Client(ComparisonCalls):
         except NotFoundError:
             if self._lost_count == lost_before:
                 raise
-            return estimate  # the attempt whose answer was lost has deleted it
+            return estimate  # an earlier attempt, whose response was lost, has deleted it
 
     async def _delete_run(self, request: pb.DeleteRunRequest) -> Deletion:
         return DELETION.from_wire(await self._call(lambda: self._stub.DeleteRun(request, timeout=_DELETE_TIMEOUT_S)))
@@ -311,13 +312,13 @@ class Client(ComparisonCalls):
     ) -> AsyncIterator[Run | StateChange | CaseResult]:
         """Yield a snapshot of the run, then its events in order, until it has ended.
 
-        A lost connection is taken up again after the last event; the snapshot then comes again. So it is where the
-        orchestrator ended the watch because it was not read for long.
+        After a lost connection the watch resumes behind the last event, with a new snapshot. The same happens if the
+        orchestrator ends a watch that was not read for long.
 
         Raises:
-            NotFoundError: There is no such run, or it was deleted.
-            ResumeExpiredError: The run has not come as far as `after_sequence`.
-            UnavailableError: The orchestrator stayed away longer than the client's patience.
+            NotFoundError: The run does not exist or was deleted.
+            ResumeExpiredError: The run has not reached `after_sequence`.
+            UnavailableError: The orchestrator was unreachable for longer than the client's patience.
         """
         cursor = after_sequence
         patience = Patience(self._patience_s)
@@ -336,7 +337,7 @@ class Client(ComparisonCalls):
                             yield event_from_wire(event)
                 return
             except WatchBehindError:
-                continue  # whatever was sent before has been read by now
+                continue  # everything sent before has been read by now
             except UnavailableError as problem:
                 await self._lost(problem, patience)
 
@@ -350,20 +351,20 @@ class Client(ComparisonCalls):
         order_by: str | RowOrder = "",
         include_answers: bool = True,
     ) -> AsyncIterator[CaseResult]:
-        """Yield the stored results of a run, in dataset order unless another one is given.
+        """Yield the stored results of a run, by default in dataset order.
 
         Args:
             failed_only: Only rows that failed or have no verdict because of an error.
             case_id: Only the rows of this case; empty for all.
-            where: Further conditions, as a text such as "failed judge_score<0.5" (docs/filters.md).
-            order_by: "dataset", "latency", "case" or a metric, behind "-" the largest first; empty for "dataset".
+            where: Further conditions, such as "failed judge_score<0.5" (docs/filters.md).
+            order_by: "dataset", "latency", "case" or a metric, descending with a leading "-"; empty for "dataset".
             include_answers: Whether the rows have answers, inputs and references.
 
         Raises:
-            InvalidInputError: A text is no filter or order, or names a metric that the run does not have; holds every
+            InvalidInputError: A filter or order is invalid, or names a metric that the run does not have; lists every
                 problem.
-            NotFoundError: There is no such run, or no such case in its dataset.
-            DeadlineError: The query took longer than the orchestrator allows.
+            NotFoundError: The run does not exist, or its dataset does not have the case.
+            DeadlineError: The query exceeded the orchestrator's time limit.
         """
         wanted, order = _row_query(where, order_by)
 
@@ -383,12 +384,12 @@ class Client(ComparisonCalls):
             while page is not None:
                 found = await page
                 token = found.next_page_token
-                # The next page travels while this one is read.
+                # Fetch the next page while the caller reads this one.
                 page = asyncio.create_task(fetch(token)) if token else None
                 for _ in range(_STEPS_TO_SEND):
                     await asyncio.sleep(0)
                 for result in found.results:
-                    if case_id in ("", result.case_id):  # a server of an older version lists the rows of all cases
+                    if case_id in ("", result.case_id):  # an older server lists the rows of all cases
                         yield result
         finally:
             if page is not None:
@@ -408,24 +409,24 @@ class Client(ComparisonCalls):
         include_total_count: bool = False,
         include_facets: bool = False,
     ) -> ResultPage:
-        """Return one page of the stored results of a run that meet a filter.
+        """Return a page of the stored results that match a filter.
 
         Args:
             wanted: The filter.
-            order: What they are sorted by.
+            order: Sort order.
             failed_only: Only rows that failed or have no verdict because of an error.
             case_id: Only the rows of this case; empty for all.
-            page_size: Most rows, at most 1,000; a page also ends before 3 MiB.
-            page_token: The next_page_token of the page before, of the same query; empty for the first.
+            page_size: Maximum number of rows, up to 1,000; a page also ends before 3 MiB.
+            page_token: The next_page_token of the previous page of the same query; empty for the first page.
             include_answers: Whether the rows have answers, inputs and references.
-            include_total_count: Whether to count all rows that meet the conditions.
+            include_total_count: Whether to count all rows that match the conditions.
             include_facets: Whether to count these rows by outcome, category, tag and repeat.
 
         Raises:
-            InvalidInputError: The filter or the order is wrong; holds every problem.
-            NotFoundError: There is no such run, or no such case in its dataset.
-            ResumeExpiredError: The token is not of this query.
-            DeadlineError: The query took longer than the orchestrator allows.
+            InvalidInputError: The filter or the order is wrong; lists every problem.
+            NotFoundError: The run does not exist, or its dataset does not have the case.
+            ResumeExpiredError: The token belongs to another query.
+            DeadlineError: The query exceeded the orchestrator's time limit.
         """
         request = pb.ListResultsRequest(
             run_id=run_id,
@@ -452,16 +453,16 @@ class Client(ComparisonCalls):
     async def get_case(
         self, run_id: str, case_id: str, *, where: str | RowFilter = "", order_by: str | RowOrder = ""
     ) -> CaseDetail:
-        """Return a case of a run as it is stored, the results of its repeats, and its neighbours.
+        """Return a stored case of a run, the results of its repeats, and its neighbours.
 
         Args:
-            where: Which cases are neighbours: those with a row that meets this filter, as for `list_results`.
-            order_by: In which order they are neighbours, likewise.
+            where: Filter of the neighbours: cases with a matching row, as in `list_results`.
+            order_by: Order of the neighbours, as in `list_results`.
 
         Raises:
-            InvalidInputError: A text is no filter or order, or names a metric that the run does not have.
-            NotFoundError: There is no such run, or no such case in its dataset.
-            DeadlineError: The query took longer than the orchestrator allows.
+            InvalidInputError: A filter or order is invalid, or names a metric that the run does not have.
+            NotFoundError: The run does not exist, or its dataset does not have the case.
+            DeadlineError: The query exceeded the orchestrator's time limit.
         """
         wanted, order = _row_query(where, order_by)
         request = pb.GetCaseRequest(
@@ -478,16 +479,16 @@ class Client(ComparisonCalls):
     async def host_agent(
         self, run_id: str, caller: Caller | None, *, concurrency: int, metrics: MetricFunctions | None = None
     ) -> None:
-        """Answer a run's questions with an agent, and metrics, on this side, until the run asks no more.
+        """Serve a run with an agent and metrics of this process until the run needs no more calls.
 
         Args:
             run_id: The run.
-            caller: The agent; None where the orchestrator asks it.
-            concurrency: Most questions at once.
-            metrics: The metrics of the run that are functions on this side; None where it has none.
+            caller: The agent; None if the orchestrator calls it.
+            concurrency: Maximum concurrent calls.
+            metrics: The run's Python metrics in this process, or None.
 
         Raises:
-            UnavailableError: The orchestrator stayed away longer than the client's patience.
+            UnavailableError: The orchestrator was unreachable for longer than the client's patience.
         """
         patience = Patience(self._patience_s)
         async with aclosing(AgentHost(run_id, caller, concurrency=concurrency, metrics=metrics)) as host:
@@ -501,7 +502,7 @@ class Client(ComparisonCalls):
 
 
 def _meets(wanted: RunFilter, run: Run) -> bool:
-    """Return whether a run meets the oldest conditions: the first servers ignored even those."""
+    """Return whether a run matches the basic conditions, which the oldest servers ignored."""
     return (
         run.run_id.startswith(wanted.run_id_prefix)
         and wanted.name in ("", run.settings.name)
@@ -511,10 +512,12 @@ def _meets(wanted: RunFilter, run: Run) -> bool:
 
 
 def _row_query(where: str | RowFilter, order_by: str | RowOrder) -> tuple[RowFilter, RowOrder]:
-    """Return filter and order, either of which may be given as a text."""
+    """Parse filter and order, unless they are parsed already."""
     text = where if isinstance(where, str) else ""
-    wanted, order = parse_row_query(text, order_by if isinstance(order_by, str) else "", names=("where", "order_by"))
+    row_filter, order = parse_row_query(
+        text, order_by if isinstance(order_by, str) else "", names=("where", "order_by")
+    )
     return (
-        wanted if isinstance(where, str) else where,
+        row_filter if isinstance(where, str) else where,
         order if isinstance(order_by, str) else order_by,
     )

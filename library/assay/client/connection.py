@@ -1,4 +1,4 @@
-"""The connection of a client to an orchestrator: calls that are repeated when it is lost, and errors of the domain."""
+"""Connection to an orchestrator: retries after a lost connection, and domain errors for failed calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 _SERVICE = "assay.v1.RunService"
 PAGE_TIMEOUT_S = 60.0
-"""How long a call that reads a page may take, in seconds."""
+"""Timeout of a call that reads a page, in seconds."""
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -66,13 +66,13 @@ class Connection:
         await self._channel.close()
 
     def _options(self) -> ChannelOptions:
-        from assay.local_stack.credentials import Credentials, credentials_for  # imported here: only once it connects
+        from assay.local_stack.credentials import Credentials, credentials_for  # imported here: needed only to connect
 
         is_given = self._token is not None and self._tls_ca is not None and self._tls_pair != (None, None)
-        kept = Credentials() if is_given else credentials_for(self.address)
-        token = kept.token if self._token is None else self._token
-        ca = kept.tls_ca if self._tls_ca is None else str(self._tls_ca)
-        pair = (kept.tls_cert, kept.tls_key) if self._tls_pair == (None, None) else self._tls_pair
+        credentials = Credentials() if is_given else credentials_for(self.address)
+        token = credentials.token if self._token is None else self._token
+        ca = credentials.tls_ca if self._tls_ca is None else str(self._tls_ca)
+        pair = (credentials.tls_cert, credentials.tls_key) if self._tls_pair == (None, None) else self._tls_pair
         certificate, key = (Path(part).expanduser() if part else None for part in pair)
         if (certificate is None) != (key is None):
             raise SetupError(
@@ -81,46 +81,45 @@ class Connection:
             )
         if not ca and certificate is None:
             return ChannelOptions(token=token)
-        from assay.rpc.tls import ClientFiles  # imported here: plain connections do without it
+        from assay.rpc.tls import ClientFiles  # imported here: plain connections do not need it
 
         files = ClientFiles(Path(ca).expanduser() if ca else None, certificate, key)
         return ChannelOptions(token=token, tls=files)
 
     async def wait_for_ready(self, timeout_s: float) -> None:
-        """Wait until the orchestrator takes work.
+        """Wait until the orchestrator is ready.
 
         Raises:
-            UnavailableError: It did not in time.
+            UnavailableError: The orchestrator was not ready in time.
         """
         await wait_for_ready(self._channel, _SERVICE, timeout_s)
         self._was_reached = True
 
     async def server_version(self) -> str | None:
-        """Return the version of Assay that the orchestrator runs; None where it does not say, as older ones.
+        """Return the orchestrator's version of Assay; None if an older orchestrator does not report it.
 
         Raises:
-            UnavailableError: It does not answer.
+            UnavailableError: The orchestrator does not answer.
         """
         return await server_version(self._channel, _SERVICE)
 
     async def call(self, attempt: Callable[[orchestrator_pb2_grpc.RunServiceAsyncStub], Awaitable[T]]) -> T:
-        """Return what a call of the service's stub returns; it may be made twice without harm."""
+        """Make an idempotent call of the orchestrator's service, with retries, and return its response."""
         return await self._call(lambda: attempt(self._stub))
 
     async def call_service(self, stub: Callable[[grpc.aio.Channel], S], attempt: Callable[[S], Awaitable[T]]) -> T:
-        """Return what a call of another service of the orchestrator returns; it is made once.
+        """Make a call of another service of the orchestrator, without retries, and return its response.
 
         Args:
-            stub: Makes the service's stub of a channel.
+            stub: Creates the service's stub for a channel.
             attempt: Makes the call.
         """
         return await self._call(lambda: attempt(stub(self._channel)), repeatable=False)
 
     async def _call(self, attempt: Callable[[], Awaitable[T]], *, repeatable: bool = True) -> T:
-        """Return what a call returns.
+        """Make a call with retries.
 
-        A call that loses its connection, or that the database of the orchestrator refuses, is repeated as long as
-        patience lasts.
+        A call that loses its connection, or that the orchestrator's database refuses, is retried while patience lasts.
         """
         patience = Patience(self._patience_s)
         while True:
@@ -128,7 +127,7 @@ class Connection:
                 async with self._explained():
                     result = await attempt()
             except UnavailableError as problem:
-                # An address at which nothing has ever answered is most likely wrong.
+                # If nothing has ever answered at this address, the address is most likely wrong.
                 if not (repeatable and (self._was_reached or problem.reason == StorageError.reason)):
                     raise
                 await self._lost(problem, patience)
@@ -138,7 +137,7 @@ class Connection:
 
     @asynccontextmanager
     async def _explained(self) -> AsyncIterator[None]:
-        """Raise the domain error for a failed call; one for a method unknown to the server names its version."""
+        """Raise the domain error of a failed call; for an unknown method, the message names the server's version."""
         try:
             with translated():
                 yield
@@ -147,10 +146,10 @@ class Connection:
                 raise
             raise await self._too_old("this call") from problem
 
-    async def _too_old(self, what: str) -> SetupError:
+    async def _too_old(self, unknown: str) -> SetupError:
         return SetupError(
-            f"{await self._server()} does not know {what} of Assay {__version__}: upgrade the orchestrator, or use an "
-            "`assay` of its version",
+            f"{await self._server()} does not know {unknown} of Assay {__version__}: upgrade the orchestrator, or use "
+            "an `assay` of its version",
             reason="SERVER_TOO_OLD",
         )
 
@@ -159,11 +158,11 @@ class Connection:
         return f"the orchestrator at {self.address} (Assay {version})"
 
     async def _lost(self, problem: UnavailableError, patience: Patience) -> None:
-        if problem.reason == "QUERY_TIMEOUT":  # it would take as long again
+        if problem.reason == "QUERY_TIMEOUT":  # a retry would take just as long
             raise problem
         is_first = patience.spend(problem)
         if is_first and problem.reason == StorageError.reason:
-            # Nothing else shows it: the orchestrator answers, and the command would seem to hang.
+            # Without this line the command would seem to hang: the orchestrator answers, but its database does not.
             _log.warning("waiting up to %g s: %s", self._patience_s, problem)
         self._lost_count += 1
         if self._on_lost is not None:

@@ -1,4 +1,4 @@
-"""The upload of a run's dataset, begun while the orchestrator still starts."""
+"""Upload of a run's dataset, started while the orchestrator is still starting."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class DatasetUpload:
-    """Sends the cases as soon as a connection is there, and ends the upload once they are wanted.
+    """Sends the cases as soon as a connection exists, and completes the upload on request.
 
-    Until then the orchestrator keeps no dataset: it discards what an upload that breaks off has stored.
+    An incomplete upload leaves no dataset: the orchestrator discards what it has stored.
 
     Args:
-        spec: The spec of the run.
-        dataset: Its cases, checked; they are read again while they are sent.
-        info: What the dataset is.
+        spec: Spec of the run.
+        dataset: The checked cases, which are read again while they are sent.
+        info: Description of the dataset.
     """
 
     def __init__(self, spec: Spec, dataset: Dataset, info: DatasetInfo) -> None:
@@ -37,11 +37,11 @@ class DatasetUpload:
         self._task: asyncio.Task[DatasetRef] | None = None
 
     def begin(self, client: Client) -> None:
-        """Begin to send, without waiting for anything."""
+        """Start sending in the background."""
         self._task = asyncio.create_task(self._send(client))
 
     async def finish(self, client: Client) -> DatasetRef:
-        """Return the stored dataset, sent from the beginning where that has not begun, or broke off.
+        """Complete the upload and return the stored dataset; restart an upload that failed or never started.
 
         Raises:
             DatasetError: A case was refused, or the cases cannot be read.
@@ -52,11 +52,11 @@ class DatasetUpload:
             try:
                 return await begun
             except UnavailableError:
-                pass  # the orchestrator ended while it started, and was started again
+                pass  # the orchestrator exited during its start and was restarted
         return await self._send(client)
 
     async def aclose(self) -> None:
-        """Break off an upload that was not finished."""
+        """Abort an incomplete upload."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

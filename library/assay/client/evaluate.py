@@ -1,4 +1,4 @@
-"""The Python API: `assay.evaluate`."""
+"""The Python API `assay.evaluate`."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from assay.client.run_driver import (
     check_inputs,
     check_questions,
     drive_run,
-    saying_how_to_report,
     start_run,
     wait_for_stack,
+    with_report_hint,
 )
 from assay.client.run_references import failed_cases, find_run_id
-from assay.client.service_start import telling_of_start, wait_for_downloads
+from assay.client.service_start import showing_start, wait_for_downloads
 from assay.client.watched_rows import WatchedRows
 from assay.datasets import Dataset, DatasetInfo, open_dataset, records_dataset
 from assay.datasets.warnings import warn_of_dataset
@@ -51,14 +51,14 @@ T = TypeVar("T")
 
 
 def _naming_arguments(function: Callable[P, T]) -> Callable[P, T]:
-    """Refuse an argument that a function does not have with its nearest name, or all that there are."""
-    known = inspect.signature(function).parameters
+    """Refuse an unknown argument with an error that names the nearest argument, or all of them."""
+    parameters = inspect.signature(function).parameters
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         for name in kwargs:
-            if name not in known:
-                raise TypeError(f"{function.__name__}(): {unknown_name('argument', name, known)}")
+            if name not in parameters:
+                raise TypeError(f"{function.__name__}(): {unknown_name('argument', name, parameters)}")
         return function(*args, **kwargs)
 
     return call
@@ -80,28 +80,28 @@ def evaluate(
 ) -> Evaluation:
     """Run an evaluation and return its summary and rows.
 
-    In a running event loop, as in a notebook, it runs in a thread of its own. Ctrl-C ends it.
+    Within a running event loop, as in a notebook, it runs in a separate thread. Ctrl-C stops it.
 
     Args:
-        spec: The file of a spec, or a mapping in the shape of one.
-        agent: A function of one request, or of its text, called in this process in place of the spec's agent.
-        metrics: Functions by the name of the metric, called in this process in place of those that the spec names; a
-            mapping of a spec may leave them out. With parameters: {"off_by": {"metric": off_by, "higher_is_better":
-            False}}, which win over those of the spec.
-        dataset: A file, cases as mappings or a data frame, in place of the spec's dataset.
-        select: Which cases of the dataset to run; None for all of them.
-        server: An orchestrator's address; None for the local stack.
-        on_event: Called with every snapshot and event as it comes.
-        progress: Whether progress goes to stderr; None for yes, unless there is `on_event`.
-        output_dir: A folder for the reports; None for no report.
-        reports: Formats to write there, e.g. ["json"]; None for those that the spec lists.
+        spec: Path of a spec, or a mapping with its content.
+        agent: A function of a request or of its text, called in this process instead of the spec's agent.
+        metrics: Functions by metric name, called in this process instead of the spec's; a spec given as a mapping may
+            leave them out. With parameters, which override the spec's: {"off_by": {"metric": off_by,
+            "higher_is_better": False}}.
+        dataset: A file, cases as mappings, or a data frame; replaces the spec's dataset.
+        select: Selection of cases; None for all.
+        server: Address of an orchestrator; None for the local stack.
+        on_event: Called with every snapshot and event.
+        progress: Whether to show progress on stderr; None shows it unless `on_event` is given.
+        output_dir: Folder for the reports; None for no reports.
+        reports: Formats to write, e.g. ["json"]; None for the spec's.
 
     Raises:
-        InvalidInputError: An argument, the spec, the dataset or the agent is wrong; holds every problem.
-        AssayError: The run did not finish; the message says how it stands.
+        InvalidInputError: An argument, the spec, the dataset or the agent is wrong; lists every problem.
+        AssayError: The run did not finish; the message gives its state.
 
     Warns:
-        DatasetWarning: Something about the dataset is odd.
+        DatasetWarning: The dataset is suspicious.
 
     Example:
         >>> result = evaluate({"metrics": ["exact_match"]}, agent=answer, dataset=cases)  # doctest: +SKIP
@@ -125,38 +125,41 @@ async def evaluate_async(
     output_dir: str | Path | None = None,
     reports: Sequence[str] | None = None,
 ) -> Evaluation:
-    """Do what `evaluate` does, in the running event loop, in which an asynchronous agent is called too."""
+    """Run `evaluate` in the current event loop, which also calls an asynchronous agent."""
     return await _checked(
         Arguments(spec, agent, metrics, dataset, select, server, on_event, progress, output_dir, reports)
     )
 
 
-def _checked(given: Arguments) -> Coroutine[Any, Any, Evaluation]:
-    """Return the evaluation to await; checks what it can now, in the thread of the caller, whose line warnings name."""
-    given.check()
-    select, server = given.select, given.server
-    start = early_start(server, starts=select is None or not select.failed_of)  # else that run is looked for first
+def _checked(arguments: Arguments) -> Coroutine[Any, Any, Evaluation]:
+    """Return the evaluation to await, after checking the inputs in the caller's thread, so that warnings name the
+    caller's line."""
+    arguments.check()
+    select, server = arguments.select, arguments.server
+    start = early_start(
+        server, starts=select is None or not select.failed_of
+    )  # otherwise the --failed-of run must be read first
     try:
         environs = start.agent_environment, start.judge_environment
-        functions = _functions(given.metrics or {})
-        checked = _spec(given, environs)
-        if given.reports is not None:
-            checked = replace(checked, reports=named_reports(given.reports))
+        functions = _functions(arguments.metrics or {})
+        checked = _spec(arguments, environs)
+        if arguments.reports is not None:
+            checked = replace(checked, reports=named_reports(arguments.reports))
         start.start_embedder(checked.embedding_models(()))
 
         def job(selection: CaseSelection, failed: Collection[str]) -> _Job:
-            cases = _dataset(checked, given.dataset, selection, failed)
+            cases = _dataset(checked, arguments.dataset, selection, failed)
             info = check_inputs(checked, cases)
-            folder = Path(given.output_dir) if given.output_dir is not None else None
+            folder = Path(arguments.output_dir) if arguments.output_dir is not None else None
             if folder is not None:
                 check_folder(folder, option="output_dir")
                 check_formats(checked.reports)
-                folder = folder.absolute()  # the agent may change the current one
+                folder = folder.absolute()  # the agent may change the current folder
             warn_of_dataset(info)
-            code = open_user_code(checked.settings, checked.base_dir, agent=given.agent, metrics=functions)
+            code = open_user_code(checked.settings, checked.base_dir, agent=arguments.agent, metrics=functions)
             check_questions(code.agent, info, checked.settings)
-            following = Following(checked, code, server, folder, given.on_event, given.shows_progress)
-            return _Job(checked, cases, info, following, start.stack, given.agent)
+            following = Following(checked, code, server, folder, arguments.on_event, arguments.shows_progress)
+            return _Job(checked, cases, info, following, start.stack, arguments.agent)
 
         if select is not None and select.failed_of:
             return _run_failed_of(select, server, job)
@@ -177,15 +180,15 @@ async def _run_failed_of(
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """What becomes of a run that was started: it is followed, reported and returned.
+    """Follows a started run to its end, reports it and returns it.
 
     Args:
-        spec: What it does.
-        code: The agent and the metrics on this side.
-        server: The orchestrator as the caller named it; None for the local stack.
-        output_dir: The folder for the reports; None for none.
-        on_event: Called with every snapshot and event; None for nothing.
-        shown: Whether progress is shown.
+        spec: Spec of the run.
+        code: The user's agent and metrics in this process.
+        server: Orchestrator as the caller named it; None for the local stack.
+        output_dir: Folder for the reports; None for no reports.
+        on_event: Called with every snapshot and event, if given.
+        shown: Whether to show progress.
     """
 
     spec: Spec
@@ -199,9 +202,9 @@ class Following:
         """Follow a run until it ends, write its reports and return it.
 
         Raises:
-            AssayError: It did not finish.
+            AssayError: The run did not finish.
         """
-        watched = WatchedRows(run.counts.total, is_bounded=False)  # all rows are returned
+        watched = WatchedRows(run.counts.total, is_bounded=False)  # evaluate returns all rows
         with make_progress(run, hidden=not self.shown) as progress:
             if self.server is None:
                 progress.judge_environ = os.environ
@@ -212,18 +215,18 @@ class Following:
                 if self.on_event is not None:
                     self.on_event(event)
 
-            async with telling_of_start(stack, progress):
+            async with showing_start(stack, progress):
                 run = await drive_run(client, run, self.code, take, stack, left_to=stack, include_answers=True)
         if run.summary is None:
             raise AssayError(f"run {run.run_id} {run.state.value}: {run.state_reason}", reason="RUN_UNFINISHED")
         return Evaluation(run, await self._rows(run, watched.rows(client, run)))
 
     async def _rows(self, run: Run, stored: AsyncIterator[CaseResult]) -> tuple[CaseResult, ...]:
-        """Return the rows of a finished run, having written them to the report where one is wanted."""
+        """Return the rows of a finished run, after writing the requested reports."""
         if self.output_dir is None:
             return tuple([row async for row in stored])
         rows: list[CaseResult] = []
-        with saying_how_to_report(run, self.server):
+        with with_report_hint(run, self.server):
             reports = await write_reports(
                 run,
                 stored,
@@ -240,7 +243,7 @@ class Following:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """One evaluation, whose inputs are checked."""
+    """An evaluation with checked inputs."""
 
     spec: Spec
     dataset: Dataset
@@ -273,14 +276,14 @@ async def connected(
     stack: LocalStack | None = None,
     on_listening: Callable[[Client], None] | None = None,
 ) -> AsyncIterator[tuple[Client, LocalStack | None]]:
-    """Connect to a server, or to a local stack with what is needed, which is stopped after.
+    """Connect to a server, or to a local stack that is started for the run and stopped on exit.
 
     Args:
-        server: The server's address; None for the local stack.
-        models: Embedding models that will be needed.
-        judge_keys: The variables with the keys of the judge that will be needed; None where none will.
-        stack: What was started early; None to start the local stack here.
-        on_listening: Called when a local orchestrator takes connections, before it is ready.
+        server: Address of the server; None for the local stack.
+        models: Embedding models that the run needs.
+        judge_keys: Variables with the judge's API keys; None if no judge is needed.
+        stack: A stack that was started early; None to start one here.
+        on_listening: Called when a local orchestrator accepts connections, before it is ready.
     """
     if server is None and stack is None:
         stack = LocalStack(Home.open())
@@ -297,27 +300,27 @@ async def connected(
             await asyncio.shield(stack.wait_until_stopped())
 
 
-def _spec(given: Arguments, environs: tuple[Mapping[str, str] | None, Mapping[str, str] | None]) -> Spec:
+def _spec(arguments: Arguments, environs: tuple[Mapping[str, str] | None, Mapping[str, str] | None]) -> Spec:
     environ, judge_environ = environs
-    file = Path(given.dataset) if isinstance(given.dataset, str | Path) else None
-    if isinstance(given.spec, str | Path):
-        overrides = ["agent={adapter: python, target: 'caller:agent'}"] if given.agent is not None else []
-        path = Path(given.spec)
+    file = Path(arguments.dataset) if isinstance(arguments.dataset, str | Path) else None
+    if isinstance(arguments.spec, str | Path):
+        overrides = ["agent={adapter: python, target: 'caller:agent'}"] if arguments.agent is not None else []
+        path = Path(arguments.spec)
         spec = load_spec(path, overrides=overrides, dataset=file, environ=environ, judge_environ=judge_environ)
-        _check_named(spec, given.metrics or {})
+        _check_named(spec, arguments.metrics or {})
         return spec
-    data = _with_metrics(given.spec, given.metrics or {})
+    data = _with_metrics(arguments.spec, arguments.metrics or {})
     agent = data.get("agent") or {}
-    if given.agent is not None and isinstance(agent, Mapping):
+    if arguments.agent is not None and isinstance(agent, Mapping):
         data["agent"] = {**agent, "adapter": "python", "target": "caller:agent"}
     return spec_from_mapping(
-        data, dataset=file, needs_dataset=given.dataset is None, environ=environ, judge_environ=judge_environ
+        data, dataset=file, needs_dataset=arguments.dataset is None, environ=environ, judge_environ=judge_environ
     )
 
 
 def _functions(metrics: Mapping[str, Callable[..., Any] | Mapping[str, Any]]) -> dict[str, Callable[..., Any]]:
-    """Return the functions among metrics that are given with or without parameters."""
-    return {name: one["metric"] if isinstance(one, Mapping) else one for name, one in metrics.items()}
+    """Return the functions of metrics, which may come with parameters."""
+    return {name: metric["metric"] if isinstance(metric, Mapping) else metric for name, metric in metrics.items()}
 
 
 def _parameters(metric: object) -> dict[str, Any]:
@@ -325,53 +328,53 @@ def _parameters(metric: object) -> dict[str, Any]:
 
 
 def _with_metrics(spec: Mapping[str, Any], metrics: Mapping[str, object]) -> dict[str, Any]:
-    """Return the spec with metrics that are functions of the caller's; those that it lists keep their parameters."""
+    """Add the caller's functions as metrics to a spec; metrics that it lists keep their parameters."""
     data = dict(spec)
     listed = data.get("metrics") or []
     if not metrics or not isinstance(listed, list):
         return data
-    found: list[Any] = []
+    merged: list[Any] = []
     missing = dict.fromkeys(metrics)
     for item in listed:
         name = next(iter(item), None) if isinstance(item, dict) else item
         if not isinstance(name, str) or name not in metrics:
-            found.append(item)
+            merged.append(item)
             continue
         missing.pop(name, None)
-        given = item[name] if isinstance(item, dict) else None
-        found.append({name: {"metric": f"caller:{name}", **(given or {}), **_parameters(metrics[name])}})
+        parameters = item[name] if isinstance(item, dict) else None
+        merged.append({name: {"metric": f"caller:{name}", **(parameters or {}), **_parameters(metrics[name])}})
     more = ({name: {"metric": f"caller:{name}", **_parameters(metrics[name])}} for name in missing)
-    return {**data, "metrics": [*found, *more]}
+    return {**data, "metrics": [*merged, *more]}
 
 
 def _check_named(spec: Spec, metrics: Mapping[str, object]) -> None:
-    """Raise unless a spec's file lists the metrics for which functions are given."""
+    """Check that a spec file lists the metrics of all given functions."""
     named = spec.settings.function_targets
     problems = [
-        Problem(f"is no metric in Python code of the spec: list it as `- {name}: {{metric: 'metrics:{name}'}}`", name)
+        Problem(f"is not a Python metric of the spec: list it as `- {name}: {{metric: 'metrics:{name}'}}`", name)
         for name in metrics
         if name not in named
     ]
     problems += [
         Problem(f"is set in the spec's file: write {', '.join(parameters)} there", name)
-        for name, one in metrics.items()
-        if (parameters := _parameters(one))
+        for name, metric in metrics.items()
+        if (parameters := _parameters(metric))
     ]
     if problems:
         raise SpecError(problems)
 
 
 def named_reports(names: Sequence[str]) -> tuple[ReportSettings, ...]:
-    """Return reports by the names of their formats.
+    """Return reports by format names.
 
     Raises:
-        InvalidInputError: A name is unknown, or given twice.
+        InvalidInputError: A name is unknown or repeated.
     """
     problems: list[Problem] = []
-    found = read_reports(list(names), problems)
+    settings = read_reports(list(names), problems)
     if problems:
         raise InvalidInputError(problems)
-    return found
+    return settings
 
 
 def _dataset(

@@ -1,4 +1,4 @@
-"""What `assay.evaluate` returns."""
+"""The result of `assay.evaluate`."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _MOST_METRICS_SHOWN = 12
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Evaluation:
-    """What an evaluation came to.
+    """The result of an evaluation.
 
     Args:
-        run: The run, finished.
-        rows: One per case and repeat, in dataset order, with their answers.
+        run: The finished run.
+        rows: Rows with their answers, one per case and repeat, in dataset order.
     """
 
     run: Run
     rows: tuple[CaseResult, ...]
 
     def __repr__(self) -> str:
-        """Return verdict, pass rate and metrics in two lines, then the first error of the agent and of each metric."""
+        """Return verdict, pass rate and metrics on two lines, then the first error of the agent and of each metric."""
         summary = self.summary
         passed = "no row has a verdict"
         if summary.pass_rate is not None:
@@ -66,17 +66,17 @@ class Evaluation:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why the verdict is what it is, as sentences."""
+        """Reasons of the verdict, as sentences."""
         return run_verdict(self.summary).reasons
 
     @property
     def selection(self) -> SelectedCases | None:
-        """Which part of its dataset the run is over, with `selected`, `total` and `sentence`; None for all of it."""
+        """The selected part of the dataset, with `selected`, `total` and `sentence`; None for the whole dataset."""
         return selected_cases(self.run)
 
     @property
     def passed(self) -> bool:
-        """Whether a gate or a threshold was computed, and all of them hold."""
+        """Whether at least one gate or threshold was computed, and all hold."""
         return self.verdict is VerdictStatus.PASS
 
     @property
@@ -85,9 +85,9 @@ class Evaluation:
         return self.verdict.exit_status
 
     def to_pandas(self) -> Any:
-        """Return the rows as a pandas DataFrame: one line per row, one column per metric.
+        """Return the rows as a pandas DataFrame, with a column per metric.
 
-        A metric whose name is that of another column has the column `score.NAME`.
+        A metric whose name clashes with another column gets the column `score.NAME`.
 
         Raises:
             SetupError: pandas is not installed.
@@ -95,7 +95,7 @@ class Evaluation:
         return data_frame([row_record(row) for row in self.rows])
 
     def summary_to_pandas(self) -> Any:
-        """Return the metrics as a pandas DataFrame: one line per metric, with its 95 % interval from `low` to `high`.
+        """Return the metrics as a pandas DataFrame: a line per metric, with its 95 % interval from `low` to `high`.
 
         Raises:
             SetupError: pandas is not installed.

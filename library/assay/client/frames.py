@@ -1,4 +1,4 @@
-"""The rows and metrics of an evaluation as records, and as the tables of pandas and Arrow."""
+"""Rows and metrics of an evaluation as records, pandas data frames and Arrow tables."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def row_record(row: CaseResult) -> dict[str, Any]:
-    """Return a row with one entry per metric; absent is None.
+    """Return a row as a record with an entry per metric; absent values are None.
 
-    A metric whose name is that of another entry is `score.NAME`.
+    A metric whose name clashes with another entry becomes `score.NAME`.
     """
     response = row.response
     usage = response.usage if response is not None else None
@@ -38,7 +38,9 @@ def row_record(row: CaseResult) -> dict[str, Any]:
         "answer": response.text if response is not None else None,
         "references": list(row.references),
         "expected": json.dumps(row.expected, ensure_ascii=False) if row.expected else None,
-        "sources": [one.id or one.uri or one.title for one in response.sources] if response is not None else [],
+        "sources": [source.id or source.uri or source.title for source in response.sources]
+        if response is not None
+        else [],
         "error": response.error.message if response is not None and response.error is not None else None,
         "latency_ms": row.latency_ms,
         "started_at": row.started_at or None,
@@ -53,12 +55,12 @@ def row_record(row: CaseResult) -> dict[str, Any]:
 
 
 def metric_records(run: Run) -> list[dict[str, Any]]:
-    """Return the metrics of a run, one entry each; absent is None."""
+    """Return a record per metric of a run; absent values are None."""
     units = units_of(run.settings)
-    found = []
+    records = []
     for metric in run.summary.metrics if run.summary is not None else ():
         low, high = metric.interval or (None, None)
-        found.append(
+        records.append(
             {
                 "metric": metric.metric,
                 "value": metric.value,
@@ -76,11 +78,11 @@ def metric_records(run: Run) -> list[dict[str, Any]]:
                 "meets_target": metric.meets_target,
             }
         )
-    return found
+    return records
 
 
 def run_record(run: Run) -> dict[str, Any]:
-    """Return a stored run in one entry, with one value per metric; absent is None."""
+    """Return a stored run as a record with a value per metric; absent values are None."""
     summary = run.summary
     record: dict[str, Any] = {
         "run_id": run.run_id,
@@ -104,7 +106,7 @@ def run_record(run: Run) -> dict[str, Any]:
 
 
 def data_frame(records: Sequence[Mapping[str, Any]]) -> Any:
-    """Return records as a pandas DataFrame; an absent text is None, an absent number NaN.
+    """Return records as a pandas DataFrame; absent texts are None, absent numbers NaN.
 
     Raises:
         SetupError: pandas is not installed.
@@ -128,10 +130,10 @@ def arrow_table(records: Sequence[Mapping[str, Any]]) -> Any:
     return _package("pyarrow", "an Arrow table", "parquet").Table.from_pylist(list(records))
 
 
-def _package(name: str, what: str, extra: str) -> Any:
+def _package(name: str, purpose: str, extra: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
         raise SetupError(
-            f"{what} needs {name}, which cannot be imported ({error}): {install_hint(extra)}", reason="NOT_INSTALLED"
+            f"{purpose} needs {name}, which cannot be imported ({error}): {install_hint(extra)}", reason="NOT_INSTALLED"
         ) from error

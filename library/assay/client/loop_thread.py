@@ -1,4 +1,4 @@
-"""Running a coroutine to its end from code that a running event loop has called, as in a notebook."""
+"""Running a coroutine to completion, even from code inside a running event loop, as in a notebook."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ T = TypeVar("T")
 
 
 def run_to_end(work: Coroutine[Any, Any, T]) -> T:
-    """Return what a coroutine returns: in a loop of this thread, or where one runs already, of a thread of its own.
+    """Run a coroutine and return its result, in this thread or, if a loop is running here, in another thread.
 
-    Ctrl-C cancels the coroutine, waits until it has cleaned up, and raises; a second one waits no longer.
+    Ctrl-C cancels the coroutine, waits for its clean-up, and raises; a second Ctrl-C stops waiting.
 
     Raises:
         KeyboardInterrupt: The coroutine was interrupted.
     """
-    # Not called while an exception is handled: what it raises would be shown with a traceback of that one.
+    # Not called within an except block, since its errors would show that exception's traceback too.
     return _run_in_thread(work) if _loop_runs() else run_event_loop(work)
 
 
@@ -44,14 +44,14 @@ def _run_in_thread(work: Coroutine[Any, Any, T]) -> T:
 
     async def main() -> T:
         task = asyncio.current_task()
-        assert task is not None, "run_event_loop has made one"
+        assert task is not None, "run_event_loop has created one"
         begun.set_result((asyncio.get_running_loop(), task))
         return await work
 
     def run() -> None:
         try:
             outcome.set_result(run_event_loop(main()))
-        except BaseException as problem:  # noqa: BLE001 - the boundary of a task: raised in the thread that waits
+        except BaseException as problem:  # noqa: BLE001 - the boundary of a task: raised in the waiting thread
             outcome.set_exception(problem)
 
     thread = threading.Thread(target=contextvars.copy_context().run, args=(run,), name="assay-evaluate", daemon=True)
@@ -69,7 +69,7 @@ def _run_in_thread(work: Coroutine[Any, Any, T]) -> T:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let Ctrl-C raise in this thread: the handler of an event loop only cancels a task of the loop that waits here."""
+    """Let Ctrl-C raise in this thread: the event loop's handler would only cancel the task that waits here."""
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or handler in (signal.SIG_IGN, None):
         yield

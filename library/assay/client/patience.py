@@ -1,4 +1,4 @@
-"""How long a lost connection, or a database that refuses statements, is tried again."""
+"""Time limit for retries after a lost connection or a refusing database."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 class Patience:
-    """How long a lost connection may still be tried again.
+    """Retry budget of a lost connection.
 
     Args:
-        seconds: From the first failure on.
+        seconds: Time limit from the first failure on.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -21,11 +21,11 @@ class Patience:
         self._lost_at: float | None = None
 
     def renew(self) -> None:
-        """Begin anew: the connection is there."""
+        """Reset the budget after a successful call."""
         self._lost_at = None
 
     def spend(self, problem: UnavailableError) -> bool:
-        """Return whether this is the first failure since the connection was there; raise the problem after the time."""
+        """Return whether this is the first failure in a row; raise the problem once the time is over."""
         now = asyncio.get_running_loop().time()
         is_first = self._lost_at is None
         if self._lost_at is None:

@@ -1,4 +1,4 @@
-"""The Python API: `assay.rescore`."""
+"""The Python API `assay.rescore`."""
 
 from __future__ import annotations
 
@@ -36,30 +36,30 @@ def rescore(
     output_dir: str | Path | None = None,
     reports: Sequence[str] | None = None,
 ) -> Evaluation:
-    """Score the stored answers of a run again, as a new run; the agent is not asked.
+    """Score the stored answers of a run again, as a new run; the agent is not called.
 
-    Answers keep their latency and usage, and errors of the agent stay errors.
+    Answers keep their latency and usage, and agent errors stay errors.
 
     Args:
-        run: The run whose answers are scored: an id, a unique beginning of one, a baseline's name, or "latest".
-        spec: What names metrics, gates and judge, a file or a mapping in the shape of one; None for those of the run.
-        metrics: Names of the only metrics to compute, with the parameters that the spec or the run has for them.
-        server: An orchestrator's address; None for the local stack.
-        on_event: Called with every snapshot and event as it comes.
-        progress: Whether progress goes to stderr; None for yes, unless there is `on_event`.
-        output_dir: A folder for the reports; None for no report.
-        reports: Formats to write there, e.g. ["json"]; None for those that the spec lists.
+        run: Run with the answers: an id, a unique prefix of one, a baseline's name, or "latest".
+        spec: Spec with metrics, gates and judge, as a file or a mapping; None for the run's settings.
+        metrics: Only these metrics, with parameters from the spec or the run.
+        server: Address of an orchestrator; None for the local stack.
+        on_event: Called with every snapshot and event.
+        progress: Whether to show progress on stderr; None shows it unless `on_event` is given.
+        output_dir: Folder for the reports; None for no reports.
+        reports: Formats to write, e.g. ["json"]; None for the spec's.
 
     Raises:
-        InvalidInputError: An argument or the spec is wrong; holds every problem.
-        NotFoundError: There is no such run.
+        InvalidInputError: An argument or the spec is wrong; lists every problem.
+        NotFoundError: The run does not exist.
         WrongStateError: The run is still active.
-        AssayError: The new run did not finish; the message says how it stands.
+        AssayError: The new run did not finish; the message gives its state.
 
     Example:
         >>> rescore("latest", metrics=["exact_match", "rouge"]).summary.pass_rate  # doctest: +SKIP
     """
-    given = Arguments(
+    arguments = Arguments(
         {} if spec is None else spec,
         server=server,
         on_event=on_event,
@@ -67,7 +67,7 @@ def rescore(
         output_dir=output_dir,
         reports=reports,
     )
-    given.check()
+    arguments.check()
     if isinstance(metrics, str):
         raise InvalidInputError([Problem(f"must be a list of names, such as [{metrics!r}]", "metrics")])
     file = Path(spec) if isinstance(spec, str | Path) else spec
@@ -78,17 +78,17 @@ def rescore(
     async def main() -> Evaluation:
         async with connected(server) as (client, stack):
             source = await client.get_run(await find_run_id(client, run), partial=False)
-            found, _ = rescoring_spec(source, file, metrics=metrics, judge_environ=None if server else os.environ)
+            rescoring, _ = rescoring_spec(source, file, metrics=metrics, judge_environ=None if server else os.environ)
             if reports is not None:
-                found = dataclasses.replace(found, reports=named_reports(reports))
+                rescoring = dataclasses.replace(rescoring, reports=named_reports(reports))
             if folder is not None:
-                check_formats(found.reports)
-            code = open_user_code(found.settings, found.base_dir)
+                check_formats(rescoring.reports)
+            code = open_user_code(rescoring.settings, rescoring.base_dir)
             if stack is not None:
-                start_services_of(stack, found)
+                start_services_of(stack, rescoring)
                 await wait_for_downloads(stack)
-            started = await client.create_run(found.settings, source.dataset.dataset_id)
-            return await Following(found, code, server, folder, on_event, given.shows_progress).to_end(
+            started = await client.create_run(rescoring.settings, source.dataset.dataset_id)
+            return await Following(rescoring, code, server, folder, on_event, arguments.shows_progress).to_end(
                 client, stack, started
             )
 

@@ -1,4 +1,4 @@
-"""Scoring the stored answers of a run again, with other metrics, thresholds or another judge: `assay rescore`."""
+"""The spec of `assay rescore`: stored answers of a run with other metrics, thresholds or another judge."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ def rescoring_spec(
     overrides: Sequence[str] = (),
     judge_environ: Mapping[str, str] | None = None,
 ) -> tuple[Spec, tuple[str, ...]]:
-    """Return what scores the stored answers of a run, and the gates of the run that it lacks the metrics for.
+    """Return a spec that scores the stored answers of a run, and the run's gates that are dropped for lack of metrics.
 
     Args:
-        source: The run.
-        spec: What names metrics, gates and judge, a file or a mapping in the shape of one; None for those of the run.
-        metrics: Names of the only metrics to compute, with the parameters that the spec or the run has for them.
-        overrides: Changes in the form "key=value".
-        judge_environ: The environment of the judge, where variables that are not set are a problem.
+        source: Run with the answers.
+        spec: Spec with metrics, gates and judge, as a file or a mapping; None for the run's settings.
+        metrics: Only these metrics, with parameters from the spec or the run.
+        overrides: Overrides of the form "key=value".
+        judge_environ: Environment of the judge, in which a missing variable is a problem; None to skip the check.
 
     Raises:
-        SpecError: Something is wrong; holds every problem.
+        SpecError: The spec is wrong; lists every problem.
     """
     data, left_out = _mapping_of(source, metrics) if spec is None else (spec, ())
     if isinstance(data, Mapping):
-        found = spec_from_mapping(
+        rescoring = spec_from_mapping(
             data,
             overrides=overrides,
             metrics=metrics,
@@ -53,10 +53,10 @@ def rescoring_spec(
             judge_environ=judge_environ,
         )
     else:
-        found = load_spec(data, overrides=overrides, metrics=metrics, judge_environ=judge_environ)
-    if spec is None and found.settings.judge is None:
-        found = _with(found, judge=source.settings.judge)
-    return _of_source(found, source), left_out
+        rescoring = load_spec(data, overrides=overrides, metrics=metrics, judge_environ=judge_environ)
+    if spec is None and rescoring.settings.judge is None:
+        rescoring = _with(rescoring, judge=source.settings.judge)
+    return _of_source(rescoring, source), left_out
 
 
 def _with(spec: Spec, **settings: Any) -> Spec:
@@ -64,13 +64,13 @@ def _with(spec: Spec, **settings: Any) -> Spec:
 
 
 def _of_source(spec: Spec, source: Run) -> Spec:
-    """Return a spec whose answers and cases are those of a run.
+    """Return a spec with the answers and cases of a run.
 
     Raises:
-        SpecError: The judge cannot be asked, or its verdicts would have to come with the cases.
+        SpecError: The judge cannot be called, or its verdicts would have to come with the cases.
     """
     before = source.settings
-    found = _with(
+    spec_of_run = _with(
         spec,
         agent=AgentSettings("replay", concurrency=before.agent.concurrency),
         repeats=before.repeats,
@@ -83,26 +83,26 @@ def _of_source(spec: Spec, source: Run) -> Spec:
     if spec.recorded_verdicts is not None:
         message = "recorded verdicts come with a dataset: score one with `adapter: replay`, or name a judge to ask"
         raise SpecError([Problem(message, "judge.replay")])
-    if found.judge_problems and found.needs_judge(checks_of(found.settings) or ()):
-        raise SpecError(found.judge_problems)
-    return found
+    if spec_of_run.judge_problems and spec_of_run.needs_judge(checks_of(spec_of_run.settings) or ()):
+        raise SpecError(spec_of_run.judge_problems)
+    return spec_of_run
 
 
 def _mapping_of(source: Run, metrics: Sequence[str] | None) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return a run's settings in the shape of a spec, and its gates that name a metric which is not computed."""
+    """Return a run's settings as a spec mapping, and its gates on metrics that are not computed."""
     settings = source.settings
     listed = {metric.name: metric for metric in settings.metrics}
     chosen = listed.keys() if metrics is None else metrics
     kinds = {name: listed[name].kind if name in listed else name for name in chosen}
-    kept = [gate for gate in settings.gates if _can_hold(gate, kinds, settings.repeats)]
+    gates = [gate for gate in settings.gates if _can_hold(gate, kinds, settings.repeats)]
     data: dict[str, Any] = {
         "name": settings.name,
         "metrics": [_entry(metric.name, metric.kind, metric.parameters) for metric in settings.metrics],
-        "gates": kept,
+        "gates": gates,
         "labels": dict(settings.labels),
         **{name: getattr(settings, name) for name in _KEPT},
     }
-    return data, tuple(gate for gate in settings.gates if gate not in kept)
+    return data, tuple(gate for gate in settings.gates if gate not in gates)
 
 
 def _entry(name: str, kind: str, parameters: Mapping[str, Any]) -> dict[str, Any]:

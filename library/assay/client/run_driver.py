@@ -1,4 +1,4 @@
-"""Running one evaluation from start to end: what `assay run` and `assay.evaluate` share."""
+"""Driver of an evaluation, from the dataset check to the last row, shared by `assay run` and `assay.evaluate`."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ _MAX_FIELD_CHARS = 500
 
 
 def check_inputs(spec: Spec, dataset: Dataset) -> DatasetInfo:
-    """Read the whole dataset once and return what it is, before anything is started or called.
+    """Read and check the whole dataset, before anything is started or called; return its description.
 
-    What cases bring along and no metric of the spec reads is among the warnings. So are metrics and checks that the run
-    cannot compute, and gates and thresholds that cannot fail or cannot hold.
+    Warnings cover data that no metric reads, metrics and checks that cannot be computed, and gates and thresholds that
+    cannot fail or cannot hold.
 
     Raises:
-        DatasetError: It is wrong, or does not fit the spec; holds every problem.
-        SpecError: Its checks need a judge that cannot be asked.
+        DatasetError: The dataset is wrong or does not fit the spec; lists every problem.
+        SpecError: The checks need a judge that cannot be called.
     """
     info = dataset.check()
     if spec.judge_problems and spec.needs_judge(info.checks):
@@ -99,34 +99,34 @@ def check_inputs(spec: Spec, dataset: Dataset) -> DatasetInfo:
 
 
 def _check_approvals(spec: Spec, info: DatasetInfo) -> None:
-    """Refuse cases with approvals that the agent cannot be given."""
+    """Refuse cases with approvals if the agent cannot receive them."""
     if info.approvals_count and (unusable := why_unusable(spec.settings.agent)):
-        said = f"{info.approvals_count:,} of {info.case_count:,} cases have `approvals`: {unusable}"
-        raise DatasetError([Problem(said, file=info.name)])
+        message = f"{info.approvals_count:,} of {info.case_count:,} cases have `approvals`: {unusable}"
+        raise DatasetError([Problem(message, file=info.name)])
 
 
 def _check_cluster(spec: Spec, dataset: Dataset) -> None:
-    """Refuse a cluster key that no case has: every case would be a cluster of its own."""
+    """Refuse a cluster key that no case has: every case would be its own cluster."""
     key = spec.settings.cluster
     if key and not any(cluster_of(key, case.category, case.tags) for case in dataset.cases()):
         raise SpecError([spec.place("cluster", missing_cluster(key))])
 
 
 def _unmade(spec: Spec, info: DatasetInfo) -> Iterator[Problem]:
-    """Yield the warning about checks that the run cannot make, whatever the agent answers."""
+    """Yield a warning about checks that no answer can satisfy or fail, such as judged checks without a judge."""
     if not any(metric.kind == "assertions" for metric in spec.settings.metrics):
         return
     reasons = {kind: why_unmade(kind, has_judge=spec.settings.judge is not None) for kind in info.checks}
     unmade = {kind: {why: info.checks[kind]} for kind, why in reasons.items() if why}
-    if said := not_made(unmade, sum(info.checks.values())):
+    if reason := not_made(unmade, sum(info.checks.values())):
         remedy = ". Name a judge under `judge` in the spec" if NO_JUDGE_FOR_IT in reasons.values() else ""
         yield Problem(
-            f"{said}; rows with such a check are undecided, and the run is INCOMPLETE{remedy}", file=info.name
+            f"{reason}; rows with such a check are undecided, and the run is INCOMPLETE{remedy}", file=info.name
         )
 
 
 def _missing_groups(spec: Spec, dataset: Dataset) -> Iterator[Problem]:
-    """Yield a warning about each gate on a category or tag that no case has."""
+    """Yield a warning for every gate on a category or tag that no case has."""
     if not any(gate.startswith(("category.", "tag.")) for gate in spec.settings.gates):
         return
     counts, _ = count_cases(dataset.cases())
@@ -135,26 +135,26 @@ def _missing_groups(spec: Spec, dataset: Dataset) -> Iterator[Problem]:
 
 
 def check_questions(agent: Caller | None, info: DatasetInfo, settings: RunSettings | None = None) -> None:
-    """Refuse cases without a question, and approvals, where the agent is asked with nothing but a question.
+    """Refuse cases without a question, and approvals, if the agent receives only the question.
 
     Args:
-        agent: What asks the agent on this side; None where the orchestrator does.
-        info: The dataset.
-        settings: What is to be run; None where only the agent is looked at.
+        agent: Caller of the agent in this process; None if the orchestrator calls it.
+        info: Description of the dataset.
+        settings: Settings of the run; None to check only the agent.
 
     Raises:
-        DatasetError: Some case has variables and no question, or approvals that the agent does not receive.
+        DatasetError: A case has variables but no question, or approvals that the agent does not receive.
         SpecError: The spec has approvals that the agent does not receive.
     """
     asks_with_text = getattr(agent, "asks_with_text", False)
     if asks_with_text and settings is not None and settings.agent.adapter == "python":
         # An adapter of a framework asks with the text, and resumes the agent itself.
-        said = "the agent receives the question alone: name its parameter `request` to receive them, or remove them"
+        remedy = "the agent receives the question alone: name its parameter `request` to receive them, or remove them"
         if settings.approvals:
-            raise SpecError([Problem(said, "approvals")])
+            raise SpecError([Problem(remedy, "approvals")])
         if info.approvals_count:
-            said = f"{info.approvals_count:,} of {info.case_count:,} cases have `approvals`, and {said}"
-            raise DatasetError([Problem(said, file=info.name)])
+            remedy = f"{info.approvals_count:,} of {info.case_count:,} cases have `approvals`, and {remedy}"
+            raise DatasetError([Problem(remedy, file=info.name)])
     if info.textless_count and asks_with_text:
         message = (
             f"{info.textless_count:,} of {info.case_count:,} cases have variables and no question, and the agent "
@@ -185,12 +185,12 @@ def _check_repeats(spec: Spec, dataset: Dataset, info: DatasetInfo) -> list[Prob
     is_compared = any(metric.kind == "consistency" for metric in spec.settings.metrics)
     if not single or not is_compared:
         return []
-    said = f"{single:,} of {info.case_count:,} cases hold a single recorded answer, which is that of all repeats"
+    said = f"{single:,} of {info.case_count:,} cases have a single recorded answer, which all repeats share"
     return [Problem(f"{said}: consistency is always 1 there", file=info.name)]
 
 
 def _check_prompts(spec: Spec, dataset: Dataset, info: DatasetInfo) -> None:
-    """Refuse cases that the spec's prompt cannot be filled from."""
+    """Refuse cases that lack a variable of the spec's prompt."""
     agent = spec.settings.agent
     if not agent.fills_prompt:
         return
@@ -203,23 +203,23 @@ def _check_prompts(spec: Spec, dataset: Dataset, info: DatasetInfo) -> None:
         for case in dataset.cases()
         for message in case_problems(templates, case)
     )
-    if found := list(itertools.islice(problems, _MOST_PROBLEMS)):
-        raise DatasetError([*found, *further_problems(sum(1 for _ in problems), file=info.name)])
+    if shown := list(itertools.islice(problems, _MOST_PROBLEMS)):
+        raise DatasetError([*shown, *further_problems(sum(1 for _ in problems), file=info.name)])
 
 
 async def wait_for_stack(
     client: Client, stack: LocalStack | None, on_listening: Callable[[Client], None] | None = None
 ) -> None:
-    """Wait until the orchestrator takes work.
+    """Wait until the orchestrator is ready.
 
     Args:
-        client: To the orchestrator.
+        client: Client of the orchestrator.
         stack: The local stack; None for a server.
-        on_listening: Called as soon as a local orchestrator takes connections: it answers calls once it is ready.
+        on_listening: Called as soon as a local orchestrator accepts connections; it answers calls once it is ready.
 
     Raises:
-        SetupError: The local orchestrator ended by itself.
-        UnavailableError: It cannot be reached.
+        SetupError: The local orchestrator exited.
+        UnavailableError: The orchestrator cannot be reached.
     """
     if stack is None:
         try:
@@ -230,11 +230,11 @@ async def wait_for_stack(
                 reason=error.reason,
             ) from error
         return
-    # A connection that is refused is tried again only after a pause that grows.
+    # gRPC retries a refused connection only after a growing backoff, so connect once the socket exists.
     give_up_at = asyncio.get_running_loop().time() + STARTUP_TIMEOUT_S
     while not stack.listens and asyncio.get_running_loop().time() < give_up_at:
         stack.check()
-        stack.start_missing()  # one that another command started may have ended meanwhile
+        stack.start_missing()  # a stack that another command started may have stopped meanwhile
         await asyncio.sleep(0.01)
     if on_listening is not None and stack.listens:
         on_listening(client)
@@ -258,11 +258,11 @@ async def start_run(
     """Upload the dataset and create the run.
 
     Args:
-        client: To the orchestrator.
-        spec: What to run.
-        upload: Of its dataset.
-        info: What the dataset is.
-        agent: A function in place of the agent that the spec names.
+        client: Client of the orchestrator.
+        spec: Spec of the run.
+        upload: Upload of its dataset.
+        info: Description of the dataset.
+        agent: A function that replaces the spec's agent.
     """
     identifying = asyncio.ensure_future(_with_code(spec, agent))
     stored = await upload.finish(client)
@@ -271,18 +271,18 @@ async def start_run(
 
 
 async def _with_code(spec: Spec, agent: Callable[..., object] | None = None) -> Spec:
-    """Return a spec that says which code its agent is."""
-    from assay.agent_host.code_identity import code_identity  # imported here, while the dataset is sent
+    """Return the spec with the identity of its agent's code."""
+    from assay.agent_host.code_identity import code_identity  # imported here: the upload continues meanwhile
 
     code = await asyncio.to_thread(code_identity, spec.settings.agent, spec.base_dir, agent)
     return dataclasses.replace(spec, settings=dataclasses.replace(spec.settings, code=code))
 
 
 async def start_runs(client: Client, specs: Sequence[Spec], dataset: Dataset, info: DatasetInfo) -> list[Run]:
-    """Upload the dataset once and create a run for each spec; those are of one dataset and one judge.
+    """Upload the dataset once and create a run per spec; all specs share dataset and judge.
 
-    Runs that may stop early get the cases in the order of their settings. Where one of the runs is refused, those
-    before it are cancelled.
+    Runs that may stop early get the cases in the order of their settings. If a run is refused, the runs before it are
+    cancelled.
     """
     recorded, stopping = specs[0].recorded_verdicts, specs[0].settings.stopping
     cases = dataset if recorded is None else CasesWithVerdicts(dataset, recorded)
@@ -305,13 +305,13 @@ async def _create_runs(
             try:
                 run = await created(client.create_run(settings, stored.dataset_id, request_id=request_id))
             except NotFoundError:
-                # An equal dataset was there before, and went with the last run that used it in just this moment.
+                # An equal dataset was stored before, but was deleted just now with its last run.
                 stored = await client.upload_dataset(cases, name=info.name, format=info.format)
                 run = await created(client.create_run(settings, stored.dataset_id, request_id=request_id))
             runs.append(run)
     except AssayError:
         for run in runs:
-            with contextlib.suppress(AssayError):  # the error to report is that of the run that was refused
+            with contextlib.suppress(AssayError):  # report the error of the refused run
                 await client.cancel_run(run.run_id)
         raise
     failpoint("client.run_created")
@@ -319,7 +319,7 @@ async def _create_runs(
 
 
 class StartInterruptedError(asyncio.CancelledError):
-    """The task was cancelled while a run was being created; the run is there."""
+    """The task was cancelled while a run was being created; the run exists."""
 
     def __init__(self, run: Run) -> None:
         super().__init__(run.run_id)
@@ -327,7 +327,7 @@ class StartInterruptedError(asyncio.CancelledError):
 
 
 async def created(creating: Coroutine[Any, Any, Run]) -> Run:
-    """Return the run that a call creates; a cancelled caller learns its id.
+    """Return the run that a call creates; if the caller is cancelled, raise with the run.
 
     Raises:
         StartInterruptedError: The caller was cancelled.
@@ -336,22 +336,22 @@ async def created(creating: Coroutine[Any, Any, Run]) -> Run:
     try:
         return await asyncio.shield(call)
     except asyncio.CancelledError:
-        done, _ = await asyncio.wait([call], timeout=_CREATE_GRACE_S)
-        if done and call.exception() is None:
+        finished, _ = await asyncio.wait([call], timeout=_CREATE_GRACE_S)
+        if finished and call.exception() is None:
             raise StartInterruptedError(call.result()) from None
         call.cancel()
         raise
 
 
 def settings_of_run(spec: Spec, info: DatasetInfo) -> RunSettings:
-    """Return the settings of a run of a spec over its dataset."""
+    """Return the settings of a spec's run over its dataset."""
     return dataclasses.replace(spec.settings, dataset=_reading(info), selection=info.selection)
 
 
 def _reading(info: DatasetInfo) -> DatasetReading:
-    """Return what a run keeps about the file, or the objects, that its cases came from; long texts cut.
+    """Return the stored description of the source of the cases, with long texts cut.
 
-    The verdict needs it: a run whose bad records were left out cannot pass.
+    The verdict depends on it: a run that left out bad records cannot pass.
     """
     return DatasetReading(
         file=info.name[-_MAX_FIELD_CHARS:],
@@ -379,24 +379,24 @@ async def drive_run(
     left_to: LocalStack | None = None,
     include_answers: bool = False,
 ) -> Run:
-    """Answer the run's questions, if its agent or metrics are on this side, and follow it until it ends or pauses.
+    """Host the run's agent and metrics, if they are the user's code, and follow the run until it ends or pauses.
 
     Args:
-        client: To the orchestrator.
+        client: Client of the orchestrator.
         run: The active run.
-        code: The agent and the metrics on this side.
+        code: The user's agent and metrics in this process.
         listener: Called with every snapshot and event.
-        stack: The local stack, watched for services that end by themselves.
-        resume: Whether the run is continued where a restart of the orchestrator interrupts it.
-        left_to: The local stack that would continue the run after this is cancelled: it is paused then. None to leave
-            it as it is.
-        include_answers: Whether the rows that the listener gets have questions, answers and references.
+        stack: The local stack, watched for services that exit.
+        resume: Whether to resume the run if a restart of the orchestrator interrupts it.
+        left_to: The local stack that would continue the run after a cancellation; the run is then paused. None to leave
+            the run unchanged.
+        include_answers: Whether the listener's rows have questions, answers and references.
 
     Returns:
-        The run in its state by then.
+        The run in its last state.
 
     Raises:
-        UserExitError: That code asked the process to exit.
+        UserExitError: The user's code asked the process to exit.
     """
     watching = asyncio.ensure_future(
         follow(client, run.run_id, listener, resume=resume, include_answers=include_answers)
@@ -411,8 +411,8 @@ async def drive_run(
     is_cancelled = False
     try:
         while not watching.done():
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done - {watching}:
+            finished, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in finished - {watching}:
                 tasks.discard(task)
                 task.result()
         watching.result()
@@ -430,12 +430,12 @@ async def drive_run(
 
 
 async def pause_left_run(client: Client, run_id: str, stack: LocalStack | None) -> None:
-    """Pause a run whose command was interrupted, where the local stack stays and would continue it unseen.
+    """Pause a run whose command was interrupted, if the local stack lives on and would continue it unseen.
 
     Args:
-        client: To the orchestrator.
-        run_id: The run.
-        stack: The local stack; None for a server, whose runs are others' too.
+        client: Client of the orchestrator.
+        run_id: Id of the run.
+        stack: The local stack; None for a server, whose runs continue.
     """
     if stack is None or not stack.outlives_command:
         return
@@ -452,22 +452,22 @@ async def follow(
     resume: bool = True,
     include_answers: bool = False,
 ) -> None:
-    """Hand every snapshot and event of a run to the listener until the run ends or pauses.
+    """Pass every snapshot and event of a run to the listener until the run ends or pauses.
 
-    A run that waits for storage resumes by itself, and is followed meanwhile.
+    A run that waits for storage resumes by itself, so following continues.
 
     Args:
-        client: To the orchestrator.
+        client: Client of the orchestrator.
         listener: Called with every snapshot and event.
-        resume: Whether a run that a restart of the orchestrator interrupted, or that had no host for long, is
-            continued; one that its owner has paused never is.
+        resume: Whether to resume a run that paused because of a restart of the orchestrator or a missing host; a run
+            that its owner paused stays paused.
         include_answers: Whether rows come with questions, answers and references.
     """
     may_resume = False
     async for event in client.watch_run(run_id, include_answers=include_answers):
         listener(event)
         if isinstance(event, Run):
-            # A further snapshot means that the connection was lost, as when the orchestrator was restarted.
+            # Another snapshot means that the connection was lost, perhaps by a restart of the orchestrator.
             may_resume = resume
         paused = await _paused(client, run_id, event)
         if paused is None or paused.waits_for_storage:
@@ -479,7 +479,7 @@ async def follow(
 
 
 async def _paused(client: Client, run_id: str, event: Run | StateChange | CaseResult) -> Run | None:
-    """Return the run if it is paused now; an old pause of a resumed run is followed by further events."""
+    """Return the run if it is still paused; after a resumed run's earlier pause, more events follow."""
     if isinstance(event, CaseResult) or event.state is not RunState.PAUSED:
         return None
     run = event if isinstance(event, Run) else await client.get_run(run_id, partial=False)
@@ -487,25 +487,25 @@ async def _paused(client: Client, run_id: str, event: Run | StateChange | CaseRe
 
 
 async def guard_stack(stack: LocalStack) -> None:
-    """Start local services again that end by themselves; give up on one that keeps ending."""
+    """Restart local services that exit; give up on a service that keeps exiting."""
     while True:
         await asyncio.sleep(0.25)
         stack.restart_killed()
 
 
 @contextlib.contextmanager
-def saying_how_to_report(run: Run, server: str | None) -> Iterator[None]:
-    """Add to an error, while the report of a finished run is written, which command writes it later.
+def with_report_hint(run: Run, server: str | None) -> Iterator[None]:
+    """Add the command that writes the report later to an error while reporting a finished run.
 
     Raises:
-        AssayError: The rows cannot be read, or the report cannot be written; says both.
+        AssayError: The rows cannot be read, or the report cannot be written; the message names the command.
     """
     try:
         yield
     except AssayError as error:
         where = f" --server {server}" if server else ""
         raise type(error)(
-            f"{error.message}\nThe run itself is done and stored; `assay runs watch {run.run_id}{where} "
+            f"{error.message}\nThe run itself is finished and stored; `assay runs watch {run.run_id}{where} "
             "--output-dir FOLDER` writes its report",
             reason=error.reason,
         ) from error

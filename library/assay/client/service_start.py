@@ -1,4 +1,4 @@
-"""What a run waits for at its beginning: services of the local stack that were started for it."""
+"""The local services that a run starts and waits for."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ _DOWNLOAD_TIMEOUT_S = 3600.0
 
 
 @asynccontextmanager
-async def telling_of_start(stack: LocalStack | None, progress: StartProgress) -> AsyncIterator[None]:
-    """Let the progress of a run show which services are still starting, during the run."""
+async def showing_start(stack: LocalStack | None, progress: StartProgress) -> AsyncIterator[None]:
+    """Show in a run's progress which services are still starting."""
     sockets = stack.started if stack is not None else {}
-    # The run is there, so the orchestrator takes work.
+    # The run exists, so the orchestrator is ready.
     starting = {service: socket for service, socket in sockets.items() if service != "orchestrator"}
     telling = asyncio.ensure_future(_tell(starting, progress))
     try:
         yield
     finally:
         telling.cancel()
-        # What keeps a service from starting is reported by the task that guards the stack.
+        # The task that guards the stack reports a service that does not start.
         await asyncio.gather(telling, return_exceptions=True)
 
 
 async def wait_for_downloads(stack: LocalStack) -> None:
-    """Wait until the embedder has loaded models that are not on this machine yet, before anything is asked or paid.
+    """Wait until the embedder has downloaded models that are missing on this machine, before the run costs anything.
 
-    Whether they can be loaded is known only then. Models that are here are loaded while the agent is asked.
+    Only then is it known that they load. Models on this machine load while the agent is called.
 
     Raises:
-        SetupError: One cannot be loaded.
+        SetupError: A model cannot be loaded.
     """
     if not stack.models_to_download:
         return
@@ -82,24 +82,24 @@ async def _tell(starting: Mapping[str, Path], progress: StartProgress) -> None:
 async def _until_ready(socket: Path, timeout_s: float) -> None:
     from assay.rpc.channel import open_channel, wait_for_ready
 
-    # A connection that is refused is tried again only after a pause that grows.
-    while not socket.exists():  # noqa: ASYNC110, ASYNC240 - another process makes it, and a look takes no time
+    # gRPC retries a refused connection only after a growing backoff, so connect once the socket exists.
+    while not socket.exists():  # noqa: ASYNC110, ASYNC240 - another process creates it, and the check is quick
         await asyncio.sleep(_LOOK_S)
     async with open_channel(f"unix:{socket}") as channel:
         await wait_for_ready(channel, "", timeout_s)
 
 
 def start_services_of(stack: LocalStack, spec: Spec) -> None:
-    """Start the embedder and the judge of a local stack where the metrics of a stored run need them.
+    """Start the embedder and the judge of a local stack if the metrics of a stored run need them.
 
     Raises:
-        SetupError: One is not installed or cannot be started.
+        SetupError: A service is not installed or cannot be started.
     """
     from assay.metrics.checks.judged_checks import JUDGED_CHECKS
     from assay.metrics.checks.similar_checks import SIMILAR_CHECKS
 
     reading = spec.settings.dataset
-    # Where the client did not say how it read the cases, they may bring any checks along.
+    # Without the client's description of the cases, any checks are possible.
     checks = reading.checks if reading is not None else [*SIMILAR_CHECKS, *JUDGED_CHECKS]
     models, judge = spec.embedding_models(checks), spec.needs_judge(checks)
     if models or judge:

@@ -1,4 +1,4 @@
-"""The cases of a dataset in the order in which a comparison that stops early asks them."""
+"""The cases of a dataset in the random order of a comparison that may stop early."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class ShuffledCases:
-    """Cases in another order, each with its place in the dataset; gives them again each time.
+    """Cases in random order with their positions in the dataset; can be iterated repeatedly.
 
     Args:
-        file: Holds the messages of the cases.
-        spans: Where each lies there, as start and end, in the order of the dataset.
-        order: Their places in the order of asking.
+        file: File with the messages of the cases.
+        spans: Start and end of each message, in the order of the dataset.
+        order: Positions in the dataset, in the random order.
     """
 
     def __init__(self, file: IO[bytes], spans: Sequence[tuple[int, int]], order: Sequence[int]) -> None:
@@ -41,7 +41,7 @@ class ShuffledCases:
 
 @contextlib.contextmanager
 def shuffled_cases(cases: Iterable[Case], seed: int) -> Iterator[ShuffledCases]:
-    """Yield cases in the order of asking that belongs to a seed; they are kept in a temporary file meanwhile."""
+    """Yield the cases in the random order of a seed, stored in a temporary file."""
     with tempfile.TemporaryFile(prefix="assay-cases-") as file:
         spans: list[tuple[int, int]] = []
         case_ids: list[str] = []

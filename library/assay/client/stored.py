@@ -1,4 +1,4 @@
-"""Stored runs in Python: `assay.runs` and `assay.run`."""
+"""The Python API `assay.runs` and `assay.run`."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class Runs(tuple[Run, ...]):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        """Return a line for each run: its id, state, verdict and pass rate."""
+        """Return a line per run: id, state, verdict and pass rate."""
         lines = [f"<{count_text(len(self), 'run')}>"]
-        for one in self:
-            rate = one.summary.pass_rate if one.summary is not None else None
-            found = [one.run_id, one.state.value, one.summary.overall_status if one.summary is not None else ""]
-            lines.append("  ".join(filter(None, [*found, f"{rate:.1%} passed" if rate is not None else ""])))
+        for item in self:
+            rate = item.summary.pass_rate if item.summary is not None else None
+            cells = [item.run_id, item.state.value, item.summary.overall_status if item.summary is not None else ""]
+            lines.append("  ".join(filter(None, [*cells, f"{rate:.1%} passed" if rate is not None else ""])))
         return "\n ".join(lines)
 
     def to_pandas(self) -> Any:
-        """Return them as a pandas DataFrame: one line per run, one column per metric.
+        """Return the runs as a pandas DataFrame: a line per run, a column per metric.
 
         Raises:
             SetupError: pandas is not installed.
@@ -40,7 +40,7 @@ class Runs(tuple[Run, ...]):
         return data_frame([run_record(run) for run in self])
 
     def to_arrow(self) -> Any:
-        """Return them as an Arrow table.
+        """Return the runs as an Arrow table.
 
         Raises:
             SetupError: pyarrow is not installed.
@@ -65,16 +65,16 @@ def runs(
     """Return stored runs with the figures of their summaries, newest first.
 
     Args:
-        limit: How many at most.
+        limit: Maximum number of runs.
         name: Only runs of this name.
         labels: Only runs with these labels.
         where: Further conditions, such as "state:succeeded since:2026-11-01" (docs/filters.md).
-        order_by: "created", "ended", "name" or "pass_rate", behind "-" the largest first; empty for "-created".
-        server: An orchestrator's address; None for the local stack.
+        order_by: "created", "ended", "name" or "pass_rate", descending with a leading "-"; empty for "-created".
+        server: Address of an orchestrator; None for the local stack.
 
     Raises:
-        InvalidInputError: `where` or `order_by` is wrong; holds every problem.
-        AssayError: They cannot be read.
+        InvalidInputError: `where` or `order_by` is wrong; lists every problem.
+        AssayError: The runs cannot be read.
     """
 
     async def read() -> Runs:
@@ -89,22 +89,22 @@ def runs(
 
 
 def run(reference: str = "latest", *, server: str | None = None) -> Evaluation:
-    """Return a stored run with its rows, as `assay.evaluate` returned it; of an unfinished one, the rows so far.
+    """Return a stored run with its rows, as `assay.evaluate` does; an unfinished run has its rows so far.
 
     Args:
-        reference: A run's id, a unique beginning of one, or "latest".
-        server: An orchestrator's address; None for the local stack.
+        reference: Id of a run, a unique prefix of it, or "latest".
+        server: Address of an orchestrator; None for the local stack.
 
     Raises:
-        NotFoundError: There is no such run.
-        WrongStateError: It has no row yet.
+        NotFoundError: The run does not exist.
+        WrongStateError: The run has no rows yet.
     """
 
     async def read() -> Evaluation:
         async with connected(server) as (client, _):
-            found = await client.get_run(await find_run_id(client, reference))
-            if found.summary is None:
-                raise WrongStateError(f"run {found.run_id} has no row yet")
-            return Evaluation(found, tuple([row async for row in client.list_results(found.run_id)]))
+            stored = await client.get_run(await find_run_id(client, reference))
+            if stored.summary is None:
+                raise WrongStateError(f"run {stored.run_id} has no rows yet")
+            return Evaluation(stored, tuple([row async for row in client.list_results(stored.run_id)]))
 
     return run_to_end(read())

@@ -1,4 +1,4 @@
-"""Comparing stored runs on the orchestrator: figures, and the compared cases page by page."""
+"""Comparison of stored runs by the orchestrator: figures, and pages of compared cases."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ _COMPARE_TIMEOUT_S = 300.0
 
 
 class ComparisonCalls(Connection):
-    """The calls of a client that compare runs. What they need is imported by them: most clients compare none."""
+    """A client's calls to compare runs. They import their modules themselves, since most clients do not compare."""
 
     async def compare_runs(self, run_ids: Sequence[str], settings: ComparisonSettings | None = None) -> Comparison:
-        """Return the figures of stored runs, computed by the orchestrator.
+        """Let the orchestrator compare stored runs, and return the figures.
 
         Args:
-            run_ids: Two to 26, each another one; the first is the baseline.
-            settings: How they are compared; None for the defaults.
+            run_ids: Two to 26 different runs; the first is the baseline.
+            settings: Settings of the comparison; None for the defaults.
 
         Raises:
-            InvalidInputError: The runs cannot be compared, or a setting is wrong; holds every problem.
-            NotFoundError: There is no such run.
-            OverloadedError: Too many comparisons wait.
-            DeadlineError: The filter of the settings took longer than the orchestrator allows.
-            SetupError: The orchestrator is of an older version (reason SERVER_TOO_OLD).
+            InvalidInputError: The runs cannot be compared, or a setting is wrong; lists every problem.
+            NotFoundError: A run does not exist.
+            OverloadedError: Too many comparisons are waiting.
+            DeadlineError: The filter exceeded the orchestrator's time limit.
+            SetupError: The orchestrator has an older version (reason SERVER_TOO_OLD).
         """
         from assay.comparison.model import ComparisonSettings
         from assay.wire.comparison import COMPARISON, COMPARISON_SETTINGS
 
-        wanted = COMPARISON_SETTINGS.to_wire(settings or ComparisonSettings())
-        request = pb.CompareRunsRequest(run_ids=run_ids, settings=wanted)
+        message = COMPARISON_SETTINGS.to_wire(settings or ComparisonSettings())
+        request = pb.CompareRunsRequest(run_ids=run_ids, settings=message)
         response = await self._call(lambda: self._stub.CompareRuns(request, timeout=_COMPARE_TIMEOUT_S))
         return COMPARISON.from_wire(response.comparison)
 
@@ -49,16 +49,16 @@ class ComparisonCalls(Connection):
         *,
         include_answers: bool = False,
     ) -> AsyncIterator[ComparedCase]:
-        """Yield the cases that the first run shares with another one, read page by page.
+        """Yield the cases that the first run shares with another run, read page by page.
 
         Args:
             run_ids: As for `compare_runs`.
             settings: As for `compare_runs`.
-            query: Which cases, in which order, with which values; None for all, in the default order.
-            include_answers: Whether they have the beginnings of their question and of an answer of each run.
+            query: Filter, order and values of the cases; None for all, in the default order.
+            include_answers: Whether the cases have the beginnings of the question and of the runs' answers.
 
         Raises:
-            ResumeExpiredError: Rows of the runs changed between two pages: begin again.
+            ResumeExpiredError: Rows of the runs changed between two pages: start again.
             InvalidInputError, NotFoundError, OverloadedError, DeadlineError, SetupError: As `compare_runs`.
         """
         from assay.comparison.case_list import CaseQuery
@@ -85,18 +85,18 @@ class ComparisonCalls(Connection):
         page_token: str = "",
         include_answers: bool = False,
     ) -> ComparedCasePage:
-        """Return one page of compared cases.
+        """Return a page of compared cases.
 
         Args:
             run_ids: As for `compare_runs`.
             settings: As for `compare_runs`.
-            query: Which cases, in which order, with which values.
-            page_size: Most cases, at most 500; 0 for 100. A page also ends before 3 MiB.
-            page_token: The next_page_token of the page before, of the same query; empty for the first.
+            query: Filter, order and values of the cases.
+            page_size: Maximum number of cases, up to 500; 0 for 100. A page also ends before 3 MiB.
+            page_token: The next_page_token of the previous page of the same query; empty for the first page.
             include_answers: As for `list_compared_cases`.
 
         Raises:
-            ResumeExpiredError: The token is not of this query, or rows of the runs have changed since.
+            ResumeExpiredError: The token belongs to another query, or rows of the runs have changed.
             InvalidInputError, NotFoundError, OverloadedError, DeadlineError, SetupError: As `compare_runs`.
         """
         from assay.comparison.case_list import ComparedCasePage

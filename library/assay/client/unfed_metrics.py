@@ -1,4 +1,4 @@
-"""Metrics that no row can have a value of, because the dataset or the spec lacks what they need."""
+"""Metrics that no row can compute, because the dataset or the spec lacks their inputs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Need:
-    """What cases must have for a metric, in words, and how to give it to them."""
+    """An input that a metric needs from the cases, and the remedy for its absence."""
 
-    what: str
+    noun: str
     remedy: str
 
 
@@ -36,11 +36,11 @@ _NEEDS = {
 
 
 def unfed_metrics(spec: Spec, info: DatasetInfo) -> Iterator[Problem]:
-    """Yield a warning about each metric of a spec that cannot be computed on any row, whatever the agent answers.
+    """Yield a warning for each metric of a spec that no answer of the agent could make computable.
 
     Args:
-        spec: A checked spec.
-        info: The dataset.
+        spec: The checked spec.
+        info: Description of the dataset.
     """
     optional = {metric.name for metric in spec.settings.metrics if metric.is_optional}
     has_judge = spec.settings.judge is not None
@@ -50,11 +50,11 @@ def unfed_metrics(spec: Spec, info: DatasetInfo) -> Iterator[Problem]:
 
 
 def unfed(settings: Sequence[MetricSettings], info: DatasetInfo, *, has_judge: bool) -> Iterator[tuple[str, str, str]]:
-    """Yield the name of each metric that cannot be computed on any row, why, and what to do.
+    """Yield each metric that no row can compute: name, reason and remedy.
 
     Args:
-        settings: The metrics.
-        info: The dataset.
+        settings: Settings of the metrics.
+        info: Description of the dataset.
         has_judge: Whether the run has a judge.
     """
     counts = {
@@ -64,16 +64,20 @@ def unfed(settings: Sequence[MetricSettings], info: DatasetInfo, *, has_judge: b
         "assertions": sum(info.checks.values()),
     }
     missing: dict[str, tuple[str, str]] = {}
-    for metric in in_dependency_order([build_metric(each) for each in settings]):
-        if found := _lack(metric, counts, info.case_count, missing, has_judge=has_judge):
-            missing[metric.name] = found
-    yield from ((each.name, *missing[each.name]) for each in settings if each.name in missing)
+    for metric in in_dependency_order([build_metric(metric_settings) for metric_settings in settings]):
+        if lack := _lack(metric, counts, info.case_count, missing, has_judge=has_judge):
+            missing[metric.name] = lack
+    yield from (
+        (metric_settings.name, *missing[metric_settings.name])
+        for metric_settings in settings
+        if metric_settings.name in missing
+    )
 
 
 def _lack(
     metric: Metric, counts: Mapping[str, int], case_count: int, missing: Mapping[str, object], *, has_judge: bool
 ) -> tuple[str, str] | None:
-    """Return what a metric lacks and what to do; None where it lacks nothing."""
+    """Return a metric's missing input and the remedy; None if it has everything."""
     needed = "" if getattr(metric, "expects_itself", False) else metric.info.needs
     if needed and not counts[needed]:
         need = _NEEDS[needed]
@@ -84,5 +88,5 @@ def _lack(
     read = [name for name in getattr(metric, "inputs", ()) if name in missing]
     lacks = getattr(metric, "lacks", None)
     if read and (lacks is None or lacks(read)):
-        return f"it reads {' and '.join(read)}, which cannot be computed", "give that what it needs"
+        return f"it reads {' and '.join(read)}, which cannot be computed", "supply its inputs"
     return None

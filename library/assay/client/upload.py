@@ -1,4 +1,4 @@
-"""The messages of an upload: a header, then cases in batches that fit in messages."""
+"""Messages of an upload: a header, then batches of cases within the message limit."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ async def upload_parts(
     """Yield the messages.
 
     Args:
-        cases: The dataset, read while it is sent.
-        header: What the dataset is.
-        unreadable: Takes what reading the cases raises, which gRPC would replace by an error of its own.
-        wanted: The messages end once it is set; None for at once.
+        cases: The cases, read while they are sent.
+        header: Description of the dataset.
+        unreadable: Collects errors from reading the cases, which gRPC would replace by its own error.
+        wanted: Event that completes the upload; None completes it at once.
     """
     yield pb.UploadDatasetRequest(header=header)
     batch: list[pb.Case] = []

@@ -1,4 +1,4 @@
-"""Running the variants of a spec: one run each, in one group, over one dataset."""
+"""Running the variants of a spec: a group of runs over the same dataset."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.client.progress.group_progress import GroupProgress
 from assay.client.run_driver import check_inputs, drive_run, guard_stack, start_runs
-from assay.client.service_start import telling_of_start
+from assay.client.service_start import showing_start
 from assay.comparison.stopping_settings import planned_stopping
 from assay.errors import AssayError, InvalidInputError, NotFoundError, Problem, SpecError
 from assay.filters.run_filter import RunFilter
@@ -36,12 +36,12 @@ def new_group_id() -> str:
 
 
 def check_variants(specs: Sequence[Spec], dataset: Dataset) -> DatasetInfo:
-    """Read the whole dataset for each variant and return what it is, before anything is started or called.
+    """Read and check the whole dataset for each variant, before anything is started or called; return its description.
 
     Raises:
-        InvalidInputError: It is wrong, or does not fit a variant; holds every problem, with the variants it is of.
+        InvalidInputError: The dataset is wrong or does not fit a variant; lists every problem with its variants.
     """
-    dataset.check()  # what is wrong with the dataset itself is of no variant
+    dataset.check()  # problems of the dataset itself belong to no variant
     variants_of: dict[Problem, list[str]] = {}
     infos: list[DatasetInfo] = []
     for spec in specs:
@@ -56,20 +56,20 @@ def check_variants(specs: Sequence[Spec], dataset: Dataset) -> DatasetInfo:
     return dataclasses.replace(infos[0], warnings=warnings)
 
 
-def problems_of_variants(found: Mapping[Problem, Sequence[str]]) -> list[Problem]:
-    """Return problems that name the variants that have them.
+def problems_of_variants(by_problem: Mapping[Problem, Sequence[str]]) -> list[Problem]:
+    """Return the problems with the names of their variants.
 
     Args:
-        found: The names of the variants with each problem.
+        by_problem: Names of the variants by problem.
     """
     return [
         dataclasses.replace(problem, field=": ".join(filter(None, (", ".join(names), problem.field))))
-        for problem, names in found.items()
+        for problem, names in by_problem.items()
     ]
 
 
 def name_of(spec: Spec) -> str:
-    """Return the name of the variant that a spec is of."""
+    """Return the name of a spec's variant."""
     return spec.settings.labels[VARIANT_LABEL]
 
 
@@ -81,15 +81,15 @@ async def start_variants(
     group_id: str,
     stopping: StoppingSettings | None = None,
 ) -> list[Run]:
-    """Upload the dataset once and create one run per variant in a new group; return them in order.
+    """Upload the dataset once and create a run per variant in a new group; return the runs in order.
 
     Args:
-        client: To the orchestrator.
-        specs: One per variant.
+        client: Client of the orchestrator.
+        specs: Specs, one per variant.
         dataset: The cases.
-        info: What the dataset is.
-        group_id: The new group.
-        stopping: By which rule the runs stop early, from `plan_stopping`; None where they ask all cases.
+        info: Description of the dataset.
+        group_id: Id of the new group.
+        stopping: Stopping rule from `plan_stopping`; None to run all cases.
     """
     grouped = [
         dataclasses.replace(spec, settings=dataclasses.replace(spec.settings, group_id=group_id, stopping=stopping))
@@ -101,16 +101,16 @@ async def start_variants(
 def plan_stopping(
     rule: str, specs: Sequence[Spec], info: DatasetInfo, settings: ComparisonSettings
 ) -> StoppingSettings:
-    """Return by which settings the runs of variants stop early.
+    """Return the settings of early stopping for the runs of variants.
 
     Args:
         rule: "always-valid" or "five-looks".
-        specs: One per variant, the baseline first.
-        info: What the dataset is.
-        settings: How the runs are compared.
+        specs: Specs, one per variant, the baseline first.
+        info: Description of the dataset.
+        settings: Settings of the comparison.
 
     Raises:
-        InvalidInputError: They cannot stop early; holds every problem.
+        InvalidInputError: The runs cannot stop early; lists every problem.
     """
     return planned_stopping(
         rule, [spec.settings for spec in specs], list(map(name_of, specs)), info.case_count, settings
@@ -118,17 +118,17 @@ def plan_stopping(
 
 
 async def resume_variants(client: Client, specs: Sequence[Spec], group_id: str, stop_early: str = "") -> list[Run]:
-    """Continue the runs of a group and return them in the order of their variants; finished ones stay as they are.
+    """Resume the unfinished runs of a group; return all runs in the order of their variants.
 
     Args:
-        client: To the orchestrator.
-        specs: One per variant.
-        group_id: The group.
-        stop_early: The rule by which they are said to stop early; empty for that of the group.
+        client: Client of the orchestrator.
+        specs: Specs, one per variant.
+        group_id: Id of the group.
+        stop_early: Requested stopping rule; empty for the group's.
 
     Raises:
-        NotFoundError: The group has no run.
-        SpecError: Its runs are not of these variants, or stop early by another rule.
+        NotFoundError: The group has no runs.
+        SpecError: The group has other variants or another stopping rule.
     """
     stored = await client.list_runs(2 * MAX_VARIANTS, where=RunFilter(group_id=group_id))
     runs = {run.settings.labels.get(VARIANT_LABEL, ""): run for run in stored if run.settings.group_id == group_id}
@@ -142,7 +142,7 @@ async def resume_variants(client: Client, specs: Sequence[Spec], group_id: str, 
         )
     problems = [
         Problem(
-            f"asked the agent {run.settings.agent.target!r}, and {spec.settings.agent.target!r} is given: resume the "
+            f"called the agent {run.settings.agent.target!r}, and {spec.settings.agent.target!r} is given: resume the "
             "group with the variants that started it",
             name,
         )
@@ -150,7 +150,7 @@ async def resume_variants(client: Client, specs: Sequence[Spec], group_id: str, 
         if (run := runs[name]).settings.agent.target != spec.settings.agent.target
     ]
     problems += [
-        Problem("has other metrics in Python code than these: resume the group with the spec that started it", name)
+        Problem("has other Python metrics than these: resume the group with the spec that started it", name)
         for name, spec in zip(names, specs, strict=True)
         if runs[name].settings.function_targets != spec.settings.function_targets
     ]
@@ -177,14 +177,14 @@ async def drive_variants(
     stack: LocalStack | None = None,
     hidden: bool = False,
 ) -> list[Run]:
-    """Answer the questions of all runs at once, as far as their agents are on this side, and follow them to their end.
+    """Drive all runs concurrently: host their agents if they are the user's code, and follow the runs to their end.
 
     Args:
-        client: To the orchestrator.
-        runs: One per variant.
-        codes: The agent and the metrics of each on this side.
-        stack: The local stack, watched for services that end by themselves.
-        hidden: Whether no progress is shown.
+        client: Client of the orchestrator.
+        runs: Runs, one per variant.
+        codes: The user's agents and metrics, per variant.
+        stack: The local stack, watched for services that exit.
+        hidden: Whether to hide the progress.
 
     Returns:
         The finished runs in the same order.
@@ -200,7 +200,7 @@ async def drive_variants(
                 return await client.get_run(run.run_id, partial=False)
             return await drive_run(client, run, code, progress.taker(run.run_id), left_to=stack)
 
-        async with telling_of_start(stack, progress):
+        async with showing_start(stack, progress):
             ended = await _all([drive(run, code) for run, code in zip(runs, codes, strict=True)], stack)
     unfinished = [
         f"run {run.run_id} ({name}) {run.state.value}: {run.state_reason or 'no summary'}"
@@ -213,14 +213,14 @@ async def drive_variants(
 
 
 async def _all(driving: Sequence[Coroutine[Any, Any, Run]], stack: LocalStack | None) -> list[Run]:
-    """Return what all of them return; where one fails, or the local stack does, the others are cancelled."""
-    runs = [asyncio.ensure_future(one) for one in driving]
+    """Return the results of all coroutines; if one or the local stack fails, cancel the others."""
+    runs = [asyncio.ensure_future(coroutine) for coroutine in driving]
     guards = [asyncio.ensure_future(guard_stack(stack))] if stack is not None else []
     waiting: set[asyncio.Future[Any]] = {*runs, *guards}
     try:
         while not all(run.done() for run in runs):
-            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
+            finished, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in finished:
                 task.result()
         return [run.result() for run in runs]
     finally:

@@ -1,4 +1,4 @@
-"""The rows of a run as its watch brought them, so that a report need not read them once again when the run ends."""
+"""Rows collected from a run's watch, so that reports need not read them again at the end."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from assay.reports.document.prepared_rows import PreparedRows
 
 MOST_ROWS = 10_000
-"""Runs of more rows are read again: memory must not grow with them."""
+"""Rows of larger runs are read again, to bound the memory."""
 _MOST_CHARS = 16_000_000
 
 
 class WatchedRows:
-    """Collects the rows of a watch with answers; a watch that is resumed may bring a row again, or its successor.
+    """Collects the rows of a watch with answers; a resumed watch may repeat or replace rows.
 
     Args:
-        row_count: How many rows the run has.
-        is_bounded: Whether memory is: then rows are given up once they are many or long.
-        prepared: Makes what reports need of each row as it comes; None where no report is written.
+        row_count: Number of rows of the run.
+        is_bounded: Whether to bound the memory, by dropping the rows once they are many or long.
+        prepared: Prepares rows for reports as they arrive; None without reports.
     """
 
     def __init__(self, row_count: int, *, is_bounded: bool = True, prepared: PreparedRows | None = None) -> None:
@@ -32,10 +32,10 @@ class WatchedRows:
         self._is_bounded = is_bounded
         self._char_count = 0
         self.is_wanted = row_count <= MOST_ROWS or not is_bounded
-        """Whether the watch should bring answers: the rows are kept, as far as is known."""
+        """Whether the watch should include answers, because the rows are probably kept."""
 
     def take(self, event: Run | StateChange | CaseResult) -> None:
-        """Take an event of the watch."""
+        """Add an event of the watch."""
         if not isinstance(event, CaseResult) or not self.is_wanted:
             return
         self._rows[event.case_index, event.repeat_index] = event
@@ -52,7 +52,7 @@ class WatchedRows:
                 self.prepared.clear()
 
     async def rows(self, client: Client, run: Run) -> AsyncIterator[CaseResult]:
-        """Yield all rows of a run that has ended, in dataset order: those that were collected where none is missing."""
+        """Yield all rows of an ended run in dataset order: the collected rows if complete, else the stored ones."""
         if self.is_wanted and run.finished and len(self._rows) == run.counts.finished:
             for key in sorted(self._rows):
                 yield self._rows[key]

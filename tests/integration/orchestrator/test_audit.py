@@ -317,7 +317,7 @@ async def test_entries_are_a_chain_that_the_database_keeps(
     gone = [each for each in found if each.sequence != 20]
     assert checked(gone) == ["team search: entries 20 to 20 are missing"]
     changed = [dataclasses.replace(each, at="2020") if each.sequence == 20 else each for each in found]
-    assert checked(changed) == ["team search: entry 20 or the one before it was changed"]
+    assert checked(changed) == ["team search: entry 20 or its predecessor was changed"]
     first = [dataclasses.replace(each, at="2020") if each.entry.team == "other" else each for each in found]
     assert checked(first) == ["team other: entry 1 was changed"]
 

@@ -176,7 +176,7 @@ async def _drive(
     from assay.agent_host.user_code import UserCode
     from assay.client.progress.run_progress import make_progress
     from assay.client.run_driver import drive_run
-    from assay.client.service_start import telling_of_start
+    from assay.client.service_start import showing_start
     from assay.client.watched_rows import WatchedRows
     from assay_cli.output.row_blocks import VerboseProgress
 
@@ -200,7 +200,7 @@ async def _drive(
             if options.output_kind is OutputKind.LINES:
                 print_line(event_document(event), options.out)
 
-        async with telling_of_start(stack, progress):
+        async with showing_start(stack, progress):
             run = await drive_run(
                 client,
                 run,
@@ -233,7 +233,7 @@ async def conclude(
 
     The local stack may stop once all rows are read: no call follows.
     """
-    from assay.client.run_driver import saying_how_to_report
+    from assay.client.run_driver import with_report_hint
     from assay.reports.writing import write_reports
     from assay_cli.failures import show_error
     from assay_cli.output.console import ConsoleSummary
@@ -256,7 +256,7 @@ async def conclude(
         return EXIT_INFRASTRUCTURE
     console = ConsoleSummary(run, out, spec=options.spec_file)
     if options.output_dir is None:
-        with saying_how_to_report(run, options.server):
+        with with_report_hint(run, options.server):
             if output_kind is OutputKind.TEXT:
                 await read_summary_rows(console, client, run)
         _print_summary(console, options)
@@ -265,7 +265,7 @@ async def conclude(
     rows = _releasing(rows, stack) if stack is not None else rows
     rows = options.recorded(rows, run) if options.recorded is not None else rows
     try:
-        with saying_how_to_report(run, options.server):
+        with with_report_hint(run, options.server):
             reports = await write_reports(
                 run,
                 _summarised(rows, console, options),

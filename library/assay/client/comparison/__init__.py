@@ -1,1 +1,1 @@
-"""`assay.compare`: compared runs, joined from files, stored runs and results in memory."""
+"""`assay.compare`: comparison of runs from files, an orchestrator, or memory."""

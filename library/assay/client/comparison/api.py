@@ -1,4 +1,4 @@
-"""`assay.compare`: whether one run is better than another, in Python."""
+"""The Python API `assay.compare`: test whether one run is better than another."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ComparisonResult:
-    """What a comparison came to.
+    """The result of a comparison.
 
     Args:
-        comparison: All figures; the first run is the baseline, A.
-        decision: The exit status of `assay compare`, and why.
+        comparison: All figures; the first run is the baseline.
+        decision: The exit status of `assay compare` with its reasons.
         sentence: The verdict as a sentence.
-        text: What the command prints.
-        details: What the command prints with --verbose.
-        html: What a notebook shows.
+        text: The command's output.
+        details: The command's output with --verbose.
+        html: The notebook view.
     """
 
     comparison: Comparison
@@ -50,12 +50,12 @@ class ComparisonResult:
     html: str = ""
 
     def __repr__(self) -> str:
-        """Return what the command prints."""
+        """Return the command's output."""
         return self.text
 
     @property
     def verdict(self) -> Verdict:
-        """What the primary metric says of the second run against the first."""
+        """The primary metric's verdict on the second run against the first."""
         return self.comparison.pairs[0].metric(self.comparison.primary).verdict
 
     @property
@@ -85,23 +85,23 @@ class ComparisonResult:
             {
                 "a": names[pair.a],
                 "b": names[pair.b],
-                "metric": one.metric,
-                "primary": one.is_primary,
-                "verdict": one.verdict.value,
-                "n_pairs": one.n_pairs,
-                "value_a": one.a.value if one.a else None,
-                "value_b": one.b.value if one.b else None,
-                "difference": one.difference,
-                "low": one.interval[0] if one.interval else None,
-                "high": one.interval[1] if one.interval else None,
-                "p": one.p,
-                "p_adjusted": one.p_adjusted,
-                "better": one.wins,
-                "same": one.ties,
-                "worse": one.losses,
+                "metric": metric.metric,
+                "primary": metric.is_primary,
+                "verdict": metric.verdict.value,
+                "n_pairs": metric.n_pairs,
+                "value_a": metric.a.value if metric.a else None,
+                "value_b": metric.b.value if metric.b else None,
+                "difference": metric.difference,
+                "low": metric.interval[0] if metric.interval else None,
+                "high": metric.interval[1] if metric.interval else None,
+                "p": metric.p,
+                "p_adjusted": metric.p_adjusted,
+                "better": metric.wins,
+                "same": metric.ties,
+                "worse": metric.losses,
             }
             for pair in self.comparison.pairs
-            for one in pair.metrics
+            for metric in pair.metrics
         ]
 
     def _repr_html_(self) -> str:
@@ -133,24 +133,24 @@ def compare(
         runs: Two to 26 results of `assay.evaluate`, names of results.json files, or ids of stored runs.
         primary: The metric that decides; empty for exact match, else quality, else the first metric.
         margin: Differences of the primary metric within ± this are equivalent.
-        difference: Of the primary metric, for which the needed cases are computed; None for the margin, else the drop.
-        cluster: What cases share with others: "category", or "tag:NAME" for tags such as NAME:value.
-        adjust: How p-values of several tests are adjusted: "holm" or "bh".
-        alpha: Level of the tests.
-        seed: Of all random draws.
-        where: Only cases that meet this filter (docs/filters.md); such figures have no verdict.
-        baseline: The run that the others are compared with, one of `runs` or another; None for the first.
-        all_pairs: Whether every pair of runs decides, and p-values are adjusted over all of them.
-        fail_on: What makes `exit_status` 1: "regression", "inconclusive" or "never".
-        max_drop: The largest drop of the primary metric that is not 1, whatever the p-value.
-        max_drop_test: Whether `exit_status` is 1 unless the values exclude a larger drop, by a one-sided bound.
+        difference: Difference of the primary metric to plan for; None for the margin, else the allowed drop.
+        cluster: Key of dependent cases: "category", or "tag:NAME" for tags such as NAME:value.
+        adjust: Adjustment of p-values for several tests: "holm" or "bh".
+        alpha: Significance level of the tests.
+        seed: Seed of all random draws.
+        where: Only cases that match this filter (docs/filters.md); there is no verdict then.
+        baseline: The run to compare the others with, in `runs` or not; None for the first.
+        all_pairs: Whether every pair of runs decides, with p-values adjusted over all pairs.
+        fail_on: Result with `exit_status` 1: "regression", "inconclusive" or "never".
+        max_drop: Largest allowed drop of the primary metric, whatever the p-value.
+        max_drop_test: Whether `exit_status` is 1 unless a one-sided bound excludes a larger drop.
         strict: Whether anything undecided makes `exit_status` 4.
-        allow_mismatch: Whether runs that must not be compared give 0 in place of 3.
-        server: The orchestrator that stores the runs; None for the local stack.
+        allow_mismatch: Whether runs that must not be compared give 0 instead of 3.
+        server: Orchestrator that stores the runs; None for the local stack.
 
     Raises:
-        InvalidInputError: A setting is wrong, a file is no report, or the runs have no common case.
-        NotFoundError: There is no such run.
+        InvalidInputError: A setting is wrong, a file is not a report, or the runs have no common case.
+        NotFoundError: A run does not exist.
         SetupError: numpy or scipy is not installed.
     """
     check_packages()

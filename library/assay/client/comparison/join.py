@@ -1,4 +1,4 @@
-"""Comparing runs: files, stored runs and results in memory, by the same arithmetic."""
+"""Comparison of runs from files, an orchestrator, or memory, with the same arithmetic."""
 
 from __future__ import annotations
 
@@ -30,41 +30,44 @@ if TYPE_CHECKING:
     from assay.model.run import CaseResult, Run
 
 RunSource = str | Path | Evaluation
-"""A results.json, a stored run by its id, a beginning of it or "latest", or what `assay.evaluate` returned."""
+"""A results.json, a stored run by its id, a prefix of it or "latest", or a result of `assay.evaluate`."""
 
 
 def is_file(source: RunSource) -> bool:
-    """Whether a source is a file: it ends in .json, or there is one of that name."""
+    """Return whether a source is a file: it ends in .json, or a file has that name."""
     return not isinstance(source, Evaluation) and (Path(source).suffix == ".json" or Path(source).is_file())
 
 
 def with_baseline_first(sources: Sequence[RunSource], baseline: RunSource | None) -> list[RunSource]:
-    """Return what is compared, the baseline first.
+    """Return the compared runs, the baseline first.
 
     Args:
         sources: The runs.
-        baseline: The run that the others are compared with, one of them or another; nothing for the first of them.
+        baseline: The run to compare the others with, among them or not; empty for the first.
     """
     if baseline is None or baseline == "":
         return list(sources)
     is_path = not isinstance(baseline, Evaluation)
-    return [baseline, *(one for one in sources if one is not baseline and not (is_path and one == baseline))]
+    return [
+        baseline,
+        *(source for source in sources if source is not baseline and not (is_path and source == baseline)),
+    ]
 
 
 @asynccontextmanager
 async def reports_of(sources: Sequence[RunSource], server: str | None) -> AsyncIterator[list[Report]]:
-    """Yield the report of each source; stored runs are read from a server, or from the local stack.
+    """Yield the report of each source; stored runs come from a server or the local stack.
 
-    Nothing is started where all sources are files or results in memory.
+    If all sources are files or results in memory, nothing is started.
 
     Args:
-        sources: What is compared.
-        server: An orchestrator's address; None for the local stack.
+        sources: The runs to compare.
+        server: Address of an orchestrator; None for the local stack.
 
     Raises:
-        InvalidInputError: A file is no report of a run.
-        NotFoundError: There is no such run.
-        WrongStateError: A run has no row yet.
+        InvalidInputError: A file is not the report of a run.
+        NotFoundError: A run does not exist.
+        WrongStateError: A run has no rows yet.
     """
     needs_client = not all(isinstance(source, Evaluation) or is_file(source) for source in sources)
     async with contextlib.AsyncExitStack() as stack:
@@ -79,28 +82,28 @@ async def read_reports(
     """Yield the report of each source.
 
     Args:
-        sources: What is compared.
-        client: To the orchestrator that stores the runs; None where all are files or results in memory.
-        spec_baseline: The name of the baseline that "baseline" means; empty for that of the other sources' spec.
+        sources: The runs to compare.
+        client: Client of the orchestrator that stores the runs; None if all are files or results in memory.
+        spec_baseline: Name of the baseline that "baseline" means; empty for the one of the other sources' spec.
 
     Raises:
-        InvalidInputError: A file is no report of a run.
-        NotFoundError: There is no such run.
-        WrongStateError: A run has no row yet.
+        InvalidInputError: A file is not the report of a run.
+        NotFoundError: A run does not exist.
+        WrongStateError: A run has no rows yet.
     """
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="assay-compare-")))
-        found: dict[int, Report] = {}
-        # The others first: they say whose baseline "baseline" is.
-        for index, source in sorted(enumerate(sources), key=lambda each: each[1] == SPEC_BASELINE):
+        reports: dict[int, Report] = {}
+        # Others first: their spec determines the meaning of "baseline".
+        for index, source in sorted(enumerate(sources), key=lambda numbered: numbered[1] == SPEC_BASELINE):
             if isinstance(source, Evaluation):
-                found[index] = await _in_memory(source, folder, stack)
+                reports[index] = await _in_memory(source, folder, stack)
             elif client is None or is_file(source):
-                found[index] = stack.enter_context(report_of_file(Path(source)))
+                reports[index] = stack.enter_context(report_of_file(Path(source)))
             else:
-                name = spec_baseline or next((_spec_baseline(report) for report in found.values()), "")
-                found[index] = await _stored(client, str(source), folder, stack, name)
-        yield [found[index] for index in range(len(sources))]
+                name = spec_baseline or next((_spec_baseline(report) for report in reports.values()), "")
+                reports[index] = await _stored(client, str(source), folder, stack, name)
+        yield [reports[index] for index in range(len(sources))]
 
 
 def _spec_baseline(report: Report) -> str:
@@ -119,7 +122,7 @@ async def _in_memory(source: Evaluation, folder: Path, stack: AsyncExitStack) ->
 async def _stored(client: Client, reference: str, folder: Path, stack: AsyncExitStack, spec_baseline: str) -> Report:
     run = await client.get_run(await find_run_id(client, reference, baseline_name=spec_baseline))
     if run.summary is None:
-        raise WrongStateError(f"run {run.run_id} has no row yet: there is nothing to compare")
+        raise WrongStateError(f"run {run.run_id} has no rows yet: nothing to compare")
     return await _report(run, client.list_results(run.run_id), folder, stack)
 
 
@@ -130,25 +133,25 @@ async def _report(run: Run, rows: AsyncIterator[CaseResult], folder: Path, stack
 async def compare_stored(
     references: Sequence[str], server: str | None, settings: ComparisonSettings
 ) -> tuple[Comparison, list[dict[str, Any]]] | None:
-    """Return the comparison of stored runs as the orchestrator computes it, and the head of each run's document.
+    """Let the orchestrator compare stored runs; return the comparison and the head of each run's document.
 
-    No row leaves the orchestrator. None where it is of an older version, which compares nothing.
+    No row leaves the orchestrator. Returns None if its version is too old to compare runs.
 
     Args:
-        references: Ids of runs, beginnings of them, names of baselines, or "latest".
-        server: An orchestrator's address; None for the local stack.
-        settings: How they are compared.
+        references: Ids of runs, prefixes of them, names of baselines, or "latest".
+        server: Address of an orchestrator; None for the local stack.
+        settings: Settings of the comparison.
 
     Raises:
         InvalidInputError: The runs cannot be compared, or a setting is wrong.
-        NotFoundError: There is no such run.
-        WrongStateError: A run has no row yet.
+        NotFoundError: A run does not exist.
+        WrongStateError: A run has no rows yet.
     """
     async with connected(server) as (client, _):
         runs = await _runs(client, references)
         for run in runs:
             if run.summary is None:
-                raise WrongStateError(f"run {run.run_id} has no row yet: there is nothing to compare")
+                raise WrongStateError(f"run {run.run_id} has no rows yet: nothing to compare")
         try:
             comparison = await client.compare_runs([run.run_id for run in runs], settings)
         except SetupError as error:
@@ -160,16 +163,16 @@ async def compare_stored(
 
 
 async def _runs(client: Client, references: Sequence[str]) -> list[Run]:
-    """Return the runs that texts mean: "baseline" is that of the other runs' spec."""
-    found: dict[int, Run] = {}
-    for index, reference in sorted(enumerate(references), key=lambda each: each[1] == SPEC_BASELINE):
-        name = next((run.settings.baseline_name for run in found.values()), "")
-        found[index] = await client.get_run(await find_run_id(client, reference, baseline_name=name))
-    return [found[index] for index in range(len(references))]
+    """Return the runs that references mean; "baseline" is the baseline of the other runs' spec."""
+    runs: dict[int, Run] = {}
+    for index, reference in sorted(enumerate(references), key=lambda numbered: numbered[1] == SPEC_BASELINE):
+        name = next((run.settings.baseline_name for run in runs.values()), "")
+        runs[index] = await client.get_run(await find_run_id(client, reference, baseline_name=name))
+    return [runs[index] for index in range(len(references))]
 
 
 def compare_reports(reports: Sequence[Report], settings: ComparisonSettings) -> Comparison:
-    """Return the comparison of runs by their reports; the first is the baseline, whose noise floor is shown.
+    """Compare runs by their reports; the first is the baseline, and its noise floor is included.
 
     Raises:
         InvalidInputError: The runs cannot be compared, or a setting is wrong.
@@ -182,21 +185,21 @@ def compare_reports(reports: Sequence[Report], settings: ComparisonSettings) -> 
 
 
 def _questions(report: Report, case_ids: set[str]) -> dict[str, str]:
-    """Return what some cases of a run ask."""
-    found: dict[str, str] = {}
+    """Return the questions of some cases of a run."""
+    questions: dict[str, str] = {}
     for row in report.rows():
-        if len(found) == len(case_ids):
+        if len(questions) == len(case_ids):
             break
         if row["case_id"] in case_ids:
-            found[row["case_id"]] = row["question"] or ""
-    return found
+            questions[row["case_id"]] = row["question"] or ""
+    return questions
 
 
 def check_packages() -> None:
-    """Raise if what tests of significance need is missing; before anything is run.
+    """Check that the packages for significance tests are installed, before anything runs.
 
     Raises:
-        SetupError: It is; says how to install it.
+        SetupError: A package is missing; the message says how to install it.
     """
     from importlib.util import find_spec
 

@@ -1,4 +1,4 @@
-"""Noise floors: how far a variant is from itself, measured once and kept by spec and dataset."""
+"""Noise floors: the difference between two runs of the same variant, stored by spec and dataset."""
 
 from __future__ import annotations
 
@@ -21,47 +21,47 @@ if TYPE_CHECKING:
 
 _FOLDER = "noise_floors"
 _NOT_PART = ("name", "team", "weight", "group_id", "gates", "stopping")
-"""Settings that do not move a score."""
+"""Settings that do not affect scores."""
 
 
 def store_floor(home: Home, head: Mapping[str, Any], comparison: Comparison) -> Path:
-    """Keep how far the two runs of one spec are apart; return the file.
+    """Store the difference between two runs of a spec; return the file.
 
     Args:
-        home: The state directory.
-        head: The document of the first run, without its rows.
-        comparison: Of the first run with the second.
+        home: State directory.
+        head: Document of the first run, without its rows.
+        comparison: Comparison of the two runs.
 
     Raises:
         SetupError: The file cannot be written.
     """
     pair = comparison.pairs[0]
-    known = {one.metric: floor for one in pair.metrics if (floor := noise_floor(one)) is not None}
-    found = {
-        "runs": [one.run_id for one in comparison.variants],
+    floors = {entry.metric: floor for entry in pair.metrics if (floor := noise_floor(entry)) is not None}
+    document = {
+        "runs": [entry.run_id for entry in comparison.variants],
         "cases": pair.n_common,
-        "floors": {name: dataclasses.asdict(floor) for name, floor in known.items()},
+        "floors": {name: dataclasses.asdict(floor) for name, floor in floors.items()},
     }
     path = _path(home, head)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with atomic_writer(path, option="ASSAY_HOME") as file:
-        file.write(json_text(found, indent=1) + "\n")
+        file.write(json_text(document, indent=1) + "\n")
     return path
 
 
-def noise_floor(one: MetricComparison) -> NoiseFloor | None:
-    """Return how far two runs of one spec are apart by a metric; None where too few cases have a value.
+def noise_floor(metric: MetricComparison) -> NoiseFloor | None:
+    """Return the noise floor of a metric from two runs of a spec; None if too few cases have a value.
 
-    Their difference itself is one draw: a second pair would exceed it half of the time. Its standard error says how
-    far pairs are apart.
+    The difference itself is a single draw, which another pair of runs would exceed half of the time, so the floor uses
+    its standard error.
     """
-    if one.standard_error is None:
+    if metric.standard_error is None:
         return None
-    return NoiseFloor(2 * one.standard_error, (one.wins + one.losses) / one.n_pairs, one.n_pairs)
+    return NoiseFloor(2 * metric.standard_error, (metric.wins + metric.losses) / metric.n_pairs, metric.n_pairs)
 
 
 def find_floor(home: Home, head: Mapping[str, Any]) -> dict[str, NoiseFloor]:
-    """Return the floor of each metric of a run's spec and dataset; empty where none was measured here."""
+    """Return the floors of a run's spec and dataset by metric; empty if none were measured here."""
     with contextlib.suppress(OSError, ValueError, AttributeError, TypeError, KeyError):
         floors = json.loads(_path(home, head).read_text("utf-8"))["floors"].items()
         return {name: NoiseFloor(**floor) for name, floor in floors}

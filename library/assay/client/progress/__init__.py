@@ -1,1 +1,1 @@
-"""The progress of runs and groups, for terminals, notebooks and logs."""
+"""Progress of runs and groups, for terminals, notebooks and logs."""

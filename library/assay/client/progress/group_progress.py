@@ -1,4 +1,4 @@
-"""The progress of a group of runs: one line with the cases of each variant."""
+"""Progress of a group of runs: a line with the finished cases of each variant."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _MAX_NAME_CHARS = 24
 
 
 class GroupProgress:
-    """Shows how far the runs of a group are: a line that is drawn again on a terminal, a line now and then elsewhere.
+    """Shows the progress of a group: a live line on a terminal, occasional lines elsewhere.
 
     Args:
-        runs: The runs by the names of their variants, in order.
-        hidden: Whether nothing is shown.
-        clock: Returns seconds.
+        runs: Runs by variant name, in order.
+        hidden: Whether to show nothing.
+        clock: Returns the time in seconds.
     """
 
     def __init__(self, runs: Mapping[str, Run], *, hidden: bool, clock: Callable[[], float] = time.monotonic) -> None:
@@ -54,7 +54,7 @@ class GroupProgress:
             self._write("\n")
 
     def taker(self, run_id: str) -> Callable[[Run | StateChange | CaseResult], None]:
-        """Return what takes the snapshots and events of one of the runs."""
+        """Return the listener for the snapshots and events of a run."""
 
         rows = self._rows[run_id]
         before = self._done[run_id]
@@ -73,16 +73,16 @@ class GroupProgress:
         return take
 
     def wait_for(self, services: Sequence[str]) -> None:
-        """Take the names of the services that are still starting; none once all of them take work."""
+        """Set the services that are still starting; empty once all are ready."""
         self._starting = starting_text(services)
         if self._starting:
             self._say(self._starting)
 
     def show_wait(self) -> None:
-        """Show nothing more: the line on services that are starting stays."""
+        """Show nothing: the line on starting services stays."""
 
     def line(self) -> str:
-        """Return the finished and all rows of each variant."""
+        """Return the counts of finished and all rows per variant."""
         return "  ".join(f"{name} {self._done[i]:,}/{self._total[i]:,}" for i, name in self._names.items())
 
     def _show(self) -> None:

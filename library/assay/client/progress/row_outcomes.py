@@ -1,4 +1,4 @@
-"""How many rows of a run are finished, passed and failed, by the rows that its watch brought."""
+"""Counts of finished, passed and failed rows, from the events of a watch."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _NONE, _PASSED, _FAILED, _UNDECIDED = range(4)
 
 
 class RowOutcomes:
-    """Counts each row once: a watch may bring a row again, or the row that replaces it. Takes a byte of memory a row.
+    """Counts every row once, although a watch may repeat or replace rows. Uses a byte of memory per row.
 
     Args:
-        repeats: How often each case is run.
+        repeats: Number of repeats per case.
     """
 
     def __init__(self, repeats: int) -> None:
@@ -24,21 +24,21 @@ class RowOutcomes:
 
     @property
     def done(self) -> int:
-        """Rows that are finished."""
+        """Number of finished rows."""
         return sum(self._counts[_PASSED:])
 
     @property
     def passed(self) -> int:
-        """Rows that passed."""
+        """Number of passed rows."""
         return self._counts[_PASSED]
 
     @property
     def failed(self) -> int:
-        """Rows that failed."""
+        """Number of failed rows."""
         return self._counts[_FAILED]
 
     def take(self, row: CaseResult) -> bool:
-        """Take a row; return whether it is the first of its case and repeat."""
+        """Add a row; return whether it is new rather than a repetition or replacement."""
         place = row.case_index * self._repeats + row.repeat_index
         if place >= len(self._outcomes):
             self._outcomes.extend(bytes(place + 1 - len(self._outcomes)))

@@ -1,4 +1,4 @@
-"""The progress of a run: a live line on a terminal and in a notebook, plain lines elsewhere."""
+"""Progress of a run: a live line on a terminal and in a notebook, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -22,43 +22,43 @@ if TYPE_CHECKING:
 _PLAIN_EVERY_S = 5.0
 _LIVE_EVERY_S = 0.1
 _BAR_WIDTH = 24
-_LEAST_SPAN_S = 0.5  # rows that arrive together give no rate
+_LEAST_SPAN_S = 0.5  # rows that arrive together do not give a rate
 
 
 class StartProgress(Protocol):
-    """Shows which services are still starting."""
+    """Shows the services that are still starting."""
 
     def wait_for(self, services: Sequence[str]) -> None:
-        """Take the names of the services that are still starting; none once all of them take work."""
+        """Set the services that are still starting; empty once all are ready."""
 
     def show_wait(self) -> None:
-        """Show anew how long they have been starting."""
+        """Update the time that they have been starting for."""
 
 
 class Progress(StartProgress, Protocol):
-    """Takes what happens in a run."""
+    """Receives the events of a run."""
 
     judge_environ: Mapping[str, str] | None
-    """The environment of the run's judge service, to say what a spend cap allows; None where it is not known."""
+    """Environment of the run's judge service, for the limit of a spend cap; None if unknown."""
 
     def take(self, event: Run | StateChange | CaseResult) -> None:
         """Take one snapshot or event."""
 
     def __enter__(self) -> Self:
-        """Begin to show."""
+        """Start showing."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Show the end."""
+        """Show the final state."""
 
 
 def make_progress(run: Run, *, hidden: bool, clock: Callable[[], float] = time.monotonic) -> Progress:
-    """Return what fits: nothing, a live line on a terminal or in a notebook, or plain lines.
+    """Return the suitable progress: hidden, a live line on a terminal or in a notebook, or plain lines.
 
     Args:
-        hidden: Whether nothing is shown.
-        clock: Returns seconds.
+        hidden: Whether to show nothing.
+        clock: Returns the time in seconds.
     """
     if hidden:
         return _Hidden(run, clock)
@@ -68,13 +68,15 @@ def make_progress(run: Run, *, hidden: bool, clock: Callable[[], float] = time.m
 
 
 def starting_text(services: Sequence[str]) -> str:
-    """Return what is shown while services start; empty for none."""
-    said = ["loading the embedding model" if each == "embedder" else f"starting the {each}" for each in services]
-    return f"{' and '.join(said)} …" if said else ""
+    """Return the text shown while services start; empty if none are starting."""
+    parts = [
+        "loading the embedding model" if service == "embedder" else f"starting the {service}" for service in services
+    ]
+    return f"{' and '.join(parts)} …" if parts else ""
 
 
 class _Hidden:
-    """Counts and shows nothing."""
+    """Counts rows and shows nothing."""
 
     every_s = float("inf")
 
@@ -85,11 +87,11 @@ class _Hidden:
         self._total = run.counts.total
         self._rows = RowOutcomes(run.settings.repeats)
         self._judging_usd: float | None = None
-        self._done_before = 0  # rows that were stored when this began to watch
+        self._done_before = 0  # rows stored before the watch began
         self._begun_with = 0
         self._begun_at = self._shown_at = clock()
-        self._is_stale = False  # whether a row was replaced since the line was shown
-        self._joined: Run | None = None  # as it was when this began to watch
+        self._is_stale = False  # whether a row was replaced since the line was last shown
+        self._joined: Run | None = None  # state when the watch began
         self._unsaid = ""
         self._starting = ""
         self._starting_since: float | None = None
@@ -112,7 +114,7 @@ class _Hidden:
             is_new = self._rows.take(event)
             self._is_stale = self._is_stale or not is_new
             if is_new and self._done <= self._done_before + 1:
-                # Neither the time that services take to start nor rows of an earlier hour say how fast cases go.
+                # Neither the services' start-up time nor rows stored earlier count for the rate of cases.
                 self._begun_at = self._shown_at = self._clock()
                 self._begun_with = self._done
             if (cost := judging_cost(event)) is not None:
@@ -127,18 +129,18 @@ class _Hidden:
         elif self._is_over(event):
             return
         elif event.state is RunState.RUNNING and event.reason:
-            self.say(event.reason)  # the run continues, and this may take hours
+            self.say(event.reason)  # the run continues, possibly for hours
         elif event.reason:
-            # Printed when the run continues; a run that stays paused ends with a sentence of its own.
+            # Printed when the run continues; a run that stays paused gets its own sentence at the end.
             self._unsaid = f"{event.state.value}: {event.reason}"
 
     def _is_over(self, change: StateChange) -> bool:
-        """Whether a run left this state before this began to watch: a resumed one was paused then."""
-        seen = self._joined
+        """Return whether the run left this state before the watch began, such as the pause of a resumed run."""
+        states_before = self._joined
         return (
-            seen is not None
-            and change.sequence <= seen.last_sequence
-            and (change.state, change.reason) != (seen.state, seen.state_reason)
+            states_before is not None
+            and change.sequence <= states_before.last_sequence
+            and (change.state, change.reason) != (states_before.state, states_before.state_reason)
         )
 
     @property
@@ -146,26 +148,27 @@ class _Hidden:
         return self._rows.done
 
     def wait_for(self, services: Sequence[str]) -> None:
-        """Take the names of the services that are still starting."""
+        """Set the services that are still starting."""
         self._starting = starting_text(services)
         if self._starting_since is None:
             self._starting_since = self._clock()
         self.show_start()
 
     def show_start(self) -> None:
-        """Show what the first rows wait for."""
+        """Show the services that the first rows wait for."""
 
     def show_wait(self) -> None:
-        """Show anew how long services have been starting."""
+        """Update the time that services have been starting for."""
 
     def show(self) -> None:
-        """Show how far the run is."""
+        """Show the progress."""
 
     def say(self, text: str) -> None:
         """Show a sentence."""
 
     def line(self) -> str:
-        """Return how far the run is: cases, pass rate, rate, time left; or what its first rows wait for."""
+        """Return the progress line: cases, pass rate, speed, time left; or the services that the first rows wait
+        for."""
         if self._starting and self._done <= self._done_before:
             seconds = self._clock() - (self._starting_since or 0.0)
             return f"{self._done}/{self._total} {self._unit}  {self._starting} {_duration(seconds)}"
@@ -182,14 +185,14 @@ class _Hidden:
         return f"{self._done}/{self._total} {self._unit}  {passed}{speed}{cost}"
 
     def say_judge(self) -> None:
-        """Show who judges, where a metric needs that, and for how much at most."""
+        """Show the judge and its spend cap, if a metric needs a judge."""
         settings = self._run.settings
         if settings.judge is not None and wants_verdicts(settings.metrics, checks_of(settings)):
             self.say(judge_line(settings.judge, self.judge_environ))
 
 
 class PlainProgress(_Hidden):
-    """A line now and then, for logs."""
+    """Occasional lines, for logs."""
 
     every_s = _PLAIN_EVERY_S
 
@@ -201,7 +204,7 @@ class PlainProgress(_Hidden):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # What was paid before the run ended early, and what became of rows that were replaced.
+        # Costs and replaced rows can change after the last line was shown.
         if self._is_stale or (self._judging_usd is not None and self._done < self._total):
             self.show()
 
@@ -217,7 +220,7 @@ class PlainProgress(_Hidden):
 
 
 class _Live(_Hidden):
-    """One line that is drawn again and again."""
+    """A line that is redrawn in place."""
 
     every_s = _LIVE_EVERY_S
 
@@ -253,7 +256,7 @@ class _Live(_Hidden):
 
 
 class _Notebook(_Hidden):
-    """One line of output below a cell, which is replaced again and again; sentences go to stderr."""
+    """A line below the notebook's cell that is redrawn in place; sentences go to stderr."""
 
     every_s = _PLAIN_EVERY_S / 10
 
@@ -292,7 +295,7 @@ class _Notebook(_Hidden):
 
 
 def notebook_display() -> Callable[..., Any] | None:
-    """Return what shows output below the cell of a notebook; None elsewhere. Imports nothing that is not there."""
+    """Return the function that displays output below a notebook's cell; None elsewhere. Does not import IPython."""
     shells = sys.modules.get("IPython.core.interactiveshell")
     if shells is None or not shells.InteractiveShell.initialized():
         return None
@@ -300,8 +303,8 @@ def notebook_display() -> Callable[..., Any] | None:
         return None  # IPython on a terminal
     from IPython.display import display
 
-    found: Callable[..., Any] = display
-    return found
+    show: Callable[..., Any] = display
+    return show
 
 
 def _write(text: str) -> None:
