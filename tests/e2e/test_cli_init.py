@@ -76,7 +76,7 @@ def test_wrong_names_are_refused(cli: Cli) -> None:
     """An unknown preset is answered with the nearest, a file is no folder, a list writes nothing."""
     assert "did you mean 'sql-agent'" in cli.run("init", "sql_agnt", status=2).stderr
     cli.write("file", "")
-    assert "file: is no folder" in cli.run("init", "--dir", "file", status=2).stderr
+    assert "file: is not a folder" in cli.run("init", "--dir", "file", status=2).stderr
     assert all(preset in cli.run("init", "--list").stdout for preset in PRESETS)
     assert not (cli.folder / "assay.yaml").exists()
 
