@@ -14,12 +14,12 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 if TYPE_CHECKING:
     from assay.agent_host.agent_server import AgentServer, agent_server
+    from assay.client.api.evaluate import evaluate, evaluate_async
+    from assay.client.api.evaluation import Evaluation
+    from assay.client.api.rescore import rescore
+    from assay.client.api.stored import run, runs
     from assay.client.client import Client
     from assay.client.comparison.api import ComparisonResult, compare
-    from assay.client.evaluate import evaluate, evaluate_async
-    from assay.client.evaluation import Evaluation
-    from assay.client.rescore import rescore
-    from assay.client.stored import run, runs
     from assay.datasets.warnings import DatasetWarning
     from assay.errors import AssayError
     from assay.model.answers.agent_request import AgentRequest
@@ -64,7 +64,7 @@ _WHERE = {
     "Client": "assay.client.client",
     "ComparisonResult": "assay.client.comparison.api",
     "DatasetWarning": "assay.datasets.warnings",
-    "Evaluation": "assay.client.evaluation",
+    "Evaluation": "assay.client.api.evaluation",
     "Interrupt": "assay.model.answers.interrupts",
     "MetricResult": "assay.model.metric_call",
     "Score": "assay.model.run",
@@ -72,11 +72,11 @@ _WHERE = {
     "ScriptedApprovals": "assay.model.answers.approvals",
     "agent_server": "assay.agent_host.agent_server",
     "compare": "assay.client.comparison.api",
-    "evaluate": "assay.client.evaluate",
-    "evaluate_async": "assay.client.evaluate",
-    "rescore": "assay.client.rescore",
-    "run": "assay.client.stored",
-    "runs": "assay.client.stored",
+    "evaluate": "assay.client.api.evaluate",
+    "evaluate_async": "assay.client.api.evaluate",
+    "rescore": "assay.client.api.rescore",
+    "run": "assay.client.api.stored",
+    "runs": "assay.client.api.stored",
     "score": "assay.scoring.scorer",
     "score_file": "assay.scoring.scorer",
     "score_many": "assay.scoring.scorer",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.client.evaluate import evaluate
+from assay.client.api.evaluate import evaluate
 from assay.datasets import open_dataset
 from assay.errors import AssayError, SpecError
 from assay.local_stack.stack import environment_for

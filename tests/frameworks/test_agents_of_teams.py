@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tests.e2e.conftest import Cli
 
-    from assay.client.evaluation import Evaluation
+    from assay.client.api.evaluation import Evaluation
     from assay.model.run import CaseResult
 
 pytestmark = [

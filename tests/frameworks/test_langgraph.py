@@ -13,7 +13,7 @@ from tests.frameworks.answers import calls
 from tests.frameworks.asking import ask, opened
 
 from assay.agent_host.user_code import open_caller
-from assay.client.loop_thread import run_to_end
+from assay.client.api.loop_thread import run_to_end
 from assay.errors import InvalidInputError
 from assay.model.answers.agent_request import Message
 from assay.model.answers.agent_response import AgentStatus, Source, Usage
@@ -505,7 +505,10 @@ def test_synchronous_nodes_run_all_at_once(tmp_path: Path, blocking: str) -> Non
 
 @pytest.mark.parametrize(
     "runs",
-    ["from assay.client.loop_thread import run_to_end as run", "from assay_cli.options.shared import run_async as run"],
+    [
+        "from assay.client.api.loop_thread import run_to_end as run",
+        "from assay_cli.options.shared import run_async as run",
+    ],
 )
 def test_nodes_that_hang_hold_up_neither_further_questions_nor_the_end(
     tmp_path: Path, blocking: str, runs: str

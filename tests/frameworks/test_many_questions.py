@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from assay.client.evaluation import Evaluation
+    from assay.client.api.evaluation import Evaluation
     from assay.model.answers.agent_response import AgentResponse
 
 pytestmark = [

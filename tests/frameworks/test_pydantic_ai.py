@@ -461,7 +461,7 @@ from pathlib import Path
 from tests.frameworks.asking import ask
 
 from assay.agent_host.user_code import open_caller
-from assay.client.loop_thread import run_to_end
+from assay.client.api.loop_thread import run_to_end
 from assay.model.run import AgentSettings
 
 

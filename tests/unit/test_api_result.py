@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from assay import Evaluation
-from assay.client.frames import data_frame
-from assay.client.stored import Runs
+from assay.client.api.frames import data_frame
+from assay.client.api.stored import Runs
 from assay.errors import SetupError
 from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, Usage
 from assay.model.run import (

@@ -12,7 +12,7 @@ from tests.support.reports.comparison_reports import compared, two
 from tests.support.reports.report_documents import HOSTILE, document, row, written
 from tests.unit.test_api_result import evaluation
 
-from assay.client.evaluation import Evaluation
+from assay.client.api.evaluation import Evaluation
 from assay.model.run import CaseSelection, DatasetRef, Run
 from assay.model.run_settings import DatasetReading
 from assay.reports.ci_outputs import CiOutputs

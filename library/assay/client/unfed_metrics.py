@@ -82,7 +82,7 @@ def _lack(
     if needed and not counts[needed]:
         need = _NEEDS[needed]
         cases = f"none of the {case_count:,} cases has" if case_count != 1 else "the only case does not have"
-        return f"{cases} {need.what}", need.remedy
+        return f"{cases} {need.noun}", need.remedy
     if getattr(metric, "rubric", "") and not has_judge:
         return NO_JUDGE.split(":")[0], NO_JUDGE.split(": ", 1)[1]
     read = [name for name in getattr(metric, "inputs", ()) if name in missing]

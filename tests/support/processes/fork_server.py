@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MODULES = {
     "assay_cli": (
-        "assay.client.evaluate", "assay.client.service_start", "assay.local_stack.stack",
+        "assay.client.api.evaluate", "assay.client.service_start", "assay.local_stack.stack",
         "assay.reports.comparison.writing", "assay.reports.formats.html.summary_view", "assay_cli.commands.compare",
         "assay_cli.commands.run", "assay_cli.output.console", "assay_cli.output.report_files", "jinja2",
         "scipy.optimize", "scipy.special",
@@ -47,7 +47,7 @@ MODULES = {
         "assay_orchestrator.runs.manager", "assay_orchestrator.service", "sqlalchemy.dialects.sqlite.pysqlite",
         "uvloop",
     ),
-    "pytest": ("assay.client.evaluate", "assay.client.service_start", "assay_pytest.evaluation", "pytest"),
+    "pytest": ("assay.client.api.evaluate", "assay.client.service_start", "assay_pytest.evaluation", "pytest"),
 }  # fmt: skip
 """The modules that the server of each program imports before it forks."""
 

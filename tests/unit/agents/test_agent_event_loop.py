@@ -13,7 +13,7 @@ import pytest
 from assay.agent_host.caller import AgentCaller
 from assay.agent_host.concurrency.event_loop import UserExitError, run_event_loop, until_user_exit
 from assay.agent_host.concurrency.tasks import guarded_tasks
-from assay.client.loop_thread import run_to_end
+from assay.client.api.loop_thread import run_to_end
 from assay.errors import SpecError
 from assay.model.answers.agent_response import AgentRequest
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from assay.client.api.frames import arrow_table, data_frame
+from assay.client.api.loop_thread import run_to_end
 from assay.client.comparison.join import (
     RunSource,
     check_packages,
@@ -13,8 +15,6 @@ from assay.client.comparison.join import (
     reports_of,
     with_baseline_first,
 )
-from assay.client.frames import arrow_table, data_frame
-from assay.client.loop_thread import run_to_end
 from assay.comparison.decision import Decision, DecisionRules, decide
 from assay.comparison.model import Comparison, ComparisonSettings, Verdict
 from assay.comparison.run_names import run_names

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assay.client.api.evaluate import connected
+from assay.client.api.evaluation import Evaluation
 from assay.client.comparison.noise_floors import find_floor
-from assay.client.evaluate import connected
-from assay.client.evaluation import Evaluation
 from assay.client.run_references import find_run_id
 from assay.comparison.compare import compare_runs, flipped_ids, with_floors, with_questions
 from assay.errors import SetupError, WrongStateError

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from assay.agent_host.user_code import UserCode, open_user_code
-from assay.client.arguments import Arguments
+from assay.client.api.arguments import Arguments
+from assay.client.api.evaluation import Evaluation
+from assay.client.api.loop_thread import run_to_end
 from assay.client.client import Client
 from assay.client.dataset_upload import DatasetUpload
-from assay.client.evaluation import Evaluation
-from assay.client.loop_thread import run_to_end
 from assay.client.progress.run_progress import make_progress
 from assay.client.run_driver import (
     check_inputs,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from assay.client.frames import arrow_table, data_frame, metric_records, row_record
+from assay.client.api.frames import arrow_table, data_frame, metric_records, row_record
 from assay.gates.run_verdict import VerdictStatus, run_verdict
 from assay.model.by_metric import ByMetric
 from assay.reports.document.first_errors import first_errors

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.agent_host.user_code import open_user_code
-from assay.client.arguments import Arguments
-from assay.client.evaluate import Following, connected, named_reports
-from assay.client.loop_thread import run_to_end
+from assay.client.api.arguments import Arguments
+from assay.client.api.evaluate import Following, connected, named_reports
+from assay.client.api.loop_thread import run_to_end
 from assay.client.rescoring import rescoring_spec
 from assay.client.run_references import find_run_id
 from assay.client.service_start import start_services_of, wait_for_downloads
@@ -21,7 +21,7 @@ from assay.reports.writing import check_formats
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from assay.client.evaluation import Evaluation
+    from assay.client.api.evaluation import Evaluation
     from assay.model.run import CaseResult, Run, StateChange
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assay.client.evaluate import connected
-from assay.client.evaluation import Evaluation
-from assay.client.frames import arrow_table, data_frame, run_record
-from assay.client.loop_thread import run_to_end
+from assay.client.api.evaluate import connected
+from assay.client.api.evaluation import Evaluation
+from assay.client.api.frames import arrow_table, data_frame, run_record
+from assay.client.api.loop_thread import run_to_end
 from assay.client.run_references import find_run_id
 from assay.errors import WrongStateError
 from assay.model.run import Run

@@ -1,0 +1,1 @@
+"""The Python API: `assay.evaluate`, `assay.rescore`, `assay.runs` and their results."""
