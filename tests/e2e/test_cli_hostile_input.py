@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 NINES = "9" * 400
 LONG = 300_000  # a million takes a slow processor more than the five seconds that scoring a row may take
 WRONG: list[tuple[str, str]] = [
-    ('{"question": "q", "recorded": {"text": "a", "latency_ms": NaN}}', "holds NaN, which is no JSON number"),
-    ('{"question": "q", "weight": Infinity}', "holds Infinity, which is no JSON number"),
-    ('{"question": "q", "threshold": 1e999}', "holds 1e999, which is no JSON number"),
+    ('{"question": "q", "recorded": {"text": "a", "latency_ms": NaN}}', "holds NaN, which is not a JSON number"),
+    ('{"question": "q", "weight": Infinity}', "holds Infinity, which is not a JSON number"),
+    ('{"question": "q", "threshold": 1e999}', "holds 1e999, which is not a JSON number"),
     (f'{{"question": "q", "weight": {NINES}}}', "weight: must be a number from 0 to 1e+06, not 9999999999"),
     (f'{{"question": "q", "recorded": {{"text": "a", "data_rows": {NINES}}}}}', "data_rows must be a whole number"),
     ('{"question": "q", "weight": true}', "weight: must be a number from 0 to 1e+06, not true"),

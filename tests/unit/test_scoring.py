@@ -146,7 +146,7 @@ def test_several_calls_share_a_scorer() -> None:
         (lambda: assay.score("exact_match", "a", "b", strip_punctation=True), ["did you mean 'strip_punctuation'"]),
         (lambda: assay.score("hit_rate", "a", parameters={"k": 0, "q": 1}), ["hit_rate.k", "hit_rate.q"]),
         (lambda: assay.score("mrr", "a", sorces=[], categry="x"), ["'sources'", "'category'"]),
-        (lambda: assay.score("latency", "a", latency_ms="x"), ["answer: is no recorded answer: latency_ms"]),
+        (lambda: assay.score("latency", "a", latency_ms="x"), ["answer: is not a valid recorded answer: latency_ms"]),
         (lambda: assay.score("exact_match", ["a"], b"a"), ["answer: must be a string", "reference: must be a string"]),
         (lambda: assay.score("exact_match", "a", "b\0"), ["holds the character NUL"]),
         (lambda: assay.score("exact_match", "a", "\ud800"), ["half a character"]),
@@ -204,7 +204,9 @@ def test_a_file_says_which_field_is_the_answer(tmp_path: Path) -> None:
     scores, _ = assay.score_file("exact_match", path, field_map={"recorded": "said", "references": "answer"})
     assert scores[0].value == 1.0
     path.write_text('{"answer": "a"}\n{"answer": {"text": 1, "data_rows": -1}}\n', encoding="utf-8")
-    with pytest.raises(DatasetError, match=re.escape("rows.jsonl:2: record 2, recorded: is no recorded answer")):
+    with pytest.raises(
+        DatasetError, match=re.escape("rows.jsonl:2: record 2, recorded: is not a valid recorded answer")
+    ):
         assay.score_file("exact_match", path)
 
 

@@ -64,7 +64,7 @@ def bind(function: object) -> Binding | str:
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
-        return "does not say what its parameters are: name a function that is written in Python"
+        return "has no readable signature: name a function written in Python"
     positional, named, unknown = [], {}, []
     for index, parameter in enumerate(parameters):
         source = _source(parameter, is_first=index == 0)
@@ -110,7 +110,7 @@ def read_result(returned: object) -> MetricOutcome:
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise MalformedResultError(f"it returned {number}, which is not finite; return None where there is no value")
+        raise MalformedResultError(f"it returned {number}, which is not finite; return None if there is no value")
     return MetricOutcome(number, reasoning=reasoning)
 
 

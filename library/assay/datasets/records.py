@@ -102,7 +102,7 @@ class JsonText:
         # Only an escape can produce NUL or a lone surrogate; only many brackets can nest deep.
         suspect = "\\u" in raw or raw.count("[") + braces > MAX_DEPTH
         if self._odd.not_finite:
-            problem = f"holds {self._odd.not_finite}, which is no JSON number: write null, or a number"
+            problem = f"holds {self._odd.not_finite}, which is not a JSON number: write null, or a number"
             return Record(number, line, None, len(raw), suspect, problem)
         keys = len(data) if braces == 1 and type(data) is dict else _count_keys(data)
         if raw.count(":") == keys or _count_key_marks(raw) == keys:

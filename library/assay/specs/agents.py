@@ -122,7 +122,7 @@ def _map_problems(value: object) -> list[Problem]:
     expressions = read_texts(value, "agent.map", problems)
     problems = problems or expression_problems(expressions, "agent.map")
     return problems or [
-        Problem(f"{text[:80]!r} makes too much of what it finds: nest fewer lists and functions", f"agent.map.{name}")
+        Problem(f"{text[:80]!r} may produce too large a result: nest fewer lists and functions", f"agent.map.{name}")
         for name, text in expressions.items()
         if max(growth_of(text)) > _MAX_GROWTH
     ]

@@ -31,7 +31,7 @@ def lift_dataset_keys(data: dict[str, Any], report: Callable[[str, str], None]) 
     data["dataset"] = entries[files[0]] if files else None
     for key, value in entries.items():
         if key in _BESIDE and key in data:
-            report(f"dataset.{key}", f"stands beside `dataset` too, as `{key}`: keep one of them")
+            report(f"dataset.{key}", f"is also set beside `dataset`, as `{key}`: keep one of them")
         elif key in _BESIDE:
             data[key] = value
         elif key not in _FILE:

@@ -139,7 +139,7 @@ def _pem_problem(pem: str) -> str:
 
 def _metadata_problem(name: str, value: str) -> str:
     if not _METADATA_KEY.fullmatch(name):
-        return "is no name of metadata: use lower-case letters, digits, '-', '_' and '.'"
+        return "is not a valid metadata name: use lower-case letters, digits, '-', '_' and '.'"
     if name.endswith("-bin"):
         return "names binary metadata, which a spec cannot hold: use another name, and a text"
     if name in _OWN_KEYS or name.startswith("grpc-"):

@@ -88,7 +88,7 @@ def check_judge(judge: JudgeSettings) -> list[Problem]:
     problems += [Problem(message, f"judge.{field}") for wrong, field, message in checks if wrong]
     asked = [(juror.identity, juror.temperature, juror.max_tokens) for juror in judge.judges]
     problems += [
-        Problem(f"is the same judge as jury[{asked.index(juror)}]: two who say the same are no jury", where[place])
+        Problem(f"is the same judge as jury[{asked.index(juror)}]: a jury needs different judges", where[place])
         for place, juror in enumerate(asked)
         if asked.index(juror) < place
     ]

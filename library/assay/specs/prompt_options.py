@@ -187,7 +187,7 @@ def read_prompt_files(options: dict[str, Any], base_dir: Path) -> list[Problem]:
         if file is None:
             continue
         if name in options:
-            problems.append(Problem(f"stands beside agent.{name}: keep one of them", f"agent.{key}"))
+            problems.append(Problem(f"conflicts with agent.{name}: keep one of them", f"agent.{key}"))
         elif not isinstance(file, str) or not file.strip():
             problems.append(Problem(f"must be a file name, not {file!r}", f"agent.{key}"))
         else:

@@ -181,7 +181,7 @@ async def test_an_error_that_the_agent_recovers_from_is_none(adk_of: Callable[..
         ({"detail": "x"}, "must be a list of events, not an object"),
         ([], "none of the 0 events"),
         ([event(THOUGHT)], "none of the 1 events of /run is a final response with a text"),
-        ([event({"text": "x"}, usageMetadata={"promptTokenCount": "many"})], "usageMetadata is no whole number"),
+        ([event({"text": "x"}, usageMetadata={"promptTokenCount": "many"})], "usageMetadata is not an integer"),
         (["x"], "must be a list of events"),
     ],
 )

@@ -201,7 +201,7 @@ async def test_questions_are_spread_over_processes(tmp_path: Path) -> None:
     ("behaviour", "said"),
     [
         ("debug", "line 2 of its stdout is not JSON: it begins 'got it"),
-        ("other", "line 2 of its stdout answers 'no-such-request', which is no question in flight"),
+        ("other", "line 2 of its stdout answers 'no-such-request', which is not a question in flight"),
         ("no id", "line 2 of its stdout has no request_id"),
         ("list", "line 2 of its stdout is a list, not an object"),
         ("latin", "line 2 of its stdout is not UTF-8"),
@@ -419,7 +419,7 @@ async def test_a_process_for_each_question(tmp_path: Path, behaviour: str, text:
 @pytest.mark.parametrize(
     ("behaviour", "kind", "said"),
     [
-        ("other", AgentErrorKind.MALFORMED, "its stdout answers 'no-such-request', which is another question"),
+        ("other", AgentErrorKind.MALFORMED, "its stdout answers 'no-such-request', not this question"),
         ("none", AgentErrorKind.MALFORMED, "wrote no answer"),
         ("text", AgentErrorKind.MALFORMED, "its stdout is not JSON: it begins 'Paris'"),
         ("exit", AgentErrorKind.UNREACHABLE, "exit status 1; its last line on stderr: no luck"),

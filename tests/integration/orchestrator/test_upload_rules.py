@@ -92,19 +92,19 @@ BAD = {
     "cases[1].assertions[0].weight: must be a number": case(assertions=[check(weight=math.inf)]),
     "cases[1].assertions[0].value: is nested": case(assertions=[check(value_json=DEEP)]),
     "cases[1].assertions[0]: unknown check": case(assertions=[check(type="contians")]),
-    "cases[1].recorded: is no recorded answer: usage.input_tokens": case(
+    "cases[1].recorded: is not a valid recorded answer: usage.input_tokens": case(
         recorded=answer(usage=agent_pb2.Usage(input_tokens=TOO_LARGE))
     ),
-    "cases[1].recorded: is no recorded answer: usage.cost_usd": case(
+    "cases[1].recorded: is not a valid recorded answer: usage.cost_usd": case(
         recorded=answer(usage=agent_pb2.Usage(cost_usd=math.nan))
     ),
-    "cases[1].recorded: is no recorded answer: data_rows": case(recorded=answer(data_rows=TOO_LARGE)),
-    "cases[1].recorded: is no recorded answer: latency_ms": case(recorded=answer(latency_ms=math.nan)),
-    "cases[1].recorded: is no recorded answer: sources[0].score": case(
+    "cases[1].recorded: is not a valid recorded answer: data_rows": case(recorded=answer(data_rows=TOO_LARGE)),
+    "cases[1].recorded: is not a valid recorded answer: latency_ms": case(recorded=answer(latency_ms=math.nan)),
+    "cases[1].recorded: is not a valid recorded answer: sources[0].score": case(
         recorded=answer(sources=[agent_pb2.Source(id="s", score=math.inf)])
     ),
-    "cases[1].recorded: is no recorded answer: tool_calls[0].name": case(recorded=answer(tool_calls=[{}])),
-    "cases[1].recorded: is no recorded answer: it is nested": case(recorded=answer(output_json=DEEP)),
+    "cases[1].recorded: is not a valid recorded answer: tool_calls[0].name": case(recorded=answer(tool_calls=[{}])),
+    "cases[1].recorded: is not a valid recorded answer: it is nested": case(recorded=answer(output_json=DEEP)),
     "cases[1].recorded: cannot be read": case(recorded=answer(output_json="[")),
     "cases[1].recorded: the answer is larger": case(recorded=answer(text="x" * (2 * 1024 * 1024 + 1))),
     "cases[1]: is larger than 1 MiB": case(metadata_json=json.dumps({"a": "\u0001" * 200_000})),

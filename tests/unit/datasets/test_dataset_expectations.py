@@ -78,7 +78,7 @@ def test_tools_of_turns(write: Write, read: Read, refusal: Refusal) -> None:
     (case,) = read(write("x.json", [{"turns": turns}]))
     assert [turn.expected_tools for turn in case.turns] == [(ExpectedTool("t"),), ()]
     (problem,) = refusal(write("x.json", [{"turns": turns, "expected_tools": ["t"]}]))
-    assert "record 1, expected_tools: stands beside `turns`" in problem
+    assert "record 1, expected_tools: is set beside `turns`" in problem
 
 
 def test_a_label_that_is_no_object(write: Write, read: Read) -> None:

@@ -62,7 +62,7 @@ def test_many_batches(tmp_path: Path) -> None:
 def test_values_that_json_has_no_form_for(tmp_path: Path, refusal: Refusal) -> None:
     """Infinity and bytes are refused with their record and field; NaN is a missing value, as pandas has it."""
     path = _write(tmp_path / "x.parquet", [{"question": "Q", "n": float("nan")}, {"question": "R", "n": float("inf")}])
-    assert refusal(path)[0].startswith(f"{path}: record 2, n: holds inf, which is no JSON number")
+    assert refusal(path)[0].startswith(f"{path}: record 2, n: holds inf, which is not a JSON number")
     nan = _write(tmp_path / "nan.parquet", [{"question": "Q", "n": float("nan")}, {"question": "R", "n": 1.0}])
     assert [dict(case.metadata) for case in open_dataset(nan).cases()] == [{}, {"n": 1.0}]
     path = _write(tmp_path / "y.parquet", [{"question": "Q", "n": b"\xff"}])

@@ -44,7 +44,7 @@ def only(problems: list[str]) -> str:
         ("x.csv", b"PK\x03\x04\x14\x00", "save the sheet as CSV"),
         ("x.json", b"<!DOCTYPE html><p>", "is a web page"),
         ("x.json", b"BZh91AY", "compressed with bzip2"),
-        ("x.xlsx", "question,answer\nQ,A\n", "is no spreadsheet that can be read: save the sheet as CSV (UTF-8)"),
+        ("x.xlsx", "question,answer\nQ,A\n", "is a spreadsheet, which cannot be read: save the sheet as CSV (UTF-8)"),
         ("x.json", '{"resourceSpans": [{"scopeSpans": []}]}', "holds an export of traces (OTLP), which say what"),
         ("x.jsonl", '{"traceId": "1", "spanId": "2", "name": "agent"}\n', "holds an export of traces (spans)"),
         ("x.json", '{"data": [{"traceID": "1", "spans": []}]}', "holds an export of traces (spans)"),
@@ -82,7 +82,7 @@ def test_missing_files_and_folders(write: Write, refusal: Refusal, tmp_path: Pat
     os.mkfifo(tmp_path / "pipe.jsonl")
     assert only(refusal("no/x.jsonl")) == "no/x.jsonl: there is no such file: check the name and the folder"
     assert only(refusal(".")) == ".: is a folder: name one file in it"
-    assert "is no regular file" in only(refusal("pipe.jsonl"))
+    assert "is not a regular file" in only(refusal("pipe.jsonl"))
     assert "NUL" in only(refusal("a\0b.jsonl"))
 
 
@@ -130,7 +130,7 @@ def test_encoding_against_the_mark(write: Write, refusal: Refusal) -> None:
         ('{"cases": [{"input": "a"}]\n "x": 1}', 2, '"}" or "," is due'),
         ('{"cases"\n[]}', 2, '":" is due'),
         ("{1: []}", 1, "a name in double quotes is due"),
-        ('{"a": [{"input": "Q"}]}', 1, 'it has "a", and the list must stand under one of eval_cases'),
+        ('{"a": [{"input": "Q"}]}', 1, 'it has "a", and the list must be under one of eval_cases'),
         ('{"data": {"cases": []}}', 1, "holds no list of cases"),
         ('{"cases": [{"input": "a"}], "tests": [{"input": "b"}]}', 1, "two lists of cases, 'cases' and 'tests'"),
         ("[" * 100_000, 1, "is nested far too deep"),
@@ -172,7 +172,7 @@ def test_all_faults_of_json_lines_in_one_pass(write: Write, refusal: Refusal) ->
     expected = [
         (2, "record 2: is not valid JSON: "),
         (4, "record 3: must be an object with named fields, not [1]"),
-        (5, "record 4: holds NaN, which is no JSON number: write null"),
+        (5, "record 4: holds NaN, which is not a JSON number: write null"),
         (6, "record 5: holds 1e999"),
         (7, "record 6: is not valid JSON: more follows after the value, column 15"),
         (8, "record 7: is nested more than 100 levels deep"),
@@ -249,7 +249,7 @@ def test_a_command_counts_the_problems_that_it_does_not_list(
         ({"question": "Q", "recorded": [1]}, "record 2, recorded: must be a string, not [1]"),
         (
             {"question": "Q", "recorded": {"text": []}},
-            "record 2, recorded: is no recorded answer: text must be a string, not a list",
+            "record 2, recorded: is not a valid recorded answer: text must be a string, not a list",
         ),
         ({"turns": []}, "record 2, turns: must be a list of turns, not []"),
         ({"turns": [3]}, "record 2, turns[0]: must be an object with an input, not 3"),
@@ -258,7 +258,7 @@ def test_a_command_counts_the_problems_that_it_does_not_list(
             {"turns": [{"input": "Q", "referense": "A"}]},
             "record 2, turns[0].referense: unknown field of a turn 'referense'; did you mean 'references'?",
         ),
-        ({"turns": [{"input": "Q"}], "question": "R"}, "record 2, turns: stands beside an input"),
+        ({"turns": [{"input": "Q"}], "question": "R"}, "record 2, turns: is set beside an input"),
         ({"question": "Q" * (1024 * 1024)}, "record 2: is larger than 1 MiB"),
         ({"question": "ع" * (512 * 1024)}, "record 2: is larger than 1 MiB"),
         (
@@ -297,11 +297,11 @@ def test_explicit_duplicates(write: Write, refusal: Refusal) -> None:
 
 
 def test_a_late_contradiction_about_the_answer(write: Write, refusal: Refusal) -> None:
-    """Where `answer` was the reference for long and then stands beside another one, somebody must say what it is."""
+    """An `answer` that was the reference and then is set beside another reference must be mapped by the user."""
     records: list[dict[str, Any]] = [dict(GOOD) for _ in range(60)]
     records.append({"question": "Q", "answer": "said", "reference": "right"})
     problem = only(refusal(write("x.jsonl", records)))
-    assert problem.startswith('x.jsonl:61: record 61, answer: stands beside "reference", as in no earlier record')
+    assert problem.startswith('x.jsonl:61: record 61, answer: is set beside "reference", unlike in earlier records')
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ def test_a_late_contradiction_about_the_answer(write: Write, refusal: Refusal) -
         ([{"messages": [{"role": "user", "content": "Q"}]}], "looks like chat data for training"),
         ([{"conversations": [{"from": "human", "value": "Q"}]}], "looks like chat data for training"),
         ([{"item": {}}], "record 1, item: holds nothing"),
-        ([{"sample": {"output_text": "A"}}], "record 1, sample: stands without the `item` that it answers"),
+        ([{"sample": {"output_text": "A"}}], "record 1, sample: lacks the `item` that it answers"),
         ([{"datasource_item": {"q": "Q"}, "sample": {}}], "record 1, datasource_item: makes it a result"),
         ([{"vars": {"q": "Q"}, "options": {"transform": "x"}}], "options.transform: is code"),
         ({"tests": "file://tests.csv"}, "names its cases under 'tests' as \"file://tests.csv\", which is not opened"),

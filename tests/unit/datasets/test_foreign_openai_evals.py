@@ -75,7 +75,7 @@ def test_hosted_items_without_a_question_fill_a_prompt(write: Write, wired: Read
     ("record", "said"),
     [
         ({"item": {}}, "item: holds nothing: a case needs a question"),
-        ({"sample": {"output_text": "A"}}, "sample: stands without the `item` that it answers"),
+        ({"sample": {"output_text": "A"}}, "sample: lacks the `item` that it answers"),
         ({"item": {"input": "Q"}, "sample": {"model": "m"}}, "sample: holds no text `output_text`"),
         ({"datasource_item": {"input": "Q"}, "results": []}, "datasource_item: makes it a result of an evaluation"),
         ({"input": [{"role": "user", "content": {"a": 1}}], "ideal": "A"}, "input[0].content: must be a string"),

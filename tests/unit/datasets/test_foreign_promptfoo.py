@@ -91,7 +91,7 @@ def test_what_no_wire_takes_in_the_default_test(write: Write, refusal: Refusal, 
     content = json.dumps({"tests": [{"vars": {"q": "Q"}}], "defaultTest": {"vars": {"x": text}}})
     (problem,) = refusal(write("x.json", content))
     assert said in problem
-    assert "in what stands beside its cases" in problem
+    assert "in the data beside its cases" in problem
 
 
 TESTS: list[dict[str, Any]] = [
@@ -266,7 +266,7 @@ def test_checks_that_are_code_are_kept_and_counted(write: Write) -> None:
             "assert[0].value",
             "it is {}",
         ),
-        ({"vars": {"q": ["a", "b"]}}, "vars.q", "stands for one test per item"),
+        ({"vars": {"q": ["a", "b"]}}, "vars.q", "means one test per item"),
         ({"vars": {"q": "file://q.txt"}}, "vars.q", "names a file"),
         ({"vars": "file://vars.yaml"}, "vars", "must be an object"),
         ({"options": {"transform": "output.trim()"}}, "options.transform", "is code"),
@@ -296,7 +296,7 @@ def test_a_list_that_is_one_value(write: Write, read: Read) -> None:
 def test_slips_in_columns(write: Write, refusal: Refusal) -> None:
     """A column that is nearly one of promptfoo's is refused; another one with __ is kept as metadata."""
     (problem,) = refusal(write("x.csv", "q,__expected,__treshold\nQ,A,1\n"))
-    assert "record 1, __treshold: is no column of promptfoo; did you mean '__threshold'?" in problem
+    assert "record 1, __treshold: is not a promptfoo column; did you mean '__threshold'?" in problem
     (problem,) = refusal(write("x.csv", "q,__expected,__config:__expected:colour\nQ,A,1\n"))
     assert "only a threshold can be set" in problem
     (case,) = open_dataset(write("x.csv", "q,__expected,__zz\nQ,A,1\n")).cases()

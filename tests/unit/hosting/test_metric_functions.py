@@ -267,7 +267,7 @@ def generates(answer: str) -> Any:
         (lambda answer, zzz: 1, "has the parameter 'zzz', and a metric receives answer, text, response, case"),
         (lambda *args, **kwargs: 1, "receives nothing of a row"),
         (print, "receives nothing of a row"),
-        (max, "does not say what its parameters are"),
+        (max, "has no readable signature"),
     ],
 )
 def test_what_cannot_be_called_as_a_metric_is_refused(function: object, said: str) -> None:

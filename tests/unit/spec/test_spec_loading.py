@@ -112,7 +112,7 @@ def test_the_dataset_may_be_a_mapping() -> None:
     [
         ({"map": {"input": "frage"}}, "dataset: must be a file name, or a mapping with the file as `path`"),
         ({"path": "d.csv", "mapp": {}}, "dataset.mapp: unknown field of a dataset 'mapp'; did you mean 'map'?"),
-        ({"path": "d.csv", "encoding": "x"}, "dataset.encoding: stands beside `dataset` too, as `encoding`"),
+        ({"path": "d.csv", "encoding": "x"}, "dataset.encoding: is also set beside `dataset`, as `encoding`"),
         ([{"question": "it's"}], "dataset: must be a file name, not a list of 1: write the cases to a file such as"),
         ({"path": 5}, "dataset: must be a file name, not 5"),
     ],

@@ -31,7 +31,7 @@ def test_a_map_names_answer_fields_and_expressions() -> None:
         ({"txt": "a"}, "agent.map.txt", "unknown answer field 'txt'; did you mean 'text'?"),
         ({"usage": "u"}, "agent.map", "must say where the answer's text is: add text: EXPRESSION"),
         ({}, "agent.map", "must say where the answer's text is"),
-        ({"text": "|".join(["[@, @]"] * 30)}, "agent.map.text", "makes too much of what it finds"),
+        ({"text": "|".join(["[@, @]"] * 30)}, "agent.map.text", "may produce too large a result"),
     ],
 )
 def test_a_wrong_map_is_refused_with_its_field(value: object, field: str, said: str) -> None:

@@ -91,7 +91,7 @@ class Launcher:
             NotStartedError: It cannot be started, or too many before it ended without an answer.
         """
         if self._fruitless >= MAX_FRUITLESS:
-            message = f"{self._fruitless} processes in a row ended without an answer, and no further one is started"
+            message = f"{self._fruitless} processes in a row ended without an answer, so no further one is started"
             raise NotStartedError(error_response(AgentErrorKind.UNREACHABLE, f"{message}: {self._why}"))
         self._processes.add(process)
         try:

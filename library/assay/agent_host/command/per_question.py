@@ -104,7 +104,7 @@ class _Question:
             data = object_from(bytes(self._output), "its stdout")
             request_id = data.get("request_id", self._request.request_id)
             if request_id != self._request.request_id:
-                raise MalformedAnswerError(f"its stdout answers {str(request_id)[:100]!r}, which is another question")
+                raise MalformedAnswerError(f"its stdout answers {str(request_id)[:100]!r}, not this question")
         except MalformedAnswerError as problem:
             return failure(AgentErrorKind.MALFORMED, str(problem), process)
         return answer_from(data, self._launcher.failures)

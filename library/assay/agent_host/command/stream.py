@@ -165,11 +165,11 @@ class _Session:
             data = object_from(line, where)
             request_id = data.get("request_id")
             if not isinstance(request_id, str):
-                raise MalformedAnswerError(f"{where} has no request_id: an answer has that of its question")
+                raise MalformedAnswerError(f"{where} has no request_id: repeat the one of its question")
             if request_id in self._settled:
                 return  # it timed out or was already answered
             if request_id not in self._asked:
-                raise MalformedAnswerError(f"{where} answers {request_id[:100]!r}, which is no question in flight")
+                raise MalformedAnswerError(f"{where} answers {request_id[:100]!r}, which is not a question in flight")
         except MalformedAnswerError as problem:
             self._take_odd(str(problem))
             return

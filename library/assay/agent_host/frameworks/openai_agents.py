@@ -232,6 +232,6 @@ def _decide(state: Any, item: Any, decision: Decision, watch: Watch) -> None:
         return
     if decision.kind is DecisionKind.EDIT:
         if getattr(item.raw_item, "type", "") != "function_call":
-            raise UnusableDecisionError(f"{item.name} is no function, whose arguments may change: approve or deny it")
+            raise UnusableDecisionError(f"{item.name} is not a function with arguments to edit: approve or deny it")
         watch.edited[call_id_of(item)] = json.dumps(decision.arguments, ensure_ascii=False)
     state.approve(item)

@@ -25,7 +25,7 @@ def spans_from_json(data: object) -> tuple[list[Span], int]:
         MalformedSpanError: It is neither.
     """
     if not isinstance(data, dict):
-        raise MalformedSpanError("it is no JSON object")
+        raise MalformedSpanError("it is not a JSON object")
     if "context" in data:
         return [_sdk_span(data)], 0
     if "resourceSpans" not in data:
@@ -92,7 +92,7 @@ def _id(value: object) -> str:
 
 def _text(value: object) -> str:
     if value is not None and not isinstance(value, str):
-        raise MalformedSpanError("a name or an id is no text")
+        raise MalformedSpanError("a name or an id is not a text")
     return value or ""
 
 
@@ -104,7 +104,7 @@ def _whole(value: object) -> int:
         if isinstance(value, str) and len(value) <= 20:
             value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise MalformedSpanError("a number is no whole number")
+        raise MalformedSpanError("a number is not an integer")
     if not -(2**63) <= value < 2**64:
         raise MalformedSpanError("a number has more than 64 bits")
     return value
@@ -117,7 +117,7 @@ def _instant_ns(value: object) -> int:
     try:
         return (datetime.fromisoformat(text) - _EPOCH) // timedelta(microseconds=1) * 1000
     except (ValueError, TypeError):
-        raise MalformedSpanError("a time is none in the form of ISO 8601 with a time zone") from None
+        raise MalformedSpanError("a time is not in ISO 8601 form with a time zone") from None
 
 
 def _pairs(value: object, depth: int) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def spans_from_protobuf(body: bytes) -> tuple[list[Span], int]:
     try:
         request = ExportTraceServiceRequest.FromString(body)
     except DecodeError:
-        raise MalformedSpanError("it is no ExportTraceServiceRequest in protobuf") from None
+        raise MalformedSpanError("it is not a protobuf ExportTraceServiceRequest") from None
     spans, malformed = [], 0
     for resource in request.resource_spans:
         for scope in resource.scope_spans:

@@ -83,7 +83,7 @@ class SpanFile:
             try:
                 spans, malformed = spans_from_json(json.loads(record))
             except MalformedSpanError as problem:
-                self._warn(f"a record is no span: {problem}")
+                self._warn(f"a record is not a span: {problem}")
             except (ValueError, RecursionError):
                 self._warn("a record is not JSON")
             else:

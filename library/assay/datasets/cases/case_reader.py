@@ -213,7 +213,7 @@ class CaseReader:
                 pass
             top = whole.top if whole is not None else top
             if problem := find_unusable(top):
-                raise BadFileError(f"{problem}, in what stands beside its cases")
+                raise BadFileError(f"{problem}, in the data beside its cases")
         setting = Setting(
             top,
             self._field_map.user_map,

@@ -173,7 +173,7 @@ def _recorded_problem(recorded: AgentResponse) -> str:
     except AnswerTooLargeError as problem:
         return f"{problem}: shorten it"
     except MalformedAnswerError as problem:
-        return f"is no recorded answer: {problem}"
+        return f"is not a valid recorded answer: {problem}"
     return ""
 
 

@@ -39,11 +39,11 @@ def read_turns(
     if is_blank(value):
         return (_turn(fields, references, variables),), []
     if "input" in fields.layout.sources or references:
-        fields.trouble.append((source, "stands beside an input or a reference: put them into the turns"))
+        fields.trouble.append((source, "is set beside an input or a reference: move those into the turns"))
     for name in ("expected_sources", "expected_tools", "history"):
         where, beside = fields.find(name)
         if not is_blank(beside) and beside != []:
-            fields.trouble.append((where, "stands beside `turns`: put it into the turn that it belongs to"))
+            fields.trouble.append((where, "is set beside `turns`: move it into its turn"))
     if not isinstance(value, list) or not value:
         fields.trouble.append((source, f"must be a list of turns, not {shown(value)}"))
         return (), []
@@ -113,7 +113,7 @@ def two_faced(layout: Layout, data: dict[str, Any]) -> tuple[str, str] | None:
     if not answers or answers == held:
         return None
     return answers[0], (
-        f"stands beside {shown(held[0])}, as in no earlier record: say what it is, with "
+        f"is set beside {shown(held[0])}, unlike in earlier records: set "
         f"`map: {{recorded: {answers[0]}}}` or `map: {{references: {answers[0]}}}`"
     )
 
@@ -226,5 +226,5 @@ def _answer(fields: Fields, source: str, value: object) -> AgentResponse | None:
     try:
         return response_from_json(value if isinstance(value, dict) else fields.as_text(source, value))
     except MalformedAnswerError as problem:
-        fields.trouble.append((source, f"is no recorded answer: {problem}"))
+        fields.trouble.append((source, f"is not a valid recorded answer: {problem}"))
         return None

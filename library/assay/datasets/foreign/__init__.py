@@ -172,7 +172,7 @@ def find_format(records: Sequence[Record], taken: Iterable[str] = (), name: str 
         if _is_chat(named, keys):
             raise BadFileError(
                 "looks like chat data for training, which is not read: Assay reads lists of cases with fields such as "
-                "question and reference_answer; if these are such cases, say with `map:` what holds what",
+                "question and reference_answer; if these are such cases, map their fields with `map:`",
                 record.line,
             )
     return None

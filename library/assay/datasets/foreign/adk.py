@@ -68,7 +68,7 @@ def convert(record: Mapping[str, Any]) -> dict[str, Any]:
     if is_turn(record):
         return joined([record], "")
     parts.refuse("conversation_scenario", why="lets a model play the user, which is not done: write the turns out")
-    parts.refuse("eval_cases", why="is a whole eval set: let it be the file, not a record of it")
+    parts.refuse("eval_cases", why="is a whole eval set: use it as the file, not as a record")
     if parts.has("data"):
         return _old_case(parts)
     field = parts.name("conversation")

@@ -46,7 +46,7 @@ def convert(record: Mapping[str, Any]) -> dict[str, Any]:
     outer = Parts(record)
     outer.refuse(_RESULT, why="makes it a result of an evaluation, not a case: export the items that were evaluated")
     if not outer.has("item"):
-        outer.refuse("sample", why="stands without the `item` that it answers: export the items with it")
+        outer.refuse("sample", why="lacks the `item` that it answers: export the items too")
         return _plain(outer)
     inner = outer.mapping("item")
     if not inner:

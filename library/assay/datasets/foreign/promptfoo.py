@@ -202,7 +202,7 @@ class Tests:
             if name not in _CHECK_FIELDS + _UNUSED_CHECK_FIELDS:
                 close = nearest(name, _CHECK_FIELDS)
                 hint = f"did you mean {close!r}?" if close else f"read are {', '.join(_CHECK_FIELDS)}"
-                raise BadRecordError(f"is no field of a check that is read; {hint}", f"{field}.{name}")
+                raise BadRecordError(f"is not a supported field of a check; {hint}", f"{field}.{name}")
         plain = {name: check[name] for name in _CHECK_FIELDS if check.get(name) is not None}
         if "value" in plain:
             plain["value"] = render(plain["value"], variables, f"{field}.value")
@@ -256,7 +256,7 @@ def _variables(test: Mapping[str, Any]) -> dict[str, Any]:
             raise BadRecordError(f"{shown(value)} names a file, which is not read: write its contents here", field)
         if isinstance(value, list) and not test["options"].get("disableVarExpansion"):
             raise BadRecordError(
-                "is a list, which stands for one test per item: write these tests out, or keep the list as one value "
+                "is a list, which means one test per item: write these tests out, or keep the list as one value "
                 "with `options: {disableVarExpansion: true}`",
                 field,
             )
@@ -327,7 +327,7 @@ def _take_column(test: dict[str, Any], name: str, cell: Any) -> None:
     elif name in ("__description", "__metric", "__providerOutput"):
         test[name.removeprefix("__")] = cell
     elif close := nearest(name, _COLUMNS):
-        raise BadRecordError(f"is no column of promptfoo; did you mean {close!r}?", name)
+        raise BadRecordError(f"is not a promptfoo column; did you mean {close!r}?", name)
     else:
         test["metadata"][name] = cell
 

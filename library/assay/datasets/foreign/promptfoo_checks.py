@@ -36,7 +36,7 @@ _WITHOUT_VALUE = frozenset(kind for kind in _TYPES if kind.startswith("is-")) | 
 _CELL = re.compile(r"(not-)?([a-z]+(?:-[a-z0-9]+)*(?::[a-z-]+(?=[(:]))?)(?:\(([^)]*)\))?(?::(.*))?", re.DOTALL)
 _PLACE = re.compile(r"\{\{-?\s*([A-Za-z_]\w*)\s*-?\}\}")
 _TEMPLATE = re.compile(r"\{\{|\{%|\{#")
-_CODE = "is code, which is not run: say it as a check such as contains, regex or is-json"
+_CODE = "is code, which is never run: write it as a check such as contains, regex or is-json"
 
 
 def check_of_cell(cell: str, field: str) -> dict[str, Any]:

@@ -110,5 +110,5 @@ def _json_kind(head: str, suffix: str) -> str:
     if suffix == ".json":
         return "json"
     if suffix in _WORKBOOKS:
-        raise BadFileError("is no spreadsheet that can be read: save the sheet as CSV (UTF-8), and give that file")
+        raise BadFileError("is a spreadsheet, which cannot be read: save the sheet as CSV (UTF-8) and use that file")
     raise BadFileError(f"has an unknown file type: rename it to end with {', '.join(SUFFIXES)} (or .gz)")

@@ -79,7 +79,7 @@ def find_codec(path: Path, encoding: str | None) -> str:
     if marked is None and b"\0" in head:
         likely = "utf-16-le" if head[1:2] == b"\0" else "utf-16-be"
         raise BadFileError(
-            f"holds NUL bytes, so it is no UTF-8 text: if it is UTF-16, set `encoding: {likely}` {_WHERE}"
+            f"holds NUL bytes, so it is not UTF-8 text: if it is UTF-16, set `encoding: {likely}` {_WHERE}"
         )
     return marked or "utf-8"
 
@@ -131,7 +131,7 @@ def _open_bytes(path: Path) -> Iterator[BinaryIO]:
         if path.is_dir():
             raise BadFileError("is a folder: name one file in it")
         if path.exists() and not path.is_file():
-            raise BadFileError("is no regular file, and a dataset is read twice: save it to a file first")
+            raise BadFileError("is not a regular file, and a dataset is read twice: save it to a file first")
         with path.open("rb", buffering=_BUFFER_BYTES) as raw:
             packed = raw.read(2) == _GZIP
             raw.seek(0)

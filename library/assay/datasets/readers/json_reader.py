@@ -117,7 +117,7 @@ def no_list(top: Mapping[str, Any], line: int | None) -> BadFileError:
         )
     listed = ", ".join(shown(key) for key in list(top)[:10])
     return BadFileError(
-        f"holds no list of cases: it has {listed}, and the list must stand under one of {', '.join(CONTAINER_KEYS)}",
+        f"holds no list of cases: it has {listed}, and the list must be under one of {', '.join(CONTAINER_KEYS)}",
         line,
     )
 

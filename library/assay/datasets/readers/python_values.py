@@ -81,7 +81,7 @@ def plain_value(value: Any) -> Any:
         return None
     if isinstance(value, float):
         if math.isinf(value):
-            raise ValueError(f"holds {value}, which is no JSON number: write null, or a number")
+            raise ValueError(f"holds {value}, which is not a JSON number: write null, or a number")
         return None if math.isnan(value) else float(value)
     if isinstance(value, Mapping):
         return {str(key): plain_value(item) for key, item in value.items()}

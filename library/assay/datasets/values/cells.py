@@ -78,7 +78,7 @@ def _finite(digits: str) -> float:
 
 
 def _no_number(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _literal(text: str) -> Any:

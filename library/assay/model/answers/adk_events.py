@@ -234,7 +234,7 @@ def _counts(call: Mapping[str, Any]) -> dict[str, int]:
     def count(name: str) -> int | None:
         value = call.get(name)
         if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-            raise MalformedAnswerError("a count of usageMetadata is no whole number")
+            raise MalformedAnswerError("a count of usageMetadata is not an integer")
         return value
 
     prompts = [
