@@ -193,7 +193,7 @@ class CaseList:
         changes: list[dict[int, CaseChange]] = [{}]
         for joined in self._joined:
             kept = np.flatnonzero(np.isin(joined.here, places))
-            turned, depth = (each[kept] for each in self._turns(joined, query.change_by))
+            turned, depth = (gains[kept] for gains in self._turns(joined, query.change_by))
             here = joined.here[kept].tolist()
             there.append(dict(zip(here, joined.there[kept].tolist(), strict=True)))
             changes.append(dict(zip(here, map(_change, turned.tolist(), depth.tolist()), strict=True)))

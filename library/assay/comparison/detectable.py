@@ -81,6 +81,8 @@ def _of_scores(
     if chosen is not None:
         unit_cases = metric.n_pairs / effective
         spread = metric.standard_error * math.sqrt(effective)
-        found = cases_for_scores(chosen, spread, differing=differing, step=step / unit_cases, alpha=alpha, power=power)
-        needed = None if found is None else math.ceil(found * unit_cases)
+        count_needed = cases_for_scores(
+            chosen, spread, differing=differing, step=step / unit_cases, alpha=alpha, power=power
+        )
+        needed = None if count_needed is None else math.ceil(count_needed * unit_cases)
     return detectable, needed

@@ -228,7 +228,7 @@ def default_primary(metrics: Mapping[str, MetricFacts]) -> str:
 
 
 def _metrics(results: Mapping[str, Any], configured: Sequence[Mapping[str, Any]]) -> dict[str, MetricFacts]:
-    parameters = {one["name"]: one["parameters"] for one in configured if "parameters" in one}
+    parameters = {entry["name"]: entry["parameters"] for entry in configured if "parameters" in entry}
     metrics = {name: _metric(name, result, parameters.get(name)) for name, result in results.items()}
     kinds = {metric.kind for metric in metrics.values()}
     for kind, unit in _IMPLIED.items():

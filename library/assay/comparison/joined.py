@@ -258,9 +258,9 @@ class CompleteCases:
         places = np.array([run.places(runs[0].case_ids) for run in runs])
         places = places[:, (places >= 0).all(axis=0)]
         kept = np.ones(places.shape[1], dtype=bool)
-        for first, one in enumerate(runs):
+        for first, first_run in enumerate(runs):
             for second in range(first + 1, len(runs)):
-                kept &= ~_differ(one.contents, runs[second].contents, places[first], places[second])
+                kept &= ~_differ(first_run.contents, runs[second].contents, places[first], places[second])
         if settings.where:
             kept &= np.any([run.met[at] for run, at in zip(runs, places, strict=True)], axis=0)
         self._places = places[:, kept]

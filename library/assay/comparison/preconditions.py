@@ -131,7 +131,7 @@ def _parameters(name: str, metrics: Sequence[MetricFacts]) -> Iterator[Mismatch]
     if len({metric.kind for metric in metrics}) > 1:
         return
     known = [metric.measures for metric in metrics if metric.measures]
-    for parameter in dict.fromkeys(each for measures in known for each in measures):
+    for parameter in dict.fromkeys(parameter_name for measures in known for parameter_name in measures):
         values = [measures.get(parameter) for measures in known]
         if any(value != values[0] for value in values):
             texts = {shorten(json.dumps(value, ensure_ascii=False), _PARAMETER_CHARS) for value in values}

@@ -61,10 +61,10 @@ def stopping_outcome(
         asked_a=asked[0],
         asked_b=asked[1],
         verdict=Verdict.INCONCLUSIVE,
-        saved_calls=sum(one.saved_calls for one in known),
-        saved_tokens=_sum([one.saved_tokens for one in known]),
-        saved_usd=_sum([one.saved_usd for one in known]),
-        saved_s=max((one.saved_s for one in known if one.saved_s is not None), default=None),
+        saved_calls=sum(summary.saved_calls for summary in known),
+        saved_tokens=_sum([summary.saved_tokens for summary in known]),
+        saved_usd=_sum([summary.saved_usd for summary in known]),
+        saved_s=max((summary.saved_s for summary in known if summary.saved_s is not None), default=None),
     )
     if not known:
         return outcome if stopping.rule != StoppingRule.FIVE_LOOKS else _last_look(outcome, values)

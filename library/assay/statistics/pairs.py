@@ -77,7 +77,7 @@ def tally_pairs(judgements: Sequence[PairJudgement], cases: Sequence[Hashable] |
         cases: The case of each pair, which repeats share; None if every pair is a case of its own.
     """
     winners = [judgement.winner for judgement in judgements]
-    places = [place for each in judgements for place in (each.forward, each.backward) if place != "tie"]
+    places = [place for verdicts in judgements for place in (verdicts.forward, verdicts.backward) if place != "tie"]
     wins, losses = winners.count("a"), winners.count("b")
     scores = [float((winner == "a") - (winner == "b")) for winner in winners]
     return PairTally(

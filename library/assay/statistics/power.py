@@ -254,8 +254,8 @@ def cases_for_scores(
     effect = abs(difference) / spread
 
     def is_enough(n: int) -> bool:
-        found = detectable_effect(n, differing=differing, alpha=alpha, power=power)
-        return found is not None and found <= effect
+        detected = detectable_effect(n, differing=differing, alpha=alpha, power=power)
+        return detected is not None and detected <= effect
 
     return _least(is_enough, math.ceil(max(least, root * root))) + math.ceil(_LOST_STEPS * step / abs(difference))
 
