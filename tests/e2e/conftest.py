@@ -1,10 +1,10 @@
-"""The command as its users call it: a process of its own in a folder of the test's own.
+"""The command as users run it: a process per call, in a separate folder for each test.
 
-A test that starts, stops or kills services, or looks at all that is stored, has a state directory of its own: `cli` and
-`project`, or `own_stack`, whose orchestrator runs. Others share a local stack that stays up, so that neither services
-nor models are started for each of their commands: `shared_cli` and `shared_project`, or `judged_project`, whose judge
-runs. `Cli.run` forks the command from a process that has imported it, and the command its services; `Cli.start` starts
-it as a shell does, and it starts its services as it does for users.
+Tests that start, stop or kill services, or that read the whole store, have their own state directory: use `cli` or
+`project`, or `own_stack` for a running orchestrator. All other tests share a local stack that stays up, so that their
+commands start neither services nor models: use `shared_cli` or `shared_project`, or `judged_project` for a running
+judge. `Cli.run` forks the command and its services from processes that have imported them. `Cli.start` starts the
+command as a shell does.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ def answer(request):
 
 
 class Cli:
-    """Calls `assay` in a folder.
+    """Runs `assay` in a folder.
 
     Args:
-        folder: Where it is called.
-        home: The state directory; None for one of its own in the folder.
-        server: Forks the processes of `run`, where they need no imports of their own; None to start each.
+        folder: The current folder of the command.
+        home: The state directory; None for a new one in the folder.
+        server: Forks the processes of `run` unless they need their own imports; None to start each.
     """
 
     def __init__(self, folder: Path, home: Path | None = None, server: ForkServer | None = None) -> None:
@@ -62,7 +62,7 @@ class Cli:
     def run(
         self, *arguments: str | Path, status: int | None = 0, stdin: bytes = b""
     ) -> subprocess.CompletedProcess[str]:
-        """Call and wait until it has ended; the exit status must be `status`."""
+        """Run the command to its end and check that it exits with `status`."""
         if self.server is None or self.server.needs_own_imports(self.env):
             done = subprocess.run(
                 self.command(*arguments), cwd=self.folder, env=self.env, input=stdin.decode(), capture_output=True,
@@ -80,7 +80,7 @@ class Cli:
         return done
 
     def start(self, *arguments: str | Path) -> subprocess.Popen[str]:
-        """Call without waiting."""
+        """Start the command without waiting."""
         return subprocess.Popen(
             self.command(*arguments),
             cwd=self.folder,
@@ -91,13 +91,13 @@ class Cli:
         )
 
     def write(self, name: str, content: str | dict[str, Any]) -> Path:
-        """Write a file of the folder; a mapping becomes YAML's subset JSON."""
+        """Write a file in the folder; a mapping is written as JSON, which is valid YAML."""
         path = self.folder / name
         path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
         return path
 
     def wait_until(self, condition: Callable[[], object], process: subprocess.Popen[str]) -> None:
-        """Wait for a condition that another process brings about, as long as that process lives."""
+        """Wait for a condition while a process lives that may make it true."""
 
         def ended() -> str | None:
             if process.poll() is None:
@@ -108,7 +108,7 @@ class Cli:
         wait_until(condition, ended=ended)
 
     def services(self) -> list[psutil.Process]:
-        """Return the services that run for this state directory."""
+        """Return the running services of this state directory."""
         found = []
         for process in psutil.process_iter(["cmdline"]):
             line = " ".join(process.info["cmdline"] or [])
@@ -119,17 +119,17 @@ class Cli:
 
 @pytest.fixture(scope="session")
 def command_server() -> Iterator[ForkServer]:
-    """Return what forks processes of the command, whose services are forked, too."""
+    """Return the server that forks the command, which forks its services too."""
     services = service_servers()
     server = ForkServer("assay_cli", services)
     yield server
-    for one in (server, *services.values()):
-        one.close()
+    for forks in (server, *services.values()):
+        forks.close()
 
 
 @pytest.fixture
 def cli(tmp_path: Path, command_server: ForkServer) -> Iterator[Cli]:
-    """Return the command in a fresh folder; no service may be left behind."""
+    """Return the command in an empty folder; no service may outlive the test."""
     caller = Cli(tmp_path, server=command_server)
     yield caller
     _check_nothing_left(caller)
@@ -137,7 +137,7 @@ def cli(tmp_path: Path, command_server: ForkServer) -> Iterator[Cli]:
 
 @contextmanager
 def stack_up(caller: Cli, *options: str) -> Iterator[None]:
-    """Keep the local stack of a command up; no service may be left behind."""
+    """Keep the local stack of a command up inside the block; no service may outlive it."""
     caller.run("up", *options)
     try:
         yield
@@ -148,7 +148,7 @@ def stack_up(caller: Cli, *options: str) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def shared_home(tmp_path_factory: pytest.TempPathFactory, command_server: ForkServer) -> Iterator[Path]:
-    """Return the state directory of a local stack that tests share, so that its services and model start once."""
+    """Return the state directory of the shared stack, whose services and model start once."""
     caller = Cli(tmp_path_factory.mktemp("shared"), server=command_server)
     with stack_up(caller):
         yield caller.home
@@ -156,7 +156,7 @@ def shared_home(tmp_path_factory: pytest.TempPathFactory, command_server: ForkSe
 
 @pytest.fixture
 def shared_cli(tmp_path: Path, shared_home: Path, command_server: ForkServer) -> Cli:
-    """Return the command in a fresh folder, over the shared stack: other tests' runs are stored there, too."""
+    """Return the command in an empty folder, over the shared stack, which also stores the runs of other tests."""
     return Cli(tmp_path, shared_home, command_server)
 
 
@@ -164,7 +164,7 @@ def shared_cli(tmp_path: Path, shared_home: Path, command_server: ForkServer) ->
 def shared_judge(
     shared_home: Path, tmp_path_factory: pytest.TempPathFactory, command_server: ForkServer
 ) -> dict[str, str]:
-    """Return the settings of a judge that joins the shared stack: it asks once, and knows a price for every model."""
+    """Return the settings of the shared stack's judge: one attempt per call, and a price for every model."""
     caller = Cli(tmp_path_factory.mktemp("judge"), shared_home, command_server)
     prices = caller.write("prices.yaml", "prices: [{model: '*', input: 1, output: 5}]")
     settings = {"ASSAY_JUDGE_PRICES": str(prices), "ASSAY_JUDGE_ATTEMPTS": "1"}
@@ -174,9 +174,9 @@ def shared_judge(
 
 
 def _check_nothing_left(caller: Cli) -> None:
-    left = caller.services()
-    psutil.wait_procs(left, timeout=60)
-    leaked = [process for process in left if process.is_running()]
+    services = caller.services()
+    psutil.wait_procs(services, timeout=60)
+    leaked = [process for process in services if process.is_running()]
     for process in leaked:
         process.kill()
     assert not leaked, "services were left behind"
@@ -184,13 +184,13 @@ def _check_nothing_left(caller: Cli) -> None:
 
 @pytest.fixture
 def project(cli: Cli) -> Cli:
-    """Return the command in a fresh folder with a small spec, dataset and agent."""
+    """Return the command in a new folder with a small spec, dataset and agent."""
     return with_project(cli)
 
 
 @pytest.fixture
 def own_stack(project: Cli) -> Iterator[Cli]:
-    """Return such a command whose orchestrator stays up: each of its commands is quick, and all runs are its own."""
+    """Return such a command with a running orchestrator, so that each call is quick and all runs are its own."""
     with stack_up(project, "--no-embedder"):
         yield project
 
@@ -203,7 +203,7 @@ def shared_project(shared_cli: Cli) -> Cli:
 
 @pytest.fixture
 def judged_project(shared_project: Cli, shared_judge: dict[str, str]) -> Cli:
-    """Return such a command, whose judge runs."""
+    """Return such a command with a running judge."""
     shared_project.env |= shared_judge
     return shared_project
 

@@ -1,4 +1,4 @@
-"""A server on a real port that answers with whatever bytes a test asks for."""
+"""A server on a real port that sends the bytes a test gives it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Run the tests of this folder with both event loops: the orchestrator has the second."""
+    """Run the tests of this folder with both event loops; the orchestrator uses the second."""
     return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
 @dataclass
 class Received:
-    """One request as it came."""
+    """A request as received."""
 
     method: str
     path: str
@@ -47,7 +47,7 @@ class Received:
 
 @dataclass
 class LocalServer:
-    """Answers every request through `reply`, which gets the request and the connection."""
+    """Answers every request by calling `reply` with the request and the connection."""
 
     reply: Callable[[Received, Writer], Awaitable[None]]
     url: str = ""
@@ -83,7 +83,7 @@ def http_bytes(body: bytes, *, status: int = 200, **headers: str) -> bytes:
 
 
 def sends(*replies: bytes) -> Callable[[Received, Writer], Awaitable[None]]:
-    """Return a `reply` that sends these one after the other, the last one again and again."""
+    """Return a `reply` that sends these replies in turn and repeats the last one."""
     waiting = list(replies)
 
     async def reply(_request: Received, writer: Writer) -> None:
@@ -116,7 +116,7 @@ async def listen() -> AsyncIterator[Callable[..., Any]]:
 
 @pytest.fixture
 async def agent_of() -> AsyncIterator[Callable[..., HttpAgent]]:
-    """Make an agent of a server or URL; what is given beside goes to its options."""
+    """Return a factory of agents for a server or URL; keyword arguments become options."""
     async with AsyncExitStack() as stack:
 
         def make(target: Any, environ: dict[str, str] | None = None, **options: Any) -> HttpAgent:
@@ -133,5 +133,5 @@ async def agent_of() -> AsyncIterator[Callable[..., HttpAgent]]:
 
 @pytest.fixture
 def reply_of() -> Callable[..., bytes]:
-    """Return the function that writes a whole HTTP reply."""
+    """Return the function that builds a complete HTTP reply."""
     return http_bytes

@@ -31,7 +31,7 @@ WORDS = ["the", "agent", "is", "online", "red", "button", "press", "query", ":",
 
 @pytest.fixture(scope="session", autouse=True)
 def _state_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What is remembered of verified models is kept for the tests alone."""
+    """Keep the record of verified models in a folder of the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ASSAY_HOME", str(tmp_path_factory.mktemp("home")))
         yield
@@ -55,7 +55,7 @@ def default_folder() -> Path:
 
 @pytest.fixture(scope="session")
 def reference(default_folder: Path) -> Any:
-    """The default model as sentence-transformers itself loads and runs it."""
+    """The default model, loaded and run by sentence-transformers itself."""
     from sentence_transformers import SentenceTransformer
 
     return SentenceTransformer(str(default_folder), device="cpu")
@@ -63,7 +63,7 @@ def reference(default_folder: Path) -> Any:
 
 @pytest.fixture(scope="session")
 def make_tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Save a tiny random BERT with a tokenizer of a dozen words, in a folder of the given name."""
+    """Save a tiny random BERT with a vocabulary of a dozen words in a folder."""
 
     def make(name: str) -> Path:
         import torch

@@ -1,4 +1,4 @@
-"""The real service on a unix socket, the real packages of both providers, a scripted provider on a port."""
+"""The real service on a unix socket, with both providers' packages and a scripted provider on a port."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Judge:
         return response
 
     async def grade_all(self, asked: list[dict[str, Any]]) -> list[pb.Verdict]:
-        """Return the verdicts on many requests of one stream, in the order of the requests."""
+        """Return the verdicts of a stream in the order of its requests."""
         requests = [
             pb.GradeStreamRequest(request_id=str(index), grade=pb.GradeRequest(**fields))
             for index, fields in enumerate(asked)
@@ -61,7 +61,7 @@ class Judge:
 
 @pytest.fixture(scope="session")
 def judges() -> Iterator[ForkServer]:
-    """Return what forks judges."""
+    """Return the server that forks judges."""
     server = ForkServer("assay_judge")
     yield server
     server.close()

@@ -47,7 +47,7 @@ PRICES = "prices: [{model: '*', input: 1, output: 5}]"
 
 @dataclass
 class CountingAgent:
-    """Answers every question with "a" and its number, and notes what it was asked."""
+    """Answers every question with "a" and its number, and records the questions."""
 
     asked: list[str] = field(default_factory=list)
 
@@ -77,12 +77,12 @@ class Stage:
     process: Process | None = None
 
     def say(self, *replies: Any) -> None:
-        """Have the provider say something else from now on."""
+        """Change the replies of the provider from now on."""
         self.replies[:] = replies
 
     @asynccontextmanager
     async def judge(self, environment: Mapping[str, str] | None = None, /, **settings: Any) -> AsyncIterator[None]:
-        """Serve the judge service, always at the same address and with the same books."""
+        """Serve the judge, always at the same address and with the same store."""
         (self.folder / "prices.yaml").write_text(PRICES)
         folders = {"prices": self.folder / "prices.yaml", "state_dir": self.folder / "judge"}
         own = {**folders, **ALL, "attempts": 2, "pause_s": 0.01}
@@ -98,7 +98,7 @@ class Stage:
 
     @asynccontextmanager
     async def orchestrator(self, *flags: str, judge: bool = True, patience_s: float = 60.0) -> AsyncIterator[Client]:
-        """Run an orchestrator over the same database each time, and end it as `kill -9` does.
+        """Run an orchestrator over the same database each time, and kill it at the end with `kill -9`.
 
         Args:
             flags: Further ones.
@@ -121,7 +121,7 @@ class Stage:
             self.kill()
 
     def kill(self) -> None:
-        """End the orchestrator in the midst of whatever it does."""
+        """Kill the orchestrator, whatever it is doing."""
         assert self.process is not None
         self.process.kill()
         self.process.wait()
@@ -131,7 +131,7 @@ class Stage:
         return replace(JudgeSettings("openai", "judge-1", self.provider.openai_url, timeout_s=20.0), **changes)
 
     def settings(self, *metrics: str, judge: Any = ..., adapter: str = "python", **changes: Any) -> RunSettings:
-        """Return what a run does."""
+        """Return the settings of a run."""
         chosen = metrics or ("quality",)
         return RunSettings(
             name="judged",
@@ -147,7 +147,7 @@ class Stage:
         return await client.create_run(settings, dataset.dataset_id)
 
     async def follow(self, client: Client, run: Run) -> Run:
-        """Answer a run's questions until it ends or pauses, and return it."""
+        """Host the agent until the run ends or pauses; return the run."""
         async with AsyncExitStack() as stack:
             if run.settings.agent.adapter == "python":
                 await stack.enter_async_context(self.hosting(client, run))
@@ -155,7 +155,7 @@ class Stage:
 
     @asynccontextmanager
     async def hosting(self, client: Client, run: Run) -> AsyncIterator[None]:
-        """Answer a run's questions for the length of a block."""
+        """Host the agent inside the block."""
         concurrency = run.settings.agent.concurrency
         task = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(self.agent), concurrency=concurrency))
         try:
@@ -178,14 +178,14 @@ class Stage:
         return [row async for row in client.list_results(run.run_id)]
 
     async def done(self, settings: RunSettings, cases: list[Case]) -> tuple[Run, list[CaseResult]]:
-        """Run to the end, with a judge and an orchestrator of its own."""
+        """Run to the end with a new judge and a new orchestrator."""
         async with self.judge(), self.orchestrator() as client:
             run = await self.follow(client, await self.create(client, settings, cases))
             return run, await self.rows(client, run)
 
 
 def case(number: int, text: str | None = None, **fields: Any) -> Case:
-    """Return a case; where a text is given, with this as its recorded answer."""
+    """Return a case; a text becomes its recorded answer."""
     recorded = AgentResponse(text=text) if text is not None else None
     return Case(f"c{number}", (Turn(f"q{number}", references=(f"a{number}",)),), recorded=recorded, **fields)
 
@@ -198,7 +198,7 @@ def case_of() -> Callable[..., Case]:
 
 @pytest.fixture(scope="session")
 def orchestrators() -> Iterator[ForkServer]:
-    """Return what forks orchestrators."""
+    """Return the server that forks orchestrators."""
     server = ForkServer("assay_orchestrator")
     yield server
     server.close()
@@ -206,7 +206,7 @@ def orchestrators() -> Iterator[ForkServer]:
 
 @pytest.fixture
 def set_up(tmp_path: Path, orchestrators: ForkServer) -> Iterator[Callable[..., Stage]]:
-    """Return a function that sets up everything with a provider that says the given replies."""
+    """Return a function that sets up everything with a provider that sends the given replies."""
     running: list[ScriptedProvider] = []
 
     def start(*replies: Any) -> Stage:

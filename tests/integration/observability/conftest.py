@@ -54,7 +54,7 @@ class _AgentHandler(BaseHTTPRequestHandler):
     server: AgentServer
 
     def do_POST(self) -> None:
-        """Answer, and note the headers."""
+        """Answer and record the headers."""
         self.rfile.read(int(self.headers["content-length"]))
         self.server.headers.append({name.lower(): value for name, value in self.headers.items()})
         body = json.dumps({"text": "four", "usage": {"input_tokens": 7, "output_tokens": 2}}).encode()
@@ -69,7 +69,7 @@ class _AgentHandler(BaseHTTPRequestHandler):
 
 
 class AgentServer(ThreadingHTTPServer):
-    """An agent over HTTP that answers "four" and notes the headers of its questions."""
+    """An agent over HTTP that answers "four" and records the headers of its questions."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _AgentHandler)
@@ -79,7 +79,7 @@ class AgentServer(ThreadingHTTPServer):
 
 @dataclass
 class Installation:
-    """What runs.
+    """A running installation.
 
     Args:
         client: Of its orchestrator.
@@ -94,7 +94,7 @@ class Installation:
     provider: ScriptedProvider
 
     def settings(self) -> RunSettings:
-        """Return a run whose rows need an HTTP agent, the embedder and the judge."""
+        """Return the settings of a run that needs an HTTP agent, the embedder and the judge."""
         metrics = ("semantic_similarity", "quality")
         return RunSettings(
             name="observed",
@@ -126,7 +126,7 @@ def default_model() -> Any:
 
 @pytest.fixture
 def agent() -> Iterator[AgentServer]:
-    """Return an agent that serves."""
+    """Return a running agent."""
     server = AgentServer()
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
@@ -140,7 +140,7 @@ def agent() -> Iterator[AgentServer]:
 def installed(
     tmp_path: Path, agent: AgentServer, default_model: Any
 ) -> Callable[..., AbstractAsyncContextManager[Installation]]:
-    """Return a function that serves an installation, with settings of the orchestrator of the test's own."""
+    """Return a function that serves an installation with settings for its orchestrator."""
 
     @asynccontextmanager
     async def serving(**changes: Any) -> AsyncIterator[Installation]:

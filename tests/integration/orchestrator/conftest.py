@@ -50,7 +50,7 @@ async def _serve(
     **changes: Any,
 ) -> AsyncIterator[Client]:
     own: dict[str, Any] = {"listen": f"unix:{folder}/o.sock", "database": folder / "assay.db"}
-    # Runs that are left without a host need not end: with the usual grace each such test would wait five seconds.
+    # Runs without a host end with the grace period; the default one would cost each such test five seconds.
     settings = Settings(**{**own, "http_hosts": ("127.0.0.1",), "grace_s": 1.0, **changes})
     server = RpcServer(settings.server_options)
     database = open_database(settings)
@@ -61,7 +61,7 @@ async def _serve(
     )
     service = RunService(database, manager, settings, server.stopping, LOCAL)
     register = partial(orchestrator_pb2_grpc.add_RunServiceServicer_to_server, service)
-    # As the process does it: calls that come before the manager has started wait.
+    # As in the real process, calls wait until the manager has started.
     server.add("assay.v1.RunService")
     server.complete("assay.v1.RunService", register)
     address = await server.start(settings.listen)
@@ -86,7 +86,7 @@ def _of_database(server: str, name: str) -> str:
 
 @pytest.fixture(scope="session")
 def migrated_database(postgres_server: str) -> Iterator[str]:
-    """Return the name of a PostgreSQL database with the orchestrator's empty tables, to be copied: migrations cost."""
+    """Return the name of a PostgreSQL database with empty tables; a copy is cheaper than a migration."""
     name = f"migrated_{uuid.uuid4().hex}"
     with psycopg.connect(postgres_server, autocommit=True) as admin:
         admin.execute(f"CREATE DATABASE {name} ENCODING 'UTF8' LOCALE 'C' TEMPLATE template0".encode())
@@ -100,7 +100,7 @@ def migrated_database(postgres_server: str) -> Iterator[str]:
 
 @pytest.fixture
 def migrated_postgres_url(postgres_server: str, migrated_database: str) -> Iterator[str]:
-    """Return the URL of a PostgreSQL database with empty tables that is the test's own and is dropped with it."""
+    """Return the URL of a PostgreSQL database with empty tables that is dropped after the test."""
     name = f"test_{uuid.uuid4().hex}"
     with psycopg.connect(postgres_server, autocommit=True) as admin:
         # Copied as files, half the time: the other strategy writes them to the log, too.
@@ -111,7 +111,7 @@ def migrated_postgres_url(postgres_server: str, migrated_database: str) -> Itera
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def database_url(request: pytest.FixtureRequest) -> str:
-    """Return the URL of a database without rows, empty for a file: what uses this is tested on both.
+    """Return the URL of an empty database, or an empty text for a file; tests that use it run on both.
 
     A test whose database must have no tables parametrizes this with "sqlite" and "new postgres".
     """
@@ -122,7 +122,7 @@ def database_url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def serve_at() -> Callable[..., AbstractAsyncContextManager[Client]]:
-    """Return a function that serves an orchestrator in a folder, with settings of the test's own."""
+    """Return a function that serves an orchestrator in a folder, with the settings of a test."""
     return _serve
 
 
@@ -134,13 +134,13 @@ def serve(tmp_path: Path, database_url: str) -> Callable[..., AbstractAsyncConte
 
 @pytest.fixture
 def open_store(tmp_path: Path, database_url: str) -> Callable[[], Database]:
-    """Return a function that opens the test's database; whoever calls it closes what it returns."""
+    """Return a function that opens the database of the test; the caller closes it."""
     return lambda: open_database(Settings(database=tmp_path / "assay.db", database_url=database_url))
 
 
 @pytest.fixture
 def engine(tmp_path: Path, database_url: str) -> Iterator[sa.Engine]:
-    """Return a plain engine for the test's database, beside the store."""
+    """Return an engine for the database of the test that bypasses the store."""
     if database_url:
         made = sa.create_engine(
             "postgresql+psycopg://", creator=lambda: psycopg.connect(database_url), poolclass=sa.NullPool
@@ -153,7 +153,7 @@ def engine(tmp_path: Path, database_url: str) -> Iterator[sa.Engine]:
 
 @pytest.fixture
 def settings_of() -> Callable[..., RunSettings]:
-    """Return a function that makes settings of a run with exact match."""
+    """Return a function that builds the settings of a run with exact_match."""
 
     def make(adapter: str = "replay", target: str = "", **agent: Any) -> RunSettings:
         return RunSettings(

@@ -1,4 +1,4 @@
-"""Agents of the openai and anthropic adapters, with the real packages, and a provider on a port of this machine."""
+"""Agents of the openai and anthropic adapters with the real packages, and a provider on a local port."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def provide() -> Iterator[Callable[..., ScriptedProvider]]:
 
 @pytest.fixture
 async def agent_at() -> AsyncIterator[Callable[..., PromptAgent]]:
-    """Make an agent of an adapter and a provider, or a URL; what is given beside goes to its options."""
+    """Return a factory of agents for an adapter and a provider or URL; keyword arguments become options."""
     async with AsyncExitStack() as stack:
 
         def make(
@@ -54,7 +54,7 @@ async def agent_at() -> AsyncIterator[Callable[..., PromptAgent]]:
 
 @pytest.fixture
 def ask() -> Callable[..., Any]:
-    """Ask one question; `timeout_s` and `history` go to the request, everything else to the case's variables."""
+    """Ask a question; `timeout_s` and `history` go to the request, other arguments to the case's variables."""
 
     async def asking(agent: Agent, question: str = "hello", **changes: Any) -> AgentResponse:
         request = {name: changes.pop(name) for name in ("timeout_s", "history") if name in changes}

@@ -1,4 +1,4 @@
-"""A server with handlers made on the spot, channels to it, and a proxy that can fall silent."""
+"""A server with handlers of a test, channels to it, and a proxy that can go silent."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Wire:
         return address
 
     async def serve_runs(self, servicer: Any, options: ServerOptions | None = None) -> str:
-        """Start a server of the RunService whose messages are those of its contract; return its address."""
+        """Start a RunService with the messages of its contract; return its address."""
         server = RpcServer(options or ServerOptions())
         server.add(RUN_SERVICE, lambda grpc_server: add_RunServiceServicer_to_server(servicer, grpc_server))
         self._stack.push_async_callback(server.stop, 0)
@@ -94,7 +94,7 @@ class Wire:
         return await self._stack.enter_async_context(open_channel(address, options or ChannelOptions()))
 
     async def proxy(self, address: str, connects_after_s: float = 0.0) -> SilentProxy:
-        """Put a proxy in front of a server, which may pass each connection on late, as a slow network does."""
+        """Put a proxy in front of a server; it may delay each connection, as a slow network does."""
         return await self._stack.enter_async_context(_running_proxy(address, connects_after_s))
 
 
@@ -154,7 +154,7 @@ Answers = Callable[[grpc.aio.Channel, str], Awaitable[list[bytes]]]
 
 @pytest.fixture
 def call() -> Answers:
-    """Call method "<kind>" of the test service whatever its kind, and return all answers."""
+    """Call the method named after a kind of call, and return all its answers."""
 
     async def caller(channel: grpc.aio.Channel, kind: str) -> list[bytes]:
         method: Any = getattr(channel, kind)(f"/{SERVICE}/{kind}")

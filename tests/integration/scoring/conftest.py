@@ -1,4 +1,4 @@
-"""Jobs for real scorer processes, hostile ones among them."""
+"""Jobs for real scorer processes, including hostile ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from assay_orchestrator.settings import ScoringLimits
 
 
 class Effect:
-    """Where it arrives in a scorer, the scorer evaluates an expression; what was to be done follows."""
+    """Makes the scorer that receives it evaluate an expression before the actual job."""
 
     def __init__(self, expression: str, then: object = None) -> None:
         self._expression, self._then = expression, then
@@ -38,13 +38,13 @@ class _Evaluated:
 
 @pytest.fixture
 def effect() -> type[Effect]:
-    """Return what makes a scorer evaluate an expression."""
+    """Return the class of such jobs."""
     return Effect
 
 
 @pytest.fixture
 async def make_pool() -> AsyncIterator[Callable[..., ScorerPool]]:
-    """Return a function that makes a pool with some limits; it is closed at the end."""
+    """Return a function that builds a pool with some limits; the pool is closed after the test."""
     made: list[ScorerPool] = []
 
     def make(scorers: int = 1, timeout_s: float = 60.0, memory_mib: int = 256) -> ScorerPool:
@@ -58,7 +58,7 @@ async def make_pool() -> AsyncIterator[Callable[..., ScorerPool]]:
 
 @pytest.fixture
 def scorer_of() -> Callable[..., RowScorer]:
-    """Return a function that makes the scorer of a run with some metrics."""
+    """Return a function that builds the scorer of a run with some metrics."""
 
     def make(pool: ScorerPool, *metrics: tuple[str, dict[str, Any]], run_id: str = "run") -> RowScorer:
         settings = [MetricSettings(kind, complete_parameters(kind, given, where="m")) for kind, given in metrics]
@@ -69,7 +69,7 @@ def scorer_of() -> Callable[..., RowScorer]:
 
 @pytest.fixture
 def row_of() -> Callable[..., Row]:
-    """Return a function that makes a row of an answer and its references."""
+    """Return a function that builds a row from an answer and its references."""
 
     def make(text: str = "", *references: str, **fields: Any) -> Row:
         return Row(Case("c", (Turn("q", references=references),)), AgentResponse(text=text, **fields))
