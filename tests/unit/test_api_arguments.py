@@ -95,9 +95,7 @@ def test_a_function_takes_the_place_of_one_that_the_spec_names(tmp_path: Path) -
     spec = tmp_path / "assay.yaml"
     spec.write_text("dataset: d.jsonl\nagent: {adapter: replay}\nmetrics: [latency, 'metrics:m']\n")
     (problem,) = refusals(spec, answer, metrics={"m": lambda answer: 1, "other": lambda answer: 1})
-    assert problem == (
-        "other: is no metric in Python code of the spec: list it as `- other: {metric: 'metrics:other'}`"
-    )
+    assert problem == ("other: is not a Python metric of the spec: list it as `- other: {metric: 'metrics:other'}`")
 
 
 @pytest.mark.parametrize(
