@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import os
 import time
 from collections import Counter
 from pathlib import Path
@@ -140,10 +141,10 @@ class Collection:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Put slow files first."""
+        """Put slow files first, and last in mutation testing, which stops at the first failure."""
         paths = {item.path for item in items}
         places = {path: SLOWEST_FIRST.index(path.relative_to(_TESTS).parts[0]) for path in paths}
-        items.sort(key=lambda item: places[item.path])
+        items.sort(key=lambda item: places[item.path], reverse="MUTANT_UNDER_TEST" in os.environ)
 
     def pytest_make_parametrize_id(self, val: object, argname: str) -> str | None:
         """Name bytes and long texts by their position; pytest would use their content."""
