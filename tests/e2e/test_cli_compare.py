@@ -212,7 +212,7 @@ def test_variants_are_run_and_compared(shared_project: Cli) -> None:
     floor = shown["comparison"]["pairs"][0]["metrics"][0]["noise_floor"]
     assert (floor["flip_rate"], floor["n"]) == (0.0, 20)
     assert "nothing to compare: name two runs" in cli.run("compare", status=2).stderr
-    assert "leave out one of the two" in cli.run("compare", "one/results.json", "--aa", status=2).stderr
+    assert "or variants to run, not both" in cli.run("compare", "one/results.json", "--aa", status=2).stderr
 
 
 def test_variants_stop_early(shared_project: Cli) -> None:
