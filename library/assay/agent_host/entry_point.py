@@ -22,8 +22,8 @@ class Entry:
     Args:
         function: The function or bound method.
         receives_text: Whether it is called with the request's text instead of the request.
-        is_async: Whether it runs on the event loop. If inspection cannot tell, as for a partial or lambda, the callable
-            runs in a thread, and an awaitable result is awaited.
+        is_async: Whether it runs on the event loop. If inspection does not show it, as for a partial or lambda,
+            the callable runs in a thread, and an awaitable result is awaited.
     """
 
     function: Callable[..., Any]

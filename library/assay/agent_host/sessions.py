@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from assay.model.answers.agent_response import AgentRequest, AgentResponse
 
 MAX_IDLE = 1_000
-"""Maximum number of objects kept between turns; clients that never tell the number of turns leave some behind."""
+"""Maximum number of objects kept between turns; clients that never state the number of turns leave some behind."""
 
 CLOSE_S = 10.0
 """How long closing a conversation's object may take, in seconds."""

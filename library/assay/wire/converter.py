@@ -2,7 +2,7 @@
 
 A field of the data class corresponds to the message's field of the same name, or of a name that adds its form:
 `left_out` to `left_out_count`, `options` to the text `options_json`, `timeout_s` to `timeout_ms`. An absent value, or a
-0 or empty value that the message cannot tell from absent, becomes the data class's default, else None. A field without
+0 or empty value that looks absent in the message, becomes the data class's default, else None. A field without
 a counterpart on either side is an error at import.
 
 For objects sent once per run. Rows, answers and cases have hand-written functions, because there are 100,000 of them.

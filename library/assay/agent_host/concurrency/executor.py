@@ -38,7 +38,7 @@ class AgentExecutor(ThreadPoolExecutor):
         self._is_closed = False
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Call a function in a thread; the caller's context tells whether the call is an agent's.
+        """Call a function in a thread; the caller's context shows whether the call is an agent's.
 
         Raises:
             TooManyHangError: `max_hung` earlier agent calls still hang, and this is an agent's call.

@@ -32,7 +32,7 @@ async def run_to_end(
             decision on it, in the order of `waiting`.
         waiting: Returns the interrupts of a stop; empty if the agent has ended.
         approvals: The request's approvals. Afterwards, also after an exception, `approvals.interrupts` has all
-            interrupts, and `approvals.is_waiting` tells whether the agent still waits.
+            interrupts, and `approvals.is_waiting` says whether the agent still waits.
 
     Returns:
         The result of `run` or of the last `resume`.

@@ -41,7 +41,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
 }
 """Attributes whose names occur only in traces."""
 _WHOLE = ("input_tokens", "output_tokens", "total_tokens")
-"""Counts that each call has; another call without any counts tells nothing."""
+"""Counts that each call has; another call without any counts shows nothing."""
 _MAX_TOKENS = 2**53
 
 
