@@ -20,7 +20,7 @@ from assay_orchestrator.store.shards.shards import Shard
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from assay_orchestrator.pipeline.slots import Slots
+    from assay_orchestrator.pipeline.session import Slots
 
 NOW = 0.0
 

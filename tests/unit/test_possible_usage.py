@@ -16,12 +16,12 @@ from assay.model.model_price import ModelPrice
 from assay.providers.messages import Reply, TokenUsage, token_usage
 from assay.reports.comparison.document.compared_run import implied_values
 from assay.telemetry.instruments import Instrument
-from assay_orchestrator.agents.prompt_cost import cost_of_reply
+from assay_orchestrator.agents.prompt import cost_of_reply
 from assay_orchestrator.instruments import AGENT_COST, AGENT_TOKENS, ANSWER_SECONDS, ObservedRun
+from assay_orchestrator.pipeline.flusher import spent_on
 from assay_orchestrator.store.rows.results import AnswerRecord
 from assay_orchestrator.store.teams.allotments import Amount
 from assay_orchestrator.store.teams.spending import Spent
-from assay_orchestrator.summary.spent import spent_on
 
 
 def spent(*usages: Usage) -> Spent:

@@ -50,8 +50,7 @@ from assay_orchestrator.store import history
 from assay_orchestrator.store.page_tokens import PageTokens
 from assay_orchestrator.store.runs import datasets, runs
 from assay_orchestrator.store.teams import audit, baselines, calibrations, quotas, tokens
-from assay_orchestrator.watch.message_cache import WatchMessageCache
-from assay_orchestrator.watch.watches import Watches
+from assay_orchestrator.watch.watches import Watches, WatchMessageCache
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

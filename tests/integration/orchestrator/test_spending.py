@@ -11,7 +11,7 @@ from assay.identity.quotas import MAX_AMOUNT, Quota
 from assay.model.case import Case, Turn
 from assay.model.run import DatasetRef
 from assay.model.scope import Scope
-from assay_orchestrator.identity import quota_wire
+from assay_orchestrator.identity.admin_service import status_of
 from assay_orchestrator.store.runs import datasets, runs
 from assay_orchestrator.store.runs.runs import RunRecord
 from assay_orchestrator.store.teams import allotments, quotas, spending
@@ -53,7 +53,7 @@ async def spend(database: Database, run_id: str, spent: Spent) -> None:
 
 async def used(database: Database) -> dict[str, int]:
     """Return what the team has used, as clients see it."""
-    found = await database.read(lambda c: quota_wire.status_of(c, TEAM))
+    found = await database.read(lambda c: status_of(c, TEAM))
     return {use.quota: use.used for use in found.uses}
 
 

@@ -21,7 +21,7 @@ from assay.model.run import AgentSettings, JudgeSettings, RunState
 from assay_orchestrator.agents import secrets as secrets_module
 from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.targets import Target
-from assay_orchestrator.runs.judge_keys import judge_key_problems, with_team
+from assay_orchestrator.runs.planner import judge_key_problems, with_team
 from assay_orchestrator.runs.target_watch import TargetWatch
 from assay_orchestrator.runs.team_access import TeamAccess
 from assay_orchestrator.settings import Settings

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
+import math
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, Problem
+from assay.identity.quotas import NANO, nano_from_usd
 from assay.local_stack.install_hint import install_hint
 from assay.model.answers.agent_response import AgentErrorKind, AgentResponse, MalformedAnswerError, error_response
 from assay.model.answers.response_limits import AnswerTooLargeError
@@ -17,10 +20,10 @@ from assay.providers.errors import MalformedReplyError, ProviderStatusError, Rep
 from assay.providers.messages import Request
 from assay.providers.own_services import KEY_VARIABLES, OWN_URLS
 from assay.providers.parameters import LearnedParameters, Parameters, refuses, token_field_of
+from assay.providers.prices import cost_of
 from assay.specs.prompt_options import PromptOptions
 from assay.specs.variables import NAMED
 from assay_orchestrator.agents.http_hosts import check_host
-from assay_orchestrator.agents.prompt_cost import cost_of_reply, most_of
 from assay_orchestrator.agents.prompt_response import refused_status, response_from_reply
 from assay_orchestrator.agents.prompt_template import ConversationError, build_conversation
 from assay_orchestrator.agents.protocol import NotAskedError
@@ -28,18 +31,24 @@ from assay_orchestrator.agents.secrets import SECRET_MISSING, Secrets
 from assay_orchestrator.agents.targets import agent_address
 from assay_orchestrator.budgets.budget_store import BudgetExhaustedError
 from assay_orchestrator.budgets.run_budget import RunBudget
-from assay_orchestrator.store.teams.allotments import NOTHING
+from assay_orchestrator.store.teams.allotments import NOTHING, Amount
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from assay.model.answers.agent_response import AgentRequest
     from assay.model.case import Case
+    from assay.model.model_price import ModelPrice
     from assay.model.run import AgentSettings
     from assay.providers.client import ModelClient
+    from assay.providers.messages import Reply
+    from assay.specs.prompt_options import PromptOptions
     from assay_orchestrator.agents.access import AgentAccess
     from assay_orchestrator.agents.prompt_template import Conversation
     from assay_orchestrator.budgets.run_budget import Reservation
+
+_FRAME_TOKENS = 2_000
+"""More than a protocol adds to a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,3 +279,40 @@ def _missing_package(adapter: str) -> list[Problem]:
     if not missing:
         return []
     return [Problem(f"the {adapter} adapter needs {missing}: {install_hint('providers')}", "agent.adapter")]
+
+
+def most_of(conversation: Conversation, options: PromptOptions, price: ModelPrice | None) -> Amount:
+    """Return the most that a call can use: no token is shorter than a byte, and all may be written to the cache.
+
+    Args:
+        conversation: The messages to send.
+        options: The options of the call.
+        price: The price of the model; None if unknown, so that only tokens are counted.
+    """
+    sent = [
+        conversation.system,
+        [[message.role, message.content] for message in conversation.messages],
+        dict(options.extra),
+    ]
+    read = len(json.dumps(sent, ensure_ascii=False).encode()) + _FRAME_TOKENS
+    written = options.max_tokens
+    if price is None:
+        return Amount(tokens=read + written)
+    cached = read if price.cache_write > 1 else 0
+    return Amount(math.ceil(price.dollars(read, written, cache_write=cached) * NANO), read + written)
+
+
+def cost_of_reply(reply: Reply, price: ModelPrice | None, most: Amount) -> Amount:
+    """Return the usage of a call; if the service does not report it, the reserved amount."""
+    tokens = reply.tokens
+    if tokens is None:
+        return most
+    total = tokens.total
+    if not total:
+        if tokens.input is None or tokens.output is None or not (tokens.input or tokens.output):
+            return most
+        total = tokens.input + tokens.output
+    if price is None:
+        return Amount(tokens=total)
+    dollars = cost_of(price, tokens)
+    return Amount(most.nano_usd if dollars is None else nano_from_usd(dollars), total)

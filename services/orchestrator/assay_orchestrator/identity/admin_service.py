@@ -13,7 +13,7 @@ from assay.errors import InvalidInputError, PermissionDeniedError, Problem
 from assay.http.addresses import pattern_problem
 from assay.identity.audit import OPERATORS, audited_call
 from assay.identity.caller import Identity, caller
-from assay.identity.quotas import ALL_TEAMS
+from assay.identity.quotas import ALL_TEAMS, MAX_AMOUNT, Quota
 from assay.identity.rights import RIGHTS, Right, Role
 from assay.identity.tokens import new_token
 from assay.model.scope import Scope
@@ -22,14 +22,13 @@ from assay.parsing.secret_references import is_secret_name
 from assay.storage.times import now
 from assay.v1 import admin_pb2 as pb
 from assay.v1 import admin_pb2_grpc
-from assay_orchestrator.identity import quota_wire
 from assay_orchestrator.identity.audit_pages import AuditPages
 from assay_orchestrator.identity.scopes import check_team_name
 from assay_orchestrator.store.removal import erasure, retention
 from assay_orchestrator.store.teams import audit, quotas, targets, tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import grpc
     import sqlalchemy as sa
@@ -51,6 +50,7 @@ MAX_TARGET_SECRETS = 100
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
+_QUOTAS_BY_NAME = {quota.value: quota for quota in Quota}
 
 
 class TeamRuns(Protocol):
@@ -291,7 +291,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     ) -> pb.SetQuotasResponse:
         """Set and remove quotas of a team."""
         team, own = request.team or caller().team, caller()
-        amounts, cleared = quota_wire.changes_from_wire(request)
+        amounts, cleared = changes_from_wire(request)
 
         def change(connection: sa.Connection) -> dict[Quota, int]:
             _require_quota_team(connection, team)
@@ -303,7 +303,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         changed += [f"{quota.value}=none" for quota in cleared]
         _log.info("set quotas: team=%s quotas=%s by=%s", team, ",".join(changed), own.token_id)
         await self._runs.requeue_idle()
-        return pb.SetQuotasResponse(quotas=quota_wire.amounts_to_wire(effective))
+        return pb.SetQuotasResponse(quotas=amounts_to_wire(effective))
 
     async def GetQuotas(  # noqa: N802
         self,
@@ -319,7 +319,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
 
         amounts, own = await self._database.read(read)
         defaulted = [quota.value for quota in amounts if quota not in own]
-        return pb.GetQuotasResponse(quotas=quota_wire.amounts_to_wire(amounts), defaulted=defaulted)
+        return pb.GetQuotasResponse(quotas=amounts_to_wire(amounts), defaulted=defaulted)
 
     async def GetStatus(  # noqa: N802
         self,
@@ -334,7 +334,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             names = [team] if team else [record.team for record in tokens.list_teams(connection)]
             if team:
                 tokens.require_team(connection, team)
-            return [quota_wire.status_of(connection, name) for name in names]
+            return [status_of(connection, name) for name in names]
 
         return pb.GetStatusResponse(teams=await self._database.read(read))
 
@@ -446,3 +446,43 @@ def _to_wire(record: TokenRecord) -> pb.Token:
         last_used_at=record.last_used_at or "",
         created_by=record.created_by,
     )
+
+
+def changes_from_wire(request: pb.SetQuotasRequest) -> tuple[dict[Quota, int], list[Quota]]:
+    """Return the quotas that a request sets, and those that it removes.
+
+    Raises:
+        InvalidInputError: They are invalid; contains every problem.
+    """
+    named = [(amount.quota, f"quotas[{at}].quota") for at, amount in enumerate(request.quotas)]
+    named += [(name, f"cleared[{at}]") for at, name in enumerate(request.cleared)]
+    problems, seen = [], set[str]()
+    for name, field in named:
+        if name not in _QUOTAS_BY_NAME:
+            problems.append(Problem(f"must be one of {', '.join(_QUOTAS_BY_NAME)}, not {name[:40]!a}", field))
+        elif name in seen:
+            problems.append(Problem(f"{name} is given twice", field))
+        seen.add(name)
+    problems += [
+        Problem(f"must be at most {MAX_AMOUNT:,}", f"quotas[{at}].amount")
+        for at, amount in enumerate(request.quotas)
+        if amount.amount > MAX_AMOUNT
+    ]
+    if not named:
+        problems.append(Problem("names no quota: name a quota to set or to clear", "quotas"))
+    if problems:
+        raise InvalidInputError(problems)
+    return {_QUOTAS_BY_NAME[amount.quota]: amount.amount for amount in request.quotas}, [
+        _QUOTAS_BY_NAME[name] for name in request.cleared
+    ]
+
+
+def amounts_to_wire(amounts: Mapping[Quota, int]) -> list[pb.QuotaAmount]:
+    """Return the messages of quotas, in the order of their declaration."""
+    return [pb.QuotaAmount(quota=quota.value, amount=amounts[quota]) for quota in Quota if quota in amounts]
+
+
+def status_of(connection: sa.Connection, team: str) -> pb.TeamStatus:
+    """Return how much of its quotas a team uses."""
+    uses = [pb.QuotaUse(quota=use.quota.value, used=use.used, limit=use.limit) for use in quotas.uses(connection, team)]
+    return pb.TeamStatus(team=team, uses=uses, queued_rows=max(0, quotas.queued_rows(connection, team)))

@@ -11,12 +11,12 @@ from weakref import WeakValueDictionary
 
 from assay_orchestrator.agents.protocol import NotAskedError
 from assay_orchestrator.pipeline.flusher import Flusher
-from assay_orchestrator.pipeline.slots import Slots
 from assay_orchestrator.store.rows import stops
 from assay_orchestrator.store.shards import shards
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+    from types import TracebackType
 
     from assay.model.run import CaseResult
     from assay_orchestrator.pipeline.run_context import RunContext
@@ -26,6 +26,35 @@ if TYPE_CHECKING:
 
 _SCORING_ROWS = 256
 """Rows beyond those being asked: their answers are being scored and stored."""
+
+
+class Slots:
+    """A semaphore with a variable size: each shard of a run adds its slots, and all share them.
+
+    Args:
+        count: The initial number of slots.
+    """
+
+    def __init__(self, count: int = 0) -> None:
+        self._semaphore = asyncio.Semaphore(count)
+
+    async def __aenter__(self) -> None:
+        await self._semaphore.acquire()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._semaphore.release()
+
+    def add(self, count: int) -> None:
+        """Add slots."""
+        for _ in range(count):
+            self._semaphore.release()
+
+    async def remove(self, count: int) -> None:
+        """Remove slots; return once they are free."""
+        for _ in range(count):
+            await self._semaphore.acquire()
 
 
 class Session:

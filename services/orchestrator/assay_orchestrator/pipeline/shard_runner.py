@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from assay.errors import AssayError
@@ -25,10 +25,8 @@ from assay.telemetry.tracing import traceparent
 from assay.wire.agent import response_to_wire
 from assay_orchestrator.agents.protocol import NotAskedError
 from assay_orchestrator.evidence.verdict_wire import JudgedRow, NotYetError
-from assay_orchestrator.pipeline import dead_letters
 from assay_orchestrator.pipeline.canary_rows import CanaryRows
 from assay_orchestrator.pipeline.conversations import history_before, scored_row, scored_turns
-from assay_orchestrator.pipeline.rescored_cases import rescored_case
 from assay_orchestrator.pipeline.row_embeddings import gather_embeddings, prefetch
 from assay_orchestrator.store.rows import attempts, results
 from assay_orchestrator.store.rows.attempts import RowAttempts
@@ -276,9 +274,9 @@ class ShardRunner:
         """
         turns, answers = work.case.turns, list(work.stored)
         if work.problem:
-            return self._given_up(work, dead_letters.unreadable(work.problem))
+            return self._given_up(work, _unreadable_case(work.problem))
         if work.attempts.interrupted >= self._context.max_attempts:
-            return self._given_up(work, dead_letters.interrupted(work.attempts.interrupted))
+            return self._given_up(work, _killed_too_often(work.attempts.interrupted))
         fresh: AnswerRecord | None = None
         while len(answers) < len(turns) and not (answers and answers[-1].is_failed):
             if fresh is not None:
@@ -354,7 +352,7 @@ class ShardRunner:
         context.observed.answered(response)
         attempt_count = work.attempts.retried + 1
         if response.error is not None and 1 < attempt_count >= context.max_attempts:
-            return dead_letters.exhausted(response, attempt_count)
+            return _dead_letter(response, attempt_count)
         return response
 
     async def _may_ask(self) -> None:
@@ -509,3 +507,57 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
         else:
             leaves.append(error)
     return next((leaf for leaf in leaves if isinstance(leaf, AssayError)), leaves[0])
+
+
+def _killed_too_often(count: int) -> AgentResponse:
+    """Return the answer of a row on which the orchestrator was killed in every allowed attempt."""
+    return error_response(
+        AgentErrorKind.DEAD_LETTER,
+        f"the orchestrator was killed {count} times while it worked on this row, the last times on this row alone: it "
+        "is not retried",
+    )
+
+
+def _dead_letter(response: AgentResponse, attempt_count: int) -> AgentResponse:
+    """Return the failure of a row's last attempt as a dead letter."""
+    error = response.error
+    assert error is not None, "only failures are wrapped"
+    last = error_response(
+        AgentErrorKind.DEAD_LETTER,
+        f"failed in {attempt_count} attempts; the last: {error.kind.value}: {error.message}",
+        traceback=error.traceback,
+    )
+    return dataclasses.replace(response, error=last.error)
+
+
+def _unreadable_case(problem: str) -> AgentResponse:
+    """Return the answer of a row whose stored case cannot be read."""
+    return error_response(
+        AgentErrorKind.DEAD_LETTER,
+        f"the stored case cannot be read ({problem[:500]}): the agent was not asked; upload the dataset again",
+    )
+
+
+def rescored_case(case: Case, run_id: str, answers: Sequence[Sequence[AgentResponse]]) -> Case:
+    """Return a case with the stored answers of a run in place of those recorded in its dataset.
+
+    A row without a stored answer gets an error: it is scored like a failed agent, never omitted.
+
+    Args:
+        case: The case in the dataset.
+        run_id: The run.
+        answers: By repeat, the answers to its turns; empty if the run has none.
+    """
+    missing = error_response(AgentErrorKind.NOT_RECORDED, f"run {run_id} has no answer for case {case.case_id}")
+    rows = [tuple(row) or (missing,) for row in answers]
+    earlier = tuple(row[:-1] for row in rows) if len(case.turns) > 1 and not _are_stand_ins(case, rows) else ()
+    first, *others = (row[-1] for row in rows)
+    return replace(case, recorded=first, recorded_repeats=tuple(others), recorded_turns=earlier)
+
+
+def _are_stand_ins(case: Case, rows: Sequence[Sequence[AgentResponse]]) -> bool:
+    """Return whether the answers to earlier turns are references that replay used for lack of recorded answers."""
+    if case.recorded is None or case.recorded_turns:
+        return False
+    expected = [AgentResponse(text=next(iter(turn.references), "")) for turn in case.turns[:-1]]
+    return all(answer == stand_in for row in rows for answer, stand_in in zip(row[:-1], expected, strict=False))

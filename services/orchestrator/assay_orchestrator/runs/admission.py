@@ -25,7 +25,7 @@ from assay_orchestrator.agents.http_hosts import check_host
 from assay_orchestrator.store.runs.lifecycle import ACTIVE_STATES
 
 if TYPE_CHECKING:
-    from assay.model.run import CaseSelection, DatasetReading, MetricSettings, Run, RunSettings
+    from assay.model.run import CaseSelection, DatasetReading, MetricSettings, Run, RunSettings, SpendCap
     from assay_orchestrator.settings import Settings
 
 _MAX_DIGEST_CHARS = 64
@@ -191,3 +191,16 @@ def _complete_metrics(settings: RunSettings, problems: list[Problem]) -> list[Me
     known_names = {metric.name for metric in completed}
     problems += check_metrics(paths, others=[name for name in names if name not in known_names])
     return completed
+
+
+def check_spend_cap(run: Run, cap: SpendCap) -> None:
+    """Raise unless a run may get this cap on its judging spend.
+
+    Raises:
+        InvalidInputError: The run has no judge, or the cap is not an amount of money.
+    """
+    judge = run.settings.judge
+    if judge is None:
+        raise InvalidInputError([Problem(f"run {run.run_id} has no judge, so it spends nothing", "spend_cap")])
+    if problems := check_judge(dataclasses.replace(judge, spend_cap_usd=cap.usd)):
+        raise InvalidInputError(problems)

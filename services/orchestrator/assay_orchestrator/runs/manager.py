@@ -22,6 +22,7 @@ from assay_orchestrator.identity.service_scopes import ServiceScopes
 from assay_orchestrator.pipeline.case_traces import CaseTraces
 from assay_orchestrator.pipeline.session import Session
 from assay_orchestrator.pipeline.storage_pauses import STORAGE_BACKOFF
+from assay_orchestrator.runs.admission import check_spend_cap
 from assay_orchestrator.runs.agent_hosts import AgentHosts
 from assay_orchestrator.runs.budget_watch import BudgetWatch
 from assay_orchestrator.runs.catalogue import UNREADABLE, Catalogue
@@ -30,7 +31,6 @@ from assay_orchestrator.runs.deletion import Deleter
 from assay_orchestrator.runs.peers import Peers
 from assay_orchestrator.runs.recovery import recover_runs
 from assay_orchestrator.runs.run_lists import RunLists
-from assay_orchestrator.runs.spend_caps import check_spend_cap
 from assay_orchestrator.runs.target_watch import TargetWatch
 from assay_orchestrator.runs.team_access import TeamAccess
 from assay_orchestrator.runs.unattended_runs import UnattendedRuns

@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
-from assay.errors import InvalidInputError, SpecError, WrongStateError
+from assay.errors import InvalidInputError, Problem, SpecError, WrongStateError
 from assay.metrics import build_metric
 from assay.model.scope import LOCAL
+from assay.parsing.secret_references import SCHEME, parse_path
 from assay.specs.grpc_options import target_host
 from assay.specs.model import checks_of, needed_embeddings, wants_verdicts
 from assay_orchestrator.agents import agent_problems, build_agent
 from assay_orchestrator.agents.hosted import HostedAgent
 from assay_orchestrator.agents.http_hosts import check_host
 from assay_orchestrator.agents.secrets import binding_problems
+from assay_orchestrator.agents.targets import judge_address
 from assay_orchestrator.instruments import ObservedRun
 from assay_orchestrator.pipeline.function_metrics import function_metrics
 from assay_orchestrator.pipeline.run_context import RunContext
 from assay_orchestrator.pipeline.turns import Turns
-from assay_orchestrator.runs.judge_keys import judge_key_problems, with_team
 from assay_orchestrator.scorers.pool import ScorerPool
 from assay_orchestrator.scorers.row_scorer import RowScorer
 from assay_orchestrator.store.rows.stops import StopLook
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from assay.errors import Problem
     from assay.metrics.core.embedding import EmbeddingSettings
-    from assay.model.run import AgentSettings, Run, RunSettings, RunSummary
+    from assay.model.run import AgentSettings, JudgeSettings, Run, RunSettings, RunSummary
     from assay.v1.embedder_pb2_grpc import EmbedderServiceAsyncStub
     from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
     from assay_orchestrator.agents.access import AgentAccess
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from assay_orchestrator.evidence.embedding_client import EmbeddingClient
     from assay_orchestrator.evidence.jury import RunJury
     from assay_orchestrator.settings import Settings
+
+_KEY_PLACE = "of the judge service, or a variable with --secret-variables"
 
 
 def agent_key(agent: AgentSettings, limits: Mapping[str, int]) -> str:
@@ -186,7 +189,7 @@ class Planner:
             or not wants_verdicts(settings.metrics, checks_of(settings))
         ):
             return ()
-        from assay_orchestrator.runs.judge_preflight import judge_problems  # imported here: most runs are not judged
+        from assay_orchestrator.runs.judge_service import judge_problems  # imported here: most runs are not judged
 
         problems = judge_key_problems(judge, access)
         return problems or await judge_problems(self._judge, with_team(judge, access.team))
@@ -196,7 +199,7 @@ class Planner:
         judge, judging = run.settings.judge, summary.judging
         if self._judge is None or judge is None or judge.recorded_file or judging is None:
             return summary
-        from assay_orchestrator.runs.judge_account import with_account  # imported here: most runs are not judged
+        from assay_orchestrator.runs.judge_service import with_account  # imported here: most runs are not judged
 
         judge_settings = with_team(judge, team)
         judging = await with_account(self._judge, judging, judge=judge_settings, run_id=run.run_id, scope=scope)
@@ -285,3 +288,29 @@ class Planner:
         hosted = self._hosted.pop(run_id, None)
         if hosted is not None:
             hosted.detach_all(reason)
+
+
+def judge_key_problems(judge: JudgeSettings, access: AgentAccess) -> list[Problem]:
+    """Return why the secrets used as judge keys may not be sent to the judges, as far as this process knows."""
+    problems = []
+    for place, judge_settings in enumerate(judge.judges):
+        reference = parse_path(judge_settings.key_variable.removeprefix(SCHEME)) if _is_secret(judge_settings) else None
+        if reference is not None and (
+            problem := access.secret_problem(reference, judge_address(judge_settings), _KEY_PLACE)
+        ):
+            where = f"judge.jury[{place}]" if judge.others else "judge"
+            problems.append(Problem(problem, f"{where}.key_variable"))
+    return problems
+
+
+def with_team(judge: JudgeSettings, team: str) -> JudgeSettings:
+    """Return the judge for a request: its secrets name the team, which the judge service does not know."""
+    key = judge.key_variable
+    if _is_secret(judge):
+        reference = parse_path(key.removeprefix(SCHEME))
+        key = str(reference.of(team)) if reference is not None else key
+    return dataclasses.replace(judge, key_variable=key, others=tuple(with_team(other, team) for other in judge.others))
+
+
+def _is_secret(judge: JudgeSettings) -> bool:
+    return judge.key_variable.startswith(SCHEME)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay.errors import ResumeExpiredError, UnavailableError
 from assay.model.run import FINISHED_STATES, Run
 from assay.process.failpoints import failpoint
+from assay.v1 import orchestrator_pb2 as pb
 from assay.wire.pages import first_page
-from assay.wire.run import STATES, event_to_wire
+from assay.wire.run import RUN, STATES, event_to_wire, without_answer
 from assay_orchestrator.store import history
 from assay_orchestrator.store.runs.lifecycle import ACTIVE_STATES, client_view
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
 
+    from assay.model.run import Run
     from assay.model.scope import Scope
     from assay.storage.database import Database
     from assay.v1 import orchestrator_pb2 as pb
@@ -27,6 +30,10 @@ if TYPE_CHECKING:
 _EVENT_PAGE = 500
 
 T = TypeVar("T")
+
+_MAX_MESSAGES = 16
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,3 +203,37 @@ def _ends(events: Sequence[pb.RunEvent]) -> bool:
         event.HasField("state_changed") and STATES.from_wire(event.state_changed.state) in FINISHED_STATES
         for event in events
     )
+
+
+class WatchMessageCache:
+    """The latest messages to watchers; watchers at the same snapshot or page of events share one message."""
+
+    def __init__(self) -> None:
+        self._snapshots: OrderedDict[str, tuple[Run, pb.WatchRunResponse]] = OrderedDict()
+        self._events: OrderedDict[tuple[str, int, int, int], pb.WatchRunResponse] = OrderedDict()
+
+    def message(self, run_id: str, step: Step, *, with_answers: bool) -> pb.WatchRunResponse:
+        """Return the message of a step of a watch."""
+        if step.snapshot is not None:
+            return self._snapshot(run_id, step.snapshot)
+        if not step.events:
+            return pb.WatchRunResponse(bookmark_sequence=step.before)
+        if with_answers:
+            return pb.WatchRunResponse(events=step.events)
+        key = (run_id, step.before, step.events[-1].sequence, len(step.events))
+        message = self._events.pop(key, None) or pb.WatchRunResponse(events=map(without_answer, step.events))
+        _remember(self._events, key, message)
+        return message
+
+    def _snapshot(self, run_id: str, run: Run) -> pb.WatchRunResponse:
+        cached_run, message = self._snapshots.pop(run_id, (None, None))
+        if message is None or cached_run is not run:
+            message = pb.WatchRunResponse(snapshot=RUN.to_wire(run))
+        _remember(self._snapshots, run_id, (run, message))
+        return message
+
+
+def _remember(cache: OrderedDict[K, V], key: K, value: V) -> None:
+    cache[key] = value
+    if len(cache) > _MAX_MESSAGES:
+        cache.popitem(last=False)
