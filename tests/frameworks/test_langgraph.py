@@ -235,7 +235,7 @@ def test_documents_have_the_names_that_answers_have(metadata: dict[str, Any], so
 
     from assay.agent_host.frameworks.langchain_trace import TraceCallbacks
 
-    assert TraceCallbacks().trace(found=[Document("text", metadata=metadata)]).sources == (source,)
+    assert TraceCallbacks().trace(documents=[Document("text", metadata=metadata)]).sources == (source,)
 
 
 def test_usage_is_read_as_answers_have_it() -> None:
