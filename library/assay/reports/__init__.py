@@ -1,1 +1,1 @@
-"""Report writers, one format a file; every file is complete or absent."""
+"""Report writers, one module per format. A report file is either complete or absent."""

@@ -1,4 +1,4 @@
-"""What went wrong in a run as annotations of a GitHub job: gates first, then failed cases, each at its file."""
+"""Annotations of a GitHub job for the failures of a run: gates first, then failed cases."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _REASON_CHARS, _TEXT_CHARS = 200, 100
 
 
 def annotation_lines(report: Report, environ: Mapping[str, str] = os.environ) -> list[str]:
-    """Return the workflow commands: the errors of a run that fails; of one that passes, which cases were selected.
+    """Return the workflow commands: errors for a failed run, or the selection of cases for a passed run.
 
     Args:
         report: The report.
-        environ: Holds GITHUB_WORKSPACE, which paths are relative to; without it they are as the document has them.
+        environ: Environment with GITHUB_WORKSPACE, which paths become relative to; without it they stay unchanged.
     """
     selection = selection_sentence(report.head)
     if report.head["summary"]["exit_status"] == 0:
@@ -40,7 +40,7 @@ def annotation_lines(report: Report, environ: Mapping[str, str] = os.environ) ->
 
 
 def comparison_line(title: str, message: str, environ: Mapping[str, str] = os.environ, *, is_failure: bool) -> str:
-    """Return the workflow command that says why a run fails beside its baseline, or why that is not decided."""
+    """Return the workflow command for a failed or undecided comparison with the baseline."""
     return _line("", None, title, message, environ, command="error" if is_failure else "notice")
 
 
@@ -88,7 +88,7 @@ def _cases(report: Report, count: int, environ: Mapping[str, str]) -> Iterator[s
 
 
 def _line_of(spec: str, expression: str) -> int | None:
-    """Return the line of a spec that has a gate; None where the file is not here or says it in other words."""
+    """Return the line of a gate in the spec; None if the file is missing or words the gate differently."""
     try:
         lines = Path(spec).read_text(encoding="utf-8").splitlines() if spec else []
     except (OSError, ValueError):
@@ -110,7 +110,7 @@ def _line(
 
 
 def _relative(path: str, workspace: str) -> str:
-    """Return a path as GitHub knows files: relative to the checkout."""
+    """Return a path relative to the checkout, as GitHub expects."""
     absolute = os.path.abspath(path)  # noqa: PTH100 - links in the path stay as the user wrote them
     if not path or not workspace or not Path(absolute).is_relative_to(workspace):
         return path

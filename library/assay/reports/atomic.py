@@ -1,4 +1,4 @@
-"""Files that are complete or absent."""
+"""Atomic files: readers see a complete file or none."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _LEFTOVER = re.compile(r"\..+\.[0-9a-f]{16}\.part")
 
 
 def check_folder(folder: Path, *, option: str = "--output-dir") -> None:
-    """Raise if files could not be written in a folder, which need not exist yet; leaves nothing behind.
+    """Check that files can be written in a folder, which need not exist yet; leaves no trace.
 
     Args:
-        option: The option that names another place, for the message.
+        option: The option that names another place, for the error message.
 
     Raises:
-        SetupError: They could not.
+        SetupError: The folder is not writable.
     """
     above = folder.absolute()
     while not os.path.lexists(above):
         above = above.parent
     if not above.is_dir():
         raise _unwritable(folder, f"{above} is not a folder", option)
-    # Rights alone do not say it: some file systems refuse every user.
+    # Permission bits are not enough: some file systems refuse every user.
     try:
         fd, probe = tempfile.mkstemp(prefix=".assay-", dir=above)
     except OSError as error:
@@ -52,14 +52,14 @@ def _unwritable(path: Path, why: str, option: str) -> SetupError:
 
 @contextmanager
 def atomic_writer(path: Path, *, option: str = "--output-dir") -> Iterator[IO[str]]:
-    """Open a text file that takes its place only when it was written whole.
+    """Open a text file that appears under its name only once it is complete.
 
     Args:
         path: The file.
-        option: The option that names another place, for the message.
+        option: The option that names another place, for the error message.
 
     Raises:
-        SetupError: It cannot be written.
+        SetupError: The file cannot be written.
     """
     with atomic_binary_writer(path, option=option) as raw:
         file = io.TextIOWrapper(raw, encoding="utf-8", newline="\n")
@@ -70,16 +70,16 @@ def atomic_writer(path: Path, *, option: str = "--output-dir") -> Iterator[IO[st
 
 @contextmanager
 def atomic_binary_writer(path: Path, *, option: str = "--output-dir") -> Iterator[IO[bytes]]:
-    """Do what `atomic_writer` does with a file of bytes."""
+    """Like `atomic_writer`, for binary files."""
     temporary = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        made = path.with_name(f".{path.name[:_MAX_NAME_CHARS]}.{secrets.token_hex(8)}.part")
-        # With the mode that the user's umask leaves: a report holds answers.
-        fd = os.open(made, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        temporary = str(made)
+        partial = path.with_name(f".{path.name[:_MAX_NAME_CHARS]}.{secrets.token_hex(8)}.part")
+        # The user's umask decides the mode: a report contains answers.
+        fd = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        temporary = str(partial)
         with os.fdopen(fd, "wb") as file:
-            _lock(fd)  # as long as it is held, `remove_leftovers` leaves the file alone
+            _lock(fd)  # while the lock is held, `remove_leftovers` skips the file
             yield file
             file.flush()
             os.fsync(fd)
@@ -95,7 +95,7 @@ def atomic_binary_writer(path: Path, *, option: str = "--output-dir") -> Iterato
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove unfinished files that a process left in a folder when it was killed; those being written stay."""
+    """Remove unfinished files of killed processes from a folder; files being written stay."""
     for path in folder.glob(".*.part") if folder.is_dir() else ():
         if not _LEFTOVER.fullmatch(path.name):
             continue
@@ -105,7 +105,7 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def _lock(fd: int) -> bool:
-    """Lock a file without waiting; return whether it is held here now, and not by another process."""
+    """Try to lock a file; return whether this process holds the lock."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

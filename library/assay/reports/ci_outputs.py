@@ -1,4 +1,4 @@
-"""The outputs of a run that CI servers take: a JUnit file, a job's summary, the text of a comment, annotations."""
+"""Outputs of a run for CI servers: JUnit file, job summary, comment text and annotations."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MAX_SUMMARY_BYTES = 1_024_000
 
 @dataclass(frozen=True, slots=True)
 class CiOutputs:
-    """Which outputs are wanted; nothing by default.
+    """The requested outputs; none by default.
 
     Args:
         junit: The JUnit file, which is replaced.
@@ -54,17 +54,17 @@ class CiOutputs:
         return bool(self.annotations or list(self._files()))
 
     def check(self) -> None:
-        """Raise if one of the files cannot be written, before anything is run.
+        """Check that all files can be written, before anything runs.
 
         Raises:
             InvalidInputError: Two options name one file.
-            SetupError: A file cannot be written; names all of them.
+            SetupError: Files cannot be written; names all of them.
         """
         files = [(option, path.absolute()) for option, path in self._files()]
-        twice = [option for option, path in files if [each for _, each in files].count(path) > 1]
+        twice = [option for option, path in files if [other_path for _, other_path in files].count(path) > 1]
         if twice:
             raise InvalidInputError([Problem("names the file of another option, too", option) for option in twice])
-        if problems := [said for option, path in self._files() if (said := _problem(option, path))]:
+        if problems := [problem for option, path in self._files() if (problem := _problem(option, path))]:
             raise SetupError("\n".join(problems))
 
     def in_place(self) -> CiOutputs:
@@ -88,8 +88,8 @@ class CiOutputs:
             report: The report.
             out: Takes annotations, a line each.
             compared: The run's comparison with its baseline; None without one.
-            decision: What the comparison comes to, also where it could not be made; None for that of `compared`.
-            attempts: Notes what cannot be written.
+            decision: Decision of the comparison, even if it failed; None for that of `compared`.
+            attempts: Records failures to write.
         """
         against = _Against(compared, compared.decision if compared is not None else decision)
         if self.junit is not None:
@@ -127,8 +127,8 @@ class _Against:
     """A run's comparison with its baseline; None in both where there is no baseline.
 
     Args:
-        compared: The comparison; None where it could not be made.
-        decision: What it comes to.
+        compared: The comparison; None if it failed.
+        decision: Its decision.
     """
 
     compared: ComparisonReport | None
@@ -156,8 +156,8 @@ class _Against:
         """Return the verdict, and why the job fails: what merely is not decided, the verdict says."""
         if self.compared is None:
             return " ".join(decision.reasons)
-        said = verdict_sentence(self.compared, Naming.NAME)
-        return said if decision.exit_status == NO_REGRESSION else " ".join((said, *decision.reasons))
+        sentence = verdict_sentence(self.compared, Naming.NAME)
+        return sentence if decision.exit_status == NO_REGRESSION else " ".join((sentence, *decision.reasons))
 
 
 def comment_marker(report: Report, key: str) -> str:
@@ -170,7 +170,7 @@ def _marked(name: str) -> str:
 
 
 def _problem(option: str, path: Path) -> str:
-    """Return why a file cannot be written; empty where it can."""
+    """Return why a file cannot be written; empty if it can."""
     if os.path.lexists(path) and not path.is_file():
         return f"{path} is no file: choose another place with {option}"
     try:

@@ -1,4 +1,4 @@
-"""Reports that are written one by one: one that fails costs neither the verdict nor the others."""
+"""Independent writing of reports: a failed report affects neither the verdict nor the other reports."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _log = logging.getLogger(__name__)
 
 
 class Attempts:
-    """What was written and what could not be.
+    """Record of written and failed reports.
 
     Attributes:
-        failures: A sentence for each thing that could not be written.
+        failures: A sentence per failure.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Attempts:
             warnings.warn(failure, stacklevel=3)
 
     def raise_if_all_failed(self) -> None:
-        """Raise where something was tried and nothing could be written.
+        """Raise if every attempt failed.
 
         Raises:
             SetupError: It has the sentences of all failures.

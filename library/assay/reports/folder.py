@@ -1,4 +1,4 @@
-"""The folder that the reports of a run are written into."""
+"""The folder of a run's reports."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _RUN_ID = re.compile(r'"run_id": ("(?:[^"\\]|\\.)*")')
 
 
 class ReportFolder:
-    """Gives the files of a report their places: each appears whole, and none replaces a file of another run.
+    """Places the files of a report: every file appears complete, and none replaces a file of another run.
 
-    In a folder that already has the report of another run, names carry the id of this one.
+    If the folder already has the report of another run, the file names include this run's id.
 
     Args:
         path: The folder; it is made.
@@ -96,7 +96,7 @@ def _owner(folder: Path) -> str | None:
         pass
     try:
         with (folder / "results.json").open(encoding="utf-8", errors="replace") as file:
-            found = _RUN_ID.search(file.read(_HEAD_BYTES))
+            match = _RUN_ID.search(file.read(_HEAD_BYTES))
     except OSError:
         return None
-    return str(json.loads(found[1])) if found else "another run"
+    return str(json.loads(match[1])) if match else "another run"

@@ -1,4 +1,4 @@
-"""Writing the reports of a run: which formats there are, and all that are wanted from one reading of the rows."""
+"""Writing of a run's reports: the known formats, all written from a single pass over the rows."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
 
 
 class Writer(Protocol):
-    """What the module of a format has."""
+    """Interface of a format's module."""
 
     def write(self, report: Report, folder: ReportFolder, options: Mapping[str, Any]) -> None:
         """Write the format's files.
 
         Raises:
-            SetupError: They cannot be written.
+            SetupError: The files cannot be written.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One format of reports.
+    """A report format.
 
     Args:
-        module: The module that writes it, imported when it is wanted.
-        summary: What it is good for, in a few words.
-        package: A package that it needs beyond those of the command; empty for none.
+        module: Module that writes it, imported on demand.
+        summary: Its purpose in a few words.
+        package: Additional package that it needs; empty for none.
         extra: The extra of Assay that installs the package.
     """
 
@@ -70,18 +70,18 @@ FORMATS: Mapping[str, Format] = {
 
 
 def check_formats(wanted: Sequence[ReportSettings]) -> None:
-    """Raise if a package is missing that one of the formats needs; before anything is run.
+    """Check that the packages of the formats are installed, before anything runs.
 
     Raises:
-        SetupError: It is; says how to install it.
+        SetupError: A package is missing; the message says how to install it.
     """
-    missing = [one.format for one in wanted if not one.is_optional and not _is_there(one)]
+    missing = [settings.format for settings in wanted if not settings.is_optional and not _is_there(settings)]
     if missing:
         raise SetupError(f"the report {', '.join(missing)} needs {_needs(missing)}", reason="NOT_INSTALLED")
 
 
-def _is_there(one: ReportSettings) -> bool:
-    package = FORMATS[one.format].package
+def _is_there(settings: ReportSettings) -> bool:
+    package = FORMATS[settings.format].package
     return not package or find_spec(package) is not None
 
 
@@ -92,38 +92,38 @@ def _needs(names: Sequence[str]) -> str:
 
 
 def prepare_formats(wanted: Sequence[ReportSettings]) -> None:
-    """Import what writes the formats, so that it is there when the run ends; what is missing is left to the writing."""
-    for one in wanted:
-        if _is_there(one):
-            module = importlib.import_module(f"assay.reports.formats.{FORMATS[one.format].module}")
+    """Import the modules of the formats early; missing packages are reported when writing."""
+    for settings in wanted:
+        if _is_there(settings):
+            module = importlib.import_module(f"assay.reports.formats.{FORMATS[settings.format].module}")
             if (prepare := getattr(module, "prepare", None)) is not None:
                 prepare()
 
 
 def write_formats(report: Report, wanted: Sequence[ReportSettings], folder: ReportFolder) -> None:
-    """Write a report in every format that is wanted; `folder.attempts` names those that could not be written."""
-    for one in wanted:
-        if one.is_optional and not _is_there(one):
-            folder.notes.append(f"{one.format} is left out: it needs {_needs([one.format])}")
+    """Write a report in all requested formats; `folder.attempts` records failures."""
+    for settings in wanted:
+        if settings.is_optional and not _is_there(settings):
+            folder.notes.append(f"{settings.format} is left out: it needs {_needs([settings.format])}")
             continue
-        with folder.attempts.attempt(f"the report {one.format}"):
-            writer: Writer = importlib.import_module(f"assay.reports.formats.{FORMATS[one.format].module}")
-            writer.write(report, folder, one.options)
+        with folder.attempts.attempt(f"the report {settings.format}"):
+            writer: Writer = importlib.import_module(f"assay.reports.formats.{FORMATS[settings.format].module}")
+            writer.write(report, folder, settings.options)
 
 
 def row_preparation(wanted: Sequence[ReportSettings], metrics: Sequence[str]) -> PreparedRows:
-    """Return what makes the parts of rows for the formats that are wanted.
+    """Return the preparation of rows for the requested formats.
 
     Args:
-        wanted: The formats.
+        wanted: The requested formats.
         metrics: The names of the run's metrics, in report order.
     """
     makers = {}
-    for one in wanted:
-        if _is_there(one):
-            module = importlib.import_module(f"assay.reports.formats.{FORMATS[one.format].module}")
+    for settings in wanted:
+        if _is_there(settings):
+            module = importlib.import_module(f"assay.reports.formats.{FORMATS[settings.format].module}")
             if (make := getattr(module, "part_of", None)) is not None:
-                makers[one.format] = make
+                makers[settings.format] = make
     return PreparedRows(metrics, makers)
 
 
@@ -141,36 +141,36 @@ async def write_reports(
     prepared: PreparedRows | None = None,
     server: str | None = None,
 ) -> ReportFolder:
-    """Write the reports of a run, in a thread, from one reading of its rows; return where they are.
+    """Write the reports of a run in a thread, from a single pass over its rows; return their folder.
 
     Args:
-        run: With its summary.
-        rows: In dataset order.
-        wanted: The formats.
-        folder: It is made.
-        spec: Where the run came from; None where only the run is known.
+        run: The run with its summary.
+        rows: Rows in dataset order.
+        wanted: The requested formats.
+        folder: Folder, created if missing.
+        spec: Path of the run's spec; None if only the run is known.
         also: Called with every row as it is read.
-        document: Where the document of the JSON report is printed as well; None for nowhere.
-        ci: Writes what a CI server takes, in the thread as well; None for nothing.
+        document: Stream that also gets the document of the JSON report, or None.
+        ci: Outputs for a CI server, written in the same thread, or None.
         option: The option that names the folder, for messages.
-        prepared: Has parts of rows that were made before; None for none.
+        prepared: Parts of rows that were prepared earlier, or None.
         server: The server that stores the run, where the user named one, for commands that the reports print.
 
     Raises:
-        SetupError: Nothing can be written, or a package is missing.
+        SetupError: No report can be written, or a package is missing.
     """
     check_formats(wanted)
-    found = ReportFolder(folder, run.run_id, option=option)
+    reports_folder = ReportFolder(folder, run.run_id, option=option)
     async with report_of_run(run, spec, rows, folder, also, prepared) as report:
         report.server = server
         if server:
             source = spec.source if spec is not None else None
             report.head["summary"]["recommendations"] = recommendations(run, source, server)
-        await asyncio.to_thread(write_formats, report, wanted, found)
+        await asyncio.to_thread(write_formats, report, wanted, reports_folder)
         if ci is not None:
-            await asyncio.to_thread(ci, report, found.attempts)
+            await asyncio.to_thread(ci, report, reports_folder.attempts)
         if document is not None:
             write_document(report, document)
     if document is None:
-        found.attempts.raise_if_all_failed()
-    return found
+        reports_folder.attempts.raise_if_all_failed()
+    return reports_folder

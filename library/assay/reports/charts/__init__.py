@@ -1,1 +1,1 @@
-"""Charts of a run: one file a chart, each drawn on a sheet of the size of a slide."""
+"""Charts of a run, one module per chart, each on a sheet of slide size."""

@@ -1,4 +1,4 @@
-"""Pass rates by category, the worst first, with 95 % intervals and counts; by tag where no case has a category."""
+"""Chart of pass rates by category, or by tag without categories: worst first, with 95 % intervals and counts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def draw(sheet: Sheet, head: Mapping[str, Any]) -> None:
 
 
 def groups_of(head: Mapping[str, Any]) -> tuple[str, Sequence[Mapping[str, Any]]]:
-    """Return what rows are grouped by, "category" or "tag", and the groups, the worst first."""
+    """Return the grouping, "category" or "tag", and the groups, worst first."""
     summary = head["summary"]
     kind, groups = (
         ("tag", summary["tags"])
@@ -53,13 +53,13 @@ def _more_text(kind: str, hidden: Sequence[Mapping[str, Any]]) -> str:
 
 
 def draw_groups(sheet: Sheet, area: Area, head: Mapping[str, Any], most: int) -> None:
-    """Draw a line for each group, the worst first.
+    """Draw a line per group, worst first.
 
     Args:
-        sheet: Where to.
-        area: What they may take.
-        head: The report's.
-        most: How many groups are drawn.
+        sheet: The sheet.
+        area: The available area.
+        head: Head of the report.
+        most: Maximum number of groups.
     """
     (_, groups) = groups_of(head)
     if not groups:
@@ -109,6 +109,6 @@ def _counts(sheet: Sheet, place: Area, group: Mapping[str, Any], *, wide: bool) 
     if interval is not None:
         sheet.text((place.left + 72, place.top), f"{interval[0]:.1%} – {interval[1]:.1%}", colour=MUTED)
     undecided = group["total"] - decided
-    said = f"{group['passed']:,} of {decided:,}" + (f" (+{undecided:,})" if undecided else "")
+    text = f"{group['passed']:,} of {decided:,}" + (f" (+{undecided:,})" if undecided else "")
     left = place.left + (215 if interval is not None else 72)
-    sheet.text((left, place.top), said, colour=MUTED, width=place.right - left)
+    sheet.text((left, place.top), text, colour=MUTED, width=place.right - left)

@@ -1,4 +1,4 @@
-"""A table of rows: failures first, with their scores and why they failed."""
+"""Table of rows: failures first, with scores and reasons."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class _Column:
 
     Args:
         heading: One line, or two.
-        cells: The text of each row.
-        most: The greatest width; 0 for a column that shares what the others leave.
-        numbers: Whether the cells are numbers, which end at the same place.
+        cells: Text per row.
+        most: Maximum width; 0 for a column that shares the remaining width.
+        numbers: Whether the cells are numbers, which are right-aligned.
     """
 
     heading: tuple[str, ...]
@@ -44,7 +44,7 @@ class _Column:
     numbers: bool = False
 
     def width(self, sheet: Sheet) -> float:
-        """Return how much room the column needs, its greatest width at most."""
+        """Return the width that the column needs, up to its maximum."""
         headings = [sheet.width_of(line, bold=True) for line in self.heading]
         return min(max(*headings, *(sheet.width_of(cell) for cell in self.cells)) + 1, self.most)
 
@@ -73,7 +73,9 @@ def draw(sheet: Sheet, head: Mapping[str, Any], figures: RowFigures, row_count: 
 def _note(head: Mapping[str, Any], shown: int, row_count: int) -> str:
     if row_count <= shown:
         return ""
-    counts = ", ".join(f"{one.count:,} {one.outcome}" for one in outcome_counts(head["summary"]) if one.count)
+    counts = ", ".join(
+        f"{outcome.count:,} {outcome.outcome}" for outcome in outcome_counts(head["summary"]) if outcome.count
+    )
     return f"{shown:,} of {row_count:,} rows shown ({counts}); results.json has all of them"
 
 
@@ -82,7 +84,7 @@ def _row_y(index: int) -> float:
 
 
 def _columns(results: Mapping[str, Any], rows: Sequence[TableRow], times: Numbers) -> Sequence[_Column]:
-    """Return the columns from left to right; a column of texts without any text is left out."""
+    """Return the columns from left to right, without empty text columns."""
     scored = [name for name, result in results.items() if result.get("metric") != "latency"]
     deciding_first = sorted(scored, key=lambda name: results[name]["passed"] + results[name]["failed"] == 0)
     metrics = [name for name in scored if name in deciding_first[:_MOST_METRICS]]
@@ -106,7 +108,7 @@ def _metric_column(name: str, result: Mapping[str, Any], rows: Sequence[TableRow
 
 
 def _two_lines(name: str) -> tuple[str, ...]:
-    """Return a long name in two parts, divided where a word of it ends, nearest to its middle."""
+    """Split a long name into two lines at the word boundary nearest to its middle."""
     breaks = [index + 1 for index, char in enumerate(name) if char in "_ -."]
     middle = min(breaks, key=lambda index: abs(index - len(name) / 2), default=0)
     return (name[:middle], name[middle:]) if middle and len(name) > 10 else (name,)
@@ -130,6 +132,6 @@ def _draw_column(sheet: Sheet, column: _Column, left: float, right: float) -> No
 
 
 def _is_rtl(text: str) -> bool:
-    """Return whether a text is written from right to left, as its first letter is."""
+    """Return whether a text runs from right to left, judged by its first letter."""
     first = next((kind for char in text if (kind := unicodedata.bidirectional(char)) in ("L", "R", "AL")), "L")
     return first != "L"

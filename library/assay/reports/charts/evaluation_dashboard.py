@@ -1,4 +1,4 @@
-"""A run on one sheet: verdict, metrics, outcomes, latency and the worst categories."""
+"""Dashboard of a run on one sheet: verdict, metrics, outcomes, latency and the worst categories."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def draw(sheet: Sheet, head: Mapping[str, Any], figures: LatencyFigures) -> None
     draw_outcomes(sheet, _panel(sheet, right, top, "Rows"), head["summary"])
     draw_histogram(sheet, _panel(sheet, left, bottom, "Rows by latency"), head, figures)
     (kind, groups) = groups_of(head)
-    said = ", the worst first, with 95 % intervals" if groups else ""
-    draw_groups(sheet, _panel(sheet, right, bottom, f"Pass rate by {kind}{said}"), head, _MOST_GROUPS)
+    subtitle = ", the worst first, with 95 % intervals" if groups else ""
+    draw_groups(sheet, _panel(sheet, right, bottom, f"Pass rate by {kind}{subtitle}"), head, _MOST_GROUPS)
 
 
 def _panel(sheet: Sheet, across: tuple[float, float], down: tuple[float, float], heading: str) -> Area:

@@ -1,4 +1,4 @@
-"""Which fonts draw a text: the first one that has each character, of all that this machine has."""
+"""Choice of fonts: for each character, the first installed font that has it."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _MOST_SCRIPTS = 4
 
 
 class Fonts:
-    """The fonts of one report's charts, and the drawn characters that none of them has.
+    """The fonts of a report's charts, and the characters that no font has.
 
     Args:
-        text: Holds every character that is going to be drawn, in any order.
+        text: All characters to be drawn, in any order.
     """
 
     def __init__(self, text: str) -> None:
@@ -46,10 +46,10 @@ class Fonts:
         for entry in _entries():
             if not self._absent:
                 return
-            found = _found_in(entry, self._absent)
-            if found and entry.name not in self.families:
+            covered = _found_in(entry, self._absent)
+            if covered and entry.name not in self.families:
                 self.families.append(entry.name)
-            self._absent -= found
+            self._absent -= covered
 
     def drawable(self, text: str) -> str:
         """Return a text as one line that can be drawn whole, with codes such as \\u6771 for what no font has.
@@ -69,7 +69,7 @@ class Fonts:
 
     @property
     def missing(self) -> str | None:
-        """One sentence on the characters that were drawn as codes, and what to install; None without any."""
+        """A sentence on the characters drawn as codes, and the fonts to install; None without any."""
         if not self._codes:
             return None
         scripts = sorted({_script(char) for char in self._codes})
@@ -82,7 +82,7 @@ class Fonts:
 
 
 def one_line(text: str) -> str:
-    """Return a text as one line, without controls and without piles of marks, which would cover its neighbours."""
+    """Return a text as a single line, without control characters and stacked marks, which would cover other lines."""
     line = " ".join(clean(text).split())
     if line.isascii():
         return line
@@ -95,9 +95,10 @@ def one_line(text: str) -> str:
 
 
 def _entries() -> Iterator[FontEntry]:
-    """Yield a plain face of each family: the first one, Noto, all others, and those installed since the list was made.
+    """Yield a plain face per family: the default, Noto, all others, and fonts installed after matplotlib's list was
+    made.
 
-    matplotlib keeps the list of fonts in a file, and does not look again.
+    matplotlib caches its list of fonts in a file and does not refresh it.
     """
     listed = _plain_faces(fontManager.ttflist)
     yield listed[FIRST]
@@ -107,7 +108,7 @@ def _entries() -> Iterator[FontEntry]:
         try:
             fontManager.addfont(path)
         except (OSError, RuntimeError, ValueError):
-            continue  # no font that matplotlib can read
+            continue  # matplotlib cannot read the font
     added = _plain_faces([entry for entry in fontManager.ttflist if entry.fname not in known])
     yield from (added[name] for name in sorted(added.keys() - listed.keys()))
 
@@ -130,7 +131,7 @@ def _found_in(entry: FontEntry, wanted: set[str]) -> set[str]:
     try:
         face = FT2Font(entry.fname, face_index=entry.index)
     except (OSError, RuntimeError, ValueError):
-        return set()  # removed since the list was made, or damaged
+        return set()  # removed after the list was made, or damaged
     if FaceFlags.SCALABLE not in face.face_flags or FaceFlags.COLOR in face.face_flags:
         return set()  # matplotlib draws outlines, not pictures
     return {char for char in wanted if face.get_char_index(ord(char))}

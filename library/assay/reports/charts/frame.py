@@ -1,4 +1,4 @@
-"""What every chart has around it: title, verdict, and below which run it is of."""
+"""Frame of every chart: title, verdict, and a caption with the run."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def draw_frame(sheet: Sheet, head: Mapping[str, Any], title: str, subtitle: str,
     """Draw title, verdict and caption.
 
     Args:
-        sheet: An empty one.
-        head: The report's head.
+        sheet: An empty sheet.
+        head: Head of the report.
         title: What the chart shows.
-        subtitle: How it is read.
-        note: What it leaves out or samples; empty for nothing.
+        subtitle: How to read the chart.
+        note: What the chart omits or samples; empty for nothing.
     """
     summary = head["summary"]
     right = _verdict(sheet, summary)
     width = sheet.text((LEFT, 34), title, size=TITLE, bold=True)
     partial = partial_text(summary.get("finished", 0), summary["total"]) if summary.get("partial") else ""
-    if said := ", ".join(filter(None, (partial, selection_sentence(head)))):
-        sheet.text((LEFT + width + 16, 34), said, size=LARGE, bold=True, colour=VERMILION, width=right - width - 72)
+    if scope := ", ".join(filter(None, (partial, selection_sentence(head)))):
+        sheet.text((LEFT + width + 16, 34), scope, size=LARGE, bold=True, colour=VERMILION, width=right - width - 72)
     sheet.text((LEFT, 66), subtitle, size=NORMAL, colour=MUTED, width=RIGHT - LEFT)
     if note:
         sheet.text((LEFT, 664), note, size=SMALL, colour=MUTED, width=RIGHT - LEFT)
@@ -44,7 +44,7 @@ def draw_frame(sheet: Sheet, head: Mapping[str, Any], title: str, subtitle: str,
 
 
 def _verdict(sheet: Sheet, summary: Mapping[str, Any]) -> float:
-    """Draw the verdict at the top right; return where it begins."""
+    """Draw the verdict at the top right; return its left end."""
     word = summary["overall_status"].replace("_", " ")
     width = sheet.width_of(word, size=LARGE, bold=True) + 28
     sheet.rectangle(Area(RIGHT - width, 18, RIGHT, 50), Fill(_VERDICTS.get(summary["overall_status"], MUTED)))
@@ -53,7 +53,7 @@ def _verdict(sheet: Sheet, summary: Mapping[str, Any]) -> float:
 
 
 def _caption(sheet: Sheet, head: Mapping[str, Any]) -> None:
-    """Draw which run it is; a name of any script stands by itself, so that it reorders nothing beside it."""
+    """Draw the run's name and facts; the name is drawn separately, so that right-to-left text reorders nothing else."""
     sheet.line([LEFT, RIGHT], [682, 682], GRID)
     run, summary = head["run"], head["summary"]
     facts = f"{count_text(summary['total'], 'row')} · {run['created_at'][:10]} · Assay {run['assay_version']}"
@@ -64,12 +64,12 @@ def _caption(sheet: Sheet, head: Mapping[str, Any]) -> None:
 
 
 def draw_message(sheet: Sheet, area: Area, message: str) -> None:
-    """Write in an area why nothing is drawn there."""
+    """Write the reason for an empty area."""
     middle = ((area.left + area.right) / 2, (area.top + area.bottom) / 2)
     sheet.text(middle, message, size=LARGE, colour=MUTED, align="center", width=area.width)
 
 
 def draw_heading(sheet: Sheet, area: Area, heading: str) -> Area:
-    """Write a heading at the top of an area; return what is left of it."""
+    """Write a heading at the top of an area; return the remaining area."""
     sheet.text((area.left, area.top + 10), heading, size=NORMAL, bold=True, width=area.width)
     return Area(area.left, area.top + 30, area.right, area.bottom)

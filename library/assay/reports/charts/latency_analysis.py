@@ -1,4 +1,4 @@
-"""How long answers took: how the times are distributed, and how they change over the run."""
+"""Chart of latencies: their distribution, and their course over the run."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _note(head: Mapping[str, Any], figures: LatencyFigures) -> str:
 
 
 def draw_histogram(sheet: Sheet, area: Area, head: Mapping[str, Any], figures: LatencyFigures) -> None:
-    """Draw how many rows took how long, with the percentiles and the threshold of a latency metric."""
+    """Draw the histogram of latencies, with percentiles and the thresholds of latency metrics."""
     latency = head["summary"]["latency"]
     if not latency["count"]:
         draw_message(sheet, area, "No answer has a latency.")
@@ -85,12 +85,12 @@ def draw_histogram(sheet: Sheet, area: Area, head: Mapping[str, Any], figures: L
         sheet.line([times.at(threshold)] * 2, [plot.top, plot.bottom], VERMILION, width=4)
 
 
-def _mark(sheet: Sheet, plot: Area, times: Scale, said: str, value: float, row: int) -> None:
-    """Draw a percentile: a line through the plot and, above it, its name in a row of its own."""
+def _mark(sheet: Sheet, plot: Area, times: Scale, label: str, value: float, row: int) -> None:
+    """Draw a percentile as a line through the plot, with its name in a separate row above."""
     x, y = times.at(value), plot.top - 38 + row * 19
     sheet.line([x, x], [y + 9, plot.bottom], INK, width=1.5, dashed=row > 0)
-    half = sheet.width_of(said) / 2
-    sheet.text((min(max(x, plot.left + half), plot.right - half), y), said, align="center")
+    half = sheet.width_of(label) / 2
+    sheet.text((min(max(x, plot.left + half), plot.right - half), y), label, align="center")
 
 
 def _time_axis(sheet: Sheet, plot: Area, times: Scale, upper_s: float) -> None:
@@ -102,7 +102,7 @@ def _time_axis(sheet: Sheet, plot: Area, times: Scale, upper_s: float) -> None:
 
 
 def _thresholds(head: Mapping[str, Any], figures: LatencyFigures) -> list[float]:
-    """Return the longest times with which metrics of latency pass a row, as far as the axis shows them."""
+    """Return the thresholds of latency metrics within the axis."""
     return [
         float(result["threshold"])
         for result in head["results"].values()
@@ -137,7 +137,7 @@ def _trend(sheet: Sheet, area: Area, head: Mapping[str, Any], figures: LatencyFi
 
 
 def _percentiles(sheet: Sheet, plot: Area, times: Scale, latency: Mapping[str, Any]) -> None:
-    """Draw P50 and P95 as lines; their names stay apart where the lines do not."""
+    """Draw P50 and P95 as lines; their names never overlap."""
     low, high = times.at(latency["p50_s"]), times.at(latency["p95_s"])
     gap = max(0.0, 19 - (low - high)) / 2
     for name, place, label, dashed in (("P50", low, low + gap, False), ("P95", high, high - gap, True)):

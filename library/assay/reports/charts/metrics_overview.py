@@ -1,4 +1,4 @@
-"""The metrics of a run: each with its value, 95 % interval, threshold and target, on a scale of its own."""
+"""Chart of metrics: value, 95 % interval, threshold and target, each metric on its own scale."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SUBTITLE = (
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """Where the parts of a metric's line are; the rule is left out where there is no room for it."""
+    """Positions of the parts of a metric's line; the rule is omitted without room for it."""
 
     name: float
     track: float
@@ -57,9 +57,9 @@ def draw_metrics(sheet: Sheet, area: Area, results: Mapping[str, Any], most: int
 
     Args:
         sheet: Where to.
-        area: What they may take.
-        results: Of the report's head.
-        most: How many are drawn; of more, those that miss their threshold come first.
+        area: The available area.
+        results: Results from the report's head.
+        most: Maximum number of metrics; those that miss their threshold take precedence.
     """
     if not results:
         draw_message(sheet, area, "The run has no metric.")
@@ -99,8 +99,8 @@ def _metric(sheet: Sheet, columns: _Columns, middle: float, name: str, result: M
     end = columns.end if columns.rule is None else columns.rule - 10
     sheet.text((columns.value, upper), numbers.text(value), bold=True, width=end - columns.value)
     if interval:
-        said = f"{numbers.text(interval[0])} – {numbers.text(interval[1])}"
-        sheet.text((columns.value, lower), said, colour=MUTED, width=end - columns.value)
+        interval_text = f"{numbers.text(interval[0])} – {numbers.text(interval[1])}"
+        sheet.text((columns.value, lower), interval_text, colour=MUTED, width=end - columns.value)
     if columns.rule is not None:
         _rules(sheet, (columns.rule, upper, lower, columns.end), result, numbers)
 
@@ -147,12 +147,12 @@ def _rules(
     if result["target"] is not None:
         met = {True: "reached", False: "missed", None: "no data"}[result["meets_target"]]
         lines.append((f"target {sign} {numbers.tick(result['target'])} {met}", None))
-    for (said, meets), y in zip(lines, (upper, lower), strict=False):
-        sheet.text((left, y), said, bold=meets is False, colour=VERMILION if meets is False else INK, width=end - left)
+    for (line, meets), y in zip(lines, (upper, lower), strict=False):
+        sheet.text((left, y), line, bold=meets is False, colour=VERMILION if meets is False else INK, width=end - left)
 
 
 def _range_of(result: Mapping[str, Any]) -> tuple[float, float]:
-    """Return the scale of a metric: its own where it is bounded, else from 0 to a little above what is shown."""
+    """Return the scale of a metric: its bounds, or else from 0 to slightly above the shown values."""
     shown = [result["value"], *(result.get("interval") or ()), result["threshold"], result["target"]]
     values = [float(value) for value in shown if value is not None]
     least, greatest = min(values, default=0.0), max(values, default=1.0)

@@ -1,4 +1,4 @@
-"""The outcomes of rows, which every chart keeps apart: passed, failed, agent error, no verdict, not finished."""
+"""Outcomes of rows in charts: passed, failed, agent error, no verdict, not finished."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ FILLS: Mapping[str, Fill] = {
 
 @dataclass(frozen=True, slots=True)
 class OutcomeCount:
-    """How many rows had an outcome.
+    """Count of rows with an outcome.
 
     Args:
         outcome: One of FILLS.
-        count: Rows.
-        share: Of all rows of the run; None where it has none.
+        count: Number of rows.
+        share: Share of the run's rows; None without rows.
     """
 
     outcome: str
@@ -45,7 +45,7 @@ class OutcomeCount:
 
 
 def outcome_counts(summary: Mapping[str, Any]) -> Sequence[OutcomeCount]:
-    """Return the rows of a run by outcome, as its summary has them; unfinished ones only where there are some."""
+    """Return the counts of rows by outcome from the summary; unfinished rows only if there are any."""
     total, finished = summary["total"], summary.get("finished", summary["total"])
     passed, errors = summary["passed"], summary["agent_errors"]
     counts = {

@@ -1,4 +1,4 @@
-"""The colours of charts, which people can distinguish whatever their sight; no meaning is in a colour alone.
+"""Colours of charts, safe for colour-blind readers; colour is never the only carrier of meaning.
 
 Source of the hues: M. Okabe and K. Ito, "Color Universal Design", 2008.
 """
@@ -25,7 +25,7 @@ SERIES = (BLUE, VERMILION, "#009e73", ORANGE, "#cc79a7", SKY, "#7f6000", INK)
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """How an area is filled.
+    """Fill of an area.
 
     Args:
         colour: As #rrggbb.

@@ -1,4 +1,4 @@
-"""How many rows passed, failed, have no verdict or no answer; what failed them; and the criteria of the verdict."""
+"""Chart of outcomes: counts of rows, the metrics that failed them, and the criteria of the verdict."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def draw(sheet: Sheet, head: Mapping[str, Any]) -> None:
 
 
 def rate_text(summary: Mapping[str, Any]) -> str:
-    """Return the pass rate with its interval, and what it is over, as one sentence."""
+    """Return a sentence with the pass rate, its interval and its denominator."""
     if summary["pass_rate"] is None:
         return "No row has a verdict."
     interval = summary.get("pass_rate_interval")
@@ -52,7 +52,7 @@ def rate_text(summary: Mapping[str, Any]) -> str:
 
 
 def draw_pass_rate(sheet: Sheet, area: Area, summary: Mapping[str, Any]) -> None:
-    """Draw the pass rate on an axis from 0 to 100 %, with its interval where there is one."""
+    """Draw the pass rate on an axis from 0 to 100 %, with its interval if there is one."""
     area = draw_heading(sheet, area, "Pass rate")
     if summary["pass_rate"] is None:
         draw_message(sheet, area, "No row has a verdict.")
@@ -73,12 +73,12 @@ def draw_pass_rate(sheet: Sheet, area: Area, summary: Mapping[str, Any]) -> None
 
 
 def draw_outcomes(sheet: Sheet, area: Area, summary: Mapping[str, Any]) -> None:
-    """Draw a bar for the rows of each outcome, with count and share."""
+    """Draw a bar per outcome, with count and share."""
     if not summary["total"]:
         draw_message(sheet, area, "The run has no row.")
         return
     counts = outcome_counts(summary)
-    bars = [(one.outcome, one.count, FILLS[one.outcome], _share_text(one.share or 0.0)) for one in counts]
+    bars = [(entry.outcome, entry.count, FILLS[entry.outcome], _share_text(entry.share or 0.0)) for entry in counts]
     _bars(sheet, area, bars, summary["total"])
 
 
@@ -87,11 +87,11 @@ def _share_text(share: float) -> str:
 
 
 def _bars(sheet: Sheet, area: Area, bars: Sequence[tuple[str, int, Fill, str]], total: int) -> None:
-    """Draw bars of counts: name, count, fill, and what is said beside the count."""
+    """Draw bars of counts: name, count, fill, and the text beside the count."""
     height = min(_BAR + 16, area.height / len(bars))
     names = min(max(sheet.width_of(name) for name, *_ in bars), area.width / 3)
     scale = Scale(0, max(total, 1), area.left + names + 12, area.right - _COUNTS_WIDTH)
-    for index, (name, count, fill, said) in enumerate(bars):
+    for index, (name, count, fill, share) in enumerate(bars):
         middle = area.top + (index + 0.5) * height
         half = min(_BAR, height * 0.7) / 2
         sheet.text((area.left, middle), name, width=names + 4)
@@ -99,7 +99,7 @@ def _bars(sheet: Sheet, area: Area, bars: Sequence[tuple[str, int, Fill, str]], 
         end = max(scale.at(count), scale.start + _THINNEST) if count else scale.start
         sheet.rectangle(Area(scale.start, middle - half, end, middle + half), fill)
         taken = sheet.text((scale.end + 14, middle), f"{count:,}", bold=True)
-        sheet.text((scale.end + 24 + taken, middle), said, colour=MUTED, width=area.right - scale.end - 24 - taken)
+        sheet.text((scale.end + 24 + taken, middle), share, colour=MUTED, width=area.right - scale.end - 24 - taken)
 
 
 def _failing_metrics(sheet: Sheet, area: Area, results: Mapping[str, Any]) -> None:
@@ -128,8 +128,8 @@ def _criteria(sheet: Sheet, area: Area, gates: Sequence[Mapping[str, Any]]) -> N
         y = area.top + 14 + index * 26
         bad = gate["outcome"] != "pass"
         sheet.text((area.left, y), gate["outcome"].upper(), bold=True, colour=VERMILION if bad else INK)
-        said = "not computed" if gate["actual"] is None else f"actual {actual_text(gate['expression'], gate['actual'])}"
-        taken = sheet.text((area.right, y), said, colour=MUTED, align="right", width=170)
+        text = "not computed" if gate["actual"] is None else f"actual {actual_text(gate['expression'], gate['actual'])}"
+        taken = sheet.text((area.right, y), text, colour=MUTED, align="right", width=170)
         sheet.text((area.left + 120, y), gate["expression"], width=area.width - 135 - taken)
     if (more := len(gates) - _MOST_CRITERIA) > 0:
         sheet.text((area.left, area.top + 14 + _MOST_CRITERIA * 26), f"and {more:,} more", colour=MUTED)

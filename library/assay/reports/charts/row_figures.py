@@ -1,4 +1,4 @@
-"""What the charts need of the rows, from one reading of them: counts, samples and the rows of the table."""
+"""Figures of the charts from a single pass over the rows: counts, samples and the table's rows."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ TABLE_ORDER = (FAILED, AGENT_ERROR, NO_VERDICT, PASSED)
 
 @dataclass(slots=True)
 class LatencyFigures:
-    """Latencies of the rows that have an answer.
+    """Latencies of answered rows.
 
     Args:
-        upper_s: Where the axes of charts end.
-        bins: How many rows are in each of BIN_COUNT equal parts from 0 to upper_s.
-        above: How many rows are beyond.
+        upper_s: Upper end of the axes, in seconds.
+        bins: Counts of rows in BIN_COUNT equal bins from 0 to upper_s.
+        above: Number of rows above upper_s.
         dots: Row numbers, from 1, and latencies in seconds, of every row or of a regular sample.
-        dot_step: One of so many rows is in the sample.
+        dot_step: Sampling interval of the dots, in rows.
         windows: First and last row number and median in seconds of rows that follow each other; empty for few rows.
-        window_rows: How many rows a window has.
+        window_rows: Number of rows per window.
     """
 
     upper_s: float
@@ -54,15 +54,15 @@ class LatencyFigures:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A row as the table shows it; texts are cut to what may fit.
+    """A row of the table, with texts cut to fit.
 
     Args:
-        name: The case's id, and which run of it where there are several.
-        outcome: Of `assay.reports.charts.outcomes`.
+        name: Id of the case, with the repeat if there are several.
+        outcome: An outcome of `assay.reports.charts.outcomes`.
         category: Empty for none.
         question: What was asked.
-        reason: Why it failed; empty where it did not.
-        latency_s: None where it was not measured.
+        reason: Why it failed; empty if it did not.
+        latency_s: Latency in seconds; None if it was not measured.
         scores: Value and verdict by metric.
     """
 
@@ -77,7 +77,7 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True)
 class RowFigures:
-    """What charts show of rows.
+    """The rows' figures for charts.
 
     Args:
         latency: Latencies.
@@ -89,7 +89,7 @@ class RowFigures:
 
 
 def row_figures(report: Report) -> RowFigures:
-    """Read the rows of a report once; what is kept does not grow with them."""
+    """Compute the figures in one pass over the rows, in bounded memory."""
     latencies = _LatencyReader(report.head["summary"]["latency"], report.row_count)
     repeats = report.head["config"]["repeats"] > 1
     kept: dict[str, list[TableRow]] = {outcome: [] for outcome in TABLE_ORDER}
@@ -103,11 +103,11 @@ def row_figures(report: Report) -> RowFigures:
 
 
 def latency_of(row: Mapping[str, Any]) -> float | None:
-    """Return the latency of a row's answer in seconds; None without an answer, whose time says nothing."""
-    found = row["latency_ms"]
-    if row["status"] in FAILED_STATUSES or found is None or not math.isfinite(found) or found < 0:
+    """Return the latency of a row's answer in seconds; None without an answer."""
+    latency_ms = row["latency_ms"]
+    if row["status"] in FAILED_STATUSES or latency_ms is None or not math.isfinite(latency_ms) or latency_ms < 0:
         return None
-    return float(found) / 1000
+    return float(latency_ms) / 1000
 
 
 def _table_row(row: Mapping[str, Any], latency_s: float | None, *, repeats: bool) -> TableRow:
@@ -129,19 +129,19 @@ class _LatencyReader:
         self._window, self._first, self._last = array("d"), 1, 0
 
     def take(self, number: int, latency_s: float | None) -> None:
-        found = self._found
-        if number >= self._first + found.window_rows:
+        latencies = self._found
+        if number >= self._first + latencies.window_rows:
             self._close()
             self._first = number
         self._last = number
         if latency_s is None:
             return
-        if latency_s > found.upper_s:
-            found.above += 1
+        if latency_s > latencies.upper_s:
+            latencies.above += 1
         else:
-            found.bins[min(int(latency_s / found.upper_s * BIN_COUNT), BIN_COUNT - 1)] += 1
-        if (number - 1) % found.dot_step == 0:
-            found.dots.append((number, latency_s))
+            latencies.bins[min(int(latency_s / latencies.upper_s * BIN_COUNT), BIN_COUNT - 1)] += 1
+        if (number - 1) % latencies.dot_step == 0:
+            latencies.dots.append((number, latency_s))
         self._window.append(latency_s)
 
     def _close(self) -> None:
@@ -157,7 +157,7 @@ class _LatencyReader:
 
 
 def _upper_end(latency: Mapping[str, Any]) -> float:
-    """Return where axes of latency end: at the greatest, or well above the 95th percentile where few are far away."""
+    """Return the end of latency axes: the maximum, or well above the 95th percentile if there are a few outliers."""
     greatest, p95 = latency["max_s"], latency["p95_s"]
     if not greatest or p95 is None:
         return 1.0

@@ -1,4 +1,4 @@
-"""Axes: from values to places, ticks at round values, and values in words."""
+"""Axes: positions of values, ticks at round values, and formatted values."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Scale:
     """A linear axis.
 
     Args:
-        low: The value at its start.
-        high: The value at its end, more than low.
-        start: The place of low on the sheet.
-        end: The place of high.
+        low: Value at the start.
+        high: Value at the end, above low.
+        start: Position of low on the sheet.
+        end: Position of high.
     """
 
     low: float
@@ -31,13 +31,13 @@ class Scale:
     end: float
 
     def at(self, value: float) -> float:
-        """Return the place of a value; one beyond an end is at this end."""
+        """Return the position of a value, clamped to the ends."""
         share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
         return self.start + share * (self.end - self.start)
 
 
 def ticks(low: float, high: float, most: int) -> Sequence[float]:
-    """Return at most `most` round values from low to high, at equal distances."""
+    """Return at most `most` equidistant round values from low to high."""
     step = round_up((high - low) / max(most - 1, 1))
     first = math.ceil(low / step - 1e-9)
     return [index * step for index in range(first, math.floor(high / step + 1e-9) + 1)]
@@ -57,11 +57,11 @@ def axis_end(value: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """How values of a metric are written in one chart.
+    """Number format of a metric in a chart.
 
     Args:
-        unit: The metric's.
-        greatest: The greatest value that is shown: times are in milliseconds where all are short.
+        unit: Unit of the metric.
+        greatest: Largest shown value; short times are formatted in milliseconds.
     """
 
     unit: str

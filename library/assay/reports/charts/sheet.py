@@ -1,7 +1,7 @@
-"""A sheet of the size of a slide, and the few marks that charts are made of.
+"""A sheet of slide size, with the drawing primitives of the charts.
 
-Everything has its own colours, fonts and widths, so that a user's matplotlib style, which is one for the whole process,
-changes no chart; pyplot, which keeps figures and looks for a display, is not used.
+All colours, fonts and widths are explicit, so that the user's process-wide matplotlib style does not affect charts.
+pyplot is not used, since it keeps figures and looks for a display.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Sheet:
     """A sheet of 1280 by 720 units; x from the left, y from the top.
 
     Args:
-        fonts: Know every character that is drawn here.
+        fonts: Fonts for all characters of the sheet.
     """
 
     def __init__(self, fonts: Fonts) -> None:
@@ -144,7 +144,7 @@ class Sheet:
         align: Align = "left",
         width: float | None = None,
     ) -> float:
-        """Draw one line of text, and return how wide it is.
+        """Draw a line of text and return its width.
 
         Args:
             place: Its x as `align` says, and the y of its middle.
@@ -180,7 +180,7 @@ class Sheet:
         return self._width(line, size, bold=bold)
 
     def width_of(self, text: str, *, size: float = SMALL, bold: bool = False) -> float:
-        """Return how wide a line of text is."""
+        """Return the width of a line of text."""
         return self._width(self._fonts.drawable(text), size, bold=bold)
 
     def _width(self, line: str, size: float, *, bold: bool) -> float:
@@ -248,7 +248,7 @@ def cut_line(line: str, length: int) -> str:
 
 
 def _belongs(before: str, char: str) -> bool:
-    """Return whether a character is a part of what stands before it: a mark on it, or joined to it."""
+    """Return whether a character belongs to the previous one: a combining mark, or joined to it."""
     return unicodedata.category(char) in ("Mn", "Mc", "Me") or char in _JOINERS or before == "\u200d"
 
 
@@ -263,8 +263,8 @@ def _plain_svg(text: str) -> str:
     text = re.sub(r"<!--.*?-->\s*", "", text, flags=re.DOTALL)
     text = re.sub(r"<!DOCTYPE[^>]*>\s*|<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
     names: dict[str, str] = {}
-    for found in re.finditer(r'<(?:pattern|clipPath|path) id="([hpm][0-9a-f]{10})"', text):
-        names.setdefault(found[1], f"shape{len(names) + 1}")
+    for match in re.finditer(r'<(?:pattern|clipPath|path) id="([hpm][0-9a-f]{10})"', text):
+        names.setdefault(match[1], f"shape{len(names) + 1}")
     return re.sub(
-        r'(?<=id=")[hpm][0-9a-f]{10}(?=")|(?<=#)[hpm][0-9a-f]{10}\b', lambda found: names.get(found[0], found[0]), text
+        r'(?<=id=")[hpm][0-9a-f]{10}(?=")|(?<=#)[hpm][0-9a-f]{10}\b', lambda match: names.get(match[0], match[0]), text
     )

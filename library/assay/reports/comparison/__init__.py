@@ -1,1 +1,1 @@
-"""Comparisons of runs: read from the runs' documents, and written in every form."""
+"""Comparison reports: documents of the compared runs, wording, and formats."""

@@ -1,4 +1,4 @@
-"""Writing the reports of a comparison into a folder."""
+"""Writing of comparison reports into a folder."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PLOT_FORMATS = ("png", "svg")
 
 
 class _Writer(Protocol):
-    """What the modules that are imported when they are wanted have."""
+    """Interface of a format's module, which is imported on demand."""
 
     def write(self, report: ComparisonReport, folder: ReportFolder, plot_format: str) -> None:
         """Write the files of a format."""
@@ -54,7 +54,7 @@ def write_comparison(
 
     Args:
         report: The comparison.
-        folder: It is made.
+        folder: Folder, created if missing.
         formats: Names of `FORMATS`.
         plot_format: "png" or "svg".
         option: The option that names the folder, for messages.
@@ -64,21 +64,21 @@ def write_comparison(
         SetupError: Nothing can be written, or a package is missing.
     """
     check_comparison_formats(formats, plot_format)
-    found = ReportFolder(folder, report.comparison_id, option=option)
+    reports = ReportFolder(folder, report.comparison_id, option=option)
     for name in dict.fromkeys(formats):
         writer = _WRITERS.get(name)
-        with found.attempts.attempt(f"the report {name}"):
+        with reports.attempts.attempt(f"the report {name}"):
             if writer is not None:
-                writer(report, found)
+                writer(report, reports)
             else:
                 module: _Writer = importlib.import_module(f"assay.reports.comparison.formats.{_MODULES[name]}")
-                module.write(report, found, plot_format)
-    found.attempts.raise_if_all_failed()
-    return found
+                module.write(report, reports, plot_format)
+    reports.attempts.raise_if_all_failed()
+    return reports
 
 
 def check_comparison_formats(formats: Sequence[str], plot_format: str = "png") -> None:
-    """Raise if a format is unknown or needs a package that is missing; before anything is compared.
+    """Check that all formats are known and their packages installed, before anything is compared.
 
     Raises:
         InvalidInputError: A format is unknown.

@@ -1,1 +1,1 @@
-"""The document of a run, from which every report is made."""
+"""The document of a run: the source of all reports."""

@@ -1,4 +1,4 @@
-"""What came of each case of a run, the runs of a case together, and of each gate."""
+"""Outcomes of cases, over all their repeats, and of gates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Outcome(StrEnum):
-    """What came of a row or a case; an error is the agent's, or a metric's that left it without a verdict.
+    """Outcome of a row or a case; an error is an agent error, or a metric error that leaves no verdict.
 
     An agent that waits for a person is an error.
     """
@@ -31,7 +31,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CaseOutcome:
-    """What came of one case.
+    """Outcome of a case.
 
     Args:
         outcome: Of all its runs: a failed one is more than an error, and only a case that always passed has passed.

@@ -208,10 +208,10 @@ def _turn(row: CaseResult, index: int) -> dict[str, Any]:
         "latency_ms": turn.response.latency_ms if turn.response is not None else None,
         **({"left_out": True} if turn.left_out else {}),
         "scores": {
-            score.metric: score_document(score_from_json({**found, "metric": score.metric}))
+            score.metric: score_document(score_from_json({**score_of_turn, "metric": score.metric}))
             for score in row.scores
-            for found in score.detail.get(TURNS, ())
-            if found["turn_index"] == index
+            for score_of_turn in score.detail.get(TURNS, ())
+            if score_of_turn["turn_index"] == index
         },
         "response": {key: value for key, value in response.items() if key not in ("text", "status", "latency_ms")},
     }
@@ -284,16 +284,16 @@ _FLAT_OF_ROW = ("hit_rate", "mrr", "judge_score", "combined_score")
 
 
 def _flat_of_row(row: CaseResult) -> dict[str, Any]:
-    found = {score.metric: score.value for score in row.scores if score.metric in _FLAT_OF_ROW}
+    flat = {score.metric: score.value for score in row.scores if score.metric in _FLAT_OF_ROW}
     usage = row.response.usage if row.response is not None else None
-    return {**found, "num_tokens": tokens_used(usage)} if found else {}
+    return {**flat, "num_tokens": tokens_used(usage)} if flat else {}
 
 
 def _flat(summary: RunSummary) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     # A composite repeats the means of its parts over the rows that it scored: the parts' own come first.
     for metric in sorted(summary.metrics, key=lambda metric: "combined_of_averages" in metric.detail):
         for name in _FLAT:
             if name in metric.detail:
-                found.setdefault(name, metric.detail[name])
-    return found
+                flat.setdefault(name, metric.detail[name])
+    return flat

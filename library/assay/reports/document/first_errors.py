@@ -1,4 +1,4 @@
-"""The first error of an agent and of each metric in a run: type, message and the frame that raised it."""
+"""First error of the agent and of each metric in a run: type, message and raising frame."""
 
 from __future__ import annotations
 
@@ -49,21 +49,21 @@ class FirstError:
         where = f" (in {function}, {shorten(file, _FRAME_CHARS)}:{line})" if frames else ""
         rows = "1 row" if self.count == 1 else f"{self.count:,} rows"
         source = _AGENT if self.source == _AGENT else f"metric {shorten(self.source, _FRAME_CHARS)}"
-        said = shorten(self.message, _MESSAGE_CHARS)
-        return f"{source} failed on {rows}, first on case {shorten(self.case_id, _FRAME_CHARS)}: {said}{where}"
+        message = shorten(self.message, _MESSAGE_CHARS)
+        return f"{source} failed on {rows}, first on case {shorten(self.case_id, _FRAME_CHARS)}: {message}{where}"
 
 
 def first_errors(rows: Iterable[CaseResult]) -> list[FirstError]:
     """Return the first error of the agent and of metrics, at most five of these, with how many rows have one."""
-    found: dict[str, tuple[str, str, str]] = {}
+    errors: dict[str, tuple[str, str, str]] = {}
     counts: dict[str, int] = {}
     for row in rows:
         for source, message, traceback in _errors(row):
             counts[source] = counts.get(source, 0) + 1
-            found.setdefault(source, (row.case_id, message, traceback))
-    shown = [source for source in found if source != _AGENT][:_MOST_METRICS]
-    shown = [_AGENT, *shown] if _AGENT in found else shown
-    return [FirstError(source, *found[source], counts[source]) for source in shown]
+            errors.setdefault(source, (row.case_id, message, traceback))
+    shown = [source for source in errors if source != _AGENT][:_MOST_METRICS]
+    shown = [_AGENT, *shown] if _AGENT in errors else shown
+    return [FirstError(source, *errors[source], counts[source]) for source in shown]
 
 
 def _errors(row: CaseResult) -> Iterable[tuple[str, str, str]]:
@@ -74,6 +74,6 @@ def _errors(row: CaseResult) -> Iterable[tuple[str, str, str]]:
     for score in row.scores:
         if score.status is ScoreStatus.ERROR:
             details = [detail for _, detail in turn_details(score.detail)]
-            traceback = next((str(one["traceback"]) for one in details if one.get("traceback")), "")
-            raised = next((one for one in details if one.get("message")), score.detail)
+            traceback = next((str(entry["traceback"]) for entry in details if entry.get("traceback")), "")
+            raised = next((entry for entry in details if entry.get("message")), score.detail)
             yield score.metric, message_of(score.reason, raised), traceback

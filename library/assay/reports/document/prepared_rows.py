@@ -1,4 +1,4 @@
-"""What reports are made of, row by row, made while the run still goes: when it ends, they are put together."""
+"""Parts of reports that are prepared row by row during the run and assembled at its end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_CHARS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class RowParts:
-    """What reports are made of a row.
+    """Prepared parts of a row.
 
     Args:
         line: The row as JSON.
@@ -58,7 +58,7 @@ class PreparedRows:
         return list(self._makers)
 
     def take(self, row: CaseResult, char_count: int) -> None:
-        """Take a row, whose parts are made soon.
+        """Add a row, to be prepared soon.
 
         Args:
             row: Of the run; it may replace an earlier one of the same case and repeat.
@@ -72,12 +72,12 @@ class PreparedRows:
             asyncio.get_running_loop().call_soon(self._make_some)
 
     def of(self, row: CaseResult) -> RowParts:
-        """Return the parts of a row, made now where they are not there yet; they are kept no longer."""
+        """Return and drop the parts of a row, preparing them now if needed."""
         known, parts = self._made.pop((row.case_index, row.repeat_index), (None, None))
         return parts if parts is not None and known is row else self._parts(row)
 
     def clear(self) -> None:
-        """Let go of all that was made and is still to be made."""
+        """Drop all prepared parts and pending rows."""
         self._waiting.clear()
         self._made.clear()
 

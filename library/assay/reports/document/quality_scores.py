@@ -1,4 +1,4 @@
-"""A judge's ratings by case, as tools read them: one a case, in dataset order, null where there is none."""
+"""Ratings of a judge by case for other tools: one per case, in dataset order, null without a rating."""
 
 from __future__ import annotations
 

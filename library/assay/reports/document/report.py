@@ -1,4 +1,4 @@
-"""A report: the head of its document, and its rows as often as a format wants them."""
+"""A report: the head of its document, and rows that can be read repeatedly."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ROWS_END = " ]"
 
 
 class Report:
-    """The document of one run that every format is made from; `docs/report.md` describes it.
+    """The document of a run, source of all formats; `docs/report.md` describes it.
 
     Rows stay on disk, so that a run of any size needs little memory.
 
@@ -110,9 +110,9 @@ async def report_of_run(
                 ratings.take(row)
                 if row.place is not None:
                     placed.append((row.place, row.repeat_index, file.tell()))
-                made = prepared.of(row)
-                file.write(made.line.encode() + b"\n")
-                for name, part in made.parts.items():
+                prepared_parts = prepared.of(row)
+                file.write(prepared_parts.line.encode() + b"\n")
+                for name, part in prepared_parts.parts.items():
                     parts[name].append(part)
                 row_count += 1
             if placed:
@@ -167,7 +167,7 @@ def _read_by_line(path: Path, file: IO[bytes]) -> Report | None:
         return None
     text = b"".join(head).decode("utf-8", "replace").rstrip()
     document = _decoded(path, text.removesuffix(_ROWS_START.strip()).rstrip().rstrip(",") + "}")
-    _check(path, [shorten(one, None) for one in _head_problems(document)])
+    _check(path, [shorten(problem, None) for problem in _head_problems(document)])
     start, end, count, problems = file.tell(), file.tell(), 0, list[str]()
     ended = False
     for line in file:
@@ -214,13 +214,13 @@ def _decoded(path: Path, text: str, where: str = "") -> Any:
 
 
 def _head_problems(document: Any) -> Sequence[str]:
-    """Return what is wrong with a document's head; that it is of another version comes alone."""
+    """Return the problems of a document's head; another version is the only problem then."""
     if not isinstance(document, dict) or not isinstance(document.get("schema"), str):
         return ["this is no report of a run: `assay run` writes one as results.json"]
     if document["schema"] != SCHEMA:
-        other = shorten(document["schema"], 60)
-        again = "write it again from the stored run with `assay report RUN --format json`"
-        return [f"this is a report of the form {other!r}, and this version of Assay reads {SCHEMA!r}: {again}"]
+        other_schema = shorten(document["schema"], 60)
+        remedy = "write it again from the stored run with `assay report RUN --format json`"
+        return [f"this is a report of the form {other_schema!r}, and this version of Assay reads {SCHEMA!r}: {remedy}"]
     if problems := problems_of_head(document):
         return problems
     problem = run_id_problem(document["run"]["run_id"])
@@ -229,5 +229,5 @@ def _head_problems(document: Any) -> Sequence[str]:
 
 def _check(path: Path, problems: Sequence[str]) -> None:
     if problems:
-        found = [Problem(problem, file=str(path)) for problem in problems]
-        raise InvalidInputError(first_problems(found, _MOST_PROBLEMS))
+        listed = [Problem(problem, file=str(path)) for problem in problems]
+        raise InvalidInputError(first_problems(listed, _MOST_PROBLEMS))

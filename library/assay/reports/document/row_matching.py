@@ -1,4 +1,4 @@
-"""Whether a row of a document meets a filter, by the rules of the filters on stored rows."""
+"""Filters on rows of a document, with the rules of the filters on stored rows."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def row_predicate(where: str) -> Callable[[Mapping[str, Any]], bool]:
-    """Return what says whether a row of a document meets a filter; every row meets the empty one.
+    """Return a predicate for rows that match a filter; the empty filter matches all.
 
     Raises:
-        InvalidInputError: The text is no filter.
+        InvalidInputError: The filter is invalid.
     """
     if not where:
         return lambda row: True

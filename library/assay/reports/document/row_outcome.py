@@ -1,4 +1,4 @@
-"""What a row of a report came to, by the words of filters."""
+"""Outcome of a report's row, in the terms of filters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def outcome_of(row: Mapping[str, Any]) -> RowOutcome:
-    """Return what a row of the document came to; an agent error first, whatever metrics say of it."""
+    """Return the outcome of a row; an agent error takes precedence over metrics."""
     if row["status"] in FAILED_STATUSES:
         return RowOutcome.AGENT_ERROR
     return {True: RowOutcome.PASSED, False: RowOutcome.FAILED, None: RowOutcome.NO_VERDICT}[row["passed"]]

@@ -1,4 +1,4 @@
-"""How long a run took, from its document."""
+"""Duration of a run, from its document."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def run_time_s(head: Mapping[str, Any]) -> float | None:
-    """Return the seconds from a run's start to its end; None where one of them is not known."""
+    """Return the seconds from a run's start to its end; None if either is unknown."""
     try:
         started, ended = (datetime.fromisoformat(head["run"].get(name) or "") for name in ("started_at", "ended_at"))
         return (ended - started).total_seconds()

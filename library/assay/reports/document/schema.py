@@ -1,6 +1,6 @@
-"""Checking documents against the published JSON Schema of reports, with the few words of JSON Schema that it uses.
+"""Validation of documents against the JSON Schema of reports, limited to the keywords that it uses.
 
-jsonschema knows all of them, and takes a minute for what this does in a second on the rows of a large run.
+The package jsonschema needs a minute for the rows of a large run; this module needs a second.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _KNOWN = {"$schema", "$id", "$ref", "$defs", "title", "description", "type", "en
 @functools.cache
 def results_schema() -> dict[str, Any]:
     """Return the JSON Schema of results.json."""
-    found: dict[str, Any] = json.loads((files("assay.reports") / "results.schema.json").read_text("utf-8"))
-    return found
+    schema: dict[str, Any] = json.loads((files("assay.reports") / "results.schema.json").read_text("utf-8"))
+    return schema
 
 
 def problems_of_head(document: object) -> list[str]:
@@ -85,8 +85,8 @@ def _compiled(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Check:
 
     def check(value: Any, where: str, problems: list[str]) -> None:
         before = len(problems)
-        for one in checks:
-            one(value, where, problems)
+        for check_keyword in checks:
+            check_keyword(value, where, problems)
             if len(problems) > before:
                 return
 
@@ -95,7 +95,7 @@ def _compiled(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Check:
 
 def _type_check(wanted: str | list[str]) -> Check:
     names = [wanted] if isinstance(wanted, str) else wanted
-    types = tuple(each for name in names for each in _TYPES[name])
+    types = tuple(type_of_name for name in names for type_of_name in _TYPES[name])
     takes_bool = "boolean" in names
     whole = "integer" in names and "number" not in names
 
@@ -144,15 +144,15 @@ def _items_check(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Check:
             wanted = f"{low}" if high == low else f"{low} or more"
             problems.append(f"{where}: has {len(value)} entries, and must have {wanted}")
         if item is not None:
-            for index, one in enumerate(value):
-                item(one, f"{where}[{index}]", problems)
+            for index, entry in enumerate(value):
+                item(entry, f"{where}[{index}]", problems)
 
     return check
 
 
 def _object_check(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Check:
     required = schema.get("required", [])
-    properties = {name: _compiled(each, root) for name, each in schema.get("properties", {}).items()}
+    properties = {name: _compiled(subschema, root) for name, subschema in schema.get("properties", {}).items()}
     other = schema.get("additionalProperties")
     others = _compiled(other, root) if isinstance(other, dict) else None
 
@@ -161,9 +161,9 @@ def _object_check(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Check:
             return
         at = f"{where}." if where else ""
         problems += [f"{at}{name} is missing" for name in required if name not in value]
-        for name, one in value.items():
-            if (known := properties.get(name, others)) is not None:
-                known(one, f"{at}{shorten(name, 60)}", problems)
+        for name, item in value.items():
+            if (check_property := properties.get(name, others)) is not None:
+                check_property(item, f"{at}{shorten(name, 60)}", problems)
 
     return check
 

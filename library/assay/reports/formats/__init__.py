@@ -1,1 +1,1 @@
-"""One file for each format of a report; each has `write(report, folder, options)`."""
+"""Report formats, one module each, with a function `write(report, folder, options)`."""

@@ -1,4 +1,4 @@
-"""charts/: six pictures of a run, of the size of a slide."""
+"""charts/: six charts of a run, of slide size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The columns of the CSV report: the common ones with one per metric, or those of the preset sql-agent."""
+"""Columns of the CSV report: common columns and one per metric, or those of the preset sql-agent."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def metric_kinds(head: Mapping[str, Any]) -> dict[str, str]:
 
 def _name_of(kind: str, kinds: Mapping[str, str]) -> str:
     """Return the name of the first metric of a kind."""
-    return next((name for name, each in kinds.items() if each == kind), kind)
+    return next((name for name, kind_of_metric in kinds.items() if kind_of_metric == kind), kind)
 
 
 def _own_name(metric: str) -> str:
@@ -124,8 +124,10 @@ def _passed(row: Row) -> str | None:
 
 
 def _expected_table(row: Row) -> str:
-    found = [(score.get("detail") or {}).get("expected_tables") for score in row["scores"].values()]
-    tables = [str(table) for each in found if isinstance(each, list) for table in each]
+    details = [(score.get("detail") or {}).get("expected_tables") for score in row["scores"].values()]
+    tables = [
+        str(table) for tables_of_score in details if isinstance(tables_of_score, list) for table in tables_of_score
+    ]
     return ", ".join(dict.fromkeys(tables))
 
 

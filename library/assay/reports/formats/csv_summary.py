@@ -1,4 +1,4 @@
-"""The summary of the CSV report: a name and a value a line."""
+"""Summary of the CSV report: a name and a value per line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def summary_lines(report: Report) -> Iterator[tuple[str, str]]:
     yield "Failed", str(summary["decided"] - summary["passed"])
     yield "Pass Rate", _share(summary["pass_rate"])
     for kind in SQL_METRICS:
-        name = next((name for name, each in kinds.items() if each == kind), None)
+        name = next((name for name, kind_of_metric in kinds.items() if kind_of_metric == kind), None)
         yield f"Avg {kind.replace('_', ' ').title()}", _share(results[name]["value"] if name else None)
     for name, key in (("Avg", "mean_s"), ("P50", "p50_s"), ("P95", "p95_s")):
         yield f"{name} Latency (s)", _seconds(summary["latency"].get(key))

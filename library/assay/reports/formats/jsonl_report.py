@@ -1,4 +1,4 @@
-"""results.jsonl: one row a line, without the head; for tools that read rows as a stream."""
+"""results.jsonl: one row per line, without the head, for tools that stream rows."""
 
 from __future__ import annotations
 

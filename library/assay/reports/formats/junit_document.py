@@ -1,4 +1,4 @@
-"""A run as a JUnit file: a test case for each case of the run, and a suite for its gates.
+"""A run as a JUnit file: a test case per case, and a suite for the gates.
 
 The format has no standard. This follows what its readers have in common: CI servers know a test again by class and
 name, count the first of two with one name, and refuse large files.
@@ -84,10 +84,10 @@ def write_junit(
     head = report.head
     gates = _gate_cases(head)
     suites = [("gates", gates), ("comparison", _comparison_cases(head, compared))]
-    found = plan.counts + Counter(outcome for _, cases in suites for outcome, _ in cases)
+    totals = plan.counts + Counter(outcome for _, cases in suites for outcome, _ in cases)
     time = f"{_run_time_s(head, plan):.3f}"
     file.write('<?xml version="1.0" encoding="UTF-8"?>\n')
-    file.write(f'<testsuites name="assay" {_counts(found, with_skipped=False)} time="{time}">\n')
+    file.write(f'<testsuites name="assay" {_counts(totals, with_skipped=False)} time="{time}">\n')
     file.write(f' <testsuite name={_name(head["run"]["name"])} {_counts(plan.counts)} time="{time}"{_stamp(head)}>\n')
     file.write(_properties(report, plan))
     for case in plan.written(case_outcomes(report.rows())):
@@ -190,11 +190,11 @@ def _testcase(class_name: str, name: str, place: str, time_s: float, inside: str
 
 def _complaint(outcome: Outcome, message: str, text: str, *, kind: str = "") -> str:
     element = _ELEMENTS[outcome]
-    said = xml_attribute(_cut(message, _MESSAGE_CHARS))
+    message_text = xml_attribute(_cut(message, _MESSAGE_CHARS))
     of_type = "" if element == "skipped" else f" type={xml_attribute(str(kind or outcome))}"
     # Some readers show the text alone.
     whole = "\n".join(filter(None, (_cut(message, _MESSAGE_CHARS), text)))
-    return f"   <{element} message={said}{of_type}>{xml_text(whole)}</{element}>\n"
+    return f"   <{element} message={message_text}{of_type}>{xml_text(whole)}</{element}>\n"
 
 
 def _texts(case: CaseOutcome) -> str:
@@ -205,8 +205,8 @@ def _texts(case: CaseOutcome) -> str:
         ("reference", "\n".join(shown["references"])),
         *expected_parts(shown.get("expected") or {}),
     )
-    found = "\n".join(f"{name}: {_cut(text, _TEXT_CHARS)}" for name, text in parts if text)
-    return found.replace("[[", "[\u200b[")  # GitLab takes [[ATTACHMENT|path]] for a file of the job
+    text_block = "\n".join(f"{name}: {_cut(text, _TEXT_CHARS)}" for name, text in parts if text)
+    return text_block.replace("[[", "[\u200b[")  # GitLab takes [[ATTACHMENT|path]] for a file of the job
 
 
 def _cut(text: str, most: int) -> str:
@@ -214,7 +214,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def _gate_cases(head: Head) -> Sequence[tuple[Outcome, str]]:
-    found = []
+    cases = []
     place = f" file={xml_attribute(head['run']['spec_path'])}" if head["run"].get("spec_path") else ""
     named = Counter[str]()
     for gate in head["summary"]["gates"]:
@@ -223,13 +223,13 @@ def _gate_cases(head: Head) -> Sequence[tuple[Outcome, str]]:
         name = expression if named[expression] == 1 else f"{expression} ({named[expression]})"
         compared = compared_text(expression, gate["actual"], gate.get("interval"))
         actual = "not computed" if gate["actual"] is None else f"actual {compared}"
-        said = (f"{expression}: {actual}", gate["reason"], gate.get("note"), selection_sentence(head))
-        message = "; ".join(filter(None, said))
+        texts = (f"{expression}: {actual}", gate["reason"], gate.get("note"), selection_sentence(head))
+        message = "; ".join(filter(None, texts))
         inside = "" if outcome is Outcome.PASSED else _complaint(outcome, message, "")
-        found.append((outcome, _testcase(_class(head, "gates"), name, place, 0.0, inside)))
-    if all(outcome is Outcome.PASSED for outcome, _ in found):
-        found += _undecided_run(head, place)
-    return found
+        cases.append((outcome, _testcase(_class(head, "gates"), name, place, 0.0, inside)))
+    if all(outcome is Outcome.PASSED for outcome, _ in cases):
+        cases += _undecided_run(head, place)
+    return cases
 
 
 def _undecided_run(head: Head, place: str) -> list[tuple[Outcome, str]]:
@@ -262,15 +262,15 @@ def _properties(report: Report, plan: _Plan) -> str:
     return f"  <properties>\n{''.join(lines)}  </properties>\n"
 
 
-def _counts(found: Counter[Outcome], *, with_skipped: bool = True) -> str:
-    skipped = f' skipped="{found[Outcome.NO_VERDICT]}"' if with_skipped else ""
-    return f'tests="{found.total()}" failures="{found[Outcome.FAILED]}" errors="{found[Outcome.ERROR]}"{skipped}'
+def _counts(counts: Counter[Outcome], *, with_skipped: bool = True) -> str:
+    skipped = f' skipped="{counts[Outcome.NO_VERDICT]}"' if with_skipped else ""
+    return f'tests="{counts.total()}" failures="{counts[Outcome.FAILED]}" errors="{counts[Outcome.ERROR]}"{skipped}'
 
 
 def _class(head: Head, part: str) -> str:
     """Return the name of a class; dots separate its parts, and so are in none of them."""
     parts = (str(head["run"]["name"]), part)
-    return ".".join(["assay", *(each.replace(".", "_") for each in parts if each)])
+    return ".".join(["assay", *(name.replace(".", "_") for name in parts if name)])
 
 
 def _name(name: str) -> str:

@@ -1,4 +1,4 @@
-"""junit.xml: a test case for each case, for CI servers."""
+"""junit.xml: a test case per case, for CI servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run in at most 60 lines of Markdown, for pull requests and summaries of CI jobs."""
+"""A run in at most 60 lines of Markdown, for pull requests and CI job summaries."""
 
 from __future__ import annotations
 
@@ -111,10 +111,13 @@ def _opening(report: Report, decision: Decision | None) -> Iterator[str]:
     if undecided := report.row_count - summary["decided"]:
         counts.append(f"{count_text(undecided, 'row')} without a verdict")
     yield ", ".join(counts)
-    for said in (summary["reasons"], [note for note in summary["notes"] if not _is_said(note, summary["reasons"])]):
-        if said:
+    for sentences in (
+        summary["reasons"],
+        [note for note in summary["notes"] if not _is_said(note, summary["reasons"])],
+    ):
+        if sentences:
             yield ""
-            yield _sentences(said)
+            yield _sentences(sentences)
 
 
 def _is_said(note: str, reasons: Sequence[str]) -> bool:
@@ -146,8 +149,8 @@ def _gates(head: Head) -> list[str]:
         compared = compared_text(gate["expression"], gate["actual"], gate.get("interval"))
         actual = "–" if gate["actual"] is None else compared
         target = {True: "target reached", False: "target missed", None: ""}[gate.get("meets_target")]
-        said = "; ".join(markdown_code(text, _TEXT_CHARS) for text in (gate["reason"], gate.get("note")) if text)
-        note = ", ".join(filter(None, (target, said)))
+        notes = "; ".join(markdown_code(text, _TEXT_CHARS) for text in (gate["reason"], gate.get("note")) if text)
+        note = ", ".join(filter(None, (target, notes)))
         outcome = gate["outcome"].upper()
         lines.append(f"| {outcome} | {markdown_code(gate['expression'], _TEXT_CHARS)} | {actual} | {note} |")
     heading = head["summary"]["gates"][0]["source"] if gates else ""
@@ -212,10 +215,10 @@ def _errors(findings: _Findings) -> list[str]:
 
 
 def _recommendations(head: Head) -> list[str]:
-    said = head["summary"]["recommendations"]
-    lines = [f"- {markdown_prose(sentence, _SENTENCE_CHARS)}" for sentence in said[:_MOST_SENTENCES]]
-    more = [f"- and {len(said) - _MOST_SENTENCES} more"] if len(said) > _MOST_SENTENCES else []
-    return ["", "### Recommendations", "", *lines, *more] if said else []
+    recommendations = head["summary"]["recommendations"]
+    lines = [f"- {markdown_prose(sentence, _SENTENCE_CHARS)}" for sentence in recommendations[:_MOST_SENTENCES]]
+    more = [f"- and {len(recommendations) - _MOST_SENTENCES} more"] if len(recommendations) > _MOST_SENTENCES else []
+    return ["", "### Recommendations", "", *lines, *more] if recommendations else []
 
 
 def _effort(head: Head) -> list[str]:
@@ -236,15 +239,16 @@ def _effort(head: Head) -> list[str]:
                      f"{judging['cached']:,} from the cache{money}")  # fmt: skip
     lines = [f"Time and cost: {'; '.join(parts)}"] if parts else []
     lines += [
-        f"Calibration of the judge: {markdown_prose(said)}" for said in (judging or {}).get("calibration_messages", ())
+        f"Calibration of the judge: {markdown_prose(sentence)}"
+        for sentence in (judging or {}).get("calibration_messages", ())
     ]
-    return [line for each in lines for line in ("", each)]
+    return [line for line_of_effort in lines for line in ("", line_of_effort)]
 
 
 def _embedders(head: Head) -> str:
     """Return the embedding models behind the scores, with what says how their vectors were made, each once."""
     models = (model for result in head["results"].values() for model in result.get("models") or ())
-    said = (
+    names = (
         " ".join(
             filter(
                 None,
@@ -259,7 +263,7 @@ def _embedders(head: Head) -> str:
         )
         for model in models
     )
-    return ", ".join(dict.fromkeys(said))
+    return ", ".join(dict.fromkeys(names))
 
 
 def _details(head: Head) -> list[str]:

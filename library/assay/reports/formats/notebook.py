@@ -1,4 +1,4 @@
-"""What a notebook shows of a run and of a list of runs: HTML without scripts, as many notebooks remove those."""
+"""Notebook view of runs: HTML without scripts, which many notebooks remove."""
 
 from __future__ import annotations
 
@@ -80,22 +80,22 @@ def runs_html(records: Sequence[Mapping[str, Any]]) -> str:
     """Return a table of stored runs."""
     rows = [
         (
-            one["run_id"],
-            one["name"],
-            one["state"],
-            one["verdict"] or "-",
-            "-" if one["pass_rate"] is None else f"{one['pass_rate']:.1%}",
-            f"{one['finished']}/{one['total']}",
-            one["created_at"][:19].replace("T", " "),
+            record["run_id"],
+            record["name"],
+            record["state"],
+            record["verdict"] or "-",
+            "-" if record["pass_rate"] is None else f"{record['pass_rate']:.1%}",
+            f"{record['finished']}/{record['total']}",
+            record["created_at"][:19].replace("T", " "),
         )
-        for one in records
+        for record in records
     ]
     return f"<div>{html_table(('run', 'name', 'state', 'verdict', 'pass rate', 'rows', 'created'), rows)}</div>"
 
 
 def html_table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     """Return a table of untrusted cells."""
-    head = "".join(f'<th scope="col" style="{_CELL}">{escape(one)}</th>' for one in heads)
+    head = "".join(f'<th scope="col" style="{_CELL}">{escape(heading)}</th>' for heading in heads)
     cells = ("".join(f'<td dir="auto" style="{_CELL}">{html_text(cell)}</td>' for cell in row) for row in rows)
     body = "".join(f"<tr>{row}</tr>" for row in cells)
     inner = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
@@ -112,5 +112,5 @@ def _value(metric: Mapping[str, Any]) -> str:
 
 
 def _interval(metric: Mapping[str, Any]) -> str:
-    found, unit = metric.get("interval"), metric.get("unit", "")
-    return f"{value_text(unit, found[0])} to {value_text(unit, found[1])}" if found else "-"
+    interval, unit = metric.get("interval"), metric.get("unit", "")
+    return f"{value_text(unit, interval[0])} to {value_text(unit, interval[1])}" if interval else "-"

@@ -1,4 +1,4 @@
-"""results.parquet: one row per row of the run, with typed columns and one for the value of each metric."""
+"""results.parquet: the rows of a run with typed columns, one per metric among them."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def write_table(
     names = _metric_columns(report.head["results"])
     about = {"assay.schema": report.head["schema"], "assay.run_id": report.run_id}
     schema = _schema(names.values()).with_metadata({key: _text(value) for key, value in about.items()})
-    found = (_record(report.run_id, row, names) for row in report.rows())
+    row_records = (_record(report.run_id, row, names) for row in report.rows())
     with pq.ParquetWriter(file, schema, compression="zstd") as writer:
-        for records in _groups(found, group_rows, group_chars):
+        for records in _groups(row_records, group_rows, group_chars):
             writer.write_table(pa.Table.from_pylist(records, schema=schema))
 
 
@@ -117,7 +117,7 @@ def _record(run_id: str, row: Row, metrics: Mapping[str, str]) -> Record:
         "answer": _text(row["answer"]),
         "references": [_text(text) for text in row["references"]],
         "expected": _text(json.dumps(row["expected"], ensure_ascii=False)) if row.get("expected") else None,
-        "sources": [_text(str(one.get("id") or one.get("uri") or one.get("title") or "")) for one in sources],
+        "sources": [_text(str(entry.get("id") or entry.get("uri") or entry.get("title") or "")) for entry in sources],
         "error": _text(str(error["message"])) if error.get("message") else None,
         "latency_ms": row["latency_ms"],
         "started_at": _time(row.get("started_at")),

@@ -1,4 +1,4 @@
-"""How far a run's judge agrees with people, and the pass rate that people would have given, for people and programs."""
+"""Agreement of a run's judges with people, and corrected pass rates, as text and JSON."""
 
 from __future__ import annotations
 
@@ -73,20 +73,23 @@ def calibration_sentences(run: Run) -> list[str]:
     """Return how far the judges of a run agree with people, or that it is not known; empty where none was asked."""
     if run.summary is None or run.summary.judging is None or not run.summary.judging.fingerprints:
         return []
-    return [_sentence(run, each) for each in run.calibrations] or [NO_CALIBRATION]
+    return [_sentence(run, calibration) for calibration in run.calibrations] or [NO_CALIBRATION]
 
 
 def calibration_documents(run: Run) -> list[dict[str, Any]]:
     """Return the calibrations of a run's judges for JSON, each with the corrected pass rates of its metrics."""
     return [
         {
-            **dataclasses.asdict(each),
+            **dataclasses.asdict(calibration),
             "corrected": {
-                metric.metric: {**found.document(), "message": why_withheld(found) or _caution(found, each) or None}
-                for metric, found in _corrected(run, each)
+                metric.metric: {
+                    **figure.document(),
+                    "message": why_withheld(figure) or _caution(figure, calibration) or None,
+                }
+                for metric, figure in _corrected(run, calibration)
             },
         }
-        for each in run.calibrations
+        for calibration in run.calibrations
     ]
 
 
@@ -98,47 +101,53 @@ def agreement_text(alpha: float | None, low: float | None, high: float | None, n
     return f"alpha {alpha:.2f}{interval} with people on {n} answers"
 
 
-def _sentence(run: Run, found: JudgeCalibration) -> str:
-    of = f"{found.rubric} {found.criterion}".strip()
-    agreement = agreement_text(found.alpha, found.low, found.high, found.n)
+def _sentence(run: Run, calibration: JudgeCalibration) -> str:
+    of = f"{calibration.rubric} {calibration.criterion}".strip()
+    agreement = agreement_text(calibration.alpha, calibration.low, calibration.high, calibration.n)
     rates = "".join(
         f"; {shorten(metric.metric, 40)}: {metric.passed} of {metric.n_scored} rows pass, as people would "
-        f"{corrected_text(corrected)}{f' ({caution})' if (caution := _caution(corrected, found)) else ''}"
-        for metric, corrected in _corrected(run, found)
+        f"{corrected_text(corrected)}{f' ({caution})' if (caution := _caution(corrected, calibration)) else ''}"
+        for metric, corrected in _corrected(run, calibration)
     )
-    return f"{shorten(of, 80)}: {found.trust.upper()}, {agreement} ({found.calibrated_at[:10]}){rates}"
+    return f"{shorten(of, 80)}: {calibration.trust.upper()}, {agreement} ({calibration.calibrated_at[:10]}){rates}"
 
 
-def _corrected(run: Run, found: JudgeCalibration) -> Iterator[tuple[MetricSummary, Figure]]:
+def _corrected(run: Run, calibration: JudgeCalibration) -> Iterator[tuple[MetricSummary, Figure]]:
     """Yield the metrics that pass where the calibrated judge did, each with its corrected pass rate."""
     kinds = {metric.name: metric.kind for metric in run.settings.metrics}
     for metric in run.summary.metrics if run.summary is not None else ():
-        is_asked = kinds.get(metric.metric, metric.metric) == _METRICS.get(found.rubric) and not found.criterion
-        if is_asked and metric.n_scored and (metric.threshold, metric.rule) == (found.threshold, found.rule):
-            yield metric, _corrected_rate(metric.passed, metric.n_scored, found)
+        is_asked = (
+            kinds.get(metric.metric, metric.metric) == _METRICS.get(calibration.rubric) and not calibration.criterion
+        )
+        if (
+            is_asked
+            and metric.n_scored
+            and (metric.threshold, metric.rule) == (calibration.threshold, calibration.rule)
+        ):
+            yield metric, _corrected_rate(metric.passed, metric.n_scored, calibration)
 
 
-def _corrected_rate(passed: int, n: int, found: JudgeCalibration) -> Figure:
-    if found.drawn == WEIGHTED:
+def _corrected_rate(passed: int, n: int, calibration: JudgeCalibration) -> Figure:
+    if calibration.drawn == WEIGHTED:
         return Figure(None, n, reason=_ONLY_WITH_LABELS)
-    is_known = found.sensitivity is not None and found.specificity is not None
+    is_known = calibration.sensitivity is not None and calibration.specificity is not None
     return corrected_pass_rate(
         passed / n,
         n,
-        specificity=found.specificity or 0.0,
-        n_failed=found.n_failed if is_known else 0,
-        sensitivity=found.sensitivity or 0.0,
-        n_passed=found.n_passed if is_known else 0,
-        drawn=found.drawn,
+        specificity=calibration.specificity or 0.0,
+        n_failed=calibration.n_failed if is_known else 0,
+        sensitivity=calibration.sensitivity or 0.0,
+        n_passed=calibration.n_passed if is_known else 0,
+        drawn=calibration.drawn,
     )
 
 
-def _caution(corrected: Figure, found: JudgeCalibration) -> str:
+def _caution(corrected: Figure, calibration: JudgeCalibration) -> str:
     """Return when the interval of a corrected rate is too narrow; usually empty."""
-    if corrected.value is None or not is_uneven(found.n_failed, found.n_passed):
+    if corrected.value is None or not is_uneven(calibration.n_failed, calibration.n_passed):
         return ""
-    rare, count = min(("failed", found.n_failed), ("passed", found.n_passed), key=lambda kind: kind[1])
+    rare, count = min(("failed", calibration.n_failed), ("passed", calibration.n_passed), key=lambda kind: kind[1])
     return (
-        f"people {rare} only {count} of {found.n_failed + found.n_passed} labelled answers: the interval is too narrow "
-        "if these are not drawn from this run"
+        f"people {rare} only {count} of {calibration.n_failed + calibration.n_passed} labelled answers: the interval "
+        "is too narrow if these are not drawn from this run"
     )

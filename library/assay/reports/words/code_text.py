@@ -1,4 +1,4 @@
-"""Which code an agent was, in words."""
+"""Text on the code of an agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a case expects beside references, in words: its sources, tool calls, tables, checks."""
+"""Text on a case's expectations beside references: sources, tool calls, tables, checks."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def _item(value: Any) -> str:
         return f"{value['name']}({_json(value.get('arguments', {}))}){match}"
     if isinstance(value, dict) and "type" in value:
         rest = {key: part for key, part in value.items() if key not in ("type", "value", "negate")}
-        said = f"{'not-' if value.get('negate') else ''}{value['type']}"
+        text = f"{'not-' if value.get('negate') else ''}{value['type']}"
         parts = [_json(part) for part in (value.get("value"), rest or None) if part is not None]
-        return f"{said}: {' '.join(parts)}" if parts else said
+        return f"{text}: {' '.join(parts)}" if parts else text
     return _json(value)
 
 

@@ -1,4 +1,4 @@
-"""What judging came to, in lines for people: who judges, what it cost, and why answers failed."""
+"""Text on judging: judges, cost, and reasons of failed answers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def judge_line(judge: JudgeSettings, environ: Mapping[str, str] | None = None) -
     rubric = f", rubric {shorten(judge.rubric, 40)}" if judge.rubric else ""
     if judge.recorded_file:
         return f"judge  none is asked: verdicts {_recorded_in(judge)}{rubric}"
-    who = " + ".join(shorten(one.identity, 60) for one in judge.judges)
+    who = " + ".join(shorten(member.identity, 60) for member in judge.judges)
     batch = ", in batches" if judge.batch else ""
     return f"{'jury' if judge.others else 'judge'}  {who}{rubric}{cap}{batch}"
 
@@ -96,11 +96,11 @@ def _account_text(judging: JudgingSummary) -> str:
 def jury_lines(judging: JudgingSummary) -> list[str]:
     """Return what each judge of a jury has said, and how far they agree."""
     lines = []
-    for one in judging.jurors:
-        means = "".join(f"  {metric} {mean:.3f}" for metric, mean in one.means.items())
-        failed = f", {one.failed} not valid" if one.failed else ""
-        cost = f"  ${one.cost_usd:.4f}" if one.cost_usd is not None else ""
-        lines.append(f"juror  {shorten(one.judge, 60)}  {one.verdicts} verdicts{failed}{means}{cost}")
+    for juror in judging.jurors:
+        means = "".join(f"  {metric} {mean:.3f}" for metric, mean in juror.means.items())
+        failed = f", {juror.failed} not valid" if juror.failed else ""
+        cost = f"  ${juror.cost_usd:.4f}" if juror.cost_usd is not None else ""
+        lines.append(f"juror  {shorten(juror.judge, 60)}  {juror.verdicts} verdicts{failed}{means}{cost}")
     for agreed in judging.agreement:
         alpha = "-" if agreed.alpha is None else f"{agreed.alpha:.3f}"
         too_few = f", {agreed.too_few} rows with fewer than two valid verdicts" if agreed.too_few else ""
@@ -121,16 +121,16 @@ def judge_reasons(row: CaseResult) -> list[str]:
 
     Of a verdict that is not valid it is the sentence that says why; of a jury, each judge says its own.
     """
-    found: dict[str, None] = {}
+    reasons: dict[str, None] = {}
     for score in row.scores:
         if score.passed or (score.value is not None and score.passed is None):
             continue
         failing = [part for detail in _failing(score) for part in _judged(detail, failed=True)]
         for judge, part in failing:
-            said = part.get("reasoning") or part.get("message") or ("verdict" in part and part.get("reason"))
-            if isinstance(said, str) and said.strip():
-                found.setdefault(f"{_giver(judge, part)} on {score.metric}: {said}")
-    return list(found)
+            reason = part.get("reasoning") or part.get("message") or ("verdict" in part and part.get("reason"))
+            if isinstance(reason, str) and reason.strip():
+                reasons.setdefault(f"{_giver(judge, part)} on {score.metric}: {reason}")
+    return list(reasons)
 
 
 def _giver(judge: str, part: Mapping[str, Any]) -> str:
@@ -141,7 +141,7 @@ def _giver(judge: str, part: Mapping[str, Any]) -> str:
 
 def judging_cost(row: CaseResult) -> float | None:
     """Return what the verdicts of a row cost in US dollars, those on canaries too; None where none has a cost."""
-    found: dict[object, Mapping[str, Any]] = {}
+    judgings: dict[object, Mapping[str, Any]] = {}
     for score in row.scores:
         canary = score.detail.get(DETAIL)
         details = [*turn_details(score.detail), ("canary", canary if isinstance(canary, dict) else {})]
@@ -150,8 +150,8 @@ def judging_cost(row: CaseResult) -> float | None:
                 verdict = part.get("verdict")
                 if isinstance(verdict, dict):
                     # Several metrics of a row may rest on one verdict.
-                    found[verdict.get("key") or (score.metric, place, owner)] = verdict
-    paid = [verdict.get("cost_usd") for verdict in found.values() if not verdict.get("cached")]
+                    judgings[verdict.get("key") or (score.metric, place, owner)] = verdict
+    paid = [verdict.get("cost_usd") for verdict in judgings.values() if not verdict.get("cached")]
     costs = [cost for cost in paid if isinstance(cost, int | float)]
     return math.fsum(costs) if costs else None
 

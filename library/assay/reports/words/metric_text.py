@@ -1,4 +1,4 @@
-"""Values and reasons of metrics, in words for people."""
+"""Text of metric values and reasons."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ _TOLD_ELSEWHERE = ("agent_error", "aggregate_only")
 
 
 class Uncomputed:
-    """Counts why metrics have no value on rows."""
+    """Counts the reasons why metrics have no value on rows."""
 
     def __init__(self) -> None:
         self._reasons: dict[tuple[str, ScoreStatus], Counter[str]] = {}
@@ -106,15 +106,15 @@ class Uncomputed:
             if only not in (None, score.metric):
                 continue
             if score.value is None and score.reason and score.reason not in _TOLD_ELSEWHERE:
-                found = self._reasons.setdefault((score.metric, score.status), Counter())
-                said = reason_text(score)[:_MOST_REASON_CHARS]
+                reasons = self._reasons.setdefault((score.metric, score.status), Counter())
+                reason = reason_text(score)[:_MOST_REASON_CHARS]
                 # What a function raises may be another text on every row: memory must not grow with them.
-                is_kept = said in found or len(found) < _MOST_KEPT
-                found[said if is_kept else message_of(score.reason, {})] += 1
+                is_kept = reason in reasons or len(reasons) < _MOST_KEPT
+                reasons[reason if is_kept else message_of(score.reason, {})] += 1
 
     def lines(self, metrics: Iterable[MetricSummary]) -> list[str]:
         """Return, for each metric that is skipped or failed on rows, on how many and why."""
-        found = []
+        lines = []
         for metric in metrics:
             rows = metric.n_scored + metric.n_skipped + metric.n_error
             for label, status in (("skipped", ScoreStatus.SKIPPED), ("errors", ScoreStatus.ERROR)):
@@ -124,11 +124,11 @@ class Uncomputed:
                     if taken is not None:
                         uncomputed = metric.n_skipped if status is ScoreStatus.SKIPPED else metric.n_error
                     of_first = "" if taken is None else f" (of the first {taken:,} without a value)"
-                    found.append(
+                    lines.append(
                         f"{label}  {clean(metric.metric)} on {uncomputed:,} of {count_text(rows, 'row')}: "
                         f"{_listed(reasons)}{of_first}"
                     )
-        return found
+        return lines
 
 
 def _listed(reasons: Counter[str]) -> str:

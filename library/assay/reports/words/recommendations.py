@@ -1,4 +1,4 @@
-"""What a summary suggests to do next: sentences that its own numbers carry, and nothing that they do not."""
+"""Recommendations of a summary, each supported by its figures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def recommendations(run: Run, spec: Path | None = None, server: str | None = Non
     summary = run.summary
     if summary is None:
         return []
-    found = [
+    sentences = [
         *_of_agent(run),
         *_of_own_errors(run, summary, partial(_remedy, run, spec, server)),
         *(_of_missed(metric, summary) for metric in summary.metrics if metric.meets_threshold is False),
@@ -44,7 +44,7 @@ def recommendations(run: Run, spec: Path | None = None, server: str | None = Non
         *_of_certainty(summary),
         *_of_details(summary),
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(sentences))
 
 
 def _rows(count: int) -> str:
@@ -74,7 +74,7 @@ def _of_own_errors(run: Run, summary: RunSummary, remedy_of: Callable[[str], str
         invalid = metric.detail.get("invalid_answers", 0)
         if invalid:
             answers = "answer reports" if invalid == 1 else "answers report"
-            kind = next((each.kind for each in run.settings.metrics if each.name == metric.metric), "")
+            kind = next((settings.kind for settings in run.settings.metrics if settings.name == metric.metric), "")
             yield (
                 f"{metric.metric} could not be computed on {_rows(invalid)}, whose {answers} an invalid "
                 f"{kind if kind in _REPORTED else ' or '.join(_REPORTED)} (negative, or not finite): correct what the "
@@ -101,11 +101,11 @@ def _remedy(run: Run, spec: Path | None, server: str | None, name: str) -> str:
 
 def _of_missed(metric: MetricSummary, summary: RunSummary) -> str:
     actual = actual_text(threshold_expression(metric), metric.value)
-    said = f"{metric.metric} misses its threshold: it is {actual}, not {_SIGNS[metric.rule]} {metric.threshold:g}"
+    sentence = f"{metric.metric} misses its threshold: it is {actual}, not {_SIGNS[metric.rule]} {metric.threshold:g}"
     if metric.failed:
-        said += f"; {_rows(metric.failed)} failed it"
+        sentence += f"; {_rows(metric.failed)} failed it"
     worst = _worst(metric, summary.categories)
-    return f"{said}; the worst category is {worst}." if worst else f"{said}."
+    return f"{sentence}; the worst category is {worst}." if worst else f"{sentence}."
 
 
 def _worst(metric: MetricSummary, groups: Sequence[GroupSummary]) -> str:
@@ -150,12 +150,15 @@ def _of_missing(run: Run, summary: RunSummary) -> Iterator[str]:
 def _of_certainty(summary: RunSummary) -> Iterator[str]:
     """Return advice on gates and thresholds that chance alone may have decided, and on several runs a case."""
     # Of an agent that mostly failed a rate says little, however many cases there are.
-    for one in () if agent_error_gap(summary) else criteria_of(summary):
-        if one.interval is not None and (bound := may_be_chance(one.expression, one.interval)) is not None:
-            outcome = "holds" if one.outcome is GateOutcome.PASS else "does not hold"
-            low, high = one.interval
+    for criterion in () if agent_error_gap(summary) else criteria_of(summary):
+        if (
+            criterion.interval is not None
+            and (bound := may_be_chance(criterion.expression, criterion.interval)) is not None
+        ):
+            outcome = "holds" if criterion.outcome is GateOutcome.PASS else "does not hold"
+            low, high = criterion.interval
             yield (
-                f"{one.expression} {outcome}, but chance may have decided it: {bound:.4g} lies within the 95 % "
+                f"{criterion.expression} {outcome}, but chance may have decided it: {bound:.4g} lies within the 95 % "
                 f"interval, {low:.4g} to {high:.4g}. More {_more(summary)} narrow it."
             )
     if advice := (summary.repeats.get("variance") or {}).get("advice"):

@@ -1,4 +1,4 @@
-"""What to know of a run's rows before believing its figures: rows that were repeated, cases that are copies."""
+"""Notes on a run's rows that affect its figures: repeated rows, copied cases, clusters."""
 
 from __future__ import annotations
 
@@ -52,12 +52,14 @@ def _dependent(run: Run) -> Iterator[str]:
     cases = count_text(dependent.cases, "case")
     shared = "" if dependent.key == COPIES else f" in {count_text(dependent.clusters, 'cluster')} by {dependent.key}"
     worth = dependent.effective_cases
-    said = "" if worth is None else f", worth about {_whole(worth)} independent {'one' if worth < 1.5 else 'ones'}"
+    worth_text = (
+        "" if worth is None else (f", worth about {_whole(worth)} independent {'one' if worth < 1.5 else 'ones'}")
+    )
     largest = ""
     if dependent.effective_clusters < _FEW_CLUSTERS:
-        what = "most copied case" if dependent.key == COPIES else "largest cluster"
-        largest = f"; the {what} has {dependent.largest_share:.0%} of them"
-    yield f"{cases}{shared}{said}{largest}"
+        cluster = "most copied case" if dependent.key == COPIES else "largest cluster"
+        largest = f"; the {cluster} has {dependent.largest_share:.0%} of them"
+    yield f"{cases}{shared}{worth_text}{largest}"
 
 
 def _unused_approvals(run: Run) -> Iterator[str]:

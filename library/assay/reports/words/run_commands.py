@@ -1,4 +1,4 @@
-"""Commands that messages about a run print: each works when it is pasted."""
+"""Commands in messages about a run, ready to paste."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run is, in words: its cases, its agent, its prompt, and what its user wrote about it."""
+"""Description of a run: cases, agent, prompt, labels and note."""
 
 from __future__ import annotations
 

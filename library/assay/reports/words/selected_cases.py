@@ -1,4 +1,4 @@
-"""Which cases of its dataset a run is over: what every report says beside the verdict."""
+"""Selection of cases, as every report states it beside the verdict."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _VALUE_CHARS = 60
 
 @dataclass(frozen=True, slots=True)
 class SelectedCases:
-    """A run over a part of its dataset.
+    """Selection of a run over a part of its dataset.
 
     Args:
         selected: Cases of the run.
@@ -51,9 +51,13 @@ def selected_cases(run: Run) -> SelectedCases | None:
 
 
 def selected_document(run: Run) -> dict[str, Any] | None:
-    """Return the same for programs; null for a run over all cases."""
-    found = selected_cases(run)
-    return None if found is None else {"selected": found.selected, "total": found.total, "sentence": found.sentence}
+    """Return the selection as JSON; null for a run over all cases."""
+    selected = selected_cases(run)
+    return (
+        None
+        if selected is None
+        else {"selected": selected.selected, "total": selected.total, "sentence": selected.sentence}
+    )
 
 
 def selection_sentence(head: Mapping[str, Any]) -> str:
@@ -80,15 +84,15 @@ def selection_text(selection: CaseSelection | None) -> str:
     """Return the conditions of a selection in words; empty where there are none."""
     if selection is None:
         return ""
-    said = [_named_cases(selection.cases)] if selection.cases else []
+    parts = [_named_cases(selection.cases)] if selection.cases else []
     labels = (("tag", selection.tags), ("category", selection.categories))
-    said += [f"{what} {' or '.join(_first(values))}" for what, values in labels if values]
+    parts += [f"{noun} {' or '.join(_first(values))}" for noun, values in labels if values]
     if selection.failed_of:
-        said.append(f"failed in {shorten(selection.failed_of, _VALUE_CHARS)}")
+        parts.append(f"failed in {shorten(selection.failed_of, _VALUE_CHARS)}")
     limit, matched = selection.limit, selection.matched_count
     if limit is not None and (matched is None or limit < matched):
-        said.append(f"only the first {limit:,}")
-    return ", ".join(said)
+        parts.append(f"only the first {limit:,}")
+    return ", ".join(parts)
 
 
 def _named_cases(case_ids: Sequence[str]) -> str:

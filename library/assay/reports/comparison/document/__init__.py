@@ -1,1 +1,1 @@
-"""A comparison with everything that its reports show."""
+"""The data of comparison reports."""

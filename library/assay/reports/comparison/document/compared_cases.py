@@ -1,4 +1,4 @@
-"""The cases of compared runs side by side: their values, and the texts of those that are wanted."""
+"""Cases of compared runs side by side: all values, and the texts of selected cases."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ComparedCase:
     Args:
         case_id: Its id.
         category: Its category; empty where it has none.
-        values: Its value by metric, the share of passed rows under `PASS_RATE`; a metric without a value is left out.
+        values: Values by metric, with the share of passed rows under `PASS_RATE`; metrics without a value are absent.
             None for a run that does not have the case.
         contents: Digest of question and references, equal for equal ones; empty where it is not known.
         meets_filter: Whether it meets the filter of the comparison in this run.
@@ -41,24 +41,26 @@ class ComparedCase:
         """Whether two runs are compared by this case: both have it, with equal contents, and it meets the filter."""
         if self.values[a] is None or self.values[b] is None:
             return False
-        one, other = self.contents[a], self.contents[b]
-        return (not one or not other or one == other) and (self.meets_filter[a] or self.meets_filter[b])
+        content_a, content_b = self.contents[a], self.contents[b]
+        return (not content_a or not content_b or content_a == content_b) and (
+            self.meets_filter[a] or self.meets_filter[b]
+        )
 
     def difference(self, metric: str, a: int, b: int) -> float | None:
         """Return the value of run b less that of run a; None where they are not compared or one has no value."""
         if not self.is_compared(a, b):
             return None
-        one, other = (self.values[a] or {}).get(metric), (self.values[b] or {}).get(metric)
-        return None if one is None or other is None else other - one
+        value_a, value_b = (self.values[a] or {}).get(metric), (self.values[b] or {}).get(metric)
+        return None if value_a is None or value_b is None else value_b - value_a
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerTexts:
-    """What one run made of a case: of several repeats the first that did not pass, else the first.
+    """A run's answer to a case: with several repeats, the first that did not pass, else the first.
 
     Args:
-        answer: The answer; None where the agent gave none.
-        reason: Why the row failed; empty where it did not.
+        answer: The answer; None without one.
+        reason: Why the row failed; empty if it did not.
         repeat: Which repeat it is, from 0.
     """
 
@@ -93,7 +95,7 @@ class ComparedCases(Protocol):
 
 
 class ReportedCases:
-    """The cases of runs whose documents are at hand: values are held, texts are read when they are wanted.
+    """Cases from the documents of the runs: values are in memory, texts are read on demand.
 
     Args:
         reports: The runs, in order.
@@ -110,40 +112,44 @@ class ReportedCases:
         for index, scores in enumerate(self._scores):
             earlier = self._scores[:index]
             for place, case_id in enumerate(scores.case_ids):
-                if all(one.place(case_id) is None for one in earlier):
+                if all(scores_before.place(case_id) is None for scores_before in earlier):
                     yield self._case(case_id, scores.categories[place], columns)
 
     def _case(self, case_id: str, category: str, columns: Sequence[Mapping[str, Sequence[float]]]) -> ComparedCase:
         places = [scores.place(case_id) for scores in self._scores]
         values = tuple(
-            None if place is None else {name: known for name, of in column.items() if math.isfinite(known := of[place])}
+            None if place is None else {name: value for name, of in column.items() if math.isfinite(value := of[place])}
             for place, column in zip(places, columns, strict=True)
         )
-        found = list(zip(places, self._scores, strict=True))
+        placed_scores = list(zip(places, self._scores, strict=True))
         return ComparedCase(
             case_id=case_id,
             category=category,
             values=values,
-            contents=tuple(b"" if place is None else scores.contents[place] for place, scores in found),
-            meets_filter=tuple(place is not None and scores.meets_filter(place) for place, scores in found),
+            contents=tuple(b"" if place is None else scores.contents[place] for place, scores in placed_scores),
+            meets_filter=tuple(place is not None and scores.meets_filter(place) for place, scores in placed_scores),
         )
 
     def texts(self, case_ids: Collection[str]) -> Mapping[str, CaseTexts]:
         """Return the texts of some cases by id; a case that no run has is left out."""
         wanted = frozenset(case_ids)
         rows: list[dict[str, Mapping[str, Any]]] = [{} for _ in self._reports]
-        for found, scores, report in zip(rows, self._scores, self._reports, strict=True):
+        for rows_of_run, scores, report in zip(rows, self._scores, self._reports, strict=True):
             ids = dict(zip(scores.own_ids, scores.case_ids, strict=True))
             for row in report.rows() if wanted else ():
                 case_id = ids[row["case_id"]]
-                known = found.get(case_id)
-                if case_id in wanted and (known is None or (known["passed"] and not row["passed"])):
-                    found[case_id] = row
-        return {case_id: _texts([found.get(case_id) for found in rows]) for case_id in case_ids if _any(case_id, rows)}
+                row_texts = rows_of_run.get(case_id)
+                if case_id in wanted and (row_texts is None or (row_texts["passed"] and not row["passed"])):
+                    rows_of_run[case_id] = row
+        return {
+            case_id: _texts([rows_of_run.get(case_id) for rows_of_run in rows])
+            for case_id in case_ids
+            if _any(case_id, rows)
+        }
 
 
 def _any(case_id: str, rows: Sequence[Mapping[str, Any]]) -> bool:
-    return any(case_id in found for found in rows)
+    return any(case_id in rows_of_run for rows_of_run in rows)
 
 
 def _texts(rows: Sequence[Mapping[str, Any] | None]) -> CaseTexts:

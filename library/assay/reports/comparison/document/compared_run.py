@@ -1,4 +1,4 @@
-"""A run's document as a comparison takes it: its facts and the scores of its cases, without texts."""
+"""The input of a comparison from a run's document: facts and scores of the cases, without texts."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _DIGEST_BYTES = 12
 
 
 def compared_run(report: Report, settings: ComparisonSettings) -> ComparedRun:
-    """Return a run as it is compared.
+    """Return a run in the form that comparisons need.
 
     Raises:
-        InvalidInputError: The filter of the settings cannot be read.
+        InvalidInputError: The filter of the settings is invalid.
     """
     facts = facts_of(report.head)
     names = tuple(facts.metrics)
@@ -50,21 +50,21 @@ def compared_run(report: Report, settings: ComparisonSettings) -> ComparedRun:
 
 
 def content_of(question: str | None, references: object) -> bytes:
-    """Return a digest of what a case asks and expects."""
+    """Return a digest of a case's question and references."""
     return blake2b(repr((question or "", references)).encode("utf-8", "replace"), digest_size=_DIGEST_BYTES).digest()
 
 
 def values_of(row: Mapping[str, Any], names: Iterable[str]) -> dict[str, float | None]:
     """Return the values of a row's metrics; latency, tokens and cost also where no metric of the run has that name."""
     scores, implied = row["scores"], None
-    found: dict[str, float | None] = {}
+    values: dict[str, float | None] = {}
     for name in names:
         if name in scores:
-            found[name] = scores[name]["value"]
+            values[name] = scores[name]["value"]
         else:
             implied = implied_values(row) if implied is None else implied
-            found[name] = implied.get(name)
-    return found
+            values[name] = implied.get(name)
+    return values
 
 
 def _errors_of(row: Mapping[str, Any], values: Mapping[str, float | None]) -> list[str]:

@@ -1,4 +1,4 @@
-"""A comparison with all that its reports are made from."""
+"""The data that all reports of a comparison share."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _DIGEST_BYTES = 4
 
 @dataclass(frozen=True)
 class ComparisonReport:
-    """What every report of a comparison is made from; `docs/comparison-report.md` describes them.
+    """Data of the comparison reports; `docs/comparison-report.md` describes them.
 
     Args:
         comparison: The figures.
-        decision: What they mean for a pipeline.
+        decision: The decision for a pipeline.
         facts: The runs as a whole, in order.
         heads: The documents of the runs without their rows, in order.
-        cases: Their cases; None where only the figures are known.
+        cases: The compared cases; None if only the figures are known.
         runs: The documents of the runs with their rows, in order; empty where a server compared them.
-        timestamp: When they were compared, ISO 8601, UTC.
+        timestamp: Time of the comparison, ISO 8601, UTC.
         of_run: Whether this is the comparison of a run with its baseline, made when the run ends.
         server: The server that stores the runs, as the user named it; empty for the local stack, and None where
             they are files.
@@ -57,7 +57,7 @@ class ComparisonReport:
     @cached_property
     def comparison_id(self) -> str:
         """Names the runs and the settings: one comparison, made twice, has one id."""
-        settings = repr((self.comparison.settings, [one.run_id for one in self.comparison.variants]))
+        settings = repr((self.comparison.settings, [variant.run_id for variant in self.comparison.variants]))
         return f"comparison-{blake2b(settings.encode('utf-8', 'replace'), digest_size=_DIGEST_BYTES).hexdigest()}"
 
     @cached_property
@@ -67,12 +67,12 @@ class ComparisonReport:
 
     @cached_property
     def implied(self) -> frozenset[str]:
-        """Metrics that are compared without a run having been asked to measure them."""
-        return frozenset(name for facts in self.facts for name, one in facts.metrics.items() if one.is_implied)
+        """Metrics that are compared although no spec asks for them."""
+        return frozenset(name for facts in self.facts for name, metric in facts.metrics.items() if metric.is_implied)
 
     @cached_property
     def names(self) -> Mapping[str, str]:
-        """What each run is called by its label, no two of them alike."""
+        """Distinct display names of the runs, by label."""
         return run_names(self.comparison.variants, of_run=self.of_run)
 
     @property
@@ -84,38 +84,40 @@ class ComparisonReport:
         """Return the metrics of two runs, without those that no run was asked to measure and that none has."""
         variants = self.comparison.variants
         return [
-            one
-            for one in pair.metrics
-            if one.metric not in self.implied or any(each.metrics[one.metric].n for each in variants)
+            metric
+            for metric in pair.metrics
+            if metric.metric not in self.implied or any(variant.metrics[metric.metric].n for variant in variants)
         ]
 
     def distinct(self, pair: PairComparison) -> Sequence[MetricComparison]:
         """Return the metrics of two runs that are shown, without a pass rate that only repeats another metric."""
         variants, shown = self.comparison.variants, self.shown(pair)
-        estimates = {one.metric: [each.metrics[one.metric] for each in variants] for one in shown}
+        estimates = {metric.metric: [variant.metrics[metric.metric] for variant in variants] for metric in shown}
         rate = estimates.pop(PASS_RATE, None)
         is_repeated = rate in estimates.values() and self.comparison.primary != PASS_RATE
-        return [one for one in shown if one.metric != PASS_RATE or not is_repeated]
+        return [metric for metric in shown if metric.metric != PASS_RATE or not is_repeated]
 
     def place(self, label: str) -> int:
-        """Return which run a label stands for, from 0."""
-        return [one.label for one in self.comparison.variants].index(label)
+        """Return the index of a label's run."""
+        return [variant.label for variant in self.comparison.variants].index(label)
 
     def title(self, variant: Variant) -> str:
-        """Return what a heading calls a run: the file of its prompt without folders, else its name."""
+        """Return a run's title for headings: the file name of its prompt, else the run's name."""
         file = PurePath(variant.prompt_path).name
-        is_shared = sum(PurePath(one.prompt_path).name == file for one in self.comparison.variants) > 1
+        is_shared = (
+            sum(PurePath(other_variant.prompt_path).name == file for other_variant in self.comparison.variants) > 1
+        )
         return self.names[variant.label] if self.of_run or is_shared or not file else file
 
 
 def report_of_runs(
     comparison: Comparison, decision: Decision, runs: Sequence[Report], *, of_run: bool = False
 ) -> ComparisonReport:
-    """Return the report of a comparison of runs whose documents are at hand, in the order of the comparison.
+    """Return the report of a comparison from the documents of its runs.
 
     Args:
         comparison: The figures.
-        decision: What they mean for a pipeline.
+        decision: The decision for a pipeline.
         runs: The documents.
         of_run: As in `ComparisonReport`.
     """

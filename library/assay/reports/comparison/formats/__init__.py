@@ -1,1 +1,1 @@
-"""Writers of comparison reports, one format a module."""
+"""Writers of comparison reports, one module per format."""

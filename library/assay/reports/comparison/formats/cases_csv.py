@@ -1,4 +1,4 @@
-"""comparison_cases.csv: one line a case, with its values in every run and their differences."""
+"""comparison_cases.csv: one line per case, with its values in every run and the differences."""
 
 from __future__ import annotations
 
@@ -21,10 +21,13 @@ _LINE_END = "\r\n"  # RFC 4180's
 
 
 def write_cases(report: ComparisonReport, cases: ComparedCases, file: IO[str]) -> None:
-    """Write every case of the compared runs, line by line; texts that spreadsheets would compute are neutralised."""
+    """Write a line per case of the compared runs; texts that spreadsheets would evaluate are neutralised."""
     comparison = report.comparison
-    metrics = [PASS_RATE, *(one.metric for one in report.shown(comparison.pairs[0]) if one.metric != PASS_RATE)]
-    labels = [one.label for one in comparison.variants]
+    metrics = [
+        PASS_RATE,
+        *(metric.metric for metric in report.shown(comparison.pairs[0]) if metric.metric != PASS_RATE),
+    ]
+    labels = [variant.label for variant in comparison.variants]
     places = [(report.place(pair.a), report.place(pair.b)) for pair in comparison.pairs]
     writer = csv.writer(file, lineterminator=_LINE_END)
     heading = ["Case", "Category", *(f"{label} {name}" for label in labels for name in metrics)]

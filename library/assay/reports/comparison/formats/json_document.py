@@ -1,4 +1,4 @@
-"""comparison_results.json: every number of a comparison and what it can be computed again from."""
+"""comparison_results.json: all figures of a comparison, and the data to recompute them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _OF_A_RUN = ("timestamp", "prompt_path", "test_cases_path", "test_cases_count", 
 
 
 def comparison_document(report: ComparisonReport) -> dict[str, Any]:
-    """Return the document of a comparison; it holds neither NaN nor infinity."""
+    """Return the document of a comparison, without NaN and infinity."""
     comparison = report.comparison
     return {
         "schema": SCHEMA,
         "timestamp": report.timestamp,
         "assay_version": comparison.assay_version,
         "comparison_id": report.comparison_id,
-        "prompt_paths": [one.prompt_path or None for one in comparison.variants],
+        "prompt_paths": [item.prompt_path or None for item in comparison.variants],
         "verdict": {
             "sentence": verdict_sentence(report),
             "banners": banners(report),
@@ -39,12 +39,12 @@ def comparison_document(report: ComparisonReport) -> dict[str, Any]:
         },
         "decision": plain(report.decision),
         "stopped_early": _stopped_early(report),
-        "individual_results": [_individual(report, index, one) for index, one in enumerate(comparison.variants)],
+        "individual_results": [_individual(report, index, item) for index, item in enumerate(comparison.variants)],
         "statistical_comparison": {
             "pairwise_comparisons": {
                 key: _pairwise(report, pair) for key, pair in zip(_keys(report), comparison.pairs, strict=True)
             },
-            "overall_ranking": [[report.names[one.label], plain(one.score)] for one in comparison.ranking],
+            "overall_ranking": [[report.names[item.label], plain(item.score)] for item in comparison.ranking],
         },
         "recommendation": _recommendation(report),
         "comparison": plain(comparison),
@@ -77,13 +77,13 @@ def _stopped_early(report: ComparisonReport) -> dict[str, Any] | None:
 def _keys(report: ComparisonReport) -> Sequence[str]:
     """Return what the pairs are called: by the names of the runs, or by their labels where two would be alike."""
     names, pairs = report.names, report.comparison.pairs
-    found = [f"{names[pair.a]}_vs_{names[pair.b]}" for pair in pairs]
-    return found if len(set(found)) == len(found) else [pair_key(pair) for pair in pairs]
+    keys = [f"{names[pair.a]}_vs_{names[pair.b]}" for pair in pairs]
+    return keys if len(set(keys)) == len(keys) else [pair_key(pair) for pair in pairs]
 
 
 def _pairwise(report: ComparisonReport, pair: PairComparison) -> dict[str, Any]:
     winners = {"A": report.names[pair.a], "B": report.names[pair.b]}
-    classical = [(one.metric, one.classical) for one in pair.metrics if one.classical is not None]
+    classical = [(metric.metric, metric.classical) for metric in pair.metrics if metric.classical is not None]
     overall = report.names.get(pair.classical_winner, "tie")
     return {
         "a": pair.a,
@@ -91,27 +91,27 @@ def _pairwise(report: ComparisonReport, pair: PairComparison) -> dict[str, Any]:
         "overall_winner": overall,
         "significant_differences": [name for name, test in classical if test.winner != "tie"],
         "metrics_comparison": {
-            one.metric: {
-                "unit": report.units.get(one.metric, ""),
-                "winner": None if one.classical is None else winners.get(one.classical.winner, "tie"),
-                **plain(one),
+            metric.metric: {
+                "unit": report.units.get(metric.metric, ""),
+                "winner": None if metric.classical is None else winners.get(metric.classical.winner, "tie"),
+                **plain(metric),
             }
-            for one in pair.metrics
+            for metric in pair.metrics
         },
     }
 
 
 def _recommendation(report: ComparisonReport) -> dict[str, Any] | None:
-    found = report.comparison.recommendation
-    if found is None:
+    recommendation = report.comparison.recommendation
+    if recommendation is None:
         return None
-    scores = {one.label: one.score for one in report.comparison.ranking}
+    scores = {entry.label: entry.score for entry in report.comparison.ranking}
     return {
-        "recommended_prompt": report.names[found.label],
-        "ranking_score": plain(scores.get(found.label)),
-        "significant_improvements": list(found.improvements),
-        "confidence": found.confidence,
-        "note": found.note or None,
+        "recommended_prompt": report.names[recommendation.label],
+        "ranking_score": plain(scores.get(recommendation.label)),
+        "significant_improvements": list(recommendation.improvements),
+        "confidence": recommendation.confidence,
+        "note": recommendation.note or None,
     }
 
 
@@ -122,7 +122,7 @@ def plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

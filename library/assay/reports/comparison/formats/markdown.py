@@ -1,4 +1,4 @@
-"""comparison_report.md: a comparison for pull requests and summaries of CI jobs."""
+"""comparison_report.md: a comparison for pull requests and CI job summaries."""
 
 from __future__ import annotations
 
@@ -64,19 +64,19 @@ def _document(sections: Sequence[Section], most_flipped: int) -> str:
 def _section(section: Section, most_flipped: int) -> Iterator[str]:
     """Yield the lines of a section, a blank one behind each block."""
     most = _MOST_WARNINGS if section.part in _WARNINGS else _MOST_SENTENCES
-    said = [markdown_prose(sentence, _SENTENCE_CHARS) for sentence in section.sentences]
+    sentences = [markdown_prose(sentence, _SENTENCE_CHARS) for sentence in section.sentences]
     if section.part is Part.VERDICT:
-        yield from (f"## {said[0]}", "")
+        yield from (f"## {sentences[0]}", "")
         return
     if section.part is Part.FACTS:
         yield from (f"<details><summary>{section.title}</summary>", "")
     elif section.part not in (*_UNTITLED, *_WARNINGS):
         yield from (f"### {section.title}", "")
-    if section.part in _LISTED and said:
-        yield from (f"- {sentence}" for sentence in said[:most])
-        yield from ([f"- and {len(said) - most} more", ""] if len(said) > most else [""])
+    if section.part in _LISTED and sentences:
+        yield from (f"- {sentence}" for sentence in sentences[:most])
+        yield from ([f"- and {len(sentences) - most} more", ""] if len(sentences) > most else [""])
     else:
-        yield from (line for sentence in said for line in (sentence, ""))
+        yield from (line for sentence in sentences for line in (sentence, ""))
     for table in section.tables:
         yield from _table(table, section.part, most_flipped)
     if section.part is Part.FACTS:

@@ -1,4 +1,4 @@
-"""A comparison in a notebook: the sections of its report, what few readers look up folded away."""
+"""A comparison in a notebook: the sections of its report, with rarely read sections collapsed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""comparison_plots.png or .svg: values with intervals, a radar and differences with intervals on one sheet."""
+"""comparison_plots.png or .svg: a sheet with values, a radar chart and differences, with intervals."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def write(report: ComparisonReport, folder: ReportFolder, plot_format: str) -> N
     sheet = draw(report, fonts)
     with folder.binary(f"comparison_plots.{plot_format}") as file:
         if plot_format == "svg":
-            sheet.write_svg(file, f"comparison of {' and '.join(one.run_id for one in report.comparison.variants)}")
+            sheet.write_svg(
+                file, f"comparison of {' and '.join(variant.run_id for variant in report.comparison.variants)}"
+            )
         else:
             sheet.write_png(file)
     if fonts.missing is not None:
@@ -59,8 +61,8 @@ def drawn_text(report: ComparisonReport) -> str:
     """Return a text with every character that the sheet may draw."""
     comparison = report.comparison
     words = ["≥≤·–…±", verdict_sentence(report), *banners(report)]
-    words += [report.title(one) for one in comparison.variants]
-    words += [one.metric for one in comparison.pairs[0].metrics]
+    words += [report.title(variant) for variant in comparison.variants]
+    words += [metric.metric for metric in comparison.pairs[0].metrics]
     return " ".join(words)
 
 
@@ -92,10 +94,10 @@ def draw(report: ComparisonReport, fonts: Fonts) -> Sheet:
 def _frame(sheet: Sheet, report: ComparisonReport) -> Sequence[str]:
     comparison = report.comparison
     width = sheet.text((LEFT, 34), "Comparison", size=TITLE, bold=True)
-    said = banners(report)
-    if said:
+    notes = banners(report)
+    if notes:
         sheet.text(
-            (LEFT + width + 16, 34), said[0], size=NORMAL, bold=True, colour=VERMILION, width=RIGHT - LEFT - width - 16
+            (LEFT + width + 16, 34), notes[0], size=NORMAL, bold=True, colour=VERMILION, width=RIGHT - LEFT - width - 16
         )
     sheet.text((LEFT, 66), verdict_sentence(report, Naming.LETTER), size=LARGE, width=RIGHT - LEFT)
     sheet.line([LEFT, RIGHT], [682, 682], GRID)
@@ -103,18 +105,18 @@ def _frame(sheet: Sheet, report: ComparisonReport) -> Sequence[str]:
     sheet.text((RIGHT, 700), facts, colour=MUTED, align="right", width=500)
     cases = count_text(comparison.pairs[0].metric(comparison.primary).n_pairs, "paired case")
     sheet.text((LEFT, 700), f"{cases} of A and B · primary metric: {comparison.primary}", colour=MUTED, width=640)
-    return [f"{len(said) - 1} more warnings"] if len(said) > 1 else []
+    return [f"{len(notes) - 1} more warnings"] if len(notes) > 1 else []
 
 
 def _bars(sheet: Sheet, area: Area, report: ComparisonReport) -> list[str]:
     """Draw the values of each metric, a bar a run, with thresholds as lines; return what has no room."""
     variants = report.comparison.variants
-    names = [one.metric for one in report.distinct(report.comparison.pairs[0])]
+    names = [item.metric for item in report.distinct(report.comparison.pairs[0])]
     fits = max(int(area.height / (_LINE * (len(variants) + 1.4))), 1)
     shown = names[: min(fits, _MOST_METRICS)]
     top = area.top
     for name in shown:
-        estimates = [one.metrics[name] for one in variants]
+        estimates = [item.metrics[name] for item in variants]
         _metric_bars(sheet, Area(area.left, top, area.right, area.bottom), report, name, estimates)
         top += _LINE * (len(variants) + 1.4)
     more = len(names) - len(shown)
@@ -130,27 +132,27 @@ def _metric_bars(sheet: Sheet, area: Area, report: ComparisonReport, name: str, 
     taken = sheet.text((area.right - _VALUE_ROOM - 10, area.top), ends, colour=MUTED, align="right", width=200)
     sheet.text((area.left, area.top), title, bold=True, width=area.width - _VALUE_ROOM - 20 - taken)
     if threshold is not None:
-        said = f"| threshold {figures.value(threshold)}"
-        sheet.text((area.right - _VALUE_ROOM, area.top), said, colour=MUTED, width=_VALUE_ROOM)
-    for index, (variant, one) in enumerate(zip(report.comparison.variants, estimates, strict=True)):
+        label = f"| threshold {figures.value(threshold)}"
+        sheet.text((area.right - _VALUE_ROOM, area.top), label, colour=MUTED, width=_VALUE_ROOM)
+    for index, (variant, estimate) in enumerate(zip(report.comparison.variants, estimates, strict=True)):
         middle = area.top + _LINE * (index + 1)
         sheet.text((area.left, middle), variant.label, bold=True, width=24)
-        _bar(sheet, scale, middle, one, SERIES[index % len(SERIES)])
-        sheet.text((area.right - _VALUE_ROOM, middle), run_value(report, name, one), width=_VALUE_ROOM)
+        _bar(sheet, scale, middle, estimate, SERIES[index % len(SERIES)])
+        sheet.text((area.right - _VALUE_ROOM, middle), run_value(report, name, estimate), width=_VALUE_ROOM)
     if threshold is not None:
         place = scale.at(threshold)
         bottom = area.top + _LINE * (len(estimates) + 0.4)
         sheet.line([place, place], [area.top + _LINE * 0.6, bottom], INK, width=1.8)
 
 
-def _bar(sheet: Sheet, scale: Scale, middle: float, one: Estimate, colour: str) -> None:
+def _bar(sheet: Sheet, scale: Scale, middle: float, estimate: Estimate, colour: str) -> None:
     top, bottom = middle - 6, middle + 6
     sheet.rectangle(Area(scale.start, top, scale.end, bottom), Fill(TRACK))
-    if one.value is None:
+    if estimate.value is None:
         return
-    left, right = sorted((scale.at(max(scale.low, 0.0) if scale.low >= 0 else 0.0), scale.at(one.value)))
+    left, right = sorted((scale.at(max(scale.low, 0.0) if scale.low >= 0 else 0.0), scale.at(estimate.value)))
     sheet.rectangle(Area(left, top, right, bottom), Fill(colour))
-    _whisker(sheet, scale, middle, one.interval)
+    _whisker(sheet, scale, middle, estimate.interval)
 
 
 def _whisker(sheet: Sheet, scale: Scale, middle: float, interval: tuple[float, float] | None) -> None:
@@ -165,8 +167,8 @@ def _whisker(sheet: Sheet, scale: Scale, middle: float, interval: tuple[float, f
 
 def _threshold(report: ComparisonReport, name: str) -> float | None:
     """Return the threshold of a metric where all runs have the same one."""
-    found = {head["results"].get(name, {}).get("threshold") for head in report.heads}
-    return found.pop() if len(found) == 1 else None
+    thresholds = {head["results"].get(name, {}).get("threshold") for head in report.heads}
+    return thresholds.pop() if len(thresholds) == 1 else None
 
 
 def _range(
@@ -175,7 +177,11 @@ def _range(
     """Return the ends of a metric's axis: its own where it is bounded, else from 0 to a little above what is shown."""
     if (bounds := _bounds(report, name)) is not None:
         return bounds
-    shown = [threshold, *(one.value for one in estimates), *(end for one in estimates for end in one.interval or ())]
+    shown = [
+        threshold,
+        *(estimate.value for estimate in estimates),
+        *(end for estimate in estimates for end in estimate.interval or ()),
+    ]
     known = [value for value in shown if value is not None]
     low, high = min(known, default=0.0), max(known, default=1.0)
     return (-axis_end(-low) if low < 0 else 0.0), (axis_end(high) if high > 0 else 1.0)
@@ -195,7 +201,9 @@ def _axes(report: ComparisonReport) -> list[str]:
     """Return the bounded metrics that every run has."""
     variants = report.comparison.variants[: len(SERIES)]
     bounded = [
-        one.metric for one in report.distinct(report.comparison.pairs[0]) if _bounds(report, one.metric) is not None
+        metric.metric
+        for metric in report.distinct(report.comparison.pairs[0])
+        if _bounds(report, metric.metric) is not None
     ]
     # Without a value in one of the runs, a metric has no point there: 0 would be one.
     return [name for name in bounded if all(variant.metrics[name].value is not None for variant in variants)]
@@ -256,26 +264,26 @@ def _differences(sheet: Sheet, area: Area, report: ComparisonReport) -> list[str
     """Draw differences: of two runs each metric on a scale of its own, of more the primary one from the first run."""
     pairs, primary = report.baseline_pairs, report.comparison.primary
     if len(pairs) == 1:
-        rows = [(metric_text(report, one.metric), pairs[0], one) for one in report.distinct(pairs[0])]
-        said = "Differences B - A, each on its own scale"
-        ranges = [_reach([one]) for _, _, one in rows]
+        rows = [(metric_text(report, metric.metric), pairs[0], metric) for metric in report.distinct(pairs[0])]
+        heading = "Differences B - A, each on its own scale"
+        ranges = [_reach([metric]) for _, _, metric in rows]
     else:
         rows = [(f"{pair.b} - {pair.a}", pair, pair.metric(primary)) for pair in pairs]
-        said = f"Differences of {primary} from A"
-        ranges = [_reach([one for *_, one in rows])] * len(rows)
-    inner = draw_heading(sheet, area, said)
+        heading = f"Differences of {primary} from A"
+        ranges = [_reach([metric for *_, metric in rows])] * len(rows)
+    inner = draw_heading(sheet, area, heading)
     shown = rows[:_MOST_DIFFERENCES]
-    for index, (name, pair, one) in enumerate(shown):
+    for index, (name, pair, metric) in enumerate(shown):
         middle = inner.top + 6 + _LINE * index
-        _difference(sheet, inner, middle, report, name, pair, one, ranges[index])
+        _difference(sheet, inner, middle, report, name, pair, metric, ranges[index])
     more = len(rows) - len(shown)
     return [count_text(more, "difference")] if more > 0 else []
 
 
 def _reach(ones: Sequence[MetricComparison]) -> float:
     """Return how far an axis reaches to both sides of 0."""
-    shown = [one.worst_case or one for one in ones]
-    ends = [abs(end) for one in shown for end in (*(one.interval or ()), one.difference or 0.0)]
+    shown = [metric.worst_case or metric for metric in ones]
+    ends = [abs(end) for metric in shown for end in (*(metric.interval or ()), metric.difference or 0.0)]
     return axis_end(max(ends)) if any(ends) else 1.0
 
 
@@ -286,28 +294,28 @@ def _difference(
     report: ComparisonReport,
     name: str,
     pair: PairComparison,
-    one: MetricComparison,
+    metric: MetricComparison,
     reach: float,
 ) -> None:
-    figures, start, shown = figures_of(report, one.metric), area.left + 140, one.worst_case or one
+    figures, start, shown = figures_of(report, metric.metric), area.left + 140, metric.worst_case or metric
     scale = Scale(-reach, reach, start, start + 100)
-    name = name if one.worst_case is None else f"{name}, worst"
-    sheet.text((area.left, middle), name, bold=one.is_primary, width=132)
+    name = name if metric.worst_case is None else f"{name}, worst"
+    sheet.text((area.left, middle), name, bold=metric.is_primary, width=132)
     sheet.rectangle(Area(scale.start, middle - 7, scale.end, middle + 7), Fill(TRACK))
     margin = report.comparison.settings.margin
-    if margin is not None and one.is_primary:
+    if margin is not None and metric.is_primary:
         sheet.rectangle(Area(scale.at(-margin), middle - 7, scale.at(margin), middle + 7), Fill(GRID))
     sheet.line([scale.at(0.0)] * 2, [middle - 9, middle + 9], MUTED)
     if shown.difference is None:
         sheet.text((scale.end + 10, middle), "no data", colour=MUTED, width=area.right - scale.end - 10)
         return
     _whisker(sheet, scale, middle, shown.interval)
-    sheet.dots([scale.at(shown.difference)], [middle], _fill(one).colour, size=7, marker="D")
+    sheet.dots([scale.at(shown.difference)], [middle], _fill(metric).colour, size=7, marker="D")
     alpha = report.comparison.settings.alpha
-    tested = p_phrase(one.worst_case.p) if one.worst_case is not None else tested_text(one, alpha)
-    said = f"{figures.change(shown)}, {verdict_text(one, pair.a, pair.b)}, {tested}"
-    sheet.text((scale.end + 10, middle), said, width=area.right - scale.end - 10)
+    tested = p_phrase(metric.worst_case.p) if metric.worst_case is not None else tested_text(metric, alpha)
+    label = f"{figures.change(shown)}, {verdict_text(metric, pair.a, pair.b)}, {tested}"
+    sheet.text((scale.end + 10, middle), label, width=area.right - scale.end - 10)
 
 
-def _fill(one: MetricComparison) -> Fill:
-    return {"b_better": GOOD, "a_better": BAD}.get(one.verdict.value, PLAIN)
+def _fill(metric: MetricComparison) -> Fill:
+    return {"b_better": GOOD, "a_better": BAD}.get(metric.verdict.value, PLAIN)

@@ -1,4 +1,4 @@
-"""A comparison in a few lines: the verdict, three metrics, the cases that were lost and won, the decision."""
+"""A comparison in a few lines: verdict, three metrics, lost and won cases, decision."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _WORDS = {
 
 def short_lines(report: ComparisonReport) -> list[str]:
     """Return a comparison as a few lines of clean text; the first is its verdict, the last its decision."""
-    said = [verdict_sentence(report, Naming.NAME), *banners(report, Naming.NAME), *cautions(report)]
+    sentences_above = [verdict_sentence(report, Naming.NAME), *banners(report, Naming.NAME), *cautions(report)]
     pairs = [pair for pair in report.baseline_pairs if pair.n_common > pair.n_changed][:_MOST_RUNS]
-    lines = [shorten(sentence, _SENTENCE_CHARS) for sentence in said]
+    lines = [shorten(sentence, _SENTENCE_CHARS) for sentence in sentences_above]
     if len(report.comparison.variants) > 2:
         lines += [f"  {shorten(pair_sentence(report, pair, Naming.NAME), _SENTENCE_CHARS)}" for pair in pairs]
     if pairs:
@@ -50,20 +50,22 @@ def short_lines(report: ComparisonReport) -> list[str]:
 
 def _metrics(report: ComparisonReport, pair: PairComparison) -> list[str]:
     rows = []
-    for one in report.distinct(pair)[:_MOST_METRICS]:
-        figures = figures_of(report, one.metric)
-        values = " -> ".join(figures.value(each.value if each is not None else None) for each in (one.a, one.b))
-        name, verdict = metric_text(report, one.metric), _WORDS[one.verdict]
-        if one.worst_case is not None:
-            rows.append((f"{name}, worst case", "", figures.change(one.worst_case), verdict))
+    for metric in report.distinct(pair)[:_MOST_METRICS]:
+        figures = figures_of(report, metric.metric)
+        values = " -> ".join(
+            figures.value(estimate.value if estimate is not None else None) for estimate in (metric.a, metric.b)
+        )
+        name, verdict = metric_text(report, metric.metric), _WORDS[metric.verdict]
+        if metric.worst_case is not None:
+            rows.append((f"{name}, worst case", "", figures.change(metric.worst_case), verdict))
             name, verdict = f"{name}, complete cases", ""
-        rows.append((name, values, figures.change(one), verdict))
+        rows.append((name, values, figures.change(metric), verdict))
     return [f"  {line}" for line in columns(rows, _NAME_CHARS)]
 
 
 def _runs(report: ComparisonReport) -> list[str]:
     comparison = report.comparison
-    metrics = [one.metric for one in report.distinct(comparison.pairs[0])[:_MOST_METRICS]]
+    metrics = [metric.metric for metric in report.distinct(comparison.pairs[0])[:_MOST_METRICS]]
     rows = [("", *(metric_text(report, name) for name in metrics))]
     for variant in comparison.variants[:_MOST_RUNS]:
         values = (run_value(report, name, variant.metrics[name]) for name in metrics)
@@ -74,7 +76,7 @@ def _runs(report: ComparisonReport) -> list[str]:
 
 
 def _cases(report: ComparisonReport, pair: PairComparison) -> Iterator[str]:
-    """Yield a line with the cases that were lost and one with those that were won; none where there are none."""
+    """Yield a line of lost cases and a line of won cases, if there are any."""
     flipped = flipped_cases(report, pair)
     better = pair.metric(report.comparison.primary).higher_is_better
     lost = [case for case in flipped if _is_lost(case, higher_is_better=better)]
@@ -95,9 +97,9 @@ def _named(report: ComparisonReport, pair: PairComparison, cases: Sequence[Flipp
     shown = cases[:_MOST_CASES]
     if not shown:
         return ""
-    said = ", ".join(_case(case) for case in shown)
+    names = ", ".join(_case(case) for case in shown)
     more = f" and {count - len(shown):,} more" if count > len(shown) else ""
-    return f": {said}{more}{_command(report, pair, shown)}"
+    return f": {names}{more}{_command(report, pair, shown)}"
 
 
 def _command(report: ComparisonReport, pair: PairComparison, cases: Sequence[FlippedCase]) -> str:

@@ -1,4 +1,4 @@
-"""A comparison as lines for a terminal: the verdict first, the decision last."""
+"""A comparison as terminal output: verdict first, decision last."""
 
 from __future__ import annotations
 

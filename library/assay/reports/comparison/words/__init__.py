@@ -1,1 +1,1 @@
-"""Sentences, figures and tables that the formats of a comparison share."""
+"""Wording that the formats of a comparison share: sentences, figures and tables."""

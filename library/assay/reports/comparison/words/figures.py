@@ -1,4 +1,4 @@
-"""Values, differences and p-values of a comparison as text, each metric with as many decimals as its interval bears."""
+"""Text of values, differences and p-values, with as many decimals as the intervals justify."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ NONE = "–"
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """How the values of one metric are written.
+    """Number format of a metric.
 
     Args:
-        decimals: Of all its values.
+        decimals: Decimals of all values.
     """
 
     decimals: int
 
     def value(self, value: float | None) -> str:
-        """Return a value; a dash where there is none."""
+        """Format a value; a dash for None."""
         return self._text(value, "")
 
     def difference(self, value: float | None) -> str:
-        """Return a difference with its sign; a dash where there is none."""
+        """Format a difference with its sign; a dash for None."""
         return self._text(value, "+")
 
     def _text(self, value: float | None, sign: str) -> str:
@@ -52,23 +52,23 @@ class Figures:
         return _without_sign_of_zero(f"{value:{sign},.{self.decimals}f}")
 
     def interval(self, interval: tuple[float, float] | None, *, signed: bool = False) -> str:
-        """Return an interval in brackets; the empty text where there is none."""
+        """Format an interval in brackets; empty for None."""
         if interval is None:
             return ""
         low, high = (self.difference(end) if signed else self.value(end) for end in interval)
         return f"[{low}, {high}]"
 
     def estimate(self, estimate: Estimate | None) -> str:
-        """Return a value with its interval."""
+        """Format a value with its interval."""
         if estimate is None:
             return NONE
         return f"{self.value(estimate.value)} {self.interval(estimate.interval)}".rstrip()
 
-    def change(self, one: MetricComparison | WorstCase) -> str:
+    def change(self, metric: MetricComparison | WorstCase) -> str:
         """Return the difference of two runs with its interval; after planned looks, what they estimate."""
-        estimate = getattr(one, "median_unbiased", None)
-        said = self.difference(one.difference if estimate is None else estimate)
-        return f"{said} {self.interval(one.interval, signed=True)}".rstrip()
+        estimate = getattr(metric, "median_unbiased", None)
+        text = self.difference(metric.difference if estimate is None else estimate)
+        return f"{text} {self.interval(metric.interval, signed=True)}".rstrip()
 
 
 def _without_sign_of_zero(text: str) -> str:
@@ -76,7 +76,7 @@ def _without_sign_of_zero(text: str) -> str:
 
 
 def figures_of(report: ComparisonReport, metric: str) -> Figures:
-    """Return how the values of a metric are written."""
+    """Return the number format of a metric."""
     least = _LEAST_DECIMALS.get(report.units.get(metric, ""), 2)
     spread = min(_spreads(report.comparison, metric), default=0.0)
     if not spread:
@@ -87,26 +87,26 @@ def figures_of(report: ComparisonReport, metric: str) -> Figures:
 def run_value(report: ComparisonReport, metric: str, estimate: Estimate) -> str:
     """Return the value of a metric over all cases of a run, with their number where runs have values of other ones."""
     text = figures_of(report, metric).estimate(estimate)
-    counts = {one.metrics[metric].n for one in report.comparison.variants}
+    counts = {variant.metrics[metric].n for variant in report.comparison.variants}
     return text if len(counts) == 1 or estimate.value is None else f"{text}, n {estimate.n:,}"
 
 
 def _spreads(comparison: Comparison, metric: str) -> Iterator[float]:
     """Yield what the decimals of a metric have to show: half the width of intervals, else differences or values."""
-    found = [pair.metric(metric) for pair in comparison.pairs]
-    for one in found:
-        width = one.interval[1] - one.interval[0] if one.interval is not None else 0.0
-        if width > _ROUNDING * abs(one.difference or 1.0):
+    comparisons = [pair.metric(metric) for pair in comparison.pairs]
+    for metric_of_pair in comparisons:
+        width = metric_of_pair.interval[1] - metric_of_pair.interval[0] if metric_of_pair.interval is not None else 0.0
+        if width > _ROUNDING * abs(metric_of_pair.difference or 1.0):
             yield width / 2
-        elif one.difference:
-            yield abs(one.difference)
-    if all(not one.difference for one in found):
-        values = [each.metrics[metric].value for each in comparison.variants]
+        elif metric_of_pair.difference:
+            yield abs(metric_of_pair.difference)
+    if all(not metric_of_pair.difference for metric_of_pair in comparisons):
+        values = [variant.metrics[metric].value for variant in comparison.variants]
         yield from (abs(value) / 10 for value in values if value)
 
 
 def p_text(p: float | None) -> str:
-    """Return a p-value; a dash where there is none."""
+    """Format a p-value; a dash for None."""
     if p is None:
         return NONE
     if p < _SMALLEST_P:
@@ -119,21 +119,21 @@ def p_phrase(p: float | None) -> str:
     return "p " + p_text(p).replace("<", "< ")
 
 
-def tested_text(one: MetricComparison, alpha: float) -> str:
+def tested_text(metric: MetricComparison, alpha: float) -> str:
     """Return the p-value of a metric for a sentence: the raw one, and the adjusted one where that differs."""
-    raw = "p " + raw_p_text(one, alpha).replace("<", "< ")
-    if one.p_adjusted is None or one.p_adjusted == one.p:
+    raw = "p " + raw_p_text(metric, alpha).replace("<", "< ")
+    if metric.p_adjusted is None or metric.p_adjusted == metric.p:
         return raw
-    return f"{raw}, adjusted {p_text(one.p_adjusted)}"
+    return f"{raw}, adjusted {p_text(metric.p_adjusted)}"
 
 
-def raw_p_text(one: MetricComparison, alpha: float) -> str:
+def raw_p_text(metric: MetricComparison, alpha: float) -> str:
     """Return the raw p-value of a metric, with its simulation error where another seed might decide otherwise."""
-    if one.p is None or not one.p_error:
-        return p_text(one.p)
-    decisive = one.p if one.p_adjusted is None else one.p_adjusted
-    is_near = abs(decisive - alpha) * one.p < _NEAR_ERRORS * one.p_error * decisive
-    return f"{one.p:.4f} ± {one.p_error:.4f}" if is_near else p_text(one.p)
+    if metric.p is None or not metric.p_error:
+        return p_text(metric.p)
+    decisive = metric.p if metric.p_adjusted is None else metric.p_adjusted
+    is_near = abs(decisive - alpha) * metric.p < _NEAR_ERRORS * metric.p_error * decisive
+    return f"{metric.p:.4f} ± {metric.p_error:.4f}" if is_near else p_text(metric.p)
 
 
 def level_text(alpha: float) -> str:
@@ -147,11 +147,11 @@ def metric_text(report: ComparisonReport, metric: str) -> str:
     return f"{metric} ({unit})" if unit in _SHOWN_UNITS else metric
 
 
-def verdict_text(one: MetricComparison, a: str, b: str) -> str:
-    """Return what the test of a metric says, in two words.
+def verdict_text(metric: MetricComparison, a: str, b: str) -> str:
+    """Return the verdict of a metric's test in two words.
 
     Args:
-        one: The metric.
+        metric: The metric.
         a: What the first run is called.
         b: What the second is called.
     """
@@ -162,4 +162,4 @@ def verdict_text(one: MetricComparison, a: str, b: str) -> str:
         Verdict.INCONCLUSIVE: "inconclusive",
         Verdict.NO_DATA: "no data",
         Verdict.WITHHELD: "no verdict",
-    }[one.verdict]
+    }[metric.verdict]

@@ -1,4 +1,4 @@
-"""The first line of a comparison: the verdict on the primary metric with its figures and its reason.
+"""First line of a comparison: the verdict on the primary metric, with figures and reason.
 
 Names are untrusted.
 """
@@ -35,7 +35,7 @@ _WORDS = {
 
 
 class Naming(Enum):
-    """How sentences call a run."""
+    """Naming of runs in sentences."""
 
     BOTH = "B (candidate)"
     LETTER = "B"
@@ -43,7 +43,7 @@ class Naming(Enum):
 
 
 def named(report: ComparisonReport, label: str, naming: Naming = Naming.BOTH) -> str:
-    """Return a run as sentences call it."""
+    """Return a run's name for sentences."""
     name = report.names[label]
     if naming is Naming.NAME:
         return name
@@ -51,27 +51,27 @@ def named(report: ComparisonReport, label: str, naming: Naming = Naming.BOTH) ->
 
 
 def verdict_sentence(report: ComparisonReport, naming: Naming = Naming.BOTH) -> str:
-    """Return what the comparison comes to by its primary metric, in a line."""
+    """Return the verdict of the comparison's primary metric as a line."""
     comparison = report.comparison
     if len(comparison.variants) == 2:
         return pair_sentence(report, comparison.pairs[0], naming)
     primaries = [pair.metric(comparison.primary) for pair in report.baseline_pairs]
-    messages = {one.message if one.verdict in _NONE else "" for one in primaries}
+    messages = {primary.message if primary.verdict in _NONE else "" for primary in primaries}
     if len(messages) == 1 and (message := messages.pop()):
         return f"No verdict on {comparison.primary}: {message}."
     return _leader_sentence(report, naming) if comparison.settings.all_pairs else _against_first(report, naming)
 
 
 def _against_first(report: ComparisonReport, naming: Naming) -> str:
-    """Return what each run comes to against the first, those with one verdict and reason together.
+    """Return the verdicts of the runs against the first, grouped by verdict and reason.
 
-    The reasons are short: the line of each pair has them as a sentence.
+    Reasons are short here; the line of each pair gives them as a sentence.
     """
     metric = report.comparison.primary
     groups: dict[tuple[Verdict, str], list[str]] = {}
     for pair in report.baseline_pairs:
-        one = pair.metric(metric)
-        groups.setdefault((one.verdict, short_reason(one, report.comparison.settings.alpha)), []).append(pair.b)
+        primary = pair.metric(metric)
+        groups.setdefault((primary.verdict, short_reason(primary, report.comparison.settings.alpha)), []).append(pair.b)
     parts = [
         f"{_listed(report, labels, naming)} {'is' if len(labels) == 1 else 'are'} {_WORDS[verdict]}"
         + (f" ({reason})" if reason else "")
@@ -82,24 +82,24 @@ def _against_first(report: ComparisonReport, naming: Naming) -> str:
 
 
 def _errors_of_runs(report: ComparisonReport, naming: Naming) -> list[str]:
-    said = (errors_sentence(report, pair, naming) for pair in report.baseline_pairs)
-    return [sentence for sentence in said if sentence][:_MOST_LISTED]
+    sentences = (errors_sentence(report, pair, naming) for pair in report.baseline_pairs)
+    return [sentence for sentence in sentences if sentence][:_MOST_LISTED]
 
 
 def _leader_sentence(report: ComparisonReport, naming: Naming) -> str:
-    """Return the run with the best value, and the runs that all pairs do not separate from it."""
+    """Return the run with the best value, and the runs that are not significantly worse."""
     comparison = report.comparison
     best = leader(report)
     if best is None:
         return f"No verdict on {comparison.primary}: no run has a value."
     first = _listed(report, [best], naming)
-    others = [one for one in comparison.not_worse_than_best if one != best]
-    worse = [one.label for one in comparison.variants if one.label not in comparison.not_worse_than_best]
+    others = [label for label in comparison.not_worse_than_best if label != best]
+    worse = [label.label for label in comparison.variants if label.label not in comparison.not_worse_than_best]
     if not others:
         return f"{first} is better than all other runs on {comparison.primary}."
-    said = f"{first} has the best {comparison.primary}; not significantly worse: {_listed(report, others, naming)}"
-    said = f"{said}; significantly worse: {_listed(report, worse, naming)}" if worse else said
-    return " ".join([f"{said}.", *_errors_of_runs(report, naming)])
+    sentence = f"{first} has the best {comparison.primary}; not significantly worse: {_listed(report, others, naming)}"
+    sentence = f"{sentence}; significantly worse: {_listed(report, worse, naming)}" if worse else sentence
+    return " ".join([f"{sentence}.", *_errors_of_runs(report, naming)])
 
 
 def _listed(report: ComparisonReport, labels: Sequence[str], naming: Naming) -> str:
@@ -114,17 +114,17 @@ def leader(report: ComparisonReport) -> str | None:
     comparison = report.comparison
     better = comparison.pairs[0].metric(comparison.primary).higher_is_better
     known = [
-        (value if better else -value, one.label)
-        for one in comparison.variants
-        if (value := one.metrics[comparison.primary].value) is not None
+        (value if better else -value, variant.label)
+        for variant in comparison.variants
+        if (value := variant.metrics[comparison.primary].value) is not None
     ]
-    return max(known, key=lambda each: each[0])[1] if known else None
+    return max(known, key=lambda candidate: candidate[0])[1] if known else None
 
 
 def pair_sentence(report: ComparisonReport, pair: PairComparison, naming: Naming = Naming.BOTH) -> str:
     """Return what the primary metric says of two runs, which one errs more, and which cases are missing."""
-    verdict, one = _verdict_of_pair(report, pair, naming), pair.metric(report.comparison.primary)
-    is_said = one.reason == Reason.AGENT_ERRORS and one.errors == pair.errors
+    verdict, primary = _verdict_of_pair(report, pair, naming), pair.metric(report.comparison.primary)
+    is_said = primary.reason == Reason.AGENT_ERRORS and primary.errors == pair.errors
     errors = "" if is_said else errors_sentence(report, pair, naming)
     return " ".join(filter(None, [verdict, errors, _alone_sentence(report, pair, naming)]))
 
@@ -141,61 +141,65 @@ def _alone_sentence(report: ComparisonReport, pair: PairComparison, naming: Nami
 
 
 def _verdict_of_pair(report: ComparisonReport, pair: PairComparison, naming: Naming) -> str:
-    one = pair.metric(report.comparison.primary)
+    primary = pair.metric(report.comparison.primary)
     a, b = (named(report, label, naming) for label in (pair.a, pair.b))
-    match one.verdict:
+    match primary.verdict:
         case Verdict.B_BETTER:
-            return f"{b} is better than {a} on {one.metric}: {_seen(report, one, a, b)}."
+            return f"{b} is better than {a} on {primary.metric}: {_seen(report, primary, a, b)}."
         case Verdict.A_BETTER:
-            return f"{b} is worse than {a} on {one.metric}: {_seen(report, one, a, b)}."
+            return f"{b} is worse than {a} on {primary.metric}: {_seen(report, primary, a, b)}."
         case Verdict.EQUIVALENT:
             margin = report.comparison.settings.margin
             level = level_text(2 * report.comparison.settings.alpha)
-            inner = figures_of(report, one.metric).interval(one.equivalence_interval, signed=True)
+            inner = figures_of(report, primary.metric).interval(primary.equivalence_interval, signed=True)
             return (
-                f"{a} and {b} are equivalent on {one.metric}: the {level} interval {inner} of the difference lies "
-                f"within the margin of ±{margin:g}, over {_cases(one, a, b)}."
+                f"{a} and {b} are equivalent on {primary.metric}: the {level} interval {inner} of the difference lies "
+                f"within the margin of ±{margin:g}, over {_cases(primary, a, b)}."
             )
         case Verdict.INCONCLUSIVE:
-            return f"Inconclusive: {one.message}; {one.metric} of {b} against {a}: {_seen(report, one, a, b)}."
-    if one.reason == Reason.AGENT_ERRORS:
-        seen = _seen(report, one, a, b)
-        return f"No verdict on {one.metric}: {one.message}. {seen[:1].upper()}{seen[1:]}."
-    return f"No verdict on {one.metric}: {one.message}."
+            return (
+                f"Inconclusive: {primary.message}; {primary.metric} of {b} against {a}: {_seen(report, primary, a, b)}."
+            )
+    if primary.reason == Reason.AGENT_ERRORS:
+        figures_seen = _seen(report, primary, a, b)
+        return f"No verdict on {primary.metric}: {primary.message}. {figures_seen[:1].upper()}{figures_seen[1:]}."
+    return f"No verdict on {primary.metric}: {primary.message}."
 
 
-def _seen(report: ComparisonReport, one: MetricComparison, a: str, b: str) -> str:
+def _seen(report: ComparisonReport, metric: MetricComparison, a: str, b: str) -> str:
     """Return the figures of a metric: those with the worst values for missing ones first, then the complete cases."""
-    figures = figures_of(report, one.metric)
-    complete = f"{figures.change(one)} over {_cases(one, a, b)}, {tested_text(one, report.comparison.settings.alpha)}"
+    figures = figures_of(report, metric.metric)
+    complete = (
+        f"{figures.change(metric)} over {_cases(metric, a, b)}, {tested_text(metric, report.comparison.settings.alpha)}"
+    )
     if (stopping := report.comparison.stopping) is not None:
-        complete = f"{_after_looking(report, one, stopping)} over {_cases(one, a, b)}{_decided_by(stopping)}"
-    if (worst := one.worst_case) is None:
+        complete = f"{_after_looking(report, metric, stopping)} over {_cases(metric, a, b)}{_decided_by(stopping)}"
+    if (worst := metric.worst_case) is None:
         return complete
     return f"worst case {figures.change(worst)}, {p_phrase(worst.p)}; complete cases {complete}"
 
 
-def _after_looking(report: ComparisonReport, one: MetricComparison, stopping: StoppingOutcome) -> str:
+def _after_looking(report: ComparisonReport, metric: MetricComparison, stopping: StoppingOutcome) -> str:
     """Return the estimate and the interval that allow for looking early, and the plain difference."""
-    figures, level = figures_of(report, one.metric), level_text(report.comparison.settings.alpha)
-    plain = f"plain difference {figures.difference(one.difference)}"
+    figures, level = figures_of(report, metric.metric), level_text(report.comparison.settings.alpha)
+    plain = f"plain difference {figures.difference(metric.difference)}"
     if stopping.has_decided:
         plain += " (too large on average where a rule stopped)"
-    interval = figures.interval(one.interval, signed=True)
-    if one.interval_method == ALWAYS_VALID:
+    interval = figures.interval(metric.interval, signed=True)
+    if metric.interval_method == ALWAYS_VALID:
         return f"always-valid {level} interval of the difference {interval}, {plain}"
-    if one.interval_method == STAGEWISE:
-        estimate = figures.difference(one.median_unbiased)
+    if metric.interval_method == STAGEWISE:
+        estimate = figures.difference(metric.median_unbiased)
         return f"{estimate} {interval} (median-unbiased estimate, {level} interval of the looks), {plain}"
     return f"{plain} {interval}".rstrip()
 
 
-def _cases(one: MetricComparison, a: str, b: str) -> str:
+def _cases(metric: MetricComparison, a: str, b: str) -> str:
     """Return over how many cases a metric is compared, and out of how many where some have no value."""
-    if not one.n_dropped:
-        return count_text(one.n_pairs, "case")
-    of = f"{one.n_pairs:,} of {count_text(one.n_pairs + one.n_dropped, 'case')}"
-    if (errors := one.errors) is None or one.reason == Reason.AGENT_ERRORS:  # whose message has the counts
+    if not metric.n_dropped:
+        return count_text(metric.n_pairs, "case")
+    of = f"{metric.n_pairs:,} of {count_text(metric.n_pairs + metric.n_dropped, 'case')}"
+    if (errors := metric.errors) is None or metric.reason == Reason.AGENT_ERRORS:  # whose message has the counts
         return of
     return f"{of} (errors: {a} {errors.a_cases:,}, {b} {errors.b_cases:,})"
 
@@ -222,6 +226,6 @@ def _decided_by(stopping: StoppingOutcome) -> str:
         return ""
     of = f"after {stopping.cases:,} of {count_text(stopping.planned, 'case')}"
     if stopping.look is not None and stopping.z is not None and stopping.bound is not None:
-        said = f"at look {stopping.look} of {len(LOOK_BOUNDS)}, {of}, where |z| {abs(stopping.z):.4f}"
-        return f"; {stopping.rule} decided {said} reached {stopping.bound:.4f}"
+        look = f"at look {stopping.look} of {len(LOOK_BOUNDS)}, {of}, where |z| {abs(stopping.z):.4f}"
+        return f"; {stopping.rule} decided {look} reached {stopping.bound:.4f}"
     return f"; {stopping.rule} decided {of}, where its p-value was {p_text(stopping.p)}"

@@ -142,8 +142,15 @@ def outline(report: ComparisonReport, naming: Naming = Naming.BOTH) -> list[Sect
 
 def _runs(report: ComparisonReport) -> Table:
     rows = [
-        (one.label, one.name, one.prompt_path or "–", one.run_id, f"{one.cases:,}", agent_errors_text(one))
-        for one in report.comparison.variants
+        (
+            variant.label,
+            variant.name,
+            variant.prompt_path or "–",
+            variant.run_id,
+            f"{variant.cases:,}",
+            agent_errors_text(variant),
+        )
+        for variant in report.comparison.variants
     ]
     return Table("What was compared", [("", "name", "prompt", "run", "cases", "agent errors"), *rows], range(1, 4))
 
@@ -176,12 +183,12 @@ def _method_of_pair(report: ComparisonReport, pair: PairComparison) -> Iterator[
     yield f"* primary metric: {method_text(report, primary)} ({counts_text(primary, pair.a, pair.b)})"
     yield meaning_sentence(report)
     yield floor_sentence(report, primary)
-    for one in others:
-        if "as_primary" in one.notes:
-            yield f"{one.metric}: all values are those of the primary metric"
+    for metric in others:
+        if "as_primary" in metric.notes:
+            yield f"{metric.metric}: all values are those of the primary metric"
             continue
-        tested = f"{method_text(report, one)} ({counts_text(one, pair.a, pair.b)})"
-        yield f"{one.metric}: {tested}, exploratory, {adjustment_text(report)}-adjusted"
+        tested = f"{method_text(report, metric)} ({counts_text(metric, pair.a, pair.b)})"
+        yield f"{metric.metric}: {tested}, exploratory, {adjustment_text(report)}-adjusted"
 
 
 def _method_of_runs(report: ComparisonReport, first: PairComparison) -> Iterator[str]:
@@ -202,8 +209,8 @@ def _pairs(report: ComparisonReport, naming: Naming, called: Callable[[str], str
             continue
         a, b = called(pair.a), called(pair.b)
         tables = []
-        if (one := table_metric(report, pair)) is not None:
-            tables.append(Table("2 x 2 table", two_by_two(one, a, b), head_names=range(1)))
+        if (metric := table_metric(report, pair)) is not None:
+            tables.append(Table("2 x 2 table", two_by_two(metric, a, b), head_names=range(1)))
         if count := differing_count(report, pair):
             caption = f"cases that came out differently, worst for {b} first"
             rows = [("case", "category", "question", "differs in", a, b), *_flipped(report, pair)]
@@ -212,11 +219,11 @@ def _pairs(report: ComparisonReport, naming: Naming, called: Callable[[str], str
 
 
 def _sentences_of(report: ComparisonReport, pair: PairComparison, naming: Naming) -> Iterator[str]:
-    one = pair.metric(report.comparison.primary)
+    primary = pair.metric(report.comparison.primary)
     if len(report.comparison.variants) > 2:  # of two runs it is the verdict
         yield pair_sentence(report, pair, naming)
-    yield f"paired cases: {one.n_pairs:,} ({joined_text(pair, one)}); {counts_text(one, pair.a, pair.b)}"
-    if detectable := detectable_sentence(report, one):
+    yield f"paired cases: {primary.n_pairs:,} ({joined_text(pair, primary)}); {counts_text(primary, pair.a, pair.b)}"
+    if detectable := detectable_sentence(report, primary):
         yield detectable
     if tests := classical_texts(report, pair):
         more = f"; and {len(tests) - _MOST_CLASSICAL} more" if len(tests) > _MOST_CLASSICAL else ""

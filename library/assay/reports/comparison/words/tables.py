@@ -1,4 +1,4 @@
-"""The tables that the console text and the Markdown of a comparison share, as cells; names are untrusted."""
+"""Tables of a comparison as cells, shared by all formats; names are untrusted."""
 
 from __future__ import annotations
 
@@ -39,28 +39,32 @@ def metrics_of_pair(report: ComparisonReport, pair: PairComparison) -> list[Row]
     alpha = report.comparison.settings.alpha
     heading = ("metric", pair.a, pair.b, f"{pair.b} - {pair.a} [{level_text(alpha)}]", "p", "p adjusted", "verdict")
     rows: list[Row] = [heading]
-    for one in report.shown(pair):
-        figures, name, verdict = figures_of(report, one.metric), metric_text(report, one.metric), _verdict(one, pair)
-        values = figures.estimate(one.a), figures.estimate(one.b), figures.change(one)
-        if (worst := one.worst_case) is not None:
+    for metric in report.shown(pair):
+        figures, name, verdict = (
+            figures_of(report, metric.metric),
+            metric_text(report, metric.metric),
+            _verdict(metric, pair),
+        )
+        values = figures.estimate(metric.a), figures.estimate(metric.b), figures.change(metric)
+        if (worst := metric.worst_case) is not None:
             rows.append((f"{name}, worst case", "", "", figures.change(worst), p_text(worst.p), "", verdict))
             name, verdict = f"{name}, complete cases", ""
-        rows.append((name, *values, raw_p_text(one, alpha), p_text(one.p_adjusted), verdict))
+        rows.append((name, *values, raw_p_text(metric, alpha), p_text(metric.p_adjusted), verdict))
     return rows
 
 
-def _verdict(one: MetricComparison, pair: PairComparison) -> str:
-    return verdict_text(one, pair.a, pair.b)
+def _verdict(metric: MetricComparison, pair: PairComparison) -> str:
+    return verdict_text(metric, pair.a, pair.b)
 
 
 def metrics_of_runs(report: ComparisonReport) -> list[Row]:
     """Return the metrics of every run over all its cases, heading first; the primary metric is the third column."""
     comparison = report.comparison
-    names = [one.metric for one in report.shown(comparison.pairs[0])]
+    names = [metric.metric for metric in report.shown(comparison.pairs[0])]
     rows: list[Row] = [("", "cases", *(metric_text(report, name) for name in names))]
-    for one in comparison.variants:
-        values = (run_value(report, name, one.metrics[name]) for name in names)
-        rows.append((one.label, f"{one.cases:,}", *values))
+    for variant in comparison.variants:
+        values = (run_value(report, name, variant.metrics[name]) for name in names)
+        rows.append((variant.label, f"{variant.cases:,}", *values))
     return rows
 
 
@@ -70,16 +74,16 @@ def matrix(report: ComparisonReport) -> list[Row]:
     Pairs that decide nothing have a raw p-value alone.
     """
     comparison = report.comparison
-    labels = [one.label for one in comparison.variants]
-    found = {(pair.a, pair.b): pair.metric(comparison.primary) for pair in comparison.pairs}
+    labels = [variant.label for variant in comparison.variants]
+    metrics = {(pair.a, pair.b): pair.metric(comparison.primary) for pair in comparison.pairs}
     figures = figures_of(report, comparison.primary)
 
     def cell(row: str, column: str) -> str:
-        one = found.get((row, column))
-        if one is None:
+        metric = metrics.get((row, column))
+        if metric is None:
             return ""
-        tested = tested_text(one, comparison.settings.alpha)
-        return f"{figures.difference(one.difference)} ({tested if one.decides else f'raw {tested}'})"
+        tested = tested_text(metric, comparison.settings.alpha)
+        return f"{figures.difference(metric.difference)} ({tested if metric.decides else f'raw {tested}'})"
 
     return [("", *labels[1:]), *((row, *(cell(row, column) for column in labels[1:])) for row in labels[:-1])]
 
@@ -87,15 +91,15 @@ def matrix(report: ComparisonReport) -> list[Row]:
 def table_metric(report: ComparisonReport, pair: PairComparison) -> MetricComparison | None:
     """Return the metric whose 2 x 2 table is shown: the primary one, else the verdicts of rows; None without any."""
     wanted = (report.comparison.primary, PASS_RATE)
-    return next((one for name in wanted if (one := pair.metric(name)).table is not None), None)
+    return next((metric for name in wanted if (metric := pair.metric(name)).table is not None), None)
 
 
-def two_by_two(one: MetricComparison, a: str, b: str) -> list[Row]:
+def two_by_two(metric: MetricComparison, a: str, b: str) -> list[Row]:
     """Return the 2 x 2 table of a metric, heading first."""
-    assert one.table is not None, "only metrics of 0 and 1 have a table"
-    table = one.table
+    assert metric.table is not None, "only metrics of 0 and 1 have a table"
+    table = metric.table
     return [
-        (one.metric, f"{b} right", f"{b} wrong"),
+        (metric.metric, f"{b} right", f"{b} wrong"),
         (f"{a} right", f"{table.both:,}", f"{table.a_only:,}"),
         (f"{a} wrong", f"{table.b_only:,}", f"{table.neither:,}"),
     ]
@@ -103,13 +107,13 @@ def two_by_two(one: MetricComparison, a: str, b: str) -> list[Row]:
 
 def changed_rows(report: ComparisonReport) -> list[Row]:
     """Return the settings in which the runs differ, heading first: a setting a line."""
-    heading = ("setting", *(one.label for one in report.comparison.variants))
-    return [heading, *((one.path, *map(setting_text, one.values)) for one in report.comparison.changes)]
+    heading = ("setting", *(variant.label for variant in report.comparison.variants))
+    return [heading, *((change.path, *map(setting_text, change.values)) for change in report.comparison.changes)]
 
 
 def changes_sentence(report: ComparisonReport) -> str:
     """Return what differs between the runs in a few words; empty where nothing is known to differ."""
-    paths = [one.path for one in report.comparison.changes if not one.path.startswith(f"{CODE}.")]
+    paths = [change.path for change in report.comparison.changes if not change.path.startswith(f"{CODE}.")]
     code = code_change(_codes(report))
     more = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
     return "; ".join(filter(None, [code, f"{', '.join(paths[:_MOST_PATHS])}{more}"]))

@@ -1,6 +1,6 @@
-"""report.html: the run on one page, which works from a mail, an artifact of CI or a disk, without any server.
+"""report.html: the run on a page that works without a server, from a mail, a CI artifact or a disk.
 
-Rows are read three times and never held: figures of all, an entry for each in the list, the texts of each.
+Rows are read three times instead of being held: for the figures, the list entries, and the texts.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def environment(*folders: Path) -> jinja2.Environment:
     Args:
         folders: Of templates beside those of this page.
     """
-    found = jinja2.Environment(
+    templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader([HERE, *folders]),
         autoescape=True,
         finalize=_without_commands,
@@ -100,9 +100,9 @@ def environment(*folders: Path) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters["shown"] = lambda text: escaped(str(text), keep_lines=True)
-    found.globals["OUTCOME_NAMES"] = OUTCOME_NAMES
-    return found
+    templates.filters["shown"] = lambda text: escaped(str(text), keep_lines=True)
+    templates.globals["OUTCOME_NAMES"] = OUTCOME_NAMES
+    return templates
 
 
 def _without_commands(value: object) -> object:
@@ -162,8 +162,8 @@ def _setup(report: Report, figures: RowFigures, columns: list[str]) -> dict[str,
 
 def _entries(report: Report, metrics: list[str]) -> Iterator[Markup]:
     """Yield the entries of the rows, in blocks."""
-    made = report.parts.get(_NAME)
-    texts = (entry for entry, _ in made) if made else (_entry_text(row, metrics) for row in report.rows())
+    parts = report.parts.get(_NAME)
+    texts = (entry for entry, _ in parts) if parts else (_entry_text(row, metrics) for row in report.rows())
     for block in _blocks(texts, _ENTRIES_PER_BLOCK):
         yield Markup(script_json(block))  # noqa: S704 - nothing in it ends the element
 
@@ -190,11 +190,11 @@ def detail_texts(report: Report, max_bytes: int = MAX_DETAIL_BYTES) -> Iterator[
         max_bytes: Where all together would have more, long texts are cut harder, down to 4 kB a row.
     """
     left = max_bytes
-    made = report.parts.get(_NAME)
+    parts = report.parts.get(_NAME)
     for place, line in enumerate(report.row_lines()):
         most = max(left // (report.row_count - place), _MIN_DETAIL_BYTES)
-        text = made[place][1] if made else ""
-        if not made or _MOST_BYTES * len(text) > most:
+        text = parts[place][1] if parts else ""
+        if not parts or _MOST_BYTES * len(text) > most:
             text = detail_of(json.loads(line), most)
         left -= len(text)
         yield text

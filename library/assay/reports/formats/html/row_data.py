@@ -1,4 +1,4 @@
-"""What the page holds of each row: an entry for lists, and the texts that are shown when its case is opened."""
+"""Row data of the page: an entry for lists, and the texts shown when a case is opened."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def preview(question: str) -> str:
 
 
 def _detail(row: Mapping[str, Any], limit: int) -> dict[str, Any]:
-    found = {
+    detail = {
         **_exchange(row, limit),
         "category": row["category"],
         "tags": row["tags"],
@@ -87,13 +87,13 @@ def _detail(row: Mapping[str, Any], limit: int) -> dict[str, Any]:
     answer, references = row["answer"], row["references"]
     if outcome_of(row) is RowOutcome.FAILED and answer and references:
         # Of the texts as the page has them.
-        found["differences"] = differences(cut_text(answer, limit)[0], cut_text(references[0], limit)[0])
+        detail["differences"] = differences(cut_text(answer, limit)[0], cut_text(references[0], limit)[0])
     if row.get("turns"):
         of_turn = row["turns"][-1].get("expected") or {}
         of_case = {name: value for name, value in (row.get("expected") or {}).items() if name not in of_turn}
-        found["expected"] = _expected(of_case, limit)
-        found["turns"] = [{**_exchange(turn, limit), "left_out": turn.get("left_out", False)} for turn in row["turns"]]
-    return found
+        detail["expected"] = _expected(of_case, limit)
+        detail["turns"] = [{**_exchange(turn, limit), "left_out": turn.get("left_out", False)} for turn in row["turns"]]
+    return detail
 
 
 def _exchange(part: Mapping[str, Any], limit: int) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def _exchange(part: Mapping[str, Any], limit: int) -> dict[str, Any]:
     return {
         "question": _text(part["question"], limit),
         "answer": _text(part["answer"], limit),
-        "references": [_text(one, limit) for one in part["references"]],
+        "references": [_text(reference, limit) for reference in part["references"]],
         "expected": _expected(part.get("expected") or {}, limit),
         "status": part["status"],
         "latency_ms": part.get("latency_ms"),
@@ -117,12 +117,12 @@ def _expected(expected: Mapping[str, Any], limit: int) -> list[tuple[str, Text |
 def _score(score: Mapping[str, Any], limit: int) -> dict[str, Any]:
     detail = score["detail"]
     rest = {key: value for key, value in detail.items() if key not in ("reasoning", "message")}
-    said = score["message"] or None
+    message = score["message"] or None
     return {
         "value": score["value"],
         "status": score["status"],
         "passed": score["passed"],
-        "reason": _text(said, limit),
+        "reason": _text(message, limit),
         "reasoning": _text(detail.get("reasoning"), limit),
         "detail": _text(rest, limit) if rest else None,
     }
@@ -130,20 +130,20 @@ def _score(score: Mapping[str, Any], limit: int) -> dict[str, Any]:
 
 def _response(response: Mapping[str, Any], limit: int) -> dict[str, Any]:
     """Return what the agent returned beside its text: lists of small tables, and the rest as one text each."""
-    found: dict[str, Any] = {}
+    document: dict[str, Any] = {}
     for name, value in response.items():
         match name:
             case "tool_calls" | "sources" | "retrieved" | "interrupts" if isinstance(value, list):
-                found[name] = [{key: _text(part, limit) for key, part in one.items()} for one in value]
+                document[name] = [{key: _text(part, limit) for key, part in item.items()} for item in value]
             case "attempts" if isinstance(value, list):
-                found[name] = [{"latency_ms": one["latency_ms"], **_error(one["error"], limit)} for one in value]
+                document[name] = [{"latency_ms": item["latency_ms"], **_error(item["error"], limit)} for item in value]
             case "error":
-                found[name] = _error(value, limit)
+                document[name] = _error(value, limit)
             case "usage":
-                found[name] = value
+                document[name] = value
             case _:
-                found[name] = _text(value, limit)
-    return found
+                document[name] = _text(value, limit)
+    return document
 
 
 def _error(error: Mapping[str, Any], limit: int) -> dict[str, Any]:

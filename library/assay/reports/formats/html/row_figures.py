@@ -1,4 +1,4 @@
-"""What the page says of all rows together, gathered while they pass once."""
+"""Figures of the page over all rows, from a single pass."""
 
 from __future__ import annotations
 
@@ -105,6 +105,6 @@ class RowFigures:
         for key in _SOURCES:
             value = named.get(key)
             if isinstance(value, str) and value:
-                found = self.sources.setdefault(metric, {}).setdefault(key, [])
-                if value not in found and len(found) < _MOST_SOURCES:
-                    found.append(value)
+                values = self.sources.setdefault(metric, {}).setdefault(key, [])
+                if value not in values and len(values) < _MOST_SOURCES:
+                    values.append(value)

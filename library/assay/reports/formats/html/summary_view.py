@@ -1,4 +1,4 @@
-"""What the page says of the run as a whole, made from the head of the document."""
+"""Summary of the page, from the head of the document."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ class SummaryView:
 
     def outcomes_bar(self) -> Markup:
         """Return the chart of the outcomes."""
-        said = ", ".join(f"{count:,} {name}" for _, name, count in self.outcomes())
-        return shares_bar("outcomes", f"Rows: {said}", [(key, count) for key, _, count in self.outcomes()])
+        text = ", ".join(f"{count:,} {name}" for _, name, count in self.outcomes())
+        return shares_bar("outcomes", f"Rows: {text}", [(key, count) for key, _, count in self.outcomes()])
 
     def gates(self) -> list[dict[str, Any]]:
         """Return the criteria with their actual values as text."""
@@ -126,20 +126,20 @@ class SummaryView:
             "chart": "",
         }
         if value is not None:
-            said = [f"{name} {shown['value']}"]
-            said += [f"95 % interval {shown['interval']}"] if interval else []
-            said += [f"threshold {shown['threshold']}"] if threshold is not None else []
+            parts = [f"{name} {shown['value']}"]
+            parts += [f"95 % interval {shown['interval']}"] if interval else []
+            parts += [f"threshold {shown['threshold']}"] if threshold is not None else []
             ends = tuple(interval) if interval else None
             scale = _scale(result, [value, *(interval or ()), *([threshold] if threshold is not None else [])])
             shown["chart"] = interval_bar(
-                f"metric-{index}", ", ".join(said), value, ends, threshold, scale, meets=shown["meets"]
+                f"metric-{index}", ", ".join(parts), value, ends, threshold, scale, meets=shown["meets"]
             )
         return shown
 
     def _missing(self, result: Mapping[str, Any]) -> str:
         # Agent errors without a value are among those that were skipped or could not be scored.
         parts = (("n_skipped", "skipped"), ("n_error", "errors"), ("n_unanswered", "of them agent errors"))
-        return ", ".join(f"{result[key]:,} {said}" for key, said in parts if result.get(key))
+        return ", ".join(f"{result[key]:,} {noun}" for key, noun in parts if result.get(key))
 
     def latency(self) -> list[Pair]:
         """Return the latency of the answers."""
@@ -161,8 +161,8 @@ class SummaryView:
         ]
         if not any(bins):
             return ""
-        said = "Latency of the answers: " + ", ".join(mark for mark, _ in marks)
-        return histogram("latency-histogram", said, bins, self._figures.bin_width_s, marks, "s")
+        title = "Latency of the answers: " + ", ".join(mark for mark, _ in marks)
+        return histogram("latency-histogram", title, bins, self._figures.bin_width_s, marks, "s")
 
     def groups(self, kind: str) -> dict[str, Any]:
         """Return the table of the categories or of the tags.
@@ -204,11 +204,11 @@ class SummaryView:
                   ("from the cache", "cached"), ("by rule", "by_rule"), ("recorded", "recorded"),
                   ("not valid", "failed"), ("input tokens", "input_tokens"), ("output tokens", "output_tokens"),
                   ("without a price", "unpriced"))  # fmt: skip
-        pairs = [(said, f"{judging[key]:,}") for said, key in counts if judging.get(key)]
+        pairs = [(label, f"{judging[key]:,}") for label, key in counts if judging.get(key)]
         rates = (("cache hit rate", "hit_rate", "{:.1%}"), ("cost", "cost_usd", "${:.4f}"),
                  ("saved by the cache", "saved_usd", "${:.4f}"),
                  ("spent by the judge's account", "account_usd", "${:.4f}"))  # fmt: skip
-        pairs += [(said, form.format(judging[key])) for said, key, form in rates if judging.get(key) is not None]
+        pairs += [(label, form.format(judging[key])) for label, key, form in rates if judging.get(key) is not None]
         if judging.get("unknown_usd"):
             pairs.append(("of it for calls whose outcome is unknown", f"${judging['unknown_usd']:.4f}"))
         pairs += [(f"flagged {flag}", f"{count:,}") for flag, count in (judging.get("flags") or {}).items()]
@@ -226,7 +226,7 @@ class SummaryView:
         if canaries:
             mark = "UNTRUSTED: " if canaries.get("untrusted") else ""
             pairs.append(("canaries", mark + str(canaries.get("sentence", ""))))
-        return pairs + [("calibration", said) for said in judging.get("calibration_messages") or ()]
+        return pairs + [("calibration", label) for label in judging.get("calibration_messages") or ()]
 
     def repeats(self) -> list[Pair]:
         """Return what several runs of each case came to; empty where there was one."""
@@ -234,8 +234,8 @@ class SummaryView:
         if not repeats:
             return []
         pairs = [("runs of each case", str(repeats.get("runs_per_case", self.head["config"]["repeats"])))]
-        for key, said in (("pass_at_k", "pass@{} (at least one passes)"), ("pass_hat_k", "pass^{} (all pass)")):
-            pairs += [(said.format(k), value_text("%", value)) for k, value in (repeats.get(key) or {}).items()]
+        for key, label in (("pass_at_k", "pass@{} (at least one passes)"), ("pass_hat_k", "pass^{} (all pass)")):
+            pairs += [(label.format(k), value_text("%", value)) for k, value in (repeats.get(key) or {}).items()]
         variance = repeats.get("variance") or {}
         if variance.get("noise_share") is not None:
             pairs.append(("share of the variance within cases", value_text("%", variance["noise_share"])))
@@ -257,7 +257,7 @@ class SummaryView:
         skipped = f", {dataset['skipped_count']:,} skipped" if dataset.get("skipped_count") else ""
         options = {**(agent.get("options") or {})}
         model = options.pop("model", None)
-        found: list[tuple[str, Any]] = [
+        entries: list[tuple[str, Any]] = [
             ("run", self.run["run_id"]),
             ("name", self.run["name"]),
             ("state", ": ".join(filter(None, (self.run["state"], self.run.get("state_reason"))))),
@@ -286,20 +286,20 @@ class SummaryView:
             ("judge's fingerprints", "\n".join(judging.get("fingerprints") or ())),
             ("Assay", self.run["assay_version"]),
         ]
-        return [(name, str(value)) for name, value in found if value not in (None, "")]
+        return [(name, str(value)) for name, value in entries if value not in (None, "")]
 
     def _sources_of_metrics(self) -> list[Pair]:
         """Return the parameters of each metric, and what produced its scores."""
-        found = []
+        entries = []
         for metric in self.head["config"]["metrics"]:
             sources = self._figures.sources.get(metric["name"], {})
-            said = [f"{key} {', '.join(values)}" for key, values in sources.items()]
+            parts = [f"{key} {', '.join(values)}" for key, values in sources.items()]
             kind = metric.get("metric")
-            said += [f"metric {kind}"] if kind and kind != metric["name"] else []
+            parts += [f"metric {kind}"] if kind and kind != metric["name"] else []
             parameters = {key: value for key, value in metric["parameters"].items() if value is not None}
-            said += [json.dumps(parameters, ensure_ascii=False)] if parameters else []
-            found.append((f"metric {metric['name']}", "\n".join(said) or "no parameters"))
-        return found
+            parts += [json.dumps(parameters, ensure_ascii=False)] if parameters else []
+            entries.append((f"metric {metric['name']}", "\n".join(parts) or "no parameters"))
+        return entries
 
     def case_line(self, line: CaseLine) -> dict[str, Any]:
         """Return one case of the list of cases, for readers without JavaScript."""
@@ -310,14 +310,14 @@ class SummaryView:
             "kind": outcome_of_case(line.outcomes),
             "outcome": outcome_text(line.outcomes, line.status),
             "values": [value_text(self.units[name], _mean(line.values.get(name, []))) for name in self.results],
-            "latency": seconds_text(_mean([one / 1000 for one in line.latencies_ms])),
+            "latency": seconds_text(_mean([latency_ms / 1000 for latency_ms in line.latencies_ms])),
         }
 
 
 def outcome_of_case(outcomes: Sequence[str]) -> str:
     """Return the outcome that stands for several: the first there is of failed, agent error, no verdict, passed."""
     order = ("failed", "agent_error", "no_verdict", "passed")
-    return next(one for one in order if one in outcomes)
+    return next(outcome for outcome in order if outcome in outcomes)
 
 
 def outcome_text(outcomes: Sequence[str], status: str) -> str:

@@ -1,4 +1,4 @@
-"""Where two texts differ, word by word."""
+"""Word-by-word difference of two texts."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ def _pairs(parts: list[str], others: list[str]) -> int:
 
 def _ranges(parts: list[str], others: list[str]) -> tuple[Ranges, Ranges]:
     places, other_places = _places(parts), _places(others)
-    found: tuple[Ranges, Ranges] = ([], [])
+    pair_of_ranges: tuple[Ranges, Ranges] = ([], [])
     for kind, start, end, other_start, other_end in difflib.SequenceMatcher(
         None, parts, others, autojunk=False
     ).get_opcodes():
         if kind != "equal":
             for ranges, at, first, last in (
-                (found[0], places, start, end),
-                (found[1], other_places, other_start, other_end),
+                (pair_of_ranges[0], places, start, end),
+                (pair_of_ranges[1], other_places, other_start, other_end),
             ):
                 if first < last:
                     ranges.append((at[first], at[last]))
-    return found
+    return pair_of_ranges
 
 
 def _places(parts: list[str]) -> list[int]:

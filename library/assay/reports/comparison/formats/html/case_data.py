@@ -1,4 +1,4 @@
-"""What the page holds of the cases: an entry of each for lists, and the texts of the worst."""
+"""Cases of the comparison page: an entry per case for lists, and the texts of the worst cases."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ def page_cases(report: ComparisonReport) -> PageCases:
         return PageCases((), {}, 0)
     wanted = _worst(report)
     texts = report.cases.texts(wanted)
-    kept: dict[str, list[Any]] = {}
+    entries: dict[str, list[Any]] = {}
     values: dict[str, ComparedCase] = {}
     total = 0
     for case in report.cases.cases():
         total += 1
         if case.case_id in texts:
             values[case.case_id] = case
-        if len(kept) < MAX_CASES or case.case_id in texts:
-            kept[case.case_id] = _entry(report, case)
-    for case_id in [one for one in kept if one not in texts][: max(len(kept) - MAX_CASES, 0)]:
-        del kept[case_id]
+        if len(entries) < MAX_CASES or case.case_id in texts:
+            entries[case.case_id] = _entry(report, case)
+    for case_id in [entry_id for entry_id in entries if entry_id not in texts][: max(len(entries) - MAX_CASES, 0)]:
+        del entries[case_id]
     return PageCases(
-        list(kept.values()),
-        {case_id: _details(report, values[case_id], found) for case_id, found in texts.items()},
+        list(entries.values()),
+        {case_id: _details(report, values[case_id], case_texts) for case_id, case_texts in texts.items()},
         total,
     )
 
@@ -92,44 +92,48 @@ def _worst(report: ComparisonReport) -> list[str]:
                 # Cases that came out alike come after those in which the run is better.
                 order[index - 1].append((verdicts or (2.0 if not depth else 0.0), depth, case.case_id))
     room = max(_MAX_TEXT_CASES // (runs - 1), _MIN_TEXT_CASES)
-    return list(dict.fromkeys(case_id for one in order for *_, case_id in sorted(one)[:room]))
+    return list(dict.fromkeys(case_id for ranked in order for *_, case_id in sorted(ranked)[:room]))
 
 
 def _details(report: ComparisonReport, case: ComparedCase, texts: CaseTexts) -> dict[str, Any]:
     """Return all that is shown of a case; its texts are cut until they have no more bytes than a case may have."""
     limit = MAX_TEXT_CHARS
-    found = _texts(report, case, texts, limit)
+    details = _texts(report, case, texts, limit)
     while (
         limit > MIN_TEXT_CHARS
-        and len(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace")) > _MAX_CASE_BYTES
+        and len(json.dumps(details, ensure_ascii=False).encode("utf-8", "replace")) > _MAX_CASE_BYTES
     ):
         limit = max(limit // 2, MIN_TEXT_CHARS)
-        found = _texts(report, case, texts, limit)
+        details = _texts(report, case, texts, limit)
     first = texts.answers[0]
     base = None if first is None or first.answer is None else cut_text(first.answer, limit)[0]
-    for answer in found["answers"][1:]:
+    for answer in details["answers"][1:]:
         # Of the texts as the page has them.
         if answer is not None and answer["answer"] is not None and base is not None:
             whole = answer["answer"]
             answer["differences"] = differences(base, whole if isinstance(whole, str) else whole[0])
-    return found
+    return details
 
 
-def _size(found: object) -> int:
-    return len(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
+def _size(document: object) -> int:
+    return len(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def _texts(report: ComparisonReport, case: ComparedCase, texts: CaseTexts, limit: int) -> dict[str, Any]:
-    names = [one.metric for one in report.shown(report.comparison.pairs[0])]
+    names = [metric.metric for metric in report.shown(report.comparison.pairs[0])]
     return {
         "preview": preview(texts.question),
         "question": _text(texts.question, limit),
-        "references": [_text(one, limit) for one in texts.references],
+        "references": [_text(reference, limit) for reference in texts.references],
         "answers": [
             None
-            if one is None
-            else {"answer": _text(one.answer, limit), "reason": _text(one.reason or None, limit), "repeat": one.repeat}
-            for one in texts.answers
+            if answer is None
+            else {
+                "answer": _text(answer.answer, limit),
+                "reason": _text(answer.reason or None, limit),
+                "repeat": answer.repeat,
+            }
+            for answer in texts.answers
         ],
         "values": [[None if values is None else values.get(name) for name in names] for values in case.values],
     }

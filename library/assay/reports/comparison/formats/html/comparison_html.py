@@ -56,17 +56,17 @@ def _data(text: str) -> Markup:
 
 
 def _texts(cases: PageCases) -> Iterator[str]:
-    return blocks([[case_id, found] for case_id, found in cases.texts.items()], _TEXTS_PER_BLOCK)
+    return blocks([[case_id, details] for case_id, details in cases.texts.items()], _TEXTS_PER_BLOCK)
 
 
 def _setup(report: ComparisonReport) -> dict[str, Any]:
     """Return what the script knows of the comparison."""
     comparison = report.comparison
     primary = comparison.pairs[0].metric(comparison.primary)
-    names = [one.metric for one in report.shown(comparison.pairs[0])]
+    names = [metric.metric for metric in report.shown(comparison.pairs[0])]
     return {
-        "labels": [one.label for one in comparison.variants],
-        "titles": [report.title(one) for one in comparison.variants],
+        "labels": [variant.label for variant in comparison.variants],
+        "titles": [report.title(variant) for variant in comparison.variants],
         "primary": {
             "name": primary.metric,
             "decimals": figures_of(report, primary.metric).decimals,
@@ -81,5 +81,5 @@ def _setup(report: ComparisonReport) -> dict[str, Any]:
 
 def _table_of(report: ComparisonReport, pair: PairComparison) -> str | None:
     """Return which value of an entry is that of a pair's 2 x 2 table."""
-    one = table_metric(report, pair)
-    return None if one is None else "primary" if one.metric == report.comparison.primary else "passed"
+    metric = table_metric(report, pair)
+    return None if metric is None else "primary" if metric.metric == report.comparison.primary else "passed"

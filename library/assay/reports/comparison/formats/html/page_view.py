@@ -1,4 +1,4 @@
-"""What the page shows above its cases: the outline of the comparison, with charts and links to cases."""
+"""Upper part of the comparison page: the outline, with charts and links to cases."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PageView:
 
     Args:
         report: The comparison.
-        cases: Those that the page has.
+        cases: Cases of the page.
     """
 
     def __init__(self, report: ComparisonReport, cases: PageCases) -> None:
@@ -60,34 +60,34 @@ class PageView:
     def strips(self) -> list[dict[str, object]]:
         """Return the primary difference of each run from the first, with a chart."""
         ones = [pair.metric(self.comparison.primary) for pair in self.pairs]
-        shown = [one.worst_case or one for one in ones]
-        ends = [abs(end) for one in shown for end in (*(one.interval or ()), one.difference or 0.0)]
+        shown = [metric.worst_case or metric for metric in ones]
+        ends = [abs(end) for metric in shown for end in (*(metric.interval or ()), metric.difference or 0.0)]
         reach = max([*ends, (self.comparison.settings.margin or 0.0) * 1.5]) * 1.1 or 1.0
         return [
             {
                 "name": f"{pair.b} - {pair.a}",
-                "change": self._change(one),
-                "chart": self._chart(f"difference-{pair.b}", one, pair, reach),
+                "change": self._change(metric),
+                "chart": self._chart(f"difference-{pair.b}", metric, pair, reach),
             }
-            for pair, one in zip(self.pairs, ones, strict=True)
+            for pair, metric in zip(self.pairs, ones, strict=True)
         ]
 
-    def _chart(self, name: str, one: MetricComparison, pair: PairComparison, reach: float) -> Markup | str:
-        if one.difference is None:
+    def _chart(self, name: str, metric: MetricComparison, pair: PairComparison, reach: float) -> Markup | str:
+        if metric.difference is None:
             return ""
-        said = f"{pair.b} - {pair.a}, {one.metric}: {self._change(one)}"
-        is_good = {Verdict.B_BETTER: True, Verdict.A_BETTER: False}.get(one.verdict)
-        margin, shown = self.comparison.settings.margin, one.worst_case or one
+        title = f"{pair.b} - {pair.a}, {metric.metric}: {self._change(metric)}"
+        is_good = {Verdict.B_BETTER: True, Verdict.A_BETTER: False}.get(metric.verdict)
+        margin, shown = self.comparison.settings.margin, metric.worst_case or metric
         return difference_bar(
-            name, said, shown.difference or 0.0, shown.interval, reach, margin=margin, is_good=is_good
+            name, title, shown.difference or 0.0, shown.interval, reach, margin=margin, is_good=is_good
         )
 
-    def _change(self, one: MetricComparison) -> str:
+    def _change(self, metric: MetricComparison) -> str:
         """Return the difference, that of the worst case first where there is one."""
-        figures = figures_of(self.report, one.metric)
-        if one.worst_case is None:
-            return figures.change(one)
-        return f"{figures.change(one.worst_case)} worst case, {figures.change(one)} complete cases"
+        figures = figures_of(self.report, metric.metric)
+        if metric.worst_case is None:
+            return figures.change(metric)
+        return f"{figures.change(metric.worst_case)} worst case, {figures.change(metric)} complete cases"
 
     def rows(self, table: Table) -> Sequence[Row]:
         """Return the rows that the page shows, heading first; of metrics by run, a line for each metric."""
