@@ -90,6 +90,6 @@ def test_a_missing_run_is_a_sentence(cli: Cli) -> None:
     import assay
 
     with mock.patch.dict(os.environ, {"ASSAY_HOME": str(cli.home)}):
-        with pytest.raises(assay.AssayError, match="there is no run yet"):
+        with pytest.raises(assay.AssayError, match="no runs yet"):
             assay.run()
         assert assay.runs() == ()

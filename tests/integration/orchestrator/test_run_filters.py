@@ -72,7 +72,7 @@ async def test_latest_of_no_runs_is_a_sentence(
 ) -> None:
     """Before the first run there is no latest one."""
     async with serve_at(tmp_path) as client:
-        with pytest.raises(NotFoundError, match="there is no run yet"):
+        with pytest.raises(NotFoundError, match="no runs yet"):
             await find_run_id(client, "latest")
 
 
