@@ -111,7 +111,7 @@ def test_a_run_that_is_resumed_keeps_what_it_was_started_with(shared_project: Cl
     run_id = json.loads(shared_project.run("runs", "list", "--json").stdout)[0]["run_id"]
     again = ("run", ".", "--no-progress", "--resume", run_id)
     assert "note:" not in shared_project.run(*again, *options).stderr
-    assert "differs from this spec in agent.timeout, selection\n" in shared_project.run(*again).stderr
+    assert "differ from this spec in agent.timeout, selection\n" in shared_project.run(*again).stderr
     refused = shared_project.run(*again, *options, "--repeats", "2", "--set", 'gates=["pass_rate > 0.2"]', status=2)
     assert "--set and --repeats have no effect on run" in refused.stderr
     assert "other values of gates, repeats: leave out what differs" in refused.stderr
