@@ -1,1 +1,1 @@
-"""The judge service: answers to verdicts of a language model, each one checked before it counts."""
+"""The judge service: a language model grades answers, and every verdict is checked before it counts."""

@@ -1,4 +1,4 @@
-"""`python -m assay_judge`: one judge process."""
+"""The entry point `python -m assay_judge`, which runs one judge process."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ async def serve(settings: Settings, environment: Mapping[str, str]) -> None:
     """Serve until a signal, or until the lease of `exit_with_lock` is released.
 
     Raises:
-        InvalidInputError: A file that the settings name is wrong.
-        SetupError: The judge cannot be asked from here, or an address or the state folder cannot be used.
+        InvalidInputError: A file that the settings name is invalid.
+        SetupError: The judge cannot be called from here, or an address or the state folder is unusable.
     """
     async with observed(settings):
         await _serve(settings, environment)

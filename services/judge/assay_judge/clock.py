@@ -1,4 +1,4 @@
-"""What time it is, and waiting: a seam, because batches take hours that tests do not have."""
+"""The clock of batches, replaceable because batches take hours and tests cannot wait."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """The time, and sleeping."""
+    """Tells the time and sleeps."""
 
     def now(self) -> float:
         """Return the seconds since 1970."""
 
     async def sleep(self, seconds: float) -> None:
-        """Return after some seconds."""
+        """Wait for a number of seconds."""
 
 
 class _SystemClock:
@@ -25,9 +25,9 @@ class _SystemClock:
         return time.time()
 
     async def sleep(self, seconds: float) -> None:
-        """Return after some seconds."""
+        """Wait for a number of seconds."""
         await asyncio.sleep(seconds)
 
 
 SYSTEM_CLOCK = _SystemClock()
-"""The clock that is used unless another one is given."""
+"""The default clock."""

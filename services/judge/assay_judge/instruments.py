@@ -1,4 +1,4 @@
-"""What a judge process counts and measures for Prometheus; hits and misses of its cache are of all teams together."""
+"""The Prometheus instruments of a judge process; cache hits and misses are summed over all teams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judges, and which of them requests may name."""
+"""Judges: the choice of a request, and the permission to name it."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class JudgeChoice:
     Args:
         provider: "anthropic", "openai", "replay" or "none".
         model: The model's id.
-        base_url: Where the service is; empty for the provider's own.
-        key_variable: Environment variable with the key, or secret://TEAM/NAME; empty for the provider's usual variable
+        base_url: The service; empty for the provider's own.
+        key_variable: Environment variable with the key, or secret://TEAM/NAME. Empty for the provider's usual variable
             at its own service, and for no key at any other.
-        temperature: Sampling temperature that is asked for; None for none.
+        temperature: Requested sampling temperature; None for none.
         max_tokens: Most tokens of a verdict.
-        prices: What the model costs, as the request says; no part of who the judge is. None for nothing.
+        prices: Prices from the request, which are not part of the judge's identity; None for none.
     """
 
     provider: str = "none"
@@ -51,28 +51,28 @@ class JudgeChoice:
 
     @property
     def identity(self) -> str:
-        """What names the judge in keys and records, e.g. "openai:gpt-4o-mini" or "openai:llama3@http://host/v1"."""
+        """The judge's name in keys and records, e.g. "openai:gpt-4o-mini" or "openai:llama3@http://host/v1"."""
         if self.provider == "replay":
             return self.model
         return f"{self.provider}:{self.model}" + (f"@{self.base_url}" if self.base_url else "")
 
     @property
     def url(self) -> str:
-        """Where the service is; empty for a provider that asks none."""
+        """The URL of the service; empty for a provider without a service."""
         return self.base_url or OWN_URLS.get(self.provider, "")
 
     @property
     def key_name(self) -> str:
-        """The environment variable or the secret with the key; empty where none is sent."""
+        """The environment variable or the secret with the key; empty if no key is sent."""
         return self.key_variable or ("" if self.base_url else KEY_VARIABLES.get(self.provider, ""))
 
     @property
     def params(self) -> dict[str, Any]:
-        """What of this changes verdicts, besides the model."""
+        """The parameters that affect verdicts, besides the model."""
         return {"temperature": self.temperature, "max_tokens": self.max_tokens}
 
     def problems(self, where: str) -> list[Problem]:
-        """Return what is wrong with it, each with its field below `where`."""
+        """Return the problems of the choice, with their fields below `where`."""
         asks = self.provider in OWN_URLS
         checks = [
             (self.provider not in PROVIDERS, "provider", unknown_name("provider", self.provider, PROVIDERS)),
@@ -91,13 +91,13 @@ class JudgeChoice:
         problems = [Problem(message, f"{where}{field}") for wrong, field, message in checks if wrong]
         if self.prices is None:
             return problems
-        found = price_number_problems(asdict(self.prices))
-        return problems + [Problem(message, f"{where}prices.{name}") for name, message in found]
+        price_problems = price_number_problems(asdict(self.prices))
+        return problems + [Problem(message, f"{where}prices.{name}") for name, message in price_problems]
 
     def remedy(self, status: int) -> str:
-        """Return what is wrong with a judge that refuses every request with an HTTP status, and what to do about it.
+        """Return advice for the user of a judge that refuses every request with an HTTP status.
 
-        Sentences, as users read them; empty where the status says nothing.
+        The advice is in full sentences; empty if the status gives no hint.
         """
         host = urlsplit(self.url).netloc
         if status in (401, 403):
@@ -114,18 +114,18 @@ class JudgeChoice:
         return ""
 
     def batch_problems(self, services: Sequence[str], where: str) -> list[Problem]:
-        """Return why it cannot be asked in batches.
+        """Return why the judge cannot be called in batches.
 
         Args:
             services: Patterns of scheme://host[:port] of services with a batch API, besides the providers' own.
-            where: The field that asks for it.
+            where: The field that requests batches.
         """
         if self.provider == "replay":
-            return [Problem("is not for recorded verdicts, which cost nothing: ask without it", where)]
+            return [Problem("is not for recorded verdicts, which cost nothing: leave it out", where)]
         if self.base_url and not _listed(origin_of(self.base_url), services):
             return [
                 Problem(
-                    f"needs a batch API, and {origin_of(self.base_url)} is not known to have one: ask without it, or "
+                    f"needs a batch API, and {origin_of(self.base_url)} is not known to have one: leave it out, or "
                     "let the operator list the service with --batch-base-urls",
                     where,
                 )
@@ -135,13 +135,13 @@ class JudgeChoice:
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """What requests may name besides the server's own judge; nothing unless it is listed.
+    """The judges, services and keys that requests may name besides the server's own judge.
 
     Args:
         judges: Patterns of "provider:model".
         base_urls: Patterns of scheme://host[:port].
-        key_variables: Patterns of environment variables, each with `@` and a pattern of the hosts that they may be sent
-            to, or without for all. A secret needs none: the orchestrator knows where a team may send it.
+        key_variables: Patterns of environment variables, optionally with `@` and a pattern of the hosts that may
+            receive the key. Secrets need no entry: the orchestrator knows where a team may send them.
     """
 
     judges: tuple[str, ...] = ()
@@ -150,23 +150,24 @@ class Permissions:
 
     def problems(self, choice: JudgeChoice, where: str) -> list[Problem]:
         """Return why a request may not name a judge."""
-        found = []
+        problems = []
         name = f"{choice.provider}:{choice.model}"
         if choice.provider not in ("none", "replay") and not _listed(name, self.judges):
-            found.append(Problem(f"{name} is not allowed here: the operator can allow it with --allow-judges", where))
+            message = f"{name} is not allowed here: the operator can allow it with --allow-judges"
+            problems.append(Problem(message, where))
         if choice.base_url and not _listed(origin_of(choice.base_url), self.base_urls):
             message = (
                 f"{origin_of(choice.base_url)} is not allowed here: the operator can allow it with --allow-base-urls"
             )
-            found.append(Problem(message, f"{where}.base_url"))
+            problems.append(Problem(message, f"{where}.base_url"))
         if choice.key_variable and not choice.key_variable.startswith(SCHEME) and not self._allows_key(choice):
             where_to = choice.url or choice.provider
             message = (
                 f"{choice.key_variable} is not allowed here for {where_to}: the operator can allow it with "
                 "--allow-key-variables"
             )
-            found.append(Problem(message, f"{where}.key_variable"))
-        return found
+            problems.append(Problem(message, f"{where}.key_variable"))
+        return problems
 
     def _allows_key(self, choice: JudgeChoice) -> bool:
         host = urlsplit(choice.url).hostname or ""
@@ -178,15 +179,15 @@ class Permissions:
 
 
 def choose_judge(asked: JudgeChoice | None, own: JudgeChoice, permissions: Permissions) -> JudgeChoice:
-    """Return the judge that a request gets.
+    """Return the judge for a request.
 
     Args:
-        asked: What it names; None for the server's own.
-        own: The server's own.
-        permissions: What it may name.
+        asked: The judge that the request names; None for the server's own.
+        own: The server's own judge.
+        permissions: The judges that requests may name.
 
     Raises:
-        InvalidInputError: All that is wrong with it.
+        InvalidInputError: The choice is invalid or not allowed; lists all problems.
     """
     if asked is None:
         return own

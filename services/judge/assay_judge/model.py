@@ -1,4 +1,4 @@
-"""The plain values of the judge: what is graded, on whose behalf, and what is sent."""
+"""The value types of the judge: the request, the material, the prompt and the tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INLINE_CHARS = 10_000
 
 
 class RunKey(NamedTuple):
-    """The name of a run's account: run ids are the callers' claims, and two teams may make the same one.
+    """The name of a run's account. Callers choose run ids, so two teams may use the same id.
 
     Args:
         team: The team that pays.
@@ -28,15 +28,15 @@ class RunKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What is judged.
+    """The material to judge.
 
     Args:
-        answer: The answer; the first one where two are compared.
-        second: The second answer, where two are compared.
-        reference: The reference answer; None where there is none.
-        contexts: Passages that the answer should rest on.
-        history: Role and text of what was said before the question, oldest first.
-        criterion: What the answer is judged by, in the words of a test's author; None where there is nothing.
+        answer: The answer, or the first of two.
+        second: The second answer of a comparison, else None.
+        reference: The reference answer; None for none.
+        contexts: Passages that should support the answer.
+        history: Role and text of each message before the question, oldest first.
+        criterion: A criterion in the words of a test's author; None for none.
     """
 
     question: str
@@ -49,7 +49,7 @@ class Material:
 
     @property
     def parts(self) -> list[tuple[str, str]]:
-        """The name and text of each part, in the order in which they are shown."""
+        """The name and text of each part, in the order of the prompt."""
         shown = [(f"turn {number} of {role}", text) for number, (role, text) in enumerate(self.history, start=1)]
         shown.append(("question", self.question))
         if self.criterion is not None:
@@ -63,19 +63,19 @@ class Material:
 
     @property
     def is_long(self) -> bool:
-        """Whether reading all of it takes long enough to be done outside of the event loop."""
+        """Whether processing it would block the event loop for too long."""
         return sum(len(text) for _, text in self.parts) > _INLINE_CHARS
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One request to a judge.
+    """The prompt of one call.
 
     Args:
-        system: The part that is the same for all calls by the rubric.
-        call: The system part of this call alone.
+        system: The part of the system text that all calls with the rubric share.
+        call: The part of the system text that is unique to this call.
         user: The material.
-        verdict_id: What the verdict must repeat.
+        verdict_id: The id that the verdict must repeat.
     """
 
     system: str
@@ -85,15 +85,15 @@ class Prompt:
 
     @property
     def text(self) -> str:
-        """All that the judge is sent."""
+        """The whole text of the prompt."""
         return f"{self.system}\n{self.call}\n{self.user}"
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """What a call is billed for, inclusive: cached tokens are part of the input, thoughts are part of the output.
+    """The billed tokens of a call: input includes cached tokens, output includes thoughts.
 
-    `estimated` ones are Assay's own, see `token_usage`.
+    If `estimated`, the numbers are Assay's own; see `token_usage`.
     """
 
     input: int
@@ -106,11 +106,11 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """On whose behalf a verdict is ordered.
+    """The row that orders a verdict.
 
     Args:
         row: The row of the run; empty for none.
-        round: Which round of asking for the row's verdicts this is.
+        round: The row's round of requests.
     """
 
     row: str = ""
@@ -122,16 +122,16 @@ class Grading:
     """A request for a verdict.
 
     Args:
-        scope: The team that asks, and the teams whose verdicts and accounts it finds.
-        material: What is judged.
-        timeout_s: How long it may take.
+        scope: The team of the request, and the teams whose verdicts and accounts it can access.
+        material: The material to judge.
+        timeout_s: Timeout in seconds.
         run_id: The run that pays; empty for none.
         cap: Most that the run may spend, in billionths of a dollar; None for no cap.
-        allowance: Most that it may have spent by now, of its team's money; None for no bound.
-        token_allowance: Most tokens that it may take over all of its calls; None for no bound.
-        sample_index: Which of several verdicts on the same material.
+        allowance: Most that the run may have spent by now, of its team's money; None for no limit.
+        token_allowance: Most tokens of all calls of the request; None for no limit.
+        sample_index: Distinguishes repeated verdicts on the same material.
         batch: Whether it goes through the provider's batch API.
-        asker: On whose behalf, for a batch.
+        asker: The row that orders the verdict, for a batch.
     """
 
     scope: Scope
@@ -149,10 +149,10 @@ class Grading:
 
     @property
     def limit(self) -> int | None:
-        """The lower of cap and allowance; None where there is neither."""
+        """The lower of cap and allowance; None if there is neither."""
         return lower_limit(self.cap, self.allowance)
 
 
 def lower_limit(cap: int | None, allowance: int | None) -> int | None:
-    """Return the lower of two limits, each None for none."""
+    """Return the lower of two limits; None means no limit."""
     return min((limit for limit in (cap, allowance) if limit is not None), default=None)

@@ -1,4 +1,4 @@
-"""Everything that a judge process opens, in one place, and closes again."""
+"""The resources of a judge process: opened in order, closed in reverse."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ async def open_service(
     """Open a judge service.
 
     Args:
-        settings: How it runs.
-        environment: Where its keys are.
+        settings: The settings of the process.
+        environment: The environment variables with the keys.
         stopping: Set when the process stops.
-        clock: The time, for batches.
+        clock: The clock of batches.
 
     Raises:
-        InvalidInputError: All that is wrong with a file that the settings name.
-        SetupError: Its own judge's package or key is missing.
-        StorageError: Its database cannot be used.
+        InvalidInputError: A file that the settings name is invalid; lists all its problems.
+        SetupError: The package or the key of the server's own judge is missing.
+        StorageError: The database cannot be used.
     """
     rubrics = RubricRegistry(read_rubrics(settings.rubrics))
     prices, limits = (
@@ -80,7 +80,7 @@ async def open_service(
         batches = BatchDispatcher(
             orders, registry, ledger, cache, rules=settings.batch_rules, clock=clock, stopping=stopping
         )
-        # Requests of one process share their calls anyway.
+        # Within a single process, single flight does the work of claims.
         claims = Claims(store.database) if settings.cache and store.is_shared else None
         limit = settings.queue_limit
         grader = Grader(registry, cache, ledger, batches, recording=recording, claims=claims, queue_limit=limit)
@@ -103,10 +103,10 @@ async def open_service(
 
 
 def read_rubrics(files: Sequence[str]) -> Mapping[str, Rubric]:
-    """Return the rubrics of some files beside those that come with Assay.
+    """Return the rubrics shipped with Assay and those of the given files.
 
     Raises:
-        InvalidInputError: All that is wrong with all files.
+        InvalidInputError: A file is invalid; lists all problems of all files.
     """
     rubrics = dict(BUILT_IN)
     problems: list[Problem] = []

@@ -1,4 +1,4 @@
-"""The JudgeService: protobuf messages on the outside, verdicts inside."""
+"""The gRPC JudgeService, which maps protobuf messages to requests and outcomes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from assay.rpc.streams import answered
 from assay.telemetry.context import add_fields
 from assay.telemetry.tracing import span
 from assay.v1 import judge_pb2, judge_pb2_grpc
-from assay_judge.grading.pairs import compare_answers
+from assay_judge.grading.grader import compare_answers
 from assay_judge.judges import choose_judge
 from assay_judge.wire import (
     cache_message,
@@ -49,15 +49,15 @@ _WINNERS = {
 
 
 class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
-    """Answers for the judges that its settings allow.
+    """Serves verdicts of the judges that its settings allow.
 
     Args:
-        grader: Grades.
-        rubrics: The rubrics that it knows.
-        store: What is kept on disk.
-        ledger: What runs have spent.
-        batches: What is ordered.
-        settings: What is allowed.
+        grader: The grader.
+        rubrics: The known rubrics.
+        store: The judge's database.
+        ledger: The accounts of the runs.
+        batches: The dispatcher of batches.
+        settings: The settings of the process.
         stopping: Set when the process stops; streams then end.
     """
 
@@ -121,14 +121,14 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
     async def ListRubrics(  # noqa: N802
         self, request: judge_pb2.ListRubricsRequest, context: Any
     ) -> judge_pb2.ListRubricsResponse:
-        """Name the rubrics that this server knows."""
+        """List the rubrics of this server."""
         rubrics = sorted(self._rubrics.rubrics.values(), key=lambda rubric: rubric.name)
         return judge_pb2.ListRubricsResponse(rubrics=map(rubric_message, rubrics))
 
     async def DeleteScope(  # noqa: N802
         self, request: judge_pb2.JudgeServiceDeleteScopeRequest, context: Any
     ) -> judge_pb2.JudgeServiceDeleteScopeResponse:
-        """Delete what is kept under a scope."""
+        """Delete everything stored under a scope."""
         scope = Scope(request.scope) if request.scope else LOCAL
         self._batches.forget(scope)
         deleted, remaining = await self._store.delete_scope(scope)

@@ -1,4 +1,4 @@
-"""What an operator may set, by flag or by environment variable."""
+"""The operator's settings, given by flag or environment variable."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _base_url(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(ServiceSettings):
-    """How one judge process runs."""
+    """The settings of one judge process."""
 
     service = "judge"
     description = "Grades answers with a language model over gRPC."
@@ -110,7 +110,7 @@ class Settings(ServiceSettings):
     )
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong with values together, each with its flag."""
+        """Yield the problems of values that do not fit together, with their flags."""
         if self.provider == "replay" and self.replay is None:
             yield Problem("is missing: name the recorded verdicts", "--replay")
         yield from folder_problem(self.secrets)
@@ -119,18 +119,18 @@ class Settings(ServiceSettings):
 
     @property
     def judge(self) -> JudgeChoice:
-        """The judge of requests that name none."""
+        """The judge for requests that name none."""
         return JudgeChoice(
             self.provider, self.model, self.base_url, self.key_variable, self.temperature, self.max_tokens
         )
 
     @property
     def permissions(self) -> Permissions:
-        """Which other judges requests may name."""
+        """The other judges that requests may name."""
         return Permissions(self.allow_judges, self.allow_base_urls, self.allow_key_variables)
 
     def egress_of(self, choice: JudgeChoice) -> Egress:
-        """Return how calls of a judge leave: only a request's own choice of a service is kept to the networks."""
+        """Return the egress rules of a judge's calls; only services chosen by a request are limited to the networks."""
         networks = self.egress_networks
         if networks is None or not choice.base_url or choice.base_url == self.base_url:
             return Egress(None, self.egress_proxy)
@@ -145,5 +145,5 @@ class Settings(ServiceSettings):
 
     @property
     def batch_rules(self) -> BatchRules:
-        """How batches are made up."""
+        """How batches are formed."""
         return BatchRules(self.batch_wait_s, self.batch_requests, self.batch_poll_s)

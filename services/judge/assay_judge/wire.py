@@ -1,4 +1,4 @@
-"""The judge's protobuf messages to plain objects and back."""
+"""Conversion between the judge's protobuf messages and its own values."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MAX_SCOPE_CHARS = 64
 
 
 def requested_judge(request: Any, own: JudgeChoice) -> JudgeChoice | None:
-    """Return the judge that a request names; the server's own where it only sets parameters, None where none."""
+    """Return the judge that a request names; the server's own if it sets only parameters; None if it names none."""
     if not request.HasField("judge"):
         return None
     asked = request.judge
@@ -68,15 +68,17 @@ def requested_judge(request: Any, own: JudgeChoice) -> JudgeChoice | None:
 def grading_from_request(
     request: Any, rubric: Rubric, judge: JudgeChoice, *, timeout_s: float, cap_usd: float | None
 ) -> Grading:
-    """Return the request for a verdict that a message is.
+    """Return the request for a verdict in a message.
 
     Args:
         request: A GradeRequest or a ComparePairRequest.
-        timeout_s: How long it may take, whatever it says.
+        rubric: The rubric of the request.
+        judge: The judge of the request.
+        timeout_s: Timeout in seconds, which the caller derives from the request.
         cap_usd: The server's own spend cap; None for none.
 
     Raises:
-        InvalidInputError: All that is wrong with it.
+        InvalidInputError: The request is invalid; lists all problems.
     """
     compares = isinstance(request, judge_pb2.ComparePairRequest)
     material = Material(
@@ -90,7 +92,7 @@ def grading_from_request(
     )
     problems = _problems(request, material)
     if cap_usd is not None and not request.run_id:
-        problems.append(Problem("is needed here: this server caps what a run may spend", "run_id"))
+        problems.append(Problem("is required: this server caps the spending of runs", "run_id"))
     if problems:
         raise InvalidInputError(problems)
     caps = [cap_usd] if cap_usd is not None else []
@@ -113,13 +115,13 @@ def grading_from_request(
 
 
 def _with_team(key: str) -> str:
-    """Return the name of a key; a secret without a team is that of a laptop, as orchestrators name teams."""
+    """Return the name of a key; a secret without a team belongs to the local team, as orchestrators name teams."""
     reference = parse_path(key.removeprefix(SCHEME)) if key.startswith(SCHEME) else None
     return key if reference is None else str(reference.of(LOCAL.team))
 
 
 def _role(message: agent_pb2.Message) -> str:
-    """Return the role as a marker may show it: one of these words, else "other"."""
+    """Return the role for a marker: one of the known roles, or else "other"."""
     return message.role if message.role in _ROLES else "other"
 
 
@@ -152,7 +154,7 @@ def _problems(request: Any, material: Material) -> list[Problem]:
 
 
 def verdict_message(outcome: Outcome) -> judge_pb2.Verdict:
-    """Return the message of an outcome."""
+    """Return an outcome as a message."""
     verdict = outcome.verdict
     message = judge_pb2.Verdict(
         status=_STATUSES[outcome.status],
@@ -185,14 +187,14 @@ def verdict_message(outcome: Outcome) -> judge_pb2.Verdict:
 
 
 def cache_message(statistics: Statistics, entries: int) -> judge_pb2.CacheStatistics:
-    """Return the message of the cache's statistics."""
+    """Return the cache statistics as a message."""
     return judge_pb2.CacheStatistics(
         hits=statistics.hits, misses=statistics.misses, joined=statistics.joined, entries=entries
     )
 
 
 def spending_message(account: Account, cap: int | None) -> judge_pb2.Spending:
-    """Return the message of what a run has spent."""
+    """Return the spending of a run as a message."""
     message = judge_pb2.Spending(spent_usd=usd_from_nano(account.spent), reserved_usd=usd_from_nano(account.reserved),
                                 unknown_usd=usd_from_nano(account.unknown))  # fmt: skip
     if cap is not None:
@@ -201,7 +203,7 @@ def spending_message(account: Account, cap: int | None) -> judge_pb2.Spending:
 
 
 def rubric_message(rubric: Rubric) -> judge_pb2.Rubric:
-    """Return the message of a rubric."""
+    """Return a rubric as a message."""
     return judge_pb2.Rubric(
         name=rubric.name,
         description=rubric.description,
@@ -213,14 +215,14 @@ def rubric_message(rubric: Rubric) -> judge_pb2.Rubric:
     )
 
 
-def _attempt_message(one: CallAttempt) -> judge_pb2.JudgeAttempt:
+def _attempt_message(attempt: CallAttempt) -> judge_pb2.JudgeAttempt:
     return judge_pb2.JudgeAttempt(
-        outcome=one.outcome,
-        input_tokens=one.input,
-        output_tokens=one.output,
-        cost_usd=usd_from_nano(one.cost) if one.cost is not None else None,
-        latency_ms=one.latency_ms,
-        estimated=one.estimated,
+        outcome=attempt.outcome,
+        input_tokens=attempt.input,
+        output_tokens=attempt.output,
+        cost_usd=usd_from_nano(attempt.cost) if attempt.cost is not None else None,
+        latency_ms=attempt.latency_ms,
+        estimated=attempt.estimated,
     )
 
 

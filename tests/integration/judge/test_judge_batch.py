@@ -400,14 +400,14 @@ async def test_judges_without_a_batch_api_are_refused(start: Start, tmp_path: Pa
     """With a sentence that says what to do: another service unless it is listed, and recorded verdicts."""
     judge = await start(batch_base_urls=())
     with (
-        pytest.raises(InvalidInputError, match=r"not known to have one: ask without it, or .* --batch-base-urls"),
+        pytest.raises(InvalidInputError, match=r"not known to have one: leave it out, or .* --batch-base-urls"),
         translated(),
     ):
         await judge.grade(batch=True)
     record = tmp_path / "verdicts.jsonl"
     record.write_text(json.dumps({"key": "0" * 64, "judge": "openai:m", "verdict": GOOD}) + "\n")
     replaying = await start(judge=JudgeChoice("replay"), replay=record)
-    with pytest.raises(InvalidInputError, match="ask without it"), translated():
+    with pytest.raises(InvalidInputError, match="leave it out"), translated():
         await replaying.grade(batch=True)
     assert judge.provider.batches.submitted == []
 

@@ -276,7 +276,7 @@ async def test_the_operators_cap_holds_too(start: Start) -> None:
         verdict = (await judge.grade(run_id="r", **cap)).verdict
         assert verdict.reason == "spend_cap_reached"
         assert "0.001" in verdict.message
-    with pytest.raises(InvalidInputError, match="run_id: is needed here"), translated():
+    with pytest.raises(InvalidInputError, match="run_id: is required"), translated():
         await judge.grade()
     assert judge.provider.requests == []
 

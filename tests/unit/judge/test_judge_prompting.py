@@ -18,8 +18,8 @@ from assay_judge.model import Material, RunKey
 from assay_judge.providers.verdict_request import JudgeParameters
 from assay_judge.verdicts import precheck as module
 from assay_judge.verdicts import prompt as prompting
-from assay_judge.verdicts.cache_key import content_key, fingerprint
 from assay_judge.verdicts.precheck import precheck
+from assay_judge.verdicts.prepared_grading import content_key, fingerprint
 from assay_judge.verdicts.prompt import build_prompt, rubric_text, template_hash
 from assay_judge.verdicts.rubric_registry import BUILT_IN
 from assay_judge.verdicts.sanitizer import escape_markers

@@ -1,1 +1,1 @@
-"""Verdicts through the batch APIs of providers: orders, their lifecycle, and the stores of one process or many."""
+"""Verdicts through the providers' batch APIs: orders, the lifecycle of a batch, and the store of both."""

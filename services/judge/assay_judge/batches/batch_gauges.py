@@ -1,4 +1,4 @@
-"""The gauges of batches: read from the store now and then, so that a scrape costs no query."""
+"""The gauges of batches. They are read from the store periodically, so that a scrape costs no query."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
 READ_S = 15.0
-"""Prometheus scrapes about as often; in between, nothing is read."""
+"""About as often as Prometheus scrapes."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class PendingBatches:
-    """What a provider has not delivered to one judge.
+    """The orders of one judge that its provider has not delivered.
 
     Args:
         client_key: The key of the judge's provider client.
-        orders: How many orders have no outcome, those that wait for a batch included.
-        oldest_at: When the oldest batch that has not ended was formed, in seconds since 1970; None without a batch.
+        orders: Number of orders without an outcome, including those that wait for a batch.
+        oldest_at: When the oldest unfinished batch was formed, in seconds since 1970; None without a batch.
     """
 
     client_key: str
@@ -40,21 +40,21 @@ class PendingBatches:
 
 
 class Store(Protocol):
-    """What the figures are read from."""
+    """The source of the figures."""
 
     async def pending(self) -> Sequence[PendingBatches]:
-        """Return what is ordered and has no outcome."""
+        """Return the orders without an outcome."""
 
 
 @asynccontextmanager
 async def batch_gauges(store: Store, *, read_s: float = READ_S) -> AsyncIterator[None]:
     """Keep the gauges of batches up to date inside the block.
 
-    Replicas that share a database have the same figures: aggregate them with `max`.
+    Replicas that share a database report the same figures: aggregate them with `max`.
 
     Args:
-        store: Where orders and batches are kept.
-        read_s: How often the figures are read, in seconds.
+        store: The store of orders and batches.
+        read_s: Interval between two reads, in seconds.
     """
     reading = asyncio.create_task(_keep_reading(store, read_s), name="read the figures of batches")
     try:
@@ -77,7 +77,7 @@ async def _keep_reading(store: Store, read_s: float) -> None:
 
 
 def _show(pending: Sequence[PendingBatches], known: set[str], now: float) -> None:
-    """Set the gauges of every provider that was ever seen; a provider without orders has 0."""
+    """Set the gauges of every provider seen so far; a provider without orders has 0."""
     orders, oldest = Counter[str](), Counter[str]()
     for judge in pending:
         provider = urlsplit(judge_from_client_key(judge.client_key).url).hostname or ""

@@ -1,12 +1,12 @@
-"""Verdicts through the batch APIs of providers: half the price, and hours instead of seconds.
+"""Verdicts through the providers' batch APIs, at half the price and within hours instead of seconds.
 
 An order and its reservation are durable before the caller is answered "pending". Orders of one judge are collected for
-a while; their batch is durable before it is submitted. Its lifecycle runs until each order has an outcome, across
-restarts. An outcome is stored for the row that ordered it. Requests without a result are reordered, up to MOST_ORDERS
-times in all.
+a while; their batch is durable before it is submitted. Its lifecycle runs, across restarts, until each order has an
+outcome. An outcome is stored for the row that ordered it. Requests without a result are ordered again, at most
+MOST_ORDERS times in all.
 
-Any process on the database takes an order, one owns its batch by lease, and the others poll for its outcome. An order
-is in memory only while callers wait for it.
+Any process on the database accepts an order. One process owns the batch by lease; the others poll for the outcome. An
+order is in memory only while callers wait for it.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ T = TypeVar("T")
 logger = logging.getLogger("assay_judge")
 
 MOST_CHARS = 32_000_000
-"""Most characters of one batch; providers take 200 MB and more."""
+"""Most characters of one batch; providers accept 200 MB and more."""
 
 _MOST_ORDERS = 200_000
 _USUAL_LEAST_RETRY_S = 1.0
 _LASTS_S = 3 * 24 * 3600.0  # longer than any batch takes
 _SHORTEST_POLL_S = 0.1
 _LONGEST_POLL_S = 0.5
-_KEYS_PER_S = 5_000  # the pause grows with the number of orders that callers wait for here
+_KEYS_PER_S = 5_000  # the pause grows with the number of orders that callers of this process wait for
 _POLLS_OF_LEASE = 10
 _BATCH_POLLS_OF_LEASE = 2
-_RENEWALS = 4  # of one lease
+_RENEWALS = 4  # per lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class BatchRules:
     """How batches are formed.
 
     Args:
-        wait_s: How long orders are collected.
+        wait_s: How long orders are collected, in seconds.
         requests: Most requests of one batch.
         poll_s: Pause before the first poll of a batch, in seconds.
     """
@@ -80,25 +80,25 @@ class BatchRules:
 
     @property
     def database_poll_s(self) -> float:
-        """The pause between two polls of the database: half a second, or less where batches are polled sooner."""
+        """The pause between two polls of the database: half a second, or less if batches are polled sooner."""
         return max(_SHORTEST_POLL_S, min(_LONGEST_POLL_S, self.poll_s))
 
     @property
     def lease_s(self) -> float:
-        """How long a lease on a batch lasts: two pauses of a new batch's polls, at least ten of the database's."""
+        """How long a lease on a batch lasts: two polls of a new batch, but at least ten of the database."""
         return max(_POLLS_OF_LEASE * self.database_poll_s, _BATCH_POLLS_OF_LEASE * self.poll_s)
 
 
 @dataclass(slots=True, eq=False)
 class Ordered:
-    """An order without an outcome for which callers wait, and, when it is done, its outcome as text.
+    """An order that callers wait for, and its outcome as text once it is done.
 
     Args:
         run: The run that ordered it.
-        batch_id: Its batch; empty where it waits for one.
-        callers: How many wait for it.
-        is_kept: Set once it is stored.
-        done: The text is empty where another process has handed the outcome out already.
+        batch_id: Its batch; empty until it is in one.
+        callers: Number of callers that wait for it.
+        is_kept: Set once the order is stored.
+        done: The outcome; empty if another process has delivered it already.
     """
 
     run: RunKey
@@ -110,7 +110,7 @@ class Ordered:
 
 @dataclass(frozen=True, slots=True)
 class PaidOrder:
-    """An order that is not stored yet, the money that is reserved for it, and the function that closes its account."""
+    """An order that is not stored yet, the money reserved for it, and the function that closes its account."""
 
     order: Order
     reservation: Reservation
@@ -122,7 +122,7 @@ class PaidOrder:
 
 
 class _Ordering:
-    """An order that is not stored yet: it waits until its limit has room for it, or is being written."""
+    """An order that is not stored yet: it waits for room under its limit, or is being written."""
 
     def __init__(self, limit: int | None) -> None:
         self.work: asyncio.Task[Ordered]
@@ -137,11 +137,11 @@ class BatchDispatcher:
     Args:
         store: Where orders and batches are stored.
         registry: The provider clients.
-        ledger: What runs have spent.
+        ledger: The accounts of the runs.
         cache: Stores valid verdicts.
         rules: How batches are formed.
-        clock: The time.
-        stopping: Set when the process stops; requests that wait are then answered "pending".
+        clock: The clock.
+        stopping: Set when the process stops; waiting requests are then answered "pending".
     """
 
     def __init__(
@@ -175,14 +175,14 @@ class BatchDispatcher:
         self._renewed_at = 0.0
 
     async def start(self) -> None:
-        """Poll the database from now on, for what earlier processes left, too."""
+        """Start polling the database, also for the orders and batches of earlier processes."""
         self._stopped = self._task(self._stopping.wait())
         self._task(self._settlements.run())
         await self._store.prune()
         self._task(self._poll())
 
     async def aclose(self) -> None:
-        """Stop work, write the settlements that failed before, and release the leases of this process."""
+        """Stop work, write the settlements that failed, and release the leases of this process."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -193,7 +193,7 @@ class BatchDispatcher:
             logger.warning("cannot release batch leases, they expire in %g s: %s", self._rules.lease_s, error)
 
     def forget(self, scope: Scope) -> None:
-        """Forget the open orders of a deleted team; requests that wait for them are answered."""
+        """Drop the open orders of a deleted team and answer the requests that wait for them."""
         for name in [name for name in self._open if name.team == scope.team]:
             ordered = self._open.pop(name)
             if not ordered.done.done():
@@ -204,7 +204,7 @@ class BatchDispatcher:
         return self._open.get(OrderName(scope.team, key))
 
     async def find_outcome(self, prepared: PreparedGrading, *, on_join: Callable[[], None]) -> Outcome | None:
-        """Return the outcome of an open order, or the stored one of this run; None where there is neither.
+        """Return the outcome of an open order, or else this run's stored outcome; None if there is neither.
 
         Args:
             prepared: The request.
@@ -218,11 +218,11 @@ class BatchDispatcher:
         return await self._store.fetch(grading.scope, prepared.key, grading.run_id, grading.rubric, grading.asker)
 
     async def order_verdict(self, client: ProviderClient, prepared: PreparedGrading) -> Outcome:
-        """Return the outcome of an order, which is made unless one is open.
+        """Return the outcome of a request's order, which is placed unless one is open.
 
         Raises:
             OverloadedError: Too many orders are open.
-            StorageError: It cannot be kept.
+            StorageError: The order cannot be stored.
         """
         until = _until(prepared)
         ordered = self._find_open(prepared.grading.scope, prepared.key)
@@ -239,7 +239,7 @@ class BatchDispatcher:
         return await self._awaited(ordered, prepared, until) or await self._cached(prepared)
 
     async def _cached(self, prepared: PreparedGrading) -> Outcome:
-        """Return the cached verdict where another request received the outcome, else "pending"."""
+        """Return the cached verdict of an outcome that another request received, or else "pending"."""
         cached = await self._cache.find(prepared.grading.scope, prepared.key, prepared.grading.rubric)
         if cached is None:
             return self._pending("another request received the outcome", self._least_retry_s)
@@ -250,7 +250,7 @@ class BatchDispatcher:
         ordered = self._find_open(scope, key)
         if ordered is None:
             progress = await self._store.find(scope, key)
-            ordered = self._find_open(scope, key)  # another caller may have found it meanwhile
+            ordered = self._find_open(scope, key)  # another caller may have added it during the query
             if ordered is None and progress is not None:
                 ordered = self._open[OrderName(scope.team, key)] = Ordered(progress.run, progress.batch_id)
                 ordered.is_kept.set()
@@ -268,19 +268,19 @@ class BatchDispatcher:
                 self._drop(OrderName(ordered.run.team, prepared.key), ordered)
 
     async def _wait(self, what: asyncio.Future[Any], until: float) -> None:
-        """Wait for something, until a time of the loop's, or until the process stops."""
+        """Wait for a future until a time of the event loop, or until the process stops."""
         assert self._stopped is not None
         timeout = None if math.isinf(until) else max(0.0, until - asyncio.get_running_loop().time())
         await asyncio.wait([what, self._stopped], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
 
     def _ordering_of(self, client: ProviderClient, prepared: PreparedGrading) -> _Ordering:
-        """Return the task that makes an order; a caller that disconnects does not cancel it."""
+        """Return the task that places an order; a caller that disconnects does not cancel it."""
         grading = prepared.grading
-        # Another run's cap must not decide about this one's order.
+        # The limit is part of the name: another run's cap must not decide about this run's order.
         name = (grading.scope, prepared.key, grading.run_id, grading.cap)
         ordering = self._ordering.get(name)
         if ordering is not None and not ordering.is_paid and _is_lower(ordering.limit, grading.limit):
-            ordering.work.cancel()  # the run's allowance has grown: the order need not wait under the lower one
+            ordering.work.cancel()  # the run's allowance has grown: the order no longer waits under the old one
             ordering = None
         if ordering is None:
             if self._order_count + len(self._ordering) >= _MOST_ORDERS:
@@ -316,7 +316,7 @@ class BatchDispatcher:
         return await run_to_end(self._place(PaidOrder(order, reservation, close), grading.scope))
 
     async def _place(self, paid: PaidOrder, scope: Scope) -> Ordered:
-        """Return an order once it is stored, or the one that its key has already."""
+        """Return an order once it is stored, or the order that its key has already."""
         order = paid.order
         other = self._find_open(scope, order.key)
         if other is not None:
@@ -327,7 +327,7 @@ class BatchDispatcher:
         return ordered
 
     async def _accept(self, paid: PaidOrder, ordered: Ordered) -> None:
-        """Store an order, or wait for the one that its key has already."""
+        """Store an order, or wait for the order that its key has already."""
         try:
             winner = await self._store.add(paid.order)
         except BaseException:
@@ -344,15 +344,15 @@ class BatchDispatcher:
             await self._settlements.write([paid.unused()])
 
     async def _refuse(self, paid: PaidOrder, ordered: Ordered) -> None:
-        """Answer those that wait for an order which cannot be stored, then release what was reserved for it."""
-        if self._drop(paid.order.name, ordered):  # else they have an answer: another order's, or its team was deleted
+        """Answer the callers of an order that cannot be stored, then release its reservation."""
+        if self._drop(paid.order.name, ordered):  # else the callers have an answer, or the team was deleted
             message = "the judge's state cannot be written"
             failed = Outcome(Status.UNAVAILABLE, reason="batch_failed", message=message)
             ordered.done.set_result(outcome_text(failed, paid.order.round))
         await self._settlements.write([self._release(paid)])
 
     def _drop(self, name: OrderName, ordered: Ordered) -> bool:
-        """Remove an order from those that are open; return whether it was there."""
+        """Remove an open order; return whether it was open."""
         is_open = self._open.get(name) is ordered
         if is_open:
             del self._open[name]
@@ -373,17 +373,17 @@ class BatchDispatcher:
             await asyncio.sleep(max(self._rules.database_poll_s, len(self._open) / _KEYS_PER_S))
 
     async def _renew_leases(self) -> None:
-        """Renew the leases of this process's batches; drop those that another process has acquired."""
+        """Renew the leases of this process's batches; drop batches that another process has acquired."""
         now = asyncio.get_running_loop().time()
         if now - self._renewed_at < self._rules.lease_s / _RENEWALS:
             return
         owned = {batch_id: lifecycle.record for batch_id, lifecycle in self._lifecycles.items()}
         for batch_id in owned.keys() - await self._store.renew_all(list(owned.values())):
-            self._lifecycles.pop(batch_id, None)  # it ends at its next write
+            self._lifecycles.pop(batch_id, None)  # the lifecycle ends at its next write
         self._renewed_at = now
 
     async def _acquire_work(self) -> None:
-        """Acquire orphaned batches, and form batches of the orders that are due."""
+        """Acquire orphaned batches, and form batches from the orders that are due."""
         rules = self._rules
         backlog = await self._store.backlog(wait_s=rules.wait_s, most=rules.requests, most_chars=MOST_CHARS)
         self._order_count = backlog.orders
@@ -395,13 +395,13 @@ class BatchDispatcher:
             await self._form(client_key)
 
     async def _form(self, client_key: str) -> None:
-        """Form one batch of what waits, and start its lifecycle."""
+        """Form one batch from the waiting orders, and start its lifecycle."""
         formed = await self._store.form(new_id(), client_key, most=self._rules.requests, most_chars=MOST_CHARS)
         if formed is not None:
             self._start_lifecycle(formed, is_new=True)
 
     async def _poll_outcomes(self) -> None:
-        """Read the outcomes of orders in other processes' batches, for callers that wait here."""
+        """Read outcomes from other processes' batches for the callers of this process."""
         waiting = {
             name: ordered
             for name, ordered in self._open.items()
@@ -436,7 +436,7 @@ class BatchDispatcher:
         self._task(lifecycle.run()).add_done_callback(forget)
 
     async def _settle(self, record: BatchRecord, steps: Sequence[tuple[Order, Step]]) -> None:
-        """Store outcomes with their cost, and deliver them to waiting callers; a cancellation waits for that."""
+        """Store outcomes with their cost and deliver them to waiting callers; a cancellation waits for that."""
         await run_to_end(self._finish(record, steps))
 
     async def _finish(self, record: BatchRecord, steps: Sequence[tuple[Order, Step]]) -> None:
@@ -463,11 +463,11 @@ class BatchDispatcher:
         self._deliver(finished)
 
     def _release(self, paid: PaidOrder) -> Settlement:
-        """Return the settlement of an order whose write has failed, unless the order is stored all the same."""
+        """Return the settlement of an order whose write failed; it changes nothing if the order was stored."""
         return Settlement(paid.order.run, partial(self._store.withdraw, paid.order), paid.close)
 
     def _deliver(self, finished: Sequence[Finished]) -> None:
-        """Deliver stored outcomes to the callers that wait here."""
+        """Deliver stored outcomes to the callers of this process."""
         for result in finished:
             ordered = self._open.get(result.order.name)
             if ordered is not None and result.again is not None:
@@ -477,7 +477,7 @@ class BatchDispatcher:
                 self._drop(result.order.name, ordered)
 
     async def _afford(self, again: Order) -> PaidOrder | None:
-        """Set money aside for another turn, unless that would have to wait for other verdicts."""
+        """Reserve money for another turn, unless that would have to wait for other verdicts."""
         client = await self._registry.client(again.judge)
         price = client.prices.find(again.judge)
         most = price.most_nano(again.prompt, again.sent.max_tokens, batched=True) if price else 0
@@ -494,7 +494,7 @@ class BatchDispatcher:
         return PaidOrder(order, reservation, close)
 
     async def _handed_out(self, ordered: Ordered, prepared: PreparedGrading) -> Outcome | None:
-        """Return an outcome: with its usage to the first row of its run, without usage to all others."""
+        """Return an outcome: with usage for the first row of its run, without usage for all other rows."""
         grading = prepared.grading
         text = ordered.done.result()
         outcome = outcome_from_text(text, grading.rubric) if text else None
@@ -539,7 +539,7 @@ class BatchDispatcher:
 
 
 async def _first_of(work: asyncio.Future[Any], event: asyncio.Event) -> None:
-    """Wait until some work is done or an event has happened, without a time limit of its own."""
+    """Wait until the work is done or the event is set, without a timeout."""
     happened = asyncio.ensure_future(event.wait())
     try:
         await asyncio.wait([work, happened], return_when=asyncio.FIRST_COMPLETED)
@@ -568,7 +568,7 @@ def _order_of(
 
 
 def _is_lower(limit: int | None, other: int | None) -> bool:
-    """Return whether a limit is lower than another one; None is none."""
+    """Return whether a limit is lower than another; None means no limit."""
     return limit is not None and (other is None or limit < other)
 
 

@@ -1,4 +1,4 @@
-"""One batch from its submission to its last result."""
+"""The lifecycle of one batch: submit, poll, read the results."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ logger = logging.getLogger("assay_judge")
 
 _LONGEST_PAUSE_S = 300.0
 _GROWTH = 1.5
-_SEARCHES = 2  # for a batch that is perhaps submitted: a provider's list may lag behind
+_SEARCHES = 2  # for a batch whose submission was not answered: the provider's list may lag behind
 _READINGS = 5
-_AT_ONCE = 100  # results that are settled together
+_AT_ONCE = 100  # results settled in one transaction
 _CALL_S = 120.0
 _SUBMIT_S = 900.0
 _READ_S = 3_600.0
@@ -48,13 +48,13 @@ class BatchLifecycle:
     """Submits and polls one batch, and reads its results.
 
     Args:
-        record: The batch, which is on disk.
-        store: Where it is.
+        record: The stored batch.
+        store: The store of batches.
         registry: The provider clients.
         settle: Stores the results of orders; durable when it returns.
-        clock: The time.
+        clock: The clock.
         poll_s: Pause before the first poll, in seconds; grows by half with each poll, up to five minutes.
-        is_new: Whether it certainly was not submitted before.
+        is_new: Whether the batch was certainly never submitted.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class BatchLifecycle:
         self._readings = 0
 
     async def run(self) -> None:
-        """Return when all orders of the batch have outcomes or are in another one, or another process has the batch."""
+        """Return when every order has an outcome or is in another batch, or when another process owns the batch."""
         while True:
             asked_s: float | None = None
             try:
@@ -148,12 +148,12 @@ class BatchLifecycle:
         return False
 
     async def _confirm(self) -> None:
-        """Check that no other process has acquired the batch, directly before the call that it is paid for."""
+        """Check, directly before the paid call, that no other process has acquired the batch."""
         failpoint("judge.batch_before_submit")
         await self._store.renew(self.record)
 
     async def _is_missing(self, batches: BatchApi, orders: Sequence[Order]) -> bool:
-        """Search the provider for the batch; return whether it has to be submitted."""
+        """Search for the batch at the provider; return whether it must be submitted."""
         async with asyncio.timeout(_READ_S):
             names = {order.item_id for order in orders}
             search = await batches.search(self.record.batch_id, names, self.record.created_at)
@@ -201,7 +201,7 @@ class BatchLifecycle:
         return await self._end()
 
     async def _take(self, client: ProviderClient, results: Iterable[BatchResult], message: str) -> None:
-        by_item = {result.item_id: result for result in reversed(list(results))}  # the first one of each counts
+        by_item = {result.item_id: result for result in reversed(list(results))}  # the first result of an order counts
         orders = await self._store.orders(self.record.batch_id, by_item)
         steps = [(order, step_from_result(order, by_item[order.item_id], client, message)) for order in orders]
         if steps:

@@ -1,4 +1,4 @@
-"""Orders: requests for verdicts that wait for a batch, or for its results, and are kept on disk meanwhile."""
+"""Orders: stored requests for verdicts that wait for a batch or for its results."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from assay_judge.model import Asker
 
 MOST_ORDERS = 3
-"""How often a request is ordered that its batch did not answer, or whose answer is missing: then it is given up."""
+"""How often a request is ordered, in all, before it fails because its batches did not answer it."""
 
 
 class OrderName(NamedTuple):
-    """The name of an order without an outcome: a team has at most one order for each key.
+    """The name of an order without an outcome; a team has at most one per key.
 
     Args:
-        team: The team whose order it is.
+        team: The team that ordered it.
         key: The key of the verdict.
     """
 
@@ -43,19 +43,19 @@ class Order:
     """One request of a batch.
 
     Args:
-        item_id: Its name in the batch; random, and new for each turn.
-        key: What the verdict rests on.
-        run: The run that pays, and the team whose order it is.
-        cap: Most that the run may spend, or have spent by then, in billionths of a dollar; None for no cap.
-        reserved: What is set aside for it, in billionths of a dollar.
-        material: What is judged.
-        prompt: What is sent; it holds the verdict_id.
-        sent: JudgeParameters of the request.
-        turn: 1, or 2 after a reply that was no verdict.
-        usage: What earlier turns have cost.
+        item_id: Its id in the batch; random, and new for each turn.
+        key: The cache key of the verdict.
+        run: The run that pays, and its team.
+        cap: The lower of the run's cap and its allowance, in billionths of a dollar; None for no limit.
+        reserved: The amount reserved for it, in billionths of a dollar.
+        material: The material to judge.
+        prompt: The prompt, which contains the verdict_id.
+        sent: The parameters of the request.
+        turn: 1, or 2 after an invalid reply.
+        usage: The usage of earlier turns.
         round: The round in which it was ordered.
         orders: How often this turn was ordered, this time included.
-        reservation: The id of that reservation; empty where no run pays.
+        reservation: The id of the reservation; empty if no run pays.
     """
 
     item_id: str
@@ -76,12 +76,12 @@ class Order:
 
     @property
     def name(self) -> OrderName:
-        """Its name, as long as it has no outcome."""
+        """The order's name until it has an outcome."""
         return OrderName(self.run.team, self.key)
 
     @property
     def request(self) -> BatchRequest:
-        """What the provider is sent."""
+        """The request to the provider."""
         return BatchRequest(self.item_id, self.prompt, verdict_schema(self.rubric), self.sent)
 
     @property
@@ -91,7 +91,7 @@ class Order:
 
     @property
     def text(self) -> str:
-        """What of it is kept as text, besides its columns."""
+        """The fields that have no column of their own, as JSON."""
         parts = {
             "judge": {name: value for name, value in dataclasses.asdict(self.judge).items() if name != "prices"},
             "prices": None if self.judge.prices is None else dataclasses.asdict(self.judge.prices),
@@ -132,7 +132,7 @@ class Order:
 
 
 def new_id() -> str:
-    """Return a name that nothing else has."""
+    """Return a random unique id."""
     return secrets.token_hex(16)
 
 
@@ -147,7 +147,7 @@ def _judge_from(data: dict[str, Any]) -> JudgeChoice:
 
 
 def client_key_of(judge: JudgeChoice) -> str:
-    """Return the key of a judge's provider client: judges with one key share batches."""
+    """Return the key of a judge's provider client; judges with the same key share batches."""
     return json.dumps([judge.provider, judge.model, judge.base_url, judge.key_variable])
 
 
@@ -157,7 +157,7 @@ def judge_from_client_key(client_key: str) -> JudgeChoice:
 
 
 def outcome_text(outcome: Outcome, order_round: int) -> str:
-    """Return an outcome as text, to be kept for the row that asks for it."""
+    """Return an outcome as text, to be stored for the row that ordered it."""
     return _json(
         {
             "status": outcome.status,
@@ -173,10 +173,10 @@ def outcome_text(outcome: Outcome, order_round: int) -> str:
 
 
 def outcome_for_row(asker: Asker, text: str, rubric: Rubric) -> tuple[Outcome | None, str]:
-    """Return what a kept outcome is to an asker, and its text from now on, empty where it is to be forgotten.
+    """Return a stored outcome as an asker sees it, and the text to store from now on; an empty text deletes it.
 
-    The first row that has it gets its usage, each time; other rows get it without usage. It is None for an asker that
-    is to order anew: the verdict is not valid any more, or there was none and this is a later round.
+    The first row to fetch it gets the usage, each time; other rows get it without usage. The outcome is None if the
+    asker must order again: the verdict is no longer valid, or there was none and this is a later round.
     """
     data = json.loads(text)
     outcome = _outcome_from(data, rubric)
@@ -191,12 +191,12 @@ def outcome_for_row(asker: Asker, text: str, rubric: Rubric) -> tuple[Outcome | 
 
 
 def outcome_from_text(text: str, rubric: Rubric) -> Outcome | None:
-    """Return an outcome that was kept as text; None where its verdict is not valid any more."""
+    """Return a stored outcome; None if its verdict is no longer valid."""
     return _outcome_from(json.loads(text), rubric)
 
 
 def _outcome_from(data: dict[str, Any], rubric: Rubric) -> Outcome | None:
-    """Return an outcome that was kept, its verdict checked again; None where that is not valid any more."""
+    """Return a stored outcome with its verdict checked again; None if the verdict is no longer valid."""
     if data["status"] == Status.VALID:
         outcome = outcome_from_record(data, rubric)
         if outcome is None:
@@ -211,10 +211,10 @@ def _json(data: dict[str, Any]) -> str:
 
 
 def _usage_data(usage: CallUsage) -> dict[str, Any]:
-    """Return usage as JSON, whose attempts are called tries in stored orders."""
+    """Return usage as JSON; stored orders call the attempts `tries`."""
     data = dataclasses.asdict(usage)
     data["tries"] = data.pop("attempts")
-    del data["charged"]  # of direct calls
+    del data["charged"]  # only direct calls have it
     return data
 
 
@@ -227,7 +227,7 @@ def _usage_from(data: dict[str, Any]) -> CallUsage:
 def _rubric_data(rubric: Rubric) -> dict[str, Any]:
     data = dataclasses.asdict(rubric)
     for criterion in data["criteria"]:
-        criterion["anchors"] = list(criterion["anchors"].items())  # JSON would make texts of the scores
+        criterion["anchors"] = list(criterion["anchors"].items())  # a JSON object would turn the scores into strings
     return data
 
 

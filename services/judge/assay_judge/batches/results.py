@@ -1,4 +1,4 @@
-"""One result of a batch as the next step of its order: an outcome, or another turn."""
+"""The next step of an order after one result of its batch: an outcome, or another turn."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Step:
     """How an order continues after one turn.
 
     Args:
-        cost: What it has cost, in billionths of a dollar.
-        outcome: The order's outcome; where it is ordered again, its outcome if that cannot be paid.
-        again: What is ordered next, for which nothing is set aside yet; None where this is the end.
+        cost: The cost of the turn, in billionths of a dollar.
+        outcome: The order's outcome; if it is ordered again, its outcome in case that cannot be paid.
+        again: The next order, for which no money is reserved yet; None if the order is done.
     """
 
     cost: int
@@ -50,8 +50,8 @@ def step_from_result(order: Order, result: BatchResult, client: ProviderClient, 
     """Return the next step of an order.
 
     Args:
-        client: The judge's provider client; it learns which parameters it does not take.
-        batch_message: The provider's own words about the whole batch.
+        client: The judge's provider client; it learns which parameters the model refuses.
+        batch_message: The provider's message about the whole batch.
     """
     if result.reply is not None:
         return _replied(order, client.clean(result.reply), client)
@@ -61,14 +61,14 @@ def step_from_result(order: Order, result: BatchResult, client: ProviderClient, 
         reason, message = _ENDS[result.state]
         step = failed_step(order, client, reason, f"{message}: {batch_message}" if batch_message else message, cost=0)
         return _ordered_again(order, step) if result.state is BatchState.EXPIRED else step
-    # What it cost is unknown: the most that it may have is on the bill.
+    # The cost is unknown, so the maximum is booked.
     return _ordered_again(
         order, failed_step(order, client, "batch_result_missing", result.problem, cost=order.reserved)
     )
 
 
 def failed_step(order: Order, client: ProviderClient, reason: str, message: str, *, cost: int, came: str = "") -> Step:
-    """Return the step of an order without a reply; `came` names the outcome of the call, where the reason does not."""
+    """Return the step of an order without a reply; `came` names the outcome of the call if the reason does not."""
     usage = _usage_after(order, client, cost, came or reason)
     return Step(cost, _with_usage(order, Outcome(Status.UNAVAILABLE, reason=reason, message=message), usage))
 
@@ -103,7 +103,7 @@ def _replied(order: Order, reply: Reply, client: ProviderClient) -> Step:
 
 
 def _ordered_again(order: Order, step: Step) -> Step:
-    """Return the step of an order that its batch did not answer: it goes into the next one, a few times."""
+    """Return the step of an order that its batch did not answer: the next batch, or after MOST_ORDERS the end."""
     outcome = step.outcome
     if order.orders >= MOST_ORDERS:
         message = f"{outcome.message} (ordered {order.orders} times)"

@@ -1,7 +1,7 @@
-"""Settlements of orders: what a failed write leaves is written later, and no verdict waits for that.
+"""Settlements of orders. A failed write is repeated later; no verdict waits for it.
 
-Until a settlement is written the database holds the whole amount that was set aside, never less than what is paid: a
-process that dies meanwhile has spent it.
+Until a settlement is written, the database holds the whole reservation, which is never less than the cost. If the
+process dies before, the reservation counts as spent.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Settlement:
     """The end of one reservation.
 
     Args:
-        run: The run whose account it is.
-        write: Settles it; may be repeated.
-        close: Closes the account, which must not be read anew while the database holds another amount.
+        run: The run that pays.
+        write: Settles the reservation; may be repeated.
+        close: Closes the account. Until then the account is not read again from the database, whose amount is too high.
     """
 
     run: RunKey
@@ -40,10 +40,10 @@ class Settlement:
 
 
 class Settlements:
-    """Writes settlements, and repeats those that fail while `run` runs.
+    """Writes settlements; `run` repeats failed writes.
 
     Args:
-        clock: The time.
+        clock: The clock.
         pause_s: Pause before a repetition, in seconds.
     """
 
@@ -54,7 +54,7 @@ class Settlements:
         self._has_failed = asyncio.Event()
 
     async def write(self, settlements: Collection[Settlement]) -> None:
-        """Write some settlements, each of which counts at once; those that fail are logged and left to `run`."""
+        """Write settlements, which count at once; failed writes are logged and left to `run`."""
         self._unwritten.update(settlements)
         problems = await asyncio.gather(*map(self._write, settlements))
         failed = [problem for problem in problems if problem is not None]
@@ -63,19 +63,19 @@ class Settlements:
             logger.warning("cannot settle reservations, they stay set aside: count=%d: %s", len(failed), failed[0])
 
     async def run(self) -> None:
-        """Repeat what failed, until it is cancelled."""
+        """Repeat failed writes until cancelled."""
         while True:
             await self._has_failed.wait()
             await self._clock.sleep(self._pause_s)
             await self.retry()
 
     async def retry(self) -> None:
-        """Write once what is not written."""
+        """Try each unwritten settlement once."""
         self._has_failed.clear()
         await self.write(list(self._unwritten))
 
     def forget(self, scope: Scope) -> None:
-        """Write nothing more of a deleted team."""
+        """Drop the settlements of a deleted team."""
         for settlement in [settlement for settlement in self._unwritten if settlement.run.team == scope.team]:
             self._end(settlement)
 
@@ -93,9 +93,10 @@ class Settlements:
 
 
 async def run_to_end(work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of some writes that belong together; a cancellation waits for the last of them.
+    """Return the result of writes that belong together; a cancellation waits for the last of them.
 
-    A database finishes a write whose caller is cancelled, so that the caller would not know what is stored.
+    The database finishes a write even if its caller is cancelled; without waiting, the caller would not know what is
+    stored.
     """
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None

@@ -1,9 +1,9 @@
-"""Orders and batches in the database: stored before anything is submitted, gone when every result was fetched.
+"""Orders and batches in the database: stored before they are submitted, deleted once every result was fetched.
 
-An order exists once, whichever process is asked. A process owns a batch until its lease ends, by the database's clock,
-and renews the lease meanwhile. Any process may acquire an expired lease, with the next epoch. Each write of a batch or
-its orders locks the batch's row and checks the epoch, so that a process that was suspended writes nothing after another
-one has acquired its batch.
+An order exists once, whichever process receives the request. A process owns a batch by a lease, measured by the
+database's clock, which it renews. Any process may acquire an expired lease, with the next epoch. Each write of a batch
+or its orders locks the batch's row and checks the epoch, so a suspended process writes nothing after another process
+has acquired its batch.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _OUTCOMES_KEPT_S = 30 * 24 * 3600.0
 _NOW = DatabaseTime()
-_WAITING = ""  # the batch of orders that have none yet
+_WAITING = ""  # the batch_id of orders that wait for a batch
 _orders, _batches = schema.orders, schema.batches
 _OPEN = _orders.c.outcome.is_(None)
 
@@ -42,12 +42,12 @@ class BatchRecord:
     """A batch.
 
     Args:
-        batch_id: Our id, which the batch carries where the provider has a place for it.
+        batch_id: Our id, which the batch carries if the provider has a field for it.
         client_key: The key of the judge's provider client.
         provider_id: The provider's id; empty until the batch is known to be submitted.
         created_at: When it was formed, before it was submitted, in seconds since 1970.
-        requests: How many.
-        epoch: How often it was acquired, this time included: the fencing token of its writes.
+        requests: Number of requests.
+        epoch: The fencing token of its writes: how often it was acquired, this time included.
     """
 
     batch_id: str
@@ -60,7 +60,7 @@ class BatchRecord:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The result of an order: its outcome as text, or what is ordered in its place, and the cost of its turn."""
+    """The result of an order: its outcome as text, or the order that replaces it, and the cost of its turn."""
 
     order: Order
     outcome: str
@@ -69,17 +69,17 @@ class Finished:
 
 
 class LeaseLostError(Exception):
-    """Another process has acquired the batch: nothing is written."""
+    """Another process has acquired the batch; nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What there is to do.
+    """The work that is due.
 
     Args:
-        orders: How many have no outcome; those of batches whose results are being read are counted too.
-        client_keys: The provider clients whose orders are to be submitted now.
-        has_expired: Whether the lease of a batch has ended.
+        orders: Number of orders without an outcome, including those of batches whose results are being read.
+        client_keys: The provider clients whose orders are due.
+        has_expired: Whether the lease of a batch has expired.
     """
 
     orders: int
@@ -89,12 +89,12 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far an order is.
+    """The progress of an order.
 
     Args:
         run: The run that pays.
-        batch_id: Its batch; empty where it waits for one.
-        outcome: Its outcome as text; empty where it has none.
+        batch_id: Its batch; empty until it is in one.
+        outcome: Its outcome as text; empty until it has one.
     """
 
     run: RunKey
@@ -109,7 +109,7 @@ class BatchStore:
 
     Args:
         store: The judge's database.
-        lease_s: How long a lease lasts that is not renewed, in seconds.
+        lease_s: Duration of a lease, in seconds.
     """
 
     def __init__(self, store: JudgeStore, lease_s: float) -> None:
@@ -120,7 +120,7 @@ class BatchStore:
         self._lease_until = _NOW + lease_s
 
     async def pending(self) -> list[PendingBatches]:
-        """Return what is ordered and has no outcome, by judge."""
+        """Return the orders without an outcome, by judge."""
         orders = sa.select(_orders.c.line, sa.func.count().label("count")).where(_OPEN).group_by(_orders.c.line)
         oldest = sa.select(_batches.c.line, sa.func.min(_batches.c.created_at).label("at")).group_by(_batches.c.line)
 
@@ -132,7 +132,7 @@ class BatchStore:
         return await self._database.read(query)
 
     async def add(self, order: Order) -> RunKey | None:
-        """Store an order; if its name has one without an outcome, or its run one with this key, return that run."""
+        """Store an order; if its name is open or its run has an order with this key, only return that order's run."""
 
         def work(connection: sa.Connection) -> RunKey | None:
             insert = insert_into(_orders, connection.dialect.name).values(
@@ -150,7 +150,7 @@ class BatchStore:
         return await self._database.write(work)
 
     async def withdraw(self, order: Order) -> None:
-        """Return the money of an order whose `add` has failed, unless its commit took place all the same."""
+        """Return the money of an order whose `add` failed, unless the transaction was committed all the same."""
         stored = sa.select(_orders.c.item_id).where(_orders.c.item_id == order.item_id)
 
         def work(connection: sa.Connection) -> None:
@@ -160,7 +160,7 @@ class BatchStore:
         await self._settle(work)
 
     async def backlog(self, *, wait_s: float, most: int, most_chars: int) -> Backlog:
-        """Return what there is to do: orders are due after `wait_s`, or when there are enough for a batch."""
+        """Return the work that is due; orders are due after `wait_s`, or once they fill a batch."""
         count, size = sa.func.count(), sa.func.sum(_orders.c.size)
         waited_s = _NOW - sa.func.min(_orders.c.changed_at)
         is_due = sa.or_(count >= most, size >= most_chars, waited_s >= wait_s)
@@ -179,17 +179,17 @@ class BatchStore:
         return await self._database.read(query)
 
     async def form(self, batch_id: str, client_key: str, *, most: int, most_chars: int) -> BatchRecord | None:
-        """Form a batch of the orders that wait, the oldest first, and own it; None where no order waits.
+        """Form a batch from the waiting orders, oldest first, and own it; return None if no order waits.
 
         Args:
-            batch_id: Its id.
+            batch_id: The id of the new batch.
             client_key: The key of the judge's provider client.
             most: Most orders.
-            most_chars: Most characters of their texts; the first one is taken however long it is.
+            most_chars: Most characters of their texts; the first order is always included.
         """
         waiting = sa.select(_orders.c.item_id, _orders.c.size)
         waiting = waiting.where(_orders.c.batch_id == _WAITING, _orders.c.line == client_key, _OPEN)
-        # Orders that another process is taking are left out.
+        # Rows that another process has locked for its own batch are skipped.
         waiting = waiting.order_by(_orders.c.changed_at).limit(most).with_for_update(skip_locked=True)
 
         def work(connection: sa.Connection) -> BatchRecord | None:
@@ -212,7 +212,7 @@ class BatchStore:
         return await self._database.write(work)
 
     async def acquire(self, excluded: Collection[str]) -> list[BatchRecord]:
-        """Acquire the batches whose leases have ended, except some; each gets the next epoch."""
+        """Acquire the batches whose leases have expired, except the excluded ones; each gets the next epoch."""
         expired = sa.select(_batches.c.batch_id).where(_batches.c.lease_until <= _NOW)
         expired = expired.where(_batches.c.batch_id.not_in(excluded)).with_for_update(skip_locked=True)
         lease = {"owner": self._owner, "epoch": _batches.c.epoch + 1, "lease_until": self._lease_until}
@@ -230,7 +230,7 @@ class BatchStore:
         await self._database.write(lambda connection: self._hold(connection, record))
 
     async def renew_all(self, records: Sequence[BatchRecord]) -> set[str]:
-        """Extend the leases on some batches; return those that no other process has acquired."""
+        """Extend the leases on batches; return the ids of those that this process still owns."""
         if not records:
             return set()
         held = sa.tuple_(_batches.c.batch_id, _batches.c.epoch).in_(
@@ -240,12 +240,12 @@ class BatchStore:
         return await self._database.write(lambda connection: set(connection.execute(renewed).scalars()))
 
     async def release(self) -> None:
-        """End the leases of this process, so that others may acquire its batches at once."""
+        """End the leases of this process, so that other processes may acquire its batches at once."""
         ended = _batches.update().where(_batches.c.owner == self._owner).values(lease_until=0.0)
         await self._database.write(lambda connection: connection.execute(ended))
 
     async def submitted(self, record: BatchRecord, provider_id: str) -> None:
-        """Keep the provider's id of a batch."""
+        """Store the provider's id of a batch."""
         update = _batches.update().where(_batches.c.batch_id == record.batch_id).values(provider_id=provider_id)
 
         def work(connection: sa.Connection) -> None:
@@ -255,7 +255,7 @@ class BatchStore:
         await self._database.write(work)
 
     async def orders(self, batch_id: str, item_ids: Collection[str] | None = None) -> list[Order]:
-        """Return the orders of a batch that have no outcome, all or some of them."""
+        """Return the orders of a batch without an outcome: all of them, or those with the given item ids."""
         table = _orders.c
         columns = (table.item_id, table.key, table.team, table.run_id, table.cap, table.reserved, table.reservation)
         is_of_batch = sa.select(*columns, table.request).where(table.batch_id == batch_id, _OPEN)
@@ -269,14 +269,14 @@ class BatchStore:
         return await self._database.read(query)
 
     async def finish(self, record: BatchRecord, finished: Sequence[Finished]) -> None:
-        """Store the results of some orders and settle their cost, all or nothing; delete their requests.
+        """Store the results of orders, settle their cost and delete their requests, all or nothing.
 
-        An order that is gone was deleted with its team, as its account was, or a repetition finds it ordered again.
+        A missing order is skipped: it was deleted with its team and account, or this call is repeated.
         """
 
         def work(connection: sa.Connection) -> None:
             self._hold(connection, record)
-            # Sorted so that two processes lock the rows of runs in the same order.
+            # Sorted so that two processes lock the runs' rows in the same order.
             for result in sorted(finished, key=lambda result: result.order.run):
                 order = result.order
                 values = {"outcome": result.outcome, "request": "", "size": 0, "changed_at": _NOW}
@@ -288,7 +288,7 @@ class BatchStore:
         await self._settle(work)
 
     async def remove(self, record: BatchRecord) -> None:
-        """Forget a batch whose orders all have outcomes."""
+        """Delete a batch whose orders all have outcomes."""
 
         def work(connection: sa.Connection) -> None:
             self._hold(connection, record)
@@ -297,13 +297,13 @@ class BatchStore:
         await self._database.write(work)
 
     async def find(self, scope: Scope, key: str) -> Progress | None:
-        """Return the order without an outcome that a key has in the scope's team."""
+        """Return the open order of a key in the scope's team."""
         query = _PROGRESS.where(_orders.c.team == scope.team, _orders.c.key == key, _OPEN)
         row = await self._database.read(lambda connection: connection.execute(query).one_or_none())
         return None if row is None else _progress(row)
 
     async def progress(self, names: Collection[OrderName]) -> dict[OrderName, list[Progress]]:
-        """Return the orders with some names, of all runs."""
+        """Return the progress of the named orders, in all runs."""
         keys = {name.key for name in names}
         orders: dict[OrderName, list[Progress]] = {name: [] for name in names}
 
@@ -316,7 +316,7 @@ class BatchStore:
         return orders
 
     async def fetch(self, scope: Scope, key: str, run_id: str, rubric: Rubric, asker: Asker) -> Outcome | None:
-        """Return the outcome of a run's order; None where there is nothing, or it is to be ordered anew."""
+        """Return the outcome of a run's order; None if there is none, or if it must be ordered again."""
         is_of_run = (_orders.c.team == scope.team) & (_orders.c.run_id == run_id)
         is_kept = (_orders.c.key == key, is_of_run, _orders.c.outcome.is_not(None))
         query = sa.select(_orders.c.outcome).where(*is_kept)
@@ -337,18 +337,18 @@ class BatchStore:
         return await self._database.write(work)
 
     async def prune(self) -> None:
-        """Forget outcomes that were not fetched for a month."""
+        """Delete outcomes that were not fetched for a month."""
         old = _orders.delete().where(_orders.c.outcome.is_not(None), _orders.c.changed_at < _NOW - _OUTCOMES_KEPT_S)
         await self._database.write(lambda connection: connection.execute(old))
 
     async def _settle(self, work: Callable[[sa.Connection], None]) -> None:
         try:
             await self._database.write(work)
-        finally:  # a write may have taken place though it failed
+        finally:  # a failed write may have been committed all the same
             self._store.other_changes += 1
 
     def _hold(self, connection: sa.Connection, record: BatchRecord) -> None:
-        """Lock the row of a batch, and extend the lease on it."""
+        """Lock the row of a batch and extend its lease."""
         held = _batches.update().where(_batches.c.batch_id == record.batch_id, _batches.c.epoch == record.epoch)
         if not connection.execute(held.values(lease_until=self._lease_until)).rowcount:
             raise LeaseLostError
@@ -368,7 +368,7 @@ def _progress(row: Any) -> Progress:
 
 
 def _values(order: Order) -> dict[str, Any]:
-    """Return the columns of an order that waits for a batch, besides its key, team and run."""
+    """Return the columns of a waiting order, except its key, team and run."""
     text = order.text
     return {
         "item_id": order.item_id,

@@ -1,1 +1,1 @@
-"""Calls of a judge: rate-limited, paid for, retried where that may help; one client a model."""
+"""Calls of a judge: rate limits, payment and retries, with one client per model."""

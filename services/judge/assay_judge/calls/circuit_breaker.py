@@ -1,4 +1,4 @@
-"""Circuit breaker of one judge: open after repeated failures, half-open for a probe, closed by an answer."""
+"""The circuit breaker of one judge: failures open it, a probe tests it while half-open, an answer closes it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class BreakerOpenError(Exception):
 
 
 class Breaker:
-    """Opens after a number of failures in a row; after a while lets one call through, which decides.
+    """Opens after repeated failures, then lets a single call through as a probe, which closes it or opens it again.
 
-    Times are those of the event loop. A 429 is no failure: the service works, and its limiter waits.
+    Times are those of the event loop. A 429 is not a failure: the service works, and the limiter waits.
 
     Args:
-        failures: Failures in a row that open it.
-        open_s: How long it is open at first; twice as long after each probe that fails, up to a minute.
+        failures: Consecutive failures that open it.
+        open_s: How long it stays open at first, in seconds; doubled by each failed probe, up to a minute.
     """
 
     def __init__(self, failures: int = _FAILURES, open_s: float = _FIRST_OPEN_S) -> None:
@@ -38,13 +38,13 @@ class Breaker:
         return self._open_until is not None
 
     async def enter(self, timeout_s: float) -> bool:
-        """Wait until a call may be made; return whether it is the probe, whose outcome must be reported.
+        """Wait until a call may be made; return whether the call is the probe, whose outcome must be reported.
 
         Args:
             timeout_s: Longest wait, in seconds.
 
         Raises:
-            BreakerOpenError: It is still open.
+            BreakerOpenError: The breaker is still open.
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout_s
@@ -79,7 +79,7 @@ class Breaker:
             self._wake()
 
     def left(self) -> None:
-        """Report a call that its caller cancelled: it is neither a success nor a failure."""
+        """Report a call that its caller cancelled, which is neither a success nor a failure."""
         if self._probing:
             self._probing = False
             self._wake()

@@ -1,4 +1,4 @@
-"""What calls of a judge cost, in billionths of a US dollar, so that sums are exact."""
+"""Prices of a judge's calls, in billionths of a US dollar so that sums are exact."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 NANO = 1_000_000_000
 _MOST_KNOWN = 1_000
 MOST_NANO = 10**18
-"""A billion dollars: more is no amount, and sums of it would not fit into a database."""
+"""A billion dollars; sums of larger amounts would not fit into a database column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What calls of a judge's model cost, in billionths.
+    """The price of calls of a judge's model.
 
     Args:
-        prices: Prices of the model, at least one; each call costs the highest of them.
+        prices: At least one price list; each call costs the highest of them.
     """
 
     prices: tuple[ModelPrice, ...]
@@ -47,11 +47,11 @@ class Price:
         )  # fmt: skip
 
     def most_nano(self, prompt: Prompt, max_tokens: int, *, batched: bool = False) -> int:
-        """Return the most that a call can cost: no token is shorter than a byte."""
+        """Return the most that a call can cost, as no token is shorter than a byte."""
         return self._most(most_input(prompt), max_tokens, batched=batched)
 
     def most_nano_like(self, answered: Tokens, prompt: Prompt, max_tokens: int) -> int:
-        """Return the most that a lost call can have cost, of which another attempt was answered."""
+        """Return the most that a lost call can have cost, given the answer to another attempt."""
         return self._most(most_input_like(answered, prompt), max_tokens)
 
     def _most(self, read: int, written: int, *, batched: bool = False) -> int:
@@ -66,21 +66,21 @@ class PriceTable:
     """Prices by judge.
 
     Args:
-        path: The operator's own file; None for the one that comes with Assay.
-        is_capped: Whether the operator caps runs, so that prices of requests alone do not count.
+        path: The operator's own file; None for the file shipped with Assay.
+        is_capped: Whether the operator caps runs; a price from the request alone then does not count.
 
     Raises:
-        InvalidInputError: All that is wrong with the file.
+        InvalidInputError: The file is invalid; lists all problems.
     """
 
     def __init__(self, path: Path | None = None, *, is_capped: bool = False) -> None:
         self._is_capped = is_capped
         self._is_own_file = path is not None
         self._entries = read_prices(path)
-        self._known = lru_cache(_MOST_KNOWN)(self._find)  # each call asks
+        self._known = lru_cache(_MOST_KNOWN)(self._find)  # every call looks up its price
 
     def find(self, choice: JudgeChoice) -> Price | None:
-        """Return a judge's price, of the table and of the request; None where there is none."""
+        """Return a judge's price, from the table and the request; None if neither has one."""
         return self._known(choice)
 
     def _find(self, choice: JudgeChoice) -> Price | None:
@@ -89,16 +89,16 @@ class PriceTable:
         return Price(prices) if prices else None
 
     def no_price(self, choice: JudgeChoice) -> str:
-        """Return what is wrong with a spend cap for a judge without a price, and what to do."""
+        """Return the error message for a spend cap on a judge without a price."""
         return no_price(choice.model, choice.base_url, is_capped=self._is_capped)
 
 
 def nano_from_usd(usd: float) -> int:
     """Return dollars in billionths, rounded down; at most a billion dollars."""
-    # As it is written: 0.1 is a tenth.
+    # By way of the decimal text, so that 0.1 is exactly a tenth.
     return min(math.floor(Fraction(repr(usd)) * NANO), MOST_NANO)
 
 
 def usd_from_nano(nano: int) -> float:
-    """Return billionths in dollars."""
+    """Return billionths as dollars."""
     return nano / NANO

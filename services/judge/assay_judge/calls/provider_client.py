@@ -1,8 +1,8 @@
-"""Calls of a judge: rate limited, paid for, retried with backoff, and ended by a deadline.
+"""Calls of a judge: rate limits, payment, retries with backoff, and deadlines.
 
-A 429 costs no attempt: the limiter waits and the call is made again until its deadline. Other failures that may pass
-are retried with full jitter, up to a number of attempts and within the run's retry budget. Each call is paid for
-before it is made; one whose outcome is unknown has cost the most that it could.
+A 429 costs no attempt: the limiter waits and the call is repeated until its deadline. Other transient failures are
+retried with full jitter, up to a number of attempts and within the run's retry budget. Money is reserved before each
+call; a call with an unknown outcome is booked with its maximum cost.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from assay.errors import StorageError
 from assay.providers.errors import MalformedReplyError, ProviderStatusError, UnreachableError
 from assay.providers.parameters import LearnedParameters
 from assay.providers.retry_after import retry_after_s
+from assay.telemetry.instruments import bounded_label
 from assay.telemetry.tracing import span
 from assay_judge.calls.circuit_breaker import Breaker, BreakerOpenError
-from assay_judge.calls.observed_judge import ObservedJudge
 from assay_judge.calls.prices import NANO
 from assay_judge.calls.rate_headers import read_allowances
 from assay_judge.calls.rate_limiter import Limiter
 from assay_judge.calls.token_usage import most_input, usable_tokens
 from assay_judge.calls.usage import CallAttempt
+from assay_judge.instruments import BREAKER_OPEN, CALL_SECONDS, CALLS, COST, RETRIES, TOKENS
 from assay_judge.judges import JudgeChoice
 from assay_judge.model import lower_limit
 from assay_judge.state.accounts import SpendCapReachedError
@@ -51,7 +52,7 @@ _LONGEST_ASKED_S = 60.0
 _CHARS_PER_TOKEN = 3.5
 _PREFLIGHT_S = 10.0
 _CHECKED_S = 600.0
-_SETTLED_S = 60.0  # after its end a call is paid for within this time, or its process is gone
+_SETTLED_S = 60.0  # a call that is not settled this long after its timeout belongs to a dead process
 _DENIED = (401, 402, 403, 404, 429)
 """HTTP statuses of a judge that refuses every request: bad key, no quota, unknown model or URL."""
 
@@ -59,7 +60,7 @@ logger = logging.getLogger("assay_judge")
 
 
 class CallFailedError(Exception):
-    """There is no reply: `reason` is a stable word, `message` a sentence, `needed…` what would have to be allowed."""
+    """There is no reply. `reason` is a stable code, `message` a sentence, `needed…` the allowance it would take."""
 
     def __init__(self, reason: str, message: str, *, needed: int = 0, needed_tokens: int = 0) -> None:
         super().__init__(message)
@@ -71,15 +72,15 @@ class CallFailedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BudgetHandle:
-    """Who pays for a call.
+    """The account and the limits of a call.
 
     Args:
-        account: The run's.
-        cap: Most that it may spend, in billionths of a dollar; None for no cap.
-        allowance: Most that it may have spent by now; None for no bound.
-        token_allowance: Most tokens that the request may take; None for no bound.
-        key: The verdict that the call is for; empty for none.
-        price: What a call costs; None where that is not known.
+        account: The run's account.
+        cap: Most that the run may spend, in billionths of a dollar; None for no cap.
+        allowance: Most that the run may have spent by now; None for no limit.
+        token_allowance: Most tokens that the request may take; None for no limit.
+        key: The key of the verdict; empty for none.
+        price: The judge's price; None if unknown.
     """
 
     account: Account
@@ -91,22 +92,49 @@ class BudgetHandle:
 
     @property
     def limit(self) -> int | None:
-        """The lower of cap and allowance; None where there is neither."""
+        """The lower of cap and allowance; None if there is neither."""
         return lower_limit(self.cap, self.allowance)
 
 
+class ObservedJudge:
+    """The instruments of one judge, looked up once.
+
+    Args:
+        model: The id of the judge's model.
+    """
+
+    def __init__(self, model: str) -> None:
+        self._model = model = bounded_label("model", model)
+        self._seconds = CALL_SECONDS.series(model)
+        self._input, self._output = (TOKENS.series(model, direction) for direction in ("input", "output"))
+        self._cost = COST.series(model)
+        self.retries = RETRIES.series(model)
+        self.breaker = BREAKER_OPEN.series(model)
+        self.breaker.set(0)
+
+    def ended(self, attempt: CallAttempt) -> None:
+        """Count a call that has ended."""
+        direct = attempt.latency_ms is not None
+        CALLS.series(self._model, "direct" if direct else "batch", attempt.outcome).inc()
+        if attempt.latency_ms is not None:
+            self._seconds.observe(attempt.latency_ms / 1000)
+        self._input.inc(attempt.input or 0)
+        self._output.inc(attempt.output or 0)
+        self._cost.inc((attempt.cost or 0) / NANO)
+
+
 class ProviderClient:
-    """One judge as it is called: its provider, model, pace and price.
+    """The client of one judge, with its rate limiter, circuit breaker and price.
 
     Args:
         provider: The service.
         model: The model's id.
-        prices: What models cost.
-        limits: Its rate limits.
+        prices: The prices of models.
+        limits: The judge's rate limits.
         retry_policy: Attempts, timeouts and backoff.
         jitter: Returns a number in [0, 1).
-        choice: The judge as it was chosen, for advice; None for none.
-        redact: Returns a text without any key.
+        choice: The judge as the request names it, for advice in error messages; None for none.
+        redact: Removes keys from a text.
     """
 
     def __init__(
@@ -128,7 +156,7 @@ class ProviderClient:
         self.learned = LearnedParameters()
         self._provider = provider
         self._checked_at: float | None = None
-        """When the service last answered with this key, in seconds of the monotonic clock."""
+        """When the service last answered with this key, by the monotonic clock in seconds."""
         self._checking = asyncio.Lock()
         self._model = model
         self._retry_policy = retry_policy
@@ -147,15 +175,15 @@ class ProviderClient:
         """Return a judge's reply.
 
         Args:
-            prompt: What it is sent.
-            schema: The form of the verdict.
-            wanted: JudgeParameters to send, less those that the model refuses.
-            payer: Who pays.
-            usage: Collects what the calls cost, also where no reply comes.
+            prompt: The prompt.
+            schema: JSON schema of the verdict.
+            wanted: The parameters to send, except those that the model refuses.
+            budget: The account and the limits of the call.
+            usage: Collects the usage of all attempts, even if there is no reply.
 
         Raises:
-            CallFailedError: There is none.
-            StorageError: Spending cannot be kept.
+            CallFailedError: There is no reply.
+            StorageError: Spending cannot be stored.
         """
         self.check_price(budget.cap, budget.price)
         failures = 0
@@ -182,8 +210,8 @@ class ProviderClient:
                 usage.last_problem, usage.throttled = str(problem), False
                 asked_s = None
             except BreakerOpenError:
-                said = f"; last: {usage.last_problem}" if usage.last_problem else ""
-                message = f"judge unavailable: circuit breaker open after repeated failures{said}"
+                detail = f"; last: {usage.last_problem}" if usage.last_problem else ""
+                message = f"judge unavailable: circuit breaker open after repeated failures{detail}"
                 raise CallFailedError("judge_unavailable", message) from None
             else:
                 self.learn(wanted, sent)
@@ -199,17 +227,17 @@ class ProviderClient:
         budget: BudgetHandle,
         usage: CallUsage,
     ) -> None:
-        """Find out whether the service refuses every call, with one call of a single token.
+        """Check with one call of a single token whether the service refuses every call.
 
-        A service that answered within the last ten minutes is not called. One that cannot be reached, or fails in a
-        way that may pass, is not refused: a run finds out.
+        A service that answered within the last ten minutes is not called. Unreachable services and transient failures
+        pass the check.
 
         Args:
             prompt, schema, wanted, budget, usage: As in `call`.
 
         Raises:
-            CallFailedError: The service denies every call, or the call may not be paid.
-            StorageError: Spending cannot be kept.
+            CallFailedError: The service denies every call, or the budget does not allow the call.
+            StorageError: Spending cannot be stored.
         """
         self.check_price(budget.cap, budget.price)
         least = dataclasses.replace(wanted, max_tokens=1)
@@ -236,13 +264,13 @@ class ProviderClient:
                     return
 
     def learn(self, wanted: JudgeParameters, accepted: JudgeParameters) -> None:
-        """Send later requests as one was accepted, and say so in the log where that is new."""
+        """Send later requests with the accepted parameters, and log a change."""
         if names := self.learned.learn(wanted, accepted):
             logger.warning("adapting requests to a judge that refuses parameters: model=%s changed=%s",
                            self._model, ",".join(names))  # fmt: skip
 
     def use(self, provider: Provider) -> None:
-        """Make further calls with another connection to the same service, after its key was rotated."""
+        """Use another connection to the same service from now on, because its key was rotated."""
         self._provider = provider
         self._checked_at = None
 
@@ -257,7 +285,7 @@ class ProviderClient:
         return self._provider.batches
 
     def check_price(self, cap: int | None, price: Price | None) -> None:
-        """Refuse a cap that cannot hold.
+        """Refuse a cap that cannot be enforced.
 
         Raises:
             CallFailedError: The judge has no price.
@@ -267,26 +295,26 @@ class ProviderClient:
             raise CallFailedError("price_unknown", self.prices.no_price(choice))
 
     def clean(self, reply: Reply) -> Reply:
-        """Return a reply without any key, which a service may repeat that was sent one."""
+        """Return a reply without keys; a service may echo the key it was sent."""
         text, model = self._redact(reply.text), self._redact(reply.model)
         return (
             reply if (text, model) == (reply.text, reply.model) else dataclasses.replace(reply, text=text, model=model)
         )
 
     def refused(self, refusal: ProviderStatusError) -> CallFailedError:
-        """Return the failure of a call that will be refused again, with what to do about it."""
+        """Return the failure of a permanently refused call, with advice."""
         failure = refusal_failure(refusal)
         remedy = self._choice.remedy(refusal.status) if self._choice else ""
         if not remedy:
             return failure
-        said = f" The service says: {refusal.message}" if refusal.message else ""
-        return CallFailedError(failure.reason, f"{remedy}{said}")
+        detail = f" The service says: {refusal.message}" if refusal.message else ""
+        return CallFailedError(failure.reason, f"{remedy}{detail}")
 
     async def _pause(self, failures: int, asked_s: float | None, account: Account, usage: CallUsage) -> None:
         if failures >= self._retry_policy.attempts:
             message = f"no answer after {failures} attempts; last: {usage.last_problem}"
             raise CallFailedError("judge_unavailable", message)
-        if not self.breaker.is_open:  # then probes are few anyway
+        if not self.breaker.is_open:  # an open breaker lets few calls through anyway
             if not account.may_retry():
                 message = f"retry budget of the run is spent; last: {usage.last_problem}"
                 raise CallFailedError("retry_budget_spent", message)
@@ -317,7 +345,7 @@ class ProviderClient:
                 )
             except SpendCapReachedError:
                 raise too_little_left(most, budget) from None
-            turn.cost, turn.used, turn.tokens = most, estimate, most_tokens  # until more is known
+            turn.cost, turn.used, turn.tokens = most, estimate, most_tokens  # until the reply shows the actual usage
             budget.account.calls += 1
             usage.calls += 1
             usage.charged += most_tokens
@@ -353,7 +381,7 @@ class ProviderClient:
 
     @asynccontextmanager
     async def _turn(self, account: Account, estimate: float, usage: CallUsage) -> AsyncIterator[_Turn]:
-        """Wait until a call may be made; leave the next one its turn."""
+        """Hold the turn of one call inside the block, waiting for it first; afterwards the next call has its turn."""
         turn, first = _Turn(), bool(usage.last_problem)
         try:
             while turn.grant is None:
@@ -420,7 +448,7 @@ class ProviderClient:
 
 @dataclass(slots=True)
 class _Turn:
-    """One call in flight: its price, cost and tokens, whether the service answered, and whether the cost is known."""
+    """One call in flight: its price, cost and tokens, whether the service answered, and whether its cost is known."""
 
     grant: Grant | None = None
     price: Price | None = None
@@ -434,18 +462,18 @@ class _Turn:
 
 
 async def _settle(reservation: Reservation, turn: _Turn, lost_most: int | None) -> None:
-    """Replace what was set aside by what a call has cost; where that cannot be written, all of it stays spent.
+    """Replace a reservation by the cost of its call. If the write fails, the whole reservation stays spent.
 
-    The reply is paid for: it must not be lost with the write.
+    The error is only logged: the reply is paid for and must not be lost with the write.
     """
     try:
         await asyncio.shield(reservation.settle(turn.cost, lost_most) if turn.is_known else reservation.lose())
     except StorageError as problem:
-        logger.warning("cannot settle the cost of a call, what was set aside for it stays spent: %s", problem)
+        logger.warning("cannot settle the cost of a call, its reservation stays spent: %s", problem)
 
 
 def refusal_failure(refusal: ProviderStatusError) -> CallFailedError:
-    """Return the failure of a call that will be refused again."""
+    """Return the failure of a permanently refused call."""
     reason = "judge_denied" if refusal.status in _DENIED else "judge_refuses_request"
     return CallFailedError(reason, f"HTTP {refusal.status}: {refusal.message or '(no explanation)'}")
 
@@ -454,20 +482,20 @@ def too_few_tokens(needed: int, most: int) -> CallFailedError:
     """Return the failure of a call that may take more tokens than its request has left.
 
     Args:
-        needed: What the request may take with this call.
-        most: What this call may take; a second turn, as after a reply that is no verdict, may take as much.
+        needed: The most tokens that the request may take including this call.
+        most: The most tokens that this call may take; a second turn, after an invalid reply, may take as many.
     """
     message = f"the verdict may take {needed:,} tokens, more than are allowed for it"
     return CallFailedError("allowance_too_small", message, needed_tokens=needed + most)
 
 
 def too_little_left(most: int, budget: BudgetHandle) -> CallFailedError:
-    """Return the failure of a call for which a run has too little left, of its cap or of its allowance."""
+    """Return the failure of a call that exceeds the rest of the run's cap or allowance."""
     if budget.allowance is not None and (budget.cap is None or budget.account.spent + most <= budget.cap):
         message = f"this call may cost up to {most / NANO:.6f} dollars, more than is left of the run's allowance"
         return CallFailedError("allowance_too_small", message, needed=most)
     cap = budget.cap or 0
-    allows = f", which allows at least {cap // most:,} verdicts like this one" if most else ""  # this one may be free
+    allows = f", which allows at least {cap // most:,} verdicts like this one" if most else ""  # the call may be free
     return CallFailedError(
         "spend_cap_reached",
         f"this call may cost up to {most / NANO:.6f} dollars; {budget.account.spent / NANO:.6f} of the run's spend cap "

@@ -1,4 +1,4 @@
-"""The provider clients of a process: one for each judge, connected when it is first needed."""
+"""The provider clients of a process: one per judge, connected on first use."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from assay_judge.providers.provider import Provider
 
 _MAX_CLIENTS = 1_000
-_MODELS_AT_ONCE = 8  # of one service: they share its connections
+_MODELS_AT_ONCE = 8  # models of one service share its connections
 _WHERE = "of the judge service, or a variable with --secret-variables"
 
 
@@ -38,13 +38,13 @@ class ProviderRegistry:
     """Connects provider clients.
 
     Args:
-        environment: Where the keys are that are variables.
-        secrets: Where those are that are secrets.
-        prices: What judges cost.
+        environment: The environment variables that hold keys.
+        secrets: The store of keys that are secrets.
+        prices: The prices of judges.
         limits: Rate limits by pattern.
         retry_policy: Attempts, timeouts and backoff.
-        max_concurrency: Most calls in flight of each.
-        egress_of: How calls of a judge leave this process.
+        max_concurrency: Most calls in flight per judge.
+        egress_of: Returns the egress rules of a judge's calls.
     """
 
     def __init__(
@@ -71,17 +71,17 @@ class ProviderRegistry:
         self._keys: frozenset[str] = frozenset()
         self._redactor = Redactor()
         self._used: dict[tuple[str, str, str], str] = {}
-        """The key with which each service is connected."""
+        """The key in use, by service."""
         self._read_s: dict[str, float] = {}
         """When each secret was last read."""
         self._earlier: list[Provider] = []
-        """Those with a key that was rotated, on which calls may be in flight."""
+        """Connections with a rotated key, on which calls may still be in flight."""
 
     async def client(self, choice: JudgeChoice) -> ProviderClient:
         """Return the provider client of a judge.
 
         Raises:
-            SetupError: Its package or its key is missing.
+            SetupError: The provider's package or the key is missing.
             OverloadedError: Too many judges are connected.
         """
         name = (choice.provider, choice.base_url, choice.key_name, choice.model)
@@ -100,14 +100,14 @@ class ProviderRegistry:
         return client
 
     def check(self, choice: JudgeChoice, *, capped: bool) -> None:
-        """Raise what a judge's provider client would lack.
+        """Check that a judge can be called, without connecting to it.
 
         Args:
             choice: The judge.
-            capped: Whether what it costs is to stay below a cap.
+            capped: Whether its cost is capped.
 
         Raises:
-            SetupError: Its package or its key is missing, or its price where there is a cap.
+            SetupError: The provider's package or the key is missing, or the price of a capped judge.
         """
         self._key(choice)
         _require_installed(choice)
@@ -115,11 +115,11 @@ class ProviderRegistry:
             raise SetupError(self._prices.no_price(choice), reason="JUDGE_PRICE_UNKNOWN")
 
     def redact(self, text: str) -> str:
-        """Return the text without any key, nor the beginning of one."""
+        """Return the text without any key or the beginning of a key."""
         return self._redactor.redact(text)
 
     def _without_long_keys(self, text: str) -> str:
-        """Return a judge's reply without any key but those that are so short that its words may hold them."""
+        """Return a judge's reply without keys, except keys so short that ordinary words may contain them."""
         return self._redactor.redact_line(text)
 
     async def aclose(self) -> None:
@@ -152,7 +152,7 @@ class ProviderRegistry:
         return provider
 
     def _is_rotated(self, choice: JudgeChoice) -> bool:
-        """Return whether a secret has another value than the one in use, or is gone; it is read every 5 s."""
+        """Return whether a secret differs from the key in use, or is gone; it is read every 5 s."""
         name = choice.key_name
         if not name.startswith(SCHEME) or time.monotonic() - self._read_s.get(name, 0.0) < REREAD_S:
             return False
@@ -161,7 +161,7 @@ class ProviderRegistry:
     async def _reconnect(self, choice: JudgeChoice) -> None:
         service = (choice.provider, choice.base_url, choice.key_name)
         if self._key(choice) == self._used[service]:
-            return  # another call has done it
+            return  # another call has reconnected already
         self._earlier.append(self._providers[service])
         provider = await self._connect_provider(choice)
         for name, client in self._clients.items():
@@ -181,7 +181,7 @@ class ProviderRegistry:
                 reason="JUDGE_KEY_MISSING",
             )
         if not (key.isascii() and key.isprintable()) or key != key.strip():
-            raise SetupError(f"{name} holds no key: it must be printable ASCII without spaces around it",
+            raise SetupError(f"{name} is not a valid key: it must be printable ASCII without spaces around it",
                              reason="JUDGE_KEY_MISSING")  # fmt: skip
         if key not in self._keys:
             self._keys |= {key}
@@ -208,10 +208,10 @@ class ProviderRegistry:
 
 
 def read_limits(path: Path | None) -> list[dict[str, Any]]:
-    """Return the entries of a file of limits; 0 is no limit.
+    """Return the entries of a limits file; 0 means no limit.
 
     Raises:
-        InvalidInputError: All that is wrong with it.
+        InvalidInputError: The file is invalid; lists all problems.
     """
     if path is None:
         return []

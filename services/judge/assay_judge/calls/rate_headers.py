@@ -1,4 +1,4 @@
-"""What providers say in their headers about the rate that they allow."""
+"""Rate limits in the providers' response headers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _MINUTE_PERIOD_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What is allowed of requests, or of tokens.
+    """The provider's limit on requests or on tokens.
 
     Args:
-        limit: Most within a period.
-        remaining: Left of it now.
-        per_minute: Whether the period is a minute, as far as the headers show; some limits are for a day.
+        limit: Most per period.
+        remaining: Amount left in the current period.
+        per_minute: Whether the period is a minute, as far as the headers show; some limits are per day.
     """
 
     limit: float
@@ -33,15 +33,15 @@ class Allowance:
 
 
 def read_allowances(headers: Mapping[str, str], *, now: float) -> tuple[Allowance | None, Allowance | None]:
-    """Return what is allowed of requests and of tokens; None where the headers name no limit.
+    """Return the limits on requests and on tokens, each None if the headers name none.
 
     Args:
         headers: By lower-case name: x-ratelimit-limit-requests and so on of OpenAI's protocol, or
             anthropic-ratelimit-requests-limit and so on.
         now: Seconds since 1970.
     """
-    found = [_allowance(headers, kind, now) for kind in ("requests", "tokens")]
-    return found[0], found[1]
+    allowances = [_allowance(headers, kind, now) for kind in ("requests", "tokens")]
+    return allowances[0], allowances[1]
 
 
 def _allowance(headers: Mapping[str, str], kind: str, now: float) -> Allowance | None:
@@ -50,14 +50,14 @@ def _allowance(headers: Mapping[str, str], kind: str, now: float) -> Allowance |
         if limit and remaining is not None:
             left = min(remaining, limit)
             reset_s = _span_s(headers.get(pattern.format("reset"), ""), now)
-            # The time until all is there again shows how fast it comes back, and so how long the period is.
+            # The time until the limit is full again shows the refill rate, and so the length of the period.
             period_s = reset_s * limit / (limit - left) if reset_s and left < limit else 0.0
             return Allowance(limit, left, period_s <= _MINUTE_PERIOD_S)
     return None
 
 
 def _span_s(text: str, now: float) -> float:
-    """Return the seconds in "1m30s", "20ms", "7" or an RFC 3339 time; 0 where it is none of them."""
+    """Return the seconds in "1m30s", "20ms", "7" or until an RFC 3339 time; 0 for any other text."""
     spans = _SPAN.findall(text)
     if spans and "".join(number + unit for number, unit in spans) == text:
         return sum(float(number) * _SECONDS[unit] for number, unit in spans)

@@ -1,11 +1,10 @@
-"""Rate limiter of one judge: requests and tokens per minute, and an adaptive concurrency limit.
+"""The rate limiter of one judge: requests and tokens per minute, and an adaptive concurrency limit.
 
 Rates are token buckets, charged with an estimate before a call and corrected after it. They come from the
-configuration and from the provider's headers, whichever is lower. Concurrency starts low, doubles while all goes well,
-is cut by a fifth when the provider says 429, comes back quickly to nearly where it was, and then grows by one with
-every round of calls (AIMD). After a 429 no call is made until the provider's retry-after is over: it would only
-be refused. Where the provider names no rate limit, the rate at which it answered
-before a 429 is the pace from then on, raised a little every second.
+configuration or from the provider's headers, whichever is lower. Concurrency starts low, doubles while calls succeed,
+is cut by a fifth on a 429, quickly returns to just below its earlier level, and then grows by one per round of calls
+(AIMD). After a 429 no call is made until the provider's retry-after is over: it would only be refused. If the provider
+names no rate limit, its rate of answers before the 429 becomes the pace, raised a little every second.
 
 Times are those of the event loop.
 """
@@ -17,8 +16,6 @@ import random
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from assay_judge.calls.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,12 +37,12 @@ _LONGEST_PAUSE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What an operator allows one judge.
+    """The operator's limits for one judge.
 
     Args:
-        requests_per_minute: None: as the provider says.
-        tokens_per_minute: Input and output together; None: as the provider says.
-        max_concurrency: Most calls at once.
+        requests_per_minute: None for the provider's limit.
+        tokens_per_minute: Input and output together; None for the provider's limit.
+        max_concurrency: Most calls in flight.
     """
 
     requests_per_minute: float | None = None
@@ -55,11 +52,11 @@ class Limits:
 
 @dataclass(slots=True)
 class Grant:
-    """Leave to make one call.
+    """Permission to make one call.
 
     Args:
         tokens: The estimate that was charged.
-        round: Which round of calls it belongs to; a new one begins with every 429.
+        round: The round of calls that it belongs to; every 429 begins a new round.
     """
 
     tokens: float
@@ -73,16 +70,58 @@ class _Waiting:
 
     @property
     def has_left(self) -> bool:
-        """Whether its caller has cancelled."""
+        """Whether the caller has cancelled."""
         return self.granted.done()
 
 
+class _Turns:
+    """Waiting calls by team and run. Teams take turns, and so do the runs of a team, so many runs gain no share."""
+
+    def __init__(self) -> None:
+        self._teams: dict[str, dict[str, deque[_Waiting]]] = {}  # both in the order of their turns
+
+    def __bool__(self) -> bool:
+        return bool(self._teams)
+
+    def add(self, run: RunKey, waiting: _Waiting, *, first: bool = False) -> None:
+        """Queue a call of a run; `first` puts it before the run's other calls."""
+        queue = self._teams.setdefault(run.team, {}).setdefault(run.run_id, deque())
+        (queue.appendleft if first else queue.append)(waiting)
+
+    def next(self) -> _Waiting | None:
+        """Return the next call, dropping cancelled ones; None if no call waits."""
+        while self._teams:
+            team, runs = next(iter(self._teams.items()))
+            while runs:
+                run_id, queue = next(iter(runs.items()))
+                while queue and queue[0].has_left:
+                    queue.popleft()
+                if queue:
+                    return queue[0]
+                del runs[run_id]
+            del self._teams[team]
+        return None
+
+    def take(self) -> _Waiting:
+        """Remove the call that `next` returned; its run and its team go to the back of the line."""
+        team, runs = next(iter(self._teams.items()))
+        run_id, queue = next(iter(runs.items()))
+        taken = queue.popleft()
+        del runs[run_id]
+        if queue:
+            runs[run_id] = queue
+        del self._teams[team]
+        if runs:
+            self._teams[team] = runs
+        return taken
+
+
 class Limiter:
-    """The pace of one judge; teams take turns, and the runs of each.
+    """The rate limiter of one judge; teams take turns, and so do the runs of a team.
 
     Args:
-        limits: What the operator allows.
-        pause_s: Longest pause after a first 429 without a retry-after; doubled after each that follows.
+        limits: The operator's limits.
+        pause_s: Longest pause after a first 429 without a retry-after, in seconds; doubled by each further 429.
         jitter: Returns a number in [0, 1).
     """
 
@@ -94,7 +133,7 @@ class Limiter:
         self._jitter = jitter
         self._requests = _Bucket(limits.requests_per_minute)
         self._tokens = _Bucket(limits.tokens_per_minute)
-        self._turns: Turns[_Waiting] = Turns()
+        self._turns = _Turns()
         self._concurrency = min(_START_CONCURRENCY, float(limits.max_concurrency))
         self._active = 0
         self._cut_from = float("inf")  # the concurrency before the last 429
@@ -106,16 +145,16 @@ class Limiter:
 
     @property
     def concurrency(self) -> int:
-        """Calls that may be made at once now."""
+        """The current limit on calls in flight."""
         return int(self._concurrency)
 
     async def acquire(self, run: RunKey, tokens: float, *, first: bool = False) -> Grant:
-        """Wait until a call may be made; give the grant back with `release`.
+        """Wait until a call may be made; return the grant with `release`.
 
         Args:
-            run: Who waits.
-            tokens: Estimate of what the call will count.
-            first: Whether it goes before others of its run, because it has waited its turn before.
+            run: The run that waits.
+            tokens: Estimate of the call's tokens.
+            first: Whether it goes before its run's other calls, because it has waited its turn before.
         """
         waiting = _Waiting(tokens, asyncio.get_running_loop().create_future())
         self._turns.add(run, waiting, first=first)
@@ -131,8 +170,8 @@ class Limiter:
         """End a call.
 
         Args:
-            grant: What `acquire` returned.
-            used: The tokens that it counted; None where it is unknown.
+            grant: The grant from `acquire`.
+            used: The tokens of the call; None if unknown.
         """
         self._active -= 1
         if used is not None:
@@ -140,7 +179,7 @@ class Limiter:
         self._pump()
 
     def succeeded(self) -> None:
-        """Take note of an answer: more calls at once may be possible."""
+        """Report an answer, which may raise the concurrency."""
         self._refused_in_a_row = 0
         self._pace.answered(self._now())
         if self._turns or self._active >= self.concurrency:
@@ -150,11 +189,11 @@ class Limiter:
             self._concurrency = min(self._concurrency + step, float(self._limits.max_concurrency))
 
     def throttled(self, grant: Grant, retry_after_s: float | None) -> None:
-        """Take note of a 429. Of calls that were made together, the first one counts for all.
+        """Report a 429; only the first 429 of a round lowers the concurrency.
 
         Args:
-            grant: The call's.
-            retry_after_s: How long the provider asks to wait; capped at a minute.
+            grant: The grant of the call.
+            retry_after_s: The provider's retry-after, in seconds; capped at a minute.
         """
         if grant.round != self._round:
             return
@@ -165,14 +204,14 @@ class Limiter:
         self._concurrency = max(1.0, self._concurrency * _DECREASE)
         pause_s = min(retry_after_s or 0.0, _LONGEST_PAUSE_S)
         if retry_after_s is None or self._refused_in_a_row:
-            # Equal jitter: full jitter falls to nothing, which quotas per minute punish.
+            # Equal jitter: full jitter may pause for almost no time, which quotas per minute punish.
             longest = min(self._pause_s * 2**self._refused_in_a_row, _LONGEST_PAUSE_S)
             pause_s = max(pause_s, longest * (0.5 + self._jitter() / 2))
         self._refused_in_a_row = min(self._refused_in_a_row + 1, 10)
         self._paused_until = self._now() + pause_s
 
     def waits_for(self) -> str:
-        """Return what a call that waits now is waiting for, for people; empty where it is only about to be made."""
+        """Return a phrase that says what the next call waits for; empty if it need not wait."""
         now = self._now()
         first = self._turns.next()
         tokens = first.tokens if first is not None else 1.0
@@ -188,13 +227,13 @@ class Limiter:
         return f"{self._active} calls of this judge are in flight" if self._active >= self.concurrency else ""
 
     def observe(self, requests: Allowance | None, tokens: Allowance | None) -> None:
-        """Take note of what the provider allows."""
-        for bucket, said in ((self._requests, requests), (self._tokens, tokens)):
-            if said is not None and said.per_minute:
-                bucket.learn(said.limit, said.remaining, self._now())
+        """Apply the provider's limits."""
+        for bucket, allowance in ((self._requests, requests), (self._tokens, tokens)):
+            if allowance is not None and allowance.per_minute:
+                bucket.learn(allowance.limit, allowance.remaining, self._now())
 
     def _pump(self) -> None:
-        """Grant calls in turn; set a timer for the next grant."""
+        """Grant calls in turn, and set a timer for the next grant."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -222,7 +261,7 @@ class Limiter:
 
 
 class _Pace:
-    """The call rate for a provider that throttles without naming a rate limit."""
+    """The call rate for a provider that throttles but names no rate limit."""
 
     def __init__(self) -> None:
         self._answers: deque[float] = deque()
@@ -232,7 +271,7 @@ class _Pace:
         self._next = 0.0
 
     def answered(self, now: float) -> None:
-        """Take note of an answer."""
+        """Report an answer."""
         self._answers.append(now)
         self._forget(now)
 
@@ -241,7 +280,7 @@ class _Pace:
         self._forget(now)
         measured = len(self._answers) / _MEASURED_S
         if now - self._since < _MEASURED_S or not measured:
-            # Too short a time to measure in: a part of what there was.
+            # Too short a time for a measurement: lower the current rate.
             measured = self._rate(now) or measured
         if measured:
             self._per_s = measured * _PACE_AFTER_429
@@ -249,14 +288,14 @@ class _Pace:
             self._since = now
 
     def wait_s(self, now: float) -> float:
-        """Return how long the next call has to wait."""
+        """Return how long the next call must wait, in seconds."""
         return max(0.0, self._next - now)
 
     def take(self, now: float) -> None:
-        """Take note of a call."""
+        """Report a call."""
         rate = self._rate(now)
         if rate:
-            # What was missed of late may be made up for, a second's worth of it.
+            # Calls that were late may catch up, by a second's worth at most.
             self._next = max(self._next, now - 1.0) + 1.0 / rate
 
     def _rate(self, now: float) -> float:
@@ -268,7 +307,7 @@ class _Pace:
 
 
 class _Bucket:
-    """What may be used per minute, with a burst of a few seconds' worth; without a rate nothing ever waits."""
+    """A token bucket with a burst of a few seconds' worth; without a rate no call waits."""
 
     def __init__(self, per_minute: float | None) -> None:
         self._configured = per_minute
@@ -283,21 +322,21 @@ class _Bucket:
 
     @property
     def source(self) -> str:
-        """Who allows the rate, with the verb for a sentence."""
+        """The subject and verb of a sentence about the rate."""
         return "--limits allows" if self._per_minute == self._configured else "the provider allows"
 
     @property
     def text(self) -> str:
-        """The rate for people; it is learned from headers, or read from a file."""
+        """The rate as text."""
         return f"{self._per_minute or 0:,.6g}"
 
     def wait_s(self, amount: float, now: float) -> float:
-        """Return how long to wait for an amount; what exceeds the burst is taken in advance of what comes."""
+        """Return how long to wait for an amount, in seconds; an amount above the burst overdraws the bucket."""
         if self._per_minute is None:
             return 0.0
         self._refill(now)
         lacking = min(amount, self._burst()) - self._level
-        # A wait too short for the clock would never end.
+        # A wait shorter than the clock's resolution would never end.
         return max(lacking * 60 / self._per_minute, 1e-3) if lacking > 1e-9 else 0.0
 
     def take(self, amount: float) -> None:
@@ -305,22 +344,22 @@ class _Bucket:
         self._level = self._bounded(self._level - amount)
 
     def correct(self, amount: float, now: float) -> None:
-        """Give back what was taken too much, or take what was taken too little."""
+        """Correct the estimate of a call: return the excess, or take the rest."""
         if self._per_minute is not None:
             self._refill(now)
             self._level = self._bounded(min(self._level + amount, self._burst()))
 
     def _bounded(self, level: float) -> float:
-        """Return a level that lets a call be made within a minute, where a header of the provider sets the rate.
+        """Return a level that allows a call within a minute if the rate comes from the provider's headers.
 
-        A minute is the period of such a limit: whatever a header says, it must not stop a judge for hours.
+        A minute is the period of such a limit; a wrong header must not stop a judge for hours.
         """
         if self._per_minute is None or self._per_minute == self._configured:
             return level
         return max(level, self._burst() - self._per_minute)
 
     def learn(self, limit: float, remaining: float, now: float) -> None:
-        """Take over what the provider says, where it is less than what is known; less than 1 is no limit of calls."""
+        """Adopt the provider's limit if it is lower than the known one; a limit below 1 is ignored."""
         if limit < 1:
             return
         known = self._per_minute is not None

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and how long a call of a judge is attempted.
+    """Attempts, timeouts and backoff of a judge's calls.
 
     Args:
-        attempts: Most attempts that fail for other reasons than a 429, the first one included.
-        attempt_timeout_s: How long one attempt may take.
-        pause_s: Longest pause before the second attempt; doubled before each further one.
+        attempts: Most attempts, including the first; attempts that end in a 429 do not count.
+        attempt_timeout_s: Timeout of one attempt, in seconds.
+        pause_s: Longest pause before the second attempt, in seconds; doubled before each further attempt.
         breaker_s: How long a call waits for an open circuit breaker, in seconds.
     """
 

@@ -1,4 +1,4 @@
-"""What calls of a judge counted and cost, attempt by attempt."""
+"""Tokens and cost of a judge's calls, attempt by attempt."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class CallAttempt:
     """One call of a judge.
 
     Args:
-        outcome: How it ended, one stable word.
-        input: Tokens read; None where the provider reports none.
-        output: Tokens written; None where the provider reports none.
-        cost: In billionths of a dollar; None where the judge has no price.
-        latency_ms: From the call to its end; None in a batch.
-        estimated: Whether the tokens are estimated, and so the cost.
+        outcome: How it ended, as a stable code.
+        input: Tokens read; None if the provider reports none.
+        output: Tokens written; None if the provider reports none.
+        cost: Cost in billionths of a dollar; None if the judge has no price.
+        latency_ms: Duration of the call in milliseconds; None in a batch.
+        estimated: Whether tokens and cost are estimated.
     """
 
     outcome: str
@@ -35,19 +35,19 @@ class CallAttempt:
 
 @dataclass(slots=True)
 class CallUsage:
-    """What a verdict has cost so far.
+    """Tokens and cost of a verdict so far.
 
     Args:
-        calls: Calls of the judge.
+        calls: Number of calls.
         tokens: Tokens of each call with a reply.
-        cost: In billionths of a dollar; None where the judge has no price.
-        last_problem: Why the last call gave no reply, for people.
+        cost: Cost in billionths of a dollar; None if the judge has no price.
+        last_problem: Why the last call got no reply, as a sentence.
         throttled: Whether the provider throttled the last call.
         temperature: Temperature that the last call sent.
-        attempts: The first MAX_LISTED_ATTEMPTS calls, one by one.
-        charged: Tokens of all direct calls, the most that they may have taken where that is unknown.
-        waits: Whether the next call waits for the judge's own pace.
-        changes: Parameters that the last call left out or weakened because the model refuses them.
+        attempts: The first MAX_LISTED_ATTEMPTS calls.
+        charged: Tokens of all direct calls; calls with unknown usage count with their maximum.
+        waits: Whether the next call waits for the judge's rate limiter.
+        changes: Parameters that the last call omitted or weakened because the model refuses them.
     """
 
     calls: int = 0
@@ -62,13 +62,13 @@ class CallUsage:
     changes: tuple[str, ...] = ()
 
     def bound_lost(self, most: int) -> None:
-        """Lower the cost of attempts without a reply to the most that they can have cost, as a reply has shown."""
+        """Lower the cost of attempts without a reply to the maximum that a reply has shown."""
         for place, attempt in enumerate(self.attempts):
             if attempt.input is None and attempt.cost is not None and attempt.cost > most:
                 self.cost = (self.cost or 0) - (attempt.cost - most)
                 self.attempts[place] = dataclasses.replace(attempt, cost=most)
 
     def add_attempt(self, attempt: CallAttempt) -> None:
-        """List an attempt, unless MAX_LISTED_ATTEMPTS are listed."""
+        """List an attempt, up to MAX_LISTED_ATTEMPTS."""
         if len(self.attempts) < MAX_LISTED_ATTEMPTS:
             self.attempts.append(attempt)

@@ -1,1 +1,1 @@
-"""One verdict from request to outcome."""
+"""Grading: one verdict from request to outcome."""

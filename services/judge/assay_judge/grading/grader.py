@@ -1,7 +1,8 @@
-"""One verdict from beginning to end: the precheck, the cache, the calls, the check, the cache again."""
+"""Grade one answer, or compare two: precheck, cache lookup, calls, check of the reply, cache write."""
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -50,12 +51,12 @@ class Grader:
 
     Args:
         registry: The provider clients.
-        cache: Earlier verdicts.
-        ledger: What runs have spent.
+        cache: The cache of verdicts.
+        ledger: The accounts of the runs.
         batches: Dispatches requests that go through batch APIs.
-        recording: Verdicts for the provider "replay"; None where there are none.
-        claims: Whose turn it is among replicas that share a cache; None where there is only this process.
-        queue_limit: Most requests in flight of one scope while no other has any; with n scopes, each has an n-th.
+        recording: Verdicts for the provider "replay"; None for none.
+        claims: Claims to verdicts among replicas that share a cache; None if there is only this process.
+        queue_limit: Most requests in flight; n teams with requests in flight may have an n-th each.
     """
 
     def __init__(
@@ -84,10 +85,10 @@ class Grader:
         """Return the outcome of a request; a missing verdict is an outcome too.
 
         Raises:
-            InvalidInputError: The request names none of several recorded judges.
+            InvalidInputError: The request must name one of several recorded judges.
             SetupError: The judge's package or key is missing.
             OverloadedError: Too many requests are in flight.
-            StorageError: Spending cannot be kept.
+            StorageError: Spending cannot be stored.
         """
         if grading.judge.provider == "none":
             message = "no judge configured: name one in the run, or start the judge service with --provider"
@@ -99,7 +100,7 @@ class Grader:
 
     @contextmanager
     def _place(self, team: str) -> Iterator[None]:
-        """Hold a place in the queue inside the block; a flood of one team leaves room for others."""
+        """Hold a place in the queue inside the block; one team's requests cannot take all places."""
         held = self._in_flight.get(team, 0)
         share = max(1, self._queue_limit // len(self._in_flight.keys() | {team}))
         if held >= share:
@@ -115,7 +116,7 @@ class Grader:
                 del self._in_flight[team]
 
     def check(self, grading: Grading) -> None:
-        """Run the preflight checks of a judge, without a call.
+        """Check the configuration of a judge without calling it.
 
         Raises:
             InvalidInputError: As in `grade`.
@@ -126,7 +127,9 @@ class Grader:
             self._registry.check(grading.judge, capped=grading.cap is not None)
 
     async def preflight(self, grading: Grading) -> Outcome:
-        """Return why no verdict can be had of a judge; without a reason where one may. The run pays for the call.
+        """Call a judge to see whether it refuses every request; the outcome's reason is empty if it does not.
+
+        The run pays for the call.
 
         Raises:
             InvalidInputError, SetupError, OverloadedError, StorageError: As in `grade`.
@@ -150,7 +153,7 @@ class Grader:
         await self._single_flight.aclose()
 
     def _named(self, grading: Grading) -> Grading:
-        """Return the request with the recorded judge filled in where only one was recorded."""
+        """Return the request; if it names no judge and only one was recorded, fill that judge in."""
         if grading.judge.provider != "replay" or grading.judge.model:
             return grading
         judges = self._recording.judges if self._recording else []
@@ -191,7 +194,7 @@ class Grader:
     async def _call_once(self, client: ProviderClient, prepared: PreparedGrading) -> Outcome:
         """Call the judge, or wait for the identical request that is in flight."""
         grading = prepared.grading
-        # The cap is part of it: another run's cap must not decide about this run's verdict.
+        # The limit is part of the key: another run's cap must not decide about this run's verdict.
         flight = (grading.scope, prepared.key, grading.run_id, grading.cap)
         joins = self._single_flight.is_in_flight(flight)
         if joins:
@@ -216,16 +219,16 @@ class Grader:
         return outcome.as_found() if joins else outcome
 
     async def _call_and_cache(self, client: ProviderClient, prepared: PreparedGrading, usage: CallUsage) -> Outcome:
-        """Call the judge and keep its verdict; wait for another replica's where that is calling for the same one."""
+        """Call the judge and cache its verdict, or wait for the replica that is already calling for this verdict."""
         grading, claims = prepared.grading, self._claims
         if claims is None:
             return await self._paid(client, prepared, usage)
         usage.last_problem = "another replica is calling the judge for the same verdict"
         async with claims.held(grading.scope.team, prepared.key):
             usage.last_problem = ""
-            found = await self._cache.find(grading.scope, prepared.key, grading.rubric)
-            if found is not None:
-                return dataclasses.replace(found, cached=True)
+            outcome = await self._cache.find(grading.scope, prepared.key, grading.rubric)
+            if outcome is not None:
+                return dataclasses.replace(outcome, cached=True)
             return await self._paid(client, prepared, usage)
 
     async def _paid(self, client: ProviderClient, prepared: PreparedGrading, usage: CallUsage) -> Outcome:
@@ -241,7 +244,7 @@ class Grader:
 
     @asynccontextmanager
     async def _budget(self, client: ProviderClient, grading: Grading, key: str = "") -> AsyncIterator[BudgetHandle]:
-        """Hold the account of a request's run inside the block."""
+        """Hold the account of the request's run inside the block."""
         account, close = await self._ledger.open(grading.scope, grading.run_id)
         try:
             yield BudgetHandle(
@@ -260,7 +263,7 @@ class Grader:
     ) -> Outcome:
         problem = ""
         for _ in range(TURNS):
-            # A turn quotes nothing of the refused reply, which may hold what the answer made the judge say.
+            # The repair turn does not quote the invalid reply, which may repeat instructions from the answer.
             prompt = await prepared.prompt(problem)
             reply = await client.call(prompt, prepared.schema, prepared.parameters, budget, usage)
             try:
@@ -286,3 +289,43 @@ class Grader:
             message = f"the recording holds no verdict of {grading.judge.identity} on this answer"
             return Outcome(Status.UNAVAILABLE, reason="not_recorded", message=message)
         return outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The result of comparing two answers in both orders.
+
+    Args:
+        winner: "a", "b" or "tie"; empty if a verdict is missing.
+        flipped: Whether the two orders disagree.
+        outcomes: The outcome with A shown first, and with B shown first.
+    """
+
+    winner: str
+    flipped: bool
+    outcomes: tuple[Outcome, Outcome]
+
+
+async def compare_answers(grader: Grader, grading: Grading) -> Comparison:
+    """Return which of two answers is better; an answer wins only if it does so in both orders.
+
+    Args:
+        grader: The grader.
+        grading: The request, with A as the first answer and B as the second.
+    """
+    material = grading.material
+    assert material.second is not None
+    swapped = dataclasses.replace(material, answer=material.second, second=material.answer)
+    async with asyncio.TaskGroup() as both:
+        shown = both.create_task(grader.grade(grading))
+        other = both.create_task(grader.grade(dataclasses.replace(grading, material=swapped)))
+    outcomes = (shown.result(), other.result())
+    first = _winner(outcomes[0], {"first": "a", "second": "b", "tie": "tie"})
+    second = _winner(outcomes[1], {"first": "b", "second": "a", "tie": "tie"})
+    if not first or not second:
+        return Comparison("", flipped=False, outcomes=outcomes)
+    return Comparison(first if first == second else "tie", flipped=first != second, outcomes=outcomes)
+
+
+def _winner(outcome: Outcome, names: dict[str, str]) -> str:
+    return names[outcome.verdict.winner] if outcome.verdict is not None else ""

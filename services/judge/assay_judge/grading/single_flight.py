@@ -1,4 +1,4 @@
-"""Single flight: identical requests share one task, which is cancelled when its last caller leaves."""
+"""Single flight: identical requests share a task, which is cancelled when its last caller leaves."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class SingleFlight(Generic[T]):
         return key in self._in_flight
 
     async def do(self, key: object, start: Callable[[], Coroutine[Any, Any, T]], timeout_s: float) -> T:
-        """Return the result of the task with this key, which is started unless it is in flight.
+        """Return the result of the task with this key, starting it unless it is in flight.
 
-        A caller that times out or is cancelled leaves the task to the others; the last one cancels it.
+        A caller that times out or is cancelled leaves the task to the others; the last caller cancels it.
 
         Args:
-            key: What the work is.
-            start: Starts it.
-            timeout_s: How long to wait.
+            key: Identifies the work.
+            start: Starts the work.
+            timeout_s: Longest wait, in seconds.
 
         Raises:
-            TimeoutError: It takes longer.
+            TimeoutError: The task takes longer.
         """
         work = self._in_flight.get(key)
         if work is None:
@@ -57,7 +57,7 @@ class SingleFlight(Generic[T]):
                 await _ended(work.task)
 
     async def aclose(self) -> None:
-        """End all work."""
+        """Cancel all tasks."""
         for work in list(self._in_flight.values()):
             await _ended(work.task)
 
@@ -68,7 +68,7 @@ class SingleFlight(Generic[T]):
 
 
 async def _ended(task: asyncio.Task[Any]) -> None:
-    """Cancel a task and wait for its last words, such as what it has spent."""
+    """Cancel a task and wait for its cleanup, which settles what it has spent."""
     task.cancel()
     await asyncio.wait([task])
     if not task.cancelled():

@@ -1,1 +1,1 @@
-"""The providers of models: one file each, behind one protocol."""
+"""The providers of models, one module per provider, behind a common protocol."""

@@ -1,4 +1,4 @@
-"""Anthropic's batch API: requests in one call, results as a file of JSON Lines."""
+"""Anthropic's batch API: one call submits all requests; the results are a JSON Lines file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from assay.providers.client import Service
     from assay_judge.providers.batch_api import BatchRequest
 
-_SLACK_S = 3_600  # what two clocks may differ by
+_SLACK_S = 3_600  # largest difference between our clock and the provider's
 _PAGE = 100
 _MOST_PAGES = 100
 _ITEM_STATES = {"expired": BatchState.EXPIRED, "canceled": BatchState.CANCELLED}
@@ -38,15 +38,15 @@ _Failures = (anthropic.APIStatusError, anthropic.APIConnectionError, anthropic.A
 
 
 def connect(service: Service) -> AnthropicBatches:
-    """Return the batch API of a service, whose files may be long."""
+    """Return the batch API of a service, over a connection that accepts large files."""
     return AnthropicBatches(package_client(service, connection_to(service, BATCH_CALLS_AT_ONCE, MAX_RESULTS_BYTES)))
 
 
 class AnthropicBatches:
-    """The batch API of one service of Anthropic's protocol.
+    """The batch API of a service that speaks Anthropic's protocol.
 
     Args:
-        client: The package's client; its connection must let long files through.
+        client: The package's client; its connection must accept large files.
     """
 
     def __init__(self, client: anthropic.AsyncAnthropic) -> None:
@@ -55,7 +55,7 @@ class AnthropicBatches:
     async def submit(
         self, batch_id: str, model: str, requests: Sequence[BatchRequest], confirm: Callable[[], Awaitable[None]]
     ) -> str:
-        """Submit a batch; return the provider's id for it."""
+        """Submit a batch; return the provider's id."""
         listed: Any = [
             {
                 "custom_id": request.item_id,
@@ -71,10 +71,10 @@ class AnthropicBatches:
         return require_id(batch)
 
     async def search(self, batch_id: str, item_ids: Collection[str], since: float) -> BatchSearch:
-        """Search for a batch by its requests: the protocol has no place for a name of ours.
+        """Search for a batch by its requests: the protocol has no field for our batch id.
 
-        Only a batch that has ended says which requests are its own. One that has not, and has as many of them as ours
-        and is young enough, may be ours: whether it is shows when it ends.
+        The provider names a batch's requests only after it has ended. An unfinished batch with the same number of
+        requests, created since the submission, may be ours; that is known once it ends.
         """
         is_open = False
         async for batch in self._listed(since - _SLACK_S):
@@ -89,7 +89,7 @@ class AnthropicBatches:
         return BatchSearch(is_open=is_open)
 
     async def status(self, provider_id: str) -> BatchStatus:
-        """Return the status of a batch; one that was cancelled or has expired has ended, and its results say so."""
+        """Return the status of a batch. Cancelled and expired batches count as ended; their results say which."""
         try:
             batch = await self._client.messages.batches.retrieve(provider_id)
         except _Failures as problem:
@@ -136,7 +136,7 @@ class AnthropicBatches:
         return ""
 
     def _check_results_are_here(self, url: str | None) -> None:
-        """Refuse an address elsewhere: the package goes there with the key."""
+        """Refuse an address at another host, because the package would send the key there."""
         own = urlsplit(str(self._client.base_url))
         if url and urlsplit(url)[:2] not in ((own.scheme, own.netloc), ("", "")):
             raise MalformedReplyError(f"the batch's results_url points at another service: {ascii(url)[:200]}")

@@ -1,4 +1,4 @@
-"""What the batch API of a provider is to the rest of the judge."""
+"""The protocol of a provider's batch API, and its values."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 BATCH_CALLS_AT_ONCE = 8
 MAX_RESULTS_BYTES = 1024 * 1024 * 1024
-"""Of a batch; they are read line by line."""
+"""The largest results file, which is read line by line."""
 
 _LINE_BYTES = 4 * 1024 * 1024
 
 
 class BatchState(StrEnum):
-    """State of a batch, or of one request of it."""
+    """State of a batch, or of a request in it."""
 
     RUNNING = "running"
     ENDED = "ended"
@@ -39,10 +39,10 @@ class BatchRequest:
     """One request of a batch.
 
     Args:
-        item_id: What names it in the batch and in its results.
-        prompt: What the model is sent.
-        schema: The form of the verdict.
-        parameters: How it is asked.
+        item_id: The id of the request in the batch and in its results.
+        prompt: The prompt.
+        schema: JSON schema of the verdict.
+        parameters: The parameters of the request.
     """
 
     item_id: str
@@ -56,8 +56,8 @@ class BatchStatus:
     """Status of a batch.
 
     Args:
-        state: Where the provider is with it.
-        done: Requests that are done, as far as the provider says.
+        state: The state of the batch.
+        done: Number of finished requests, as far as the provider says.
         message: The provider's explanation; untrusted text.
     """
 
@@ -71,8 +71,8 @@ class BatchSearch:
     """Result of a search for a batch whose submission may have failed.
 
     Args:
-        provider_id: The batch; empty where it was not found.
-        is_open: Whether it may still turn out to be one that the provider lists but does not describe yet.
+        provider_id: The provider's id of the batch; empty if it was not found.
+        is_open: Whether the batch may still be one of the unfinished batches that the provider lists.
     """
 
     provider_id: str = ""
@@ -81,14 +81,14 @@ class BatchSearch:
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """The result of one request: one of these.
+    """The result of one request. Besides `item_id`, exactly one field is set.
 
     Args:
-        item_id: The request.
+        item_id: The id of the request.
         reply: The model's reply.
-        refusal: The HTTP error that it would have been.
-        state: Why the provider did not process it.
-        problem: Why what the provider says is no answer.
+        refusal: The HTTP error that a direct call would have got.
+        state: Why the provider did not process the request.
+        problem: Why the provider's result is malformed.
     """
 
     item_id: str
@@ -101,44 +101,45 @@ class BatchResult:
 class BatchApi(Protocol):
     """The batch API of one service.
 
-    All methods raise ProviderStatusError, UnreachableError or MalformedReplyError where the service does not answer.
+    All methods raise ProviderStatusError, UnreachableError or MalformedReplyError if the service does not answer.
     """
 
     async def submit(
         self, batch_id: str, model: str, requests: Sequence[BatchRequest], confirm: Callable[[], Awaitable[None]]
     ) -> str:
-        """Submit a batch; return the provider's id for it.
+        """Submit a batch; return the provider's id.
 
         Args:
-            batch_id: Our id for it.
+            batch_id: Our id of the batch.
             model: The model's id.
-            confirm: Awaited directly before the call that creates the batch; what it raises prevents that call.
+            requests: The requests.
+            confirm: Awaited directly before the call that creates the batch; an exception prevents that call.
         """
 
     async def search(self, batch_id: str, item_ids: Collection[str], since: float) -> BatchSearch:
         """Search for a batch that may have been submitted.
 
         Args:
-            batch_id: Our id for it.
-            item_ids: Its requests.
-            since: When it was submitted at the earliest, in seconds since 1970.
+            batch_id: Our id of the batch.
+            item_ids: The ids of its requests.
+            since: The earliest possible time of its submission, in seconds since 1970.
         """
 
     async def status(self, provider_id: str) -> BatchStatus:
         """Return the status of a batch."""
 
     def results(self, provider_id: str) -> AsyncIterator[BatchResult]:
-        """Return the results of a batch that runs no more, in any order; some may be missing."""
+        """Return the results of a finished batch, in any order; some may be missing."""
 
     async def aclose(self) -> None:
         """Close the connections."""
 
 
 def require_id(thing: object) -> str:
-    """Return the id of what a provider's package has made of a reply, whatever the service really sent.
+    """Return the id in a reply that a provider's package has parsed without checking it.
 
     Raises:
-        MalformedReplyError: It has none.
+        MalformedReplyError: The reply has no id.
     """
     name = getattr(thing, "id", None)
     if not isinstance(name, str) or not name:
@@ -147,10 +148,10 @@ def require_id(thing: object) -> str:
 
 
 async def read_json_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
-    """Return the JSON objects of a file that has one in each line; lines that hold none are left out.
+    """Return the JSON objects of a JSON Lines file; lines without an object are skipped.
 
     Raises:
-        MalformedReplyError: A line is longer than any answer may be.
+        MalformedReplyError: A line is too long.
     """
     rest = b""
     async for chunk in chunks:

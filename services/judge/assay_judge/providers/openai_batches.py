@@ -1,4 +1,4 @@
-"""OpenAI's batch API: requests as a file of JSON Lines, results as one or two others."""
+"""OpenAI's batch API: the requests are a JSON Lines file, the results one or two further files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _ENDPOINT: Literal["/v1/chat/completions"] = "/v1/chat/completions"
 _MARK = "assay_batch"
-_SLACK_S = 3_600  # what two clocks may differ by
+_SLACK_S = 3_600  # largest difference between our clock and the provider's
 _PAGE = 100
 _MOST_PAGES = 100
 _STATES = {
@@ -47,15 +47,15 @@ _Failures = (openai.APIStatusError, openai.APIConnectionError, httpx2.HTTPError)
 
 
 def connect(service: Service) -> OpenAIBatches:
-    """Return the batch API of a service, whose files may be long."""
+    """Return the batch API of a service, over a connection that accepts large files."""
     return OpenAIBatches(package_client(service, connection_to(service, BATCH_CALLS_AT_ONCE, MAX_RESULTS_BYTES)))
 
 
 class OpenAIBatches:
-    """The batch API of one service of OpenAI's protocol.
+    """The batch API of a service that speaks OpenAI's protocol.
 
     Args:
-        client: The package's client; its connection must let long files through.
+        client: The package's client; its connection must accept large files.
     """
 
     def __init__(self, client: openai.AsyncOpenAI) -> None:
@@ -64,7 +64,7 @@ class OpenAIBatches:
     async def submit(
         self, batch_id: str, model: str, requests: Sequence[BatchRequest], confirm: Callable[[], Awaitable[None]]
     ) -> str:
-        """Submit a batch; return the provider's id for it."""
+        """Submit a batch; return the provider's id."""
         lines = [
             json.dumps(
                 {
@@ -120,7 +120,7 @@ class OpenAIBatches:
         )
 
     async def results(self, provider_id: str) -> AsyncIterator[BatchResult]:
-        """Return the results of a batch that runs no more."""
+        """Return the results of a finished batch."""
         batch = await self._batch(provider_id)
         for file_id in (batch.output_file_id, batch.error_file_id):
             if file_id:

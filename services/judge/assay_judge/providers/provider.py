@@ -1,4 +1,4 @@
-"""The providers of judges: the client that agents have too, with verdict requests and the batch APIs added."""
+"""The providers of judges: the client that agents use, plus verdict requests and batch APIs."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Provider(Protocol):
 
     @property
     def batches(self) -> BatchApi:
-        """The batch API of the service, whether it has one or not."""
+        """The batch API of the service; its calls fail if the service has none."""
 
     async def ask(self, model: str, prompt: Prompt, schema: Mapping[str, Any], parameters: JudgeParameters) -> Reply:
-        """Return what a model says.
+        """Return a model's reply.
 
         Raises:
             ProviderStatusError: The service answered with an HTTP error.
-            UnreachableError: It did not answer.
-            MalformedReplyError: What it answered is no answer.
+            UnreachableError: The service did not answer.
+            MalformedReplyError: The answer is malformed.
         """
 
     async def aclose(self) -> None:
@@ -41,14 +41,14 @@ class Provider(Protocol):
 
 
 class ConnectedProvider:
-    """One service as it is; making one imports the provider's package, so do it off the event loop.
+    """A connected service. The constructor imports the provider's package: call it off the event loop.
 
     Args:
-        provider: Whose protocol the service speaks, "openai" or "anthropic".
-        url: The service.
-        key: The key; empty where the service wants none.
-        concurrency: Most calls at once, batches aside.
-        egress: Which addresses the service may have, and the proxy that connections are made through.
+        provider: The protocol of the service, "openai" or "anthropic".
+        url: The URL of the service.
+        key: The key; empty if the service needs none.
+        concurrency: Most calls in flight, without batches.
+        egress: The addresses that the service may have, and the proxy.
     """
 
     def __init__(self, provider: str, url: str, key: str, concurrency: int, egress: Egress) -> None:
@@ -60,14 +60,14 @@ class ConnectedProvider:
 
     @property
     def batches(self) -> BatchApi:
-        """The batch API of the service, connected when it is first used."""
+        """The batch API of the service, connected on first use."""
         if self._batches is None:
             batches: BatchApi = importlib.import_module(self._batch_module).connect(self._service)
             self._batches = batches
         return self._batches
 
     async def ask(self, model: str, prompt: Prompt, schema: Mapping[str, Any], parameters: JudgeParameters) -> Reply:
-        """Return what a model says."""
+        """Return a model's reply."""
         return await self._client.ask(self._request(model, prompt, schema, parameters))
 
     async def aclose(self) -> None:

@@ -1,4 +1,4 @@
-"""A request for a verdict: the prompt, and how the form of the verdict is enforced."""
+"""Requests for a verdict: prompt, parameters, and the enforcement of the verdict's form."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FORM_WORDS = ("response_format", "json_schema", "output_config", "output_format
 
 
 class Form(StrEnum):
-    """How a model is made to answer in the form of a verdict; each is for services that refuse the one before."""
+    """How the form of a verdict is enforced; each member is the fallback for services that refuse the one before."""
 
     SCHEMA = "schema"
     OBJECT = "object"
@@ -30,21 +30,21 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JudgeParameters(Parameters):
-    """Parameters of a request for a verdict, some of which a service may refuse.
+    """Parameters of a request for a verdict; a service may refuse some of them.
 
     Args:
-        form: How the reply's form is enforced.
+        form: How the form of the reply is enforced.
     """
 
     form: Form = Form.SCHEMA
 
     def without_refused(self, refusal: ProviderStatusError, request_text: str) -> JudgeParameters | None:
-        """Return other parameters where a refusal says that one of these is unknown, else None."""
-        # By name: a dataclass with slots is another class than the one that super() without arguments refers to.
+        """Return weaker parameters if a refusal says that one of these is unknown, else None."""
+        # By name: slots make a dataclass a new class, and super() without arguments would refer to the old one.
         return Parameters.without_refused(self, refusal, request_text) or self._with_next_form(refusal, request_text)
 
     def changes_from(self, wanted: JudgeParameters) -> tuple[str, ...]:
-        """Return which of the wanted parameters are left out or weakened, because the model refused them."""
+        """Return the wanted parameters that were dropped or weakened because the model refused them."""
         changes = {"temperature": self.temperature != wanted.temperature, "schema": self.form is not wanted.form}
         return tuple(name for name, changed in changes.items() if changed)
 
@@ -60,7 +60,7 @@ class JudgeParameters(Parameters):
 
 
 def openai_request(model: str, prompt: Prompt, schema: Mapping[str, Any], parameters: JudgeParameters) -> Request:
-    """Return a request for a verdict to a service of OpenAI's protocol."""
+    """Return a request for a verdict in OpenAI's protocol."""
     form: dict[str, Any] = {}
     if parameters.form is Form.SCHEMA:
         named = {"name": "verdict", "strict": True, "schema": schema}
@@ -71,7 +71,7 @@ def openai_request(model: str, prompt: Prompt, schema: Mapping[str, Any], parame
 
 
 def anthropic_request(model: str, prompt: Prompt, schema: Mapping[str, Any], parameters: JudgeParameters) -> Request:
-    """Return a request for a verdict to a service of Anthropic's protocol."""
+    """Return a request for a verdict in Anthropic's protocol."""
     form: dict[str, Any] = {}
     if parameters.form is Form.SCHEMA:
         form = {"output_config": {"format": {"type": "json_schema", "schema": schema}}}
@@ -83,7 +83,7 @@ def _request(model: str, prompt: Prompt, parameters: JudgeParameters, form: Mapp
         model,
         (Message("user", prompt.user),),
         parameters,
-        shared_system=prompt.system,  # the same for all calls by the rubric
+        shared_system=prompt.system,  # shared by all calls with the rubric
         system=prompt.call,
         extra=form,
     )

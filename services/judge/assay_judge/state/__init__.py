@@ -1,1 +1,1 @@
-"""What the judge stores: verdicts, and what runs spend; in a file, or for all replicas in PostgreSQL."""
+"""The judge's database: verdicts and spending, in a SQLite file or, shared by all replicas, in PostgreSQL."""

@@ -1,4 +1,4 @@
-"""Accounts of runs: the database decides whether an amount fits under a cap, for all processes that use it."""
+"""Accounts of runs. The database decides, for all processes, whether an amount fits under a cap."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from assay_judge.state.spending import SpendStatus
     from assay_judge.state.store import JudgeStore
 
-_POLL_S = 0.5  # for money that another process's call leaves
+_POLL_S = 0.5  # while waiting for money that another process may release
 _RETRIES_ALWAYS = 10
 _RETRY_SHARE = 0.2
 
 
 class SpendCapReachedError(Exception):
-    """The call may cost more than is left under the cap."""
+    """The maximum cost of the call exceeds the rest of the cap."""
 
 
 class Account:
-    """What one run has spent and reserved, in billionths of a dollar, as the last query showed it.
+    """The amounts that a run has spent and reserved, in billionths of a dollar, as of the last query.
 
     Args:
-        run: The run; without a run id for calls of no run, whose spending is neither capped nor stored.
-        store: Where spending is stored.
+        run: The run; without a run id, spending is neither capped nor stored.
+        store: The judge's database.
     """
 
     def __init__(self, run: RunKey, store: JudgeStore) -> None:
@@ -37,23 +37,23 @@ class Account:
         self.spent = 0
         self.reserved = 0
         self.unknown = 0
-        """The part of `spent` that was reserved for calls whose outcome is unknown."""
+        """The part of `spent` reserved for calls with an unknown outcome."""
         self.calls = 0
         self.retries = 0
         self.users = 0
         """Requests in flight."""
         self._store = store
-        self._seen_changes = -1  # nothing is read yet
-        self._asked = 0  # amounts that are on their way to the database
+        self._seen_changes = -1  # before the first query
+        self._asked = 0  # the sum of amounts on their way to the database
         self._waiting: deque[_Turn] = deque()
         self._is_short = False
 
     def may_retry(self) -> bool:
-        """Return whether the run has a retry left: ten, or a fifth of its calls, so that no storm feeds itself."""
+        """Return whether the run's retry budget, ten or a fifth of its calls, has a retry left."""
         return self.retries < max(_RETRIES_ALWAYS, _RETRY_SHARE * self.calls)
 
     async def refresh(self) -> None:
-        """Read what is spent and reserved now, unless this account alone has changed it since the last query."""
+        """Read the spent and reserved amounts, unless only this account has changed them since the last query."""
         changes = self._store.other_changes
         if self.run.run_id and (self._seen_changes != changes or self._store.is_shared):
             self._note(await self._store.read_spending(self.run))
@@ -62,25 +62,25 @@ class Account:
     async def reserve(
         self, most: int, cap: int | None, *, lasts_s: float, waits: asyncio.Event | None = None, key: str = ""
     ) -> Reservation:
-        """Reserve the most that a call may cost; wait where other calls, of any process, may leave enough.
+        """Reserve the maximum cost of a call; wait if other calls, of any process, may release enough.
 
-        Calls of this process are served in the order in which they came.
+        Calls of this process are served first come, first served.
 
         Args:
-            most: In billionths of a dollar.
+            most: The maximum cost, in billionths of a dollar.
             cap: Most that the run may spend; None for no cap.
-            lasts_s: How long the call may take; after that the amount counts as spent.
-            waits: Set where the call has to wait for the money of others.
-            key: The verdict that the call is for; empty for an order of a batch, whose outcome comes in any case.
+            lasts_s: How long the call may take, in seconds; after that the amount counts as spent.
+            waits: Set if the call must wait for money.
+            key: The key of the verdict; empty for an order of a batch, whose outcome is never lost.
 
         Raises:
-            SpendCapReachedError: Too little is left, whatever the calls in flight will cost.
+            SpendCapReachedError: Too little is left, even if the calls in flight cost nothing.
             StorageError: The database cannot be written.
         """
         if not self.run.run_id:
             return Reservation(self, "")
         if cap is None or self._seems_to_fit(most, cap) or self.spent + most > cap:
-            # It need not wait, or waiting would not help.
+            # The call need not wait, or waiting would not help.
             self._asked += most
             try:
                 reservation = await self._reserved(most, cap, lasts_s, key)
@@ -106,9 +106,9 @@ class Account:
             return None
 
     async def settle(self, name: str, cost: int, *, key: str = "", lost_most: int = 0) -> None:
-        """Replace a reservation by what was paid; bound what lost calls for the same verdict can have cost."""
+        """Replace a reservation by the cost, and lower the reservations of lost calls for the same verdict."""
         if name:
-            key = key if self.unknown or self._store.is_shared else ""  # no call was lost
+            key = key if self.unknown or self._store.is_shared else ""  # otherwise no call was lost
             self._note(await self._store.settle(self.run, name, cost, key=key, lost_most=lost_most))
             self._wake()
 
@@ -119,7 +119,7 @@ class Account:
             self._wake()
 
     def _seems_to_fit(self, most: int, cap: int) -> bool:
-        """Return whether an amount fits and takes no other call's turn, as far as this process knows."""
+        """Return whether, as far as this process knows, an amount fits and no other call is waiting."""
         return not self._waiting and self.spent + self.reserved + self._asked + most <= cap
 
     async def _reserved_in_turn(
@@ -149,7 +149,7 @@ class Account:
             self._wake()
 
     async def _reserved(self, most: int, cap: int | None, lasts_s: float, key: str = "") -> Reservation | None:
-        """Return a reservation; None where others may leave enough for it."""
+        """Return a reservation; None if other calls may release enough for it."""
         name = secrets.token_hex(16)
         work = asyncio.ensure_future(self._store.reserve(self.run, name, most, cap, lasts_s, key=key))
         try:
@@ -185,18 +185,18 @@ class _Turn:
         self._waits = waits
 
     def report_waiting(self) -> None:
-        """Note that the cap has no room at present."""
+        """Report that the cap has no room at present."""
         if self._waits is not None:
             self._waits.set()
 
 
 class Reservation:
-    """Money that is reserved for one call; settle it, or lose it.
+    """Money reserved for one call, to be settled or lost.
 
     Args:
-        account: The run's.
-        name: Its id in the database; empty for a call of no run.
-        key: The verdict that the call is for; empty for an order of a batch.
+        account: The run's account.
+        name: Its id in the database; empty for a call without a run.
+        key: The key of the verdict; empty for an order of a batch.
     """
 
     def __init__(self, account: Account, name: str, key: str = "") -> None:
@@ -205,15 +205,15 @@ class Reservation:
         self._key = key
 
     async def settle(self, cost: int, lost_most: int | None = None) -> None:
-        """Replace the amount by what the call has cost; a repetition changes nothing.
+        """Replace the amount by the cost of the call; a repetition changes nothing.
 
         Args:
-            cost: In billionths of a dollar.
-            lost_most: The most that a lost call for the same verdict can have cost; None where that is unknown.
+            cost: The cost in billionths of a dollar.
+            lost_most: The maximum cost of a lost call for the same verdict; None if unknown.
         """
         key = self._key if lost_most is not None else ""
         await self._account.settle(self.name, cost, key=key, lost_most=lost_most or 0)
 
     async def lose(self) -> None:
-        """Count all of it as spent, because the outcome is unknown; `settle` of a later call bounds it."""
+        """Count the whole amount as spent, because the outcome is unknown; `settle` of a later call may lower it."""
         await self._account.lose(self.name)

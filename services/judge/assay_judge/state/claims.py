@@ -1,7 +1,7 @@
-"""Claims to verdicts: of all replicas one calls the judge for a verdict, and the others wait for it.
+"""Claims to verdicts: one replica calls the judge for a verdict, and the others wait for it.
 
-A claim is a lease that its owner renews while it calls. A replica that is killed leaves its claims, which the next one
-takes over when the lease has ended; until then equal requests wait, each up to its own deadline.
+A claim is a lease that its owner renews during the call. When a replica is killed, another one acquires its claims
+after the lease; until then identical requests wait, each up to its own deadline.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Claims:
 
     Args:
         database: The database of all replicas.
-        lease_s: How long a claim that is not renewed holds, in seconds.
+        lease_s: Duration of the lease, in seconds.
     """
 
     def __init__(self, database: Database, lease_s: float = LEASE_S) -> None:
@@ -46,7 +46,7 @@ class Claims:
 
     @asynccontextmanager
     async def held(self, team: str, key: str) -> AsyncIterator[None]:
-        """Hold the claim to a verdict inside the block; wait for it where another replica has it."""
+        """Hold the claim to a verdict inside the block, waiting while another replica holds it."""
         owner = secrets.token_hex(16)
         await self._acquire(team, key, owner)
         renewing = asyncio.ensure_future(self._renew(team, key, owner))
@@ -55,11 +55,11 @@ class Claims:
         finally:
             renewing.cancel()
             await asyncio.wait([renewing])
-            with contextlib.suppress(StorageError):  # it ends with its lease
+            with contextlib.suppress(StorageError):  # the claim then ends with its lease
                 await asyncio.shield(self._release(team, key, owner))
 
     async def _acquire(self, team: str, key: str, owner: str) -> None:
-        """Return once the claim is this owner's, or where the database cannot say whose it is."""
+        """Return once the owner has the claim, or if the database does not answer."""
         poll_s = _FIRST_POLL_S
         while True:
             work = asyncio.ensure_future(self._database.write(lambda c: _claim(c, team, key, owner, self._lease_s)))
@@ -96,7 +96,7 @@ class Claims:
 
 
 def _claim(connection: sa.Connection, team: str, key: str, owner: str, lease_s: float) -> bool:
-    """Claim a verdict; return whether it is the owner's now."""
+    """Try to claim a verdict; return whether the owner has it now."""
     table, now = schema.claims, time.time()
     values = {"owner": owner, "lease_until": now + lease_s}
     insert = insert_into(table, connection.dialect.name).values(team=team, key=key, **values)

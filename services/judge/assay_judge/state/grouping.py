@@ -1,7 +1,7 @@
-"""Transactions that serve many requests at once.
+"""Transactions shared by many requests.
 
-In SQLite a transaction and its way to another thread cost more than the statements of a verdict. Requests that wait at
-the same time share one.
+In SQLite, a transaction and the switch to another thread cost more than the statements of a verdict, so requests that
+wait at the same time share a transaction.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Grouped:
-    """Runs work in transactions, one after the other; what waits for the present one goes into the next.
+    """Runs work in consecutive transactions; work that arrives during one goes into the next.
 
     Args:
         run: Runs work in one transaction.
@@ -33,10 +33,10 @@ class Grouped:
         self._running: asyncio.Task[None] | None = None
 
     async def do(self, work: Callable[[sa.Connection], T]) -> T:
-        """Return the result of some work; a cancellation does not stop the work.
+        """Return the result of the work; a cancellation does not stop it.
 
         Raises:
-            StorageError: The work failed, whatever else was in its transaction.
+            StorageError: The work failed; other work in its transaction cannot be the cause.
         """
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting.append((work, done))
@@ -45,7 +45,7 @@ class Grouped:
         return await done
 
     async def aclose(self) -> None:
-        """Wait for the work that has begun or waits."""
+        """Wait for all running and waiting work."""
         if self._running is not None:
             await asyncio.wait([self._running])
 
@@ -54,13 +54,13 @@ class Grouped:
             while self._waiting:
                 group, self._waiting = self._waiting, []
                 if not await self._succeeds(group) and len(group) > 1:
-                    for request in group:  # each by itself: one that fails takes no other one with it
+                    for request in group:  # one by one, so that a failing request does not fail the others
                         await self._succeeds([request])
         finally:
             self._running = None
 
     async def _succeeds(self, group: Sequence[tuple[Work, asyncio.Future[Any]]]) -> bool:
-        """Run a group and deliver the results; return False if it failed, having delivered that to a group of one."""
+        """Run a group and deliver the results; return False if it failed. A group of one also gets the error."""
         (results,) = await asyncio.gather(
             self._run(lambda connection: [work(connection) for work, _ in group]), return_exceptions=True
         )

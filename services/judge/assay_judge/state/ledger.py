@@ -1,7 +1,7 @@
 """The accounts of all runs.
 
-The most that a call may cost is stored before the call is made: a process that dies between call and settlement has
-spent it.
+The maximum cost of a call is stored before the call. If the process dies before the settlement, that amount counts as
+spent.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _ACCOUNTS = 10_000
 
 
 class Ledger:
-    """The accounts of all runs; unused ones are evicted, and read again from the database.
+    """The accounts of all runs; unused accounts are evicted, and read from the database when they are needed again.
 
     Args:
-        store: Where spending is stored.
-        accounts: Most accounts in memory, besides those in use.
+        store: The judge's database.
+        accounts: Most unused accounts in memory.
     """
 
     def __init__(self, store: JudgeStore, accounts: int = _ACCOUNTS) -> None:
@@ -37,9 +37,9 @@ class Ledger:
         self._loading = asyncio.Lock()
 
     async def open(self, scope: Scope, run_id: str) -> tuple[Account, Callable[[], None]]:
-        """Return the account of a run, and the function that closes it when the request is over.
+        """Return the account of a run, and a function that closes it at the end of the request.
 
-        A second call of that function changes nothing: the end of a request and the deletion of its team may coincide.
+        The function may be called twice: the end of a request and the deletion of its team may coincide.
 
         Raises:
             StorageError: The database cannot be read.
@@ -67,7 +67,7 @@ class Ledger:
         return account, close
 
     def forget(self, scope: Scope) -> None:
-        """Forget the accounts of a deleted team that no request uses."""
+        """Drop the unused accounts of a deleted team."""
         for run in [run for run, account in self._accounts.items() if run.team == scope.team and not account.users]:
             del self._accounts[run]
 

@@ -1,4 +1,4 @@
-"""The judge's tables. A change here comes with a numbered migration; a test compares the two."""
+"""The judge's tables. Every change needs a numbered migration; a test compares the two."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ verdicts = sa.Table(
     sa.PrimaryKeyConstraint("team", "key"),
 )
 
-# What a run has paid, in billionths of a dollar; the row is locked while an amount is set aside.
+# The amount that a run has paid, in billionths of a dollar; the row is locked while an amount is reserved.
 spending = sa.Table(
     "judge_spending",
     metadata,
@@ -35,8 +35,8 @@ spending = sa.Table(
     sa.PrimaryKeyConstraint("team", "run_id"),
 )
 
-# What is set aside for calls in flight, of whichever process; after expires_at a call is lost, and its amount is spent.
-# key is the verdict that it is for: once another call has got that, it shows what the lost one can have cost at most.
+# The reservations of calls in flight, in all processes. After expires_at the call is lost, and its amount counts as
+# spent. key is the verdict's key: another call for that verdict shows how much the lost call can have cost.
 reservations = sa.Table(
     "judge_reservations",
     metadata,
@@ -49,7 +49,7 @@ reservations = sa.Table(
     sa.Index("judge_reservations_of_run", "team", "run_id"),
 )
 
-# Which process calls the judge for a verdict, so that the others wait for it: a lease that its owner renews.
+# Claims: the process that calls the judge for a verdict, while the others wait. Its owner renews the lease.
 claims = sa.Table(
     "judge_claims",
     metadata,
@@ -60,8 +60,8 @@ claims = sa.Table(
     sa.PrimaryKeyConstraint("team", "key"),
 )
 
-# Batches that are not finished. The owner's lease ends at lease_until, by the database's clock; each acquisition
-# increments the epoch, without which no write of the batch or of its orders is done.
+# Unfinished batches. The owner's lease ends at lease_until, by the database's clock. Each acquisition increments the
+# epoch; every write of the batch or its orders checks it.
 batches = sa.Table(
     "judge_batches",
     metadata,
@@ -75,7 +75,7 @@ batches = sa.Table(
     sa.Column("lease_until", sa.Float(53), nullable=False),
 )
 
-# Orders, one for each key of a team that has no outcome yet, and outcomes, one for each key of a run.
+# Orders without an outcome, unique per team and key, and outcomes, unique per run and key.
 orders = sa.Table(
     "judge_orders",
     metadata,

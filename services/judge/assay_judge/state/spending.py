@@ -1,6 +1,7 @@
-"""Queries about what runs spend; the row of a run is locked while an amount is reserved or paid.
+"""Queries about the spending of runs. The row of a run is locked while an amount is reserved or paid.
 
-Each call of a judge makes several of them. The statements are built once: building one takes longer than running it.
+Each call of a judge runs several of these queries. The statements are built once, because building takes longer than
+running.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ _paid, _held = schema.spending, schema.reservations
 
 @dataclass(frozen=True, slots=True)
 class SpendStatus:
-    """What a run has spent and reserved, in billionths of a dollar.
+    """The amounts that a run has spent and reserved, in billionths of a dollar.
 
     Args:
-        spent: What was paid, and what was reserved for lost calls.
-        reserved: What is reserved for calls in flight.
-        lost: The part of `spent` that was reserved for calls whose outcome is unknown.
-        fits: Whether the amount that was asked for is reserved now.
+        spent: The amount paid, plus the reservations of lost calls.
+        reserved: The reservations of calls in flight.
+        lost: The part of `spent` reserved for calls with an unknown outcome.
+        fits: Whether the requested amount is reserved now.
     """
 
     spent: int
@@ -80,7 +81,7 @@ def _pay(dialect: str) -> sa.Insert:
 
 
 def read(connection: sa.Connection, run: RunKey) -> SpendStatus:
-    """Return what a run has spent and reserved."""
+    """Return the amounts that a run has spent and reserved."""
     row = connection.execute(_SUMS, {**_its(run), "now": time.time()}).one()
     lost = int(row.lost)
     return SpendStatus(int(row.paid) + lost, int(row.held) - lost, lost)
@@ -90,7 +91,7 @@ def reserve(
     connection: sa.Connection, run: RunKey, reservation_id: str, most: int, cap: int | None, lasts_s: float,
     *, key: str = "",
 ) -> SpendStatus:  # fmt: skip
-    """Reserve an amount if it fits under a cap together with all that is spent and reserved."""
+    """Reserve an amount if it fits under the cap together with everything spent and reserved."""
     _lock(connection, run)
     status = read(connection, run)
     if cap is not None and status.spent + status.reserved + most > cap:
@@ -102,14 +103,14 @@ def reserve(
 
 
 def lose(connection: sa.Connection, run: RunKey, reservation_id: str) -> SpendStatus:
-    """Count what was reserved for a call as spent from now on, because its outcome is unknown."""
+    """Count the reservation of a call as spent from now on, because its outcome is unknown."""
     _lock(connection, run)
     connection.execute(_LOSE, {"its_reservation_id": reservation_id, "now": time.time()})
     return read(connection, run)
 
 
 def lose_all(connection: sa.Connection) -> None:
-    """Count all reservations as spent, except those of orders that have no outcome yet."""
+    """Count all reservations as spent, except those of orders without an outcome."""
     ordered = sa.select(schema.orders.c.reservation).where(schema.orders.c.outcome.is_(None))
     is_lost = sa.and_(_held.c.expires_at > _NOW, _held.c.reservation_id.not_in(ordered))
     connection.execute(_held.update().where(is_lost).values(expires_at=_NOW), {"now": time.time()})
@@ -118,16 +119,16 @@ def lose_all(connection: sa.Connection) -> None:
 def settle(
     connection: sa.Connection, run: RunKey, reservation_id: str, cost: int, *, key: str = "", lost_most: int = 0
 ) -> SpendStatus:
-    """Replace what was reserved by what was paid; once for each reservation.
+    """Replace a reservation by the cost of its call; a repetition changes nothing.
 
     Args:
-        key: The verdict that the call was for; empty where no other call of the run was lost for it.
-        lost_most: The most that such a call can have cost, if there is a key.
+        key: The key of the verdict; empty if the run has lost no call for it.
+        lost_most: The maximum cost of such a lost call, if there is a key.
     """
     _lock(connection, run)
     now = time.time()
     if key:
-        # The caller has the claim to the verdict, so that other calls for it are lost, be their time up or not.
+        # The caller holds the claim to the verdict, so any other call for it is lost, even before its expiry.
         bound = {"its_key": key, "its_reservation_id": reservation_id, "now": now, "lost_most": lost_most}
         connection.execute(_BOUND, {**_its(run), **bound})
     if connection.execute(_RELEASE, {"its_reservation_id": reservation_id}).rowcount:
@@ -137,7 +138,7 @@ def settle(
 
 
 def _lock(connection: sa.Connection, run: RunKey) -> None:
-    """Lock the row of a run, which is inserted where it is missing; SQLite has one writer at a time anyway."""
+    """Lock the row of a run, inserting it if it is missing; SQLite has only one writer at a time anyway."""
     dialect = connection.dialect.name
     if dialect != "sqlite":
         connection.execute(_ensure_row(dialect), {**run._asdict(), "nano": 0, "changed_at": time.time()})

@@ -1,4 +1,4 @@
-"""SQL that PostgreSQL and SQLite write differently."""
+"""SQL that differs between PostgreSQL and SQLite."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class DatabaseTime(sa.sql.functions.FunctionElement[float]):
-    """The present time by the clock of the database, in seconds since 1970."""
+    """The current time by the database's clock, in seconds since 1970."""
 
     type = sa.Float(53)
     inherit_cache = True
@@ -29,13 +29,13 @@ compiles(DatabaseTime)(lambda _, compiler, **__: _TIMES[compiler.dialect.name])
 
 
 def insert_into(table: sa.Table, dialect: str) -> postgresql.Insert | sqlite.Insert:
-    """Return an insert that can say what happens where the row exists already.
+    """Return an insert that supports ON CONFLICT.
 
     Args:
         table: The table.
         dialect: `sqlite` or `postgresql`.
     """
-    # Imported here: a judge uses one of the two dialects.
+    # Imported here because a judge uses only one of the two dialects.
     if dialect == "postgresql":
         from sqlalchemy.dialects import postgresql
 
@@ -46,9 +46,9 @@ def insert_into(table: sa.Table, dialect: str) -> postgresql.Insert | sqlite.Ins
 
 
 def has(column: sa.Column[str]) -> sa.ColumnElement[bool]:
-    """Return whether a column has the value of the parameter `its_` and its name, for statements that are built once.
+    """Return the condition that a column equals the parameter `its_NAME`, for statements that are built once.
 
-    SQLAlchemy keeps the plain name for the value that a statement stores.
+    SQLAlchemy reserves the plain name for the value that a statement stores.
     """
     return column == sa.bindparam(f"its_{column.name}", type_=column.type)
 
@@ -56,7 +56,10 @@ def has(column: sa.Column[str]) -> sa.ColumnElement[bool]:
 def is_among(
     connection: sa.Connection, column: sa.ColumnElement[str], names: Collection[str]
 ) -> sa.ColumnElement[bool]:
-    """Return whether a column has one of many values, which are one parameter: both databases limit their number."""
+    """Return the condition that a column has one of many values.
+
+    The values are a single parameter, because both databases limit the number of parameters.
+    """
     if connection.dialect.name == "postgresql":
         from sqlalchemy.dialects import postgresql
 

@@ -1,8 +1,8 @@
-"""The judge's database: verdicts by team and key, and what runs have spent.
+"""The judge's database: verdicts by team and key, and the spending of runs.
 
-SQLite in a file of one process, or PostgreSQL for any number of them. A verdict is a JSON object; nothing in it
-identifies the requester. In a file, a power cut may lose the last verdicts and amounts, which only costs money; a
-process that is killed loses nothing.
+It is a SQLite file of one process, or PostgreSQL shared by any number of processes. A verdict is a JSON object that
+does not identify the requester. With SQLite, a power failure may lose the last verdicts and amounts, which only costs
+money; a killed process loses nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _PRUNE_EVERY = 500
-_TOUCH_AFTER_S = 24 * 3600.0  # so that a cache hit writes nothing, as a rule
+_TOUCH_AFTER_S = 24 * 3600.0  # long, so that most cache hits write nothing
 _SPENDING_KEPT_S = 90 * 24 * 3600.0
 
 
@@ -53,7 +53,7 @@ class JudgeStore:
 
     Args:
         database: The database, with its tables.
-        max_verdicts: More are pruned, least recently used first.
+        max_verdicts: Most verdicts; beyond that, the least recently used are pruned.
         is_shared: Whether other processes use the database too.
     """
 
@@ -67,18 +67,18 @@ class JudgeStore:
         self._puts = 0
         self.verdict_count = 0
         self.other_changes = 0
-        """How often this process has changed what runs spend without their accounts."""
+        """How often this process has changed spending without going through an account."""
 
     @classmethod
     async def open(
         cls, folder: Path | None, url: str = "", *, max_verdicts: int = 1_000_000, patience_s: float = 60.0
     ) -> Self:
-        """Open the database at a URL, or else `judge.db` in a folder, which is created where it is missing.
+        """Open the database at a URL, or else `judge.db` in a folder, which is created if it is missing.
 
         Args:
-            folder: The folder; None for one that is deleted when the store is closed.
-            url: A PostgreSQL database that is used instead.
-            max_verdicts: More are pruned.
+            folder: The folder; None for a temporary folder.
+            url: A PostgreSQL database to use instead.
+            max_verdicts: Most verdicts.
             patience_s: How long an unreachable PostgreSQL is retried, in seconds.
 
         Raises:
@@ -113,7 +113,7 @@ class JudgeStore:
         await asyncio.to_thread(self._resources.close)
 
     async def delete_scope(self, scope: Scope) -> tuple[dict[str, int], dict[str, int]]:
-        """Delete what the team of a scope has here; return by table how much that was, and how much is left.
+        """Delete all rows of a scope's team; return the number of deleted and of remaining rows, by table.
 
         Deleted bytes are overwritten in a SQLite file, and its log is emptied.
         """
@@ -133,7 +133,7 @@ class JudgeStore:
         return counts
 
     async def verdict(self, scope: Scope, key: str) -> dict[str, Any] | None:
-        """Return the record of a verdict of a scope's team; None where there is none that can be read."""
+        """Return the record of a verdict of a scope's team; None if it is missing or unreadable."""
         own = {"its_team": scope.team, "its_key": key}
         row = await self._read(lambda connection: connection.execute(_FIND, own).one_or_none())
         if row is None:
@@ -149,7 +149,7 @@ class JudgeStore:
         return record if isinstance(record, dict) else None
 
     async def put_verdict(self, team: str, key: str, record: dict[str, Any]) -> None:
-        """Store a valid verdict of a team; the first verdict of a key stays."""
+        """Store a valid verdict of a team; the first verdict of a key wins."""
         text = json.dumps(record, ensure_ascii=True, allow_nan=False)
         values = {"team": team, "key": key, "used_at": time.time(), "record": text}
 
@@ -157,13 +157,13 @@ class JudgeStore:
             return len(connection.execute(_put(connection.dialect.name), values).all())
 
         added = await self._write(put)
-        self.verdict_count += added  # not before the wait: other verdicts are stored meanwhile
+        self.verdict_count += added  # read only after the wait, during which other verdicts are stored
         self._puts += 1
         if self._puts % _PRUNE_EVERY == 0:
             self.verdict_count = await self.database.write(self._prune)
 
     async def read_spending(self, run: RunKey) -> SpendStatus:
-        """Return what a run has spent and reserved."""
+        """Return the amounts that a run has spent and reserved."""
         return await self._read(lambda connection: spending.read(connection, run))
 
     async def reserve(
@@ -177,13 +177,13 @@ class JudgeStore:
     async def settle(
         self, run: RunKey, reservation_id: str, cost: int, *, key: str = "", lost_most: int = 0
     ) -> SpendStatus:
-        """Replace what was reserved by what was paid; a repetition changes nothing."""
+        """Replace a reservation by the cost of its call; a repetition changes nothing."""
         return await self._write(
             lambda connection: spending.settle(connection, run, reservation_id, cost, key=key, lost_most=lost_most)
         )
 
     async def lose(self, run: RunKey, reservation_id: str) -> SpendStatus:
-        """Count what was reserved for a call as spent, because its outcome is unknown."""
+        """Count the reservation of a call as spent, because its outcome is unknown."""
         return await self._write(lambda connection: spending.lose(connection, run, reservation_id))
 
     async def _read(self, query: Callable[[sa.Connection], T]) -> T:
@@ -210,9 +210,9 @@ def _count(connection: sa.Connection) -> int:
 
 
 def _take_over(connection: sa.Connection) -> None:
-    """End what the processes before this one had: their calls are lost, their batches and claims are free.
+    """End the leases of earlier processes: their calls are lost, their batches and claims are free.
 
-    Only the process that has the file to itself may do so; in a shared database, leases end by time.
+    Only valid if this process is the file's only user; in a shared database, leases expire.
     """
     spending.lose_all(connection)
     connection.execute(schema.batches.update().values(lease_until=0.0))

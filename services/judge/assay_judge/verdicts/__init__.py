@@ -1,1 +1,1 @@
-"""From a rubric and material to a prompt, and from a reply to a checked verdict; the cache of verdicts."""
+"""Verdicts: the prompt from rubric and material, the check of the reply, and the cache."""

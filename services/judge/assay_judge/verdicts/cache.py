@@ -1,4 +1,4 @@
-"""Verdicts that are kept: in the cache, to be used again, and in a file, to be replayed."""
+"""The cache of verdicts, and the file that records them for a replay."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ logger = logging.getLogger("assay_judge")
 
 
 class VerdictStore(Protocol):
-    """Where verdicts are kept."""
+    """A store of verdicts."""
 
     async def verdict(self, scope: Scope, key: str) -> dict[str, Any] | None:
-        """Return the record of a verdict; None where there is none that can be read."""
+        """Return the record of a verdict; None if it is missing or unreadable."""
 
     async def put_verdict(self, team: str, key: str, record: dict[str, Any]) -> None:
-        """Keep a valid verdict of a team; the first one of a key stays."""
+        """Store a valid verdict of a team; the first verdict of a key wins."""
 
 
 class VerdictCache:
-    """Keeps valid verdicts.
+    """Caches valid verdicts.
 
     Args:
-        store: The cache, of this process or of all replicas.
-        caches: Whether verdicts are kept there and used again.
-        record_to: A file that takes every new verdict, for a later replay; None for none.
+        store: The store, of this process or of all replicas.
+        is_enabled: Whether verdicts are stored and reused.
+        record_to: A file to which new verdicts are appended, for a later replay; None for none.
     """
 
     def __init__(self, store: VerdictStore, *, is_enabled: bool, record_to: Path | None) -> None:
@@ -50,7 +50,7 @@ class VerdictCache:
         self._record_to = record_to
 
     async def find(self, scope: Scope, key: str, rubric: Rubric) -> Outcome | None:
-        """Return the verdict with a key that a scope reaches, checked again."""
+        """Return the cached verdict of a scope's team, checked again; None if there is none."""
         if not self._is_enabled:
             return None
         try:
@@ -87,13 +87,13 @@ class VerdictCache:
 
 
 def verdict_record(verdict: JudgeVerdict) -> dict[str, Any]:
-    """Return a verdict as an object, in the form in which `verdict_of` reads it."""
-    said = {"winner": verdict.winner} if verdict.winner else dict(verdict.scores)
-    return {"reasoning": verdict.reasoning, **said}
+    """Return a verdict as the object that `verdict_from_data` reads."""
+    result = {"winner": verdict.winner} if verdict.winner else dict(verdict.scores)
+    return {"reasoning": verdict.reasoning, **result}
 
 
 def outcome_from_record(record: dict[str, Any], rubric: Rubric) -> Outcome | None:
-    """Return a verdict that was kept, checked again; None where it is not valid any more."""
+    """Return a stored verdict, checked again; None if it is no longer valid."""
     data, temperature, model = record.get("verdict"), record.get("temperature"), record.get("model")
     if not isinstance(data, dict):
         return None
@@ -111,13 +111,13 @@ def outcome_from_record(record: dict[str, Any], rubric: Rubric) -> Outcome | Non
 
 
 def _recorded_usage(record: dict[str, Any]) -> CallUsage:
-    """Return the usage of the verdict's first call, as far as the record has it."""
+    """Return the usage of the verdict's call, as far as the record has it."""
 
     def count(name: str) -> int | None:
         value = record.get(name)
         return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**40 else None
 
-    used, said = count("input_tokens"), count("output_tokens")
-    # A service that does not count its tokens leaves both at 0.
-    tokens = [Tokens(used, said)] if used and said is not None else []
+    used, written = count("input_tokens"), count("output_tokens")
+    # Both are 0 if the service did not count tokens.
+    tokens = [Tokens(used, written)] if used and written is not None else []
     return CallUsage(count("calls") or 0, tokens, count("cost_nano"))

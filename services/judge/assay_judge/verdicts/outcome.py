@@ -1,4 +1,4 @@
-"""The outcome of a request: a valid verdict, or why there is none."""
+"""The outcome of a request: a valid verdict, or the reason why it is missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Status(StrEnum):
-    """Whether a verdict counts."""
+    """The status of a verdict; only valid verdicts count."""
 
     VALID = "valid"
     INVALID = "invalid"
@@ -26,23 +26,23 @@ class Outcome:
     """The outcome of one request.
 
     Args:
-        status: Whether there is a verdict.
-        verdict: The verdict, where there is one.
-        reason: Why there is none, one stable word.
-        message: The same as a sentence; untrusted text.
-        usage: What it has cost; empty for a verdict from the cache.
+        status: The status of the verdict.
+        verdict: The verdict; None if it is missing.
+        reason: Why the verdict is missing, as a stable code.
+        message: The reason as a sentence; untrusted text.
+        usage: Tokens and cost; empty for a verdict from the cache.
         saved: The usage of the first call, for a verdict from the cache or from another request's call.
-        temperature: The temperature that was sent; None where none was.
-        model: The model as it names itself.
+        temperature: The temperature that was sent; None for none.
+        model: The model's own name.
         cached: Whether the verdict is from the cache or from another request's call.
-        flags: What the precheck has found in the answer; see precheck.FLAGS.
-        by_rule: Whether no judge was called because an empty answer has the lowest score by rule.
-        key: What the verdict rests on.
-        fingerprint: The judge with its rubric.
+        flags: The flags of the precheck; see precheck.FLAGS.
+        by_rule: Whether an empty answer got the lowest score without a call of the judge.
+        key: The cache key of the verdict.
+        fingerprint: Identifies the judge with its rubric.
         batched: Whether the verdict came through the batch API.
-        retry_after_s: When to retry a pending verdict, in seconds; 0 where none is pending.
-        needed: What the next call may cost, in billionths of a dollar, where the allowance is too small for it; else 0.
-        needed_tokens: How many tokens the request may take, where its token allowance is too small; else 0.
+        retry_after_s: When to retry a pending verdict, in seconds; 0 if it is not pending.
+        needed: The maximum cost of the next call, in billionths of a dollar, if the allowance is too small; else 0.
+        needed_tokens: The most tokens that the request may take, if its token allowance is too small; else 0.
     """
 
     status: Status
@@ -64,5 +64,5 @@ class Outcome:
     needed_tokens: int = 0
 
     def as_found(self) -> Outcome:
-        """Return the outcome for a request that cost nothing: usage moves to `saved`."""
+        """Return the outcome for a request that cost nothing: the usage moves to `saved`."""
         return dataclasses.replace(self, usage=CallUsage(), saved=self.usage, cached=self.verdict is not None)

@@ -1,13 +1,13 @@
-"""Reading a judge's reply: exactly one valid object that answers this very call, or no verdict at all.
+"""Parse a judge's reply, which is a verdict only if it is exactly one valid object that answers this very call.
 
     {"verdict_id": "…", "reasoning": "…", "accuracy": 0.9, …}
 
-The reply is one JSON object, alone or inside one whole code fence or answer box, and either of them after thoughts,
-such as `<think>…</think>`, which are no part of the reply. Line breaks inside its texts may be raw. Any further word,
-fence or object makes it no verdict. Each key is given once; keys that the rubric does not ask for are ignored. Numbers
-are JSON numbers on the rubric's scale.
-`verdict_id` is the random text that stood in the system part of this call alone: an object that the judge copied from
-the answer cannot hold it.
+The reply is one JSON object, alone or inside one code fence or answer box around all of it. Thoughts, such as
+`<think>…</think>`, may come first and are not part of the reply. Line breaks inside its texts may be raw. Any further
+word, fence or object makes the reply invalid. Keys are unique; keys that the rubric does not ask for are ignored.
+Numbers are JSON numbers on the rubric's scale.
+`verdict_id` is a random text that only this call's system part contains, so an object that the judge copied from the
+answer cannot contain it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from assay.judging.rubric import Criterion, Rubric
 
 PARSER = "verdict/4"
-"""Changes when the same reply may be read differently."""
+"""Change it whenever the parser may read the same reply differently."""
 
 WINNERS = ("first", "second", "tie")
 _MAX_REPLY_CHARS = 200_000
@@ -40,17 +40,17 @@ _BOX = ("<|begin_of_box|>", "<|end_of_box|>")  # GLM's, around its answer
 
 
 class InvalidVerdictError(ValueError):
-    """The reply is not one valid verdict; the message says why and quotes nothing of it."""
+    """The reply is not one valid verdict; the message says why and does not quote the reply."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeVerdict:
-    """What a judge said, checked.
+    """A checked verdict.
 
     Args:
-        reasoning: Why; untrusted text.
-        scores: By criterion, on the rubric's scale; empty where answers were compared.
-        winner: "first", "second" or "tie" where answers were compared, else empty.
+        reasoning: The judge's reasons; untrusted text.
+        scores: Scores by criterion, on the rubric's scale; empty for a comparison.
+        winner: "first", "second" or "tie" for a comparison, else empty.
     """
 
     reasoning: str
@@ -61,8 +61,8 @@ class JudgeVerdict:
 def verdict_schema(rubric: Rubric) -> dict[str, Any]:
     """Return the JSON schema of a rubric's verdict.
 
-    Reasons come before scores, so that a model reasons first. Ranges are said in words: providers do not enforce
-    them, and some refuse schemas that have them.
+    Reasons come before scores, so that a model reasons first. Ranges are given in words: providers do not enforce
+    them, and some refuse schemas that contain them.
     """
     properties: dict[str, Any] = {
         "verdict_id": {"type": "string", "description": "The verdict_id of this call, from the system text."},
@@ -76,15 +76,15 @@ def verdict_schema(rubric: Rubric) -> dict[str, Any]:
 
 
 def read_verdict(reply: str, rubric: Rubric, verdict_id: str) -> JudgeVerdict:
-    """Return the verdict that a reply is.
+    """Return the verdict in a reply.
 
     Args:
-        reply: The whole text of the judge.
-        rubric: What was asked.
+        reply: The whole text of the reply.
+        rubric: The rubric of the request.
         verdict_id: The id of this call.
 
     Raises:
-        InvalidVerdictError: It is none.
+        InvalidVerdictError: The reply is not a valid verdict.
     """
     if len(reply) > _MAX_REPLY_CHARS:
         raise InvalidVerdictError("the reply is too long for a verdict")
@@ -98,10 +98,10 @@ def read_verdict(reply: str, rubric: Rubric, verdict_id: str) -> JudgeVerdict:
 
 
 def verdict_from_data(data: Mapping[str, Any], rubric: Rubric) -> JudgeVerdict:
-    """Return the verdict that an object without its verdict_id holds.
+    """Return the verdict in an object whose verdict_id was checked and removed.
 
     Raises:
-        InvalidVerdictError: It holds none.
+        InvalidVerdictError: The object is not a valid verdict.
     """
     reasoning = data.get("reasoning")
     if not isinstance(reasoning, str):
@@ -131,7 +131,7 @@ def _score(value: object, name: str, rubric: Rubric) -> float:
     number = float(value)
     if not math.isfinite(number) or (rubric.whole and not number.is_integer()):
         raise InvalidVerdictError(f"{name} must be {scale}")
-    return number + 0.0  # -0.0 is 0.0
+    return number + 0.0  # turns -0.0 into 0.0
 
 
 def _score_schema(criterion: Criterion, rubric: Rubric) -> dict[str, Any]:
@@ -143,10 +143,10 @@ def _score_schema(criterion: Criterion, rubric: Rubric) -> dict[str, Any]:
 
 
 def _is_spliced(data: Mapping[str, Any], rubric: Rubric) -> bool:
-    """Return whether an object may hold scores from a text that the judge quoted without escaping it.
+    """Return whether an object may contain scores from a text that the judge quoted without escaping it.
 
     A quoted `…", "overall_score": 1, "x": "…` adds a score that the judge left out. It needs a text of its own, here
-    "x", for the rest of the quote, which then stands between that score and the judge's.
+    "x", for the rest of the quote, which ends up between that score and the judge's.
     """
     names = list(data)
     asked = {criterion.name for criterion in rubric.criteria}
@@ -157,8 +157,8 @@ def _is_spliced(data: Mapping[str, Any], rubric: Rubric) -> bool:
 
 
 def _bare(reply: str) -> str:
-    """Return a reply without its thoughts, and without the one box and code fence around all of it."""
-    # The first end counts: what a later one might follow is then still there, and is no JSON.
+    """Return a reply without its thoughts, and without a box and a code fence around all of it."""
+    # The first end tag counts; a later one stays in the text and makes it invalid JSON.
     text = split_thoughts(reply.removeprefix("\ufeff").strip(_JSON_SPACE))[1].strip(_JSON_SPACE)
     if text.startswith(_BOX[0]) and text.endswith(_BOX[1]):
         text = text.removeprefix(_BOX[0]).removesuffix(_BOX[1]).strip(_JSON_SPACE)

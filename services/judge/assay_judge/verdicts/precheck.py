@@ -1,7 +1,7 @@
-"""What can be seen of an answer without a judge: that it is empty, and what a reader of its verdict should know.
+"""Checks of an answer that need no judge: whether it is empty, and flags for readers of its verdict.
 
-Only an empty answer has its verdict here. Punctuation can be a right answer (`%`), and so can a passage word for word,
-so whatever else is seen is a flag beside the judge's own verdict.
+Only an empty answer gets its verdict here. Punctuation can be a correct answer (`%`), and so can a verbatim passage, so
+all other results are flags beside the judge's verdict.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ADDRESSES_JUDGE = "addresses_judge"
 HIDDEN_CHARACTERS = "hidden_characters"
 
 FLAGS = (EMPTY, PUNCTUATION, COPIES_QUESTION, COPIES_PROMPT, ADDRESSES_JUDGE, HIDDEN_CHARACTERS)
-"""All flags, in the order in which they are listed."""
+"""All flags, in the order of their listing."""
 
 _TO_JUDGE = re.compile(
     r"verdict_id|overall_score"
@@ -42,16 +42,16 @@ _TO_JUDGE = re.compile(
 )
 _SCANNED_CHARS = 50_000
 _COPY_FACTOR = 4
-"""Passages this much longer than an answer are not compared with it: folding shortens a text, but not so far."""
+"""Passages longer than an answer by this factor are not compared with it: folding shortens texts by less."""
 
 
 @dataclass(frozen=True, slots=True)
 class Precheck:
-    """What is seen of an answer without a judge.
+    """The result of the precheck.
 
     Args:
-        flags: Of FLAGS, without doubles.
-        is_empty: Whether it deserves the lowest score of every rubric, because it holds nothing to judge.
+        flags: Members of FLAGS, without duplicates.
+        is_empty: Whether the answer is empty and gets the lowest score of every rubric.
     """
 
     flags: tuple[str, ...] = ()
@@ -59,19 +59,19 @@ class Precheck:
 
 
 async def precheck_off_loop(material: Material) -> Precheck:
-    """Return what `precheck` returns; long material is checked in a thread, so that other verdicts move meanwhile."""
+    """Run `precheck`, in a thread if the material is long, so that it does not block the event loop."""
     return await asyncio.to_thread(precheck, material) if material.is_long else precheck(material)
 
 
 def precheck(material: Material) -> Precheck:
-    """Return what is seen of an answer, or of either of two.
+    """Check an answer, or both answers of a comparison.
 
-    An empty answer is decided here unless the reference is empty too, or two answers are compared.
+    `is_empty` is false if the reference is empty too, or if two answers are compared.
     """
     answers = [material.answer] if material.second is None else [material.answer, material.second]
-    found = {flag for answer in answers for flag in _flags(answer, material)}
-    flags = tuple(flag for flag in FLAGS if flag in found)
-    is_empty = EMPTY in found and material.second is None
+    hits = {flag for answer in answers for flag in _flags(answer, material)}
+    flags = tuple(flag for flag in FLAGS if flag in hits)
+    is_empty = EMPTY in hits and material.second is None
     if is_empty and material.reference is not None and is_blank(material.reference):
         is_empty = False
     return Precheck(flags, is_empty)
@@ -81,13 +81,13 @@ def _flags(answer: str, material: Material) -> set[str]:
     if is_blank(answer):
         return {EMPTY}
     scanned = answer[:_SCANNED_CHARS]
-    found = {
+    flags = {
         ADDRESSES_JUDGE: _addresses_judge(scanned),
         HIDDEN_CHARACTERS: hides_characters(scanned),
     }
     if len(answer) <= _SCANNED_CHARS:
-        found[_likeness(answer, material)] = True
-    return {flag for flag, holds in found.items() if flag and holds}
+        flags[_likeness(answer, material)] = True
+    return {flag for flag, holds in flags.items() if flag and holds}
 
 
 def _addresses_judge(text: str) -> bool:
@@ -98,7 +98,7 @@ def _addresses_judge(text: str) -> bool:
 
 
 def _likeness(answer: str, material: Material) -> str:
-    """Return what an answer is a copy of, or that it is punctuation; empty for neither."""
+    """Return the flag of an answer that is a copy or only punctuation; empty for neither."""
     if all(unicodedata.category(character)[0] in "PZC" for character in answer):
         return PUNCTUATION
     longest = _COPY_FACTOR * len(answer)

@@ -1,23 +1,84 @@
-"""A request for a verdict with everything that its verdict rests on, derived once."""
+"""A request for a verdict with its derived values: cache key, fingerprint, schema and parameters."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from assay_judge.verdicts.cache_key import canonical_json, content_key, fingerprint
 from assay_judge.verdicts.parser import PARSER, verdict_schema
 from assay_judge.verdicts.prompt import build_prompt, template_hash
 from assay_judge.verdicts.replies import requested_parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from assay.judging.rubric import Rubric
     from assay_judge.model import Grading, Prompt
     from assay_judge.providers.verdict_request import JudgeParameters
+
+
+def canonical_json(data: Mapping[str, Any]) -> str:
+    """Return JSON with sorted keys, no spaces and unescaped non-ASCII characters."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def content_key(
+    *,
+    answer: str | Sequence[str],
+    question: str,
+    reference: str | None,
+    context: Sequence[str] = (),
+    history: Sequence[tuple[str, str]] = (),
+    criterion: str | None = None,
+    model: str,
+    params: Mapping[str, Any],
+    schema: str,
+    template: str,
+    sample_index: int = 0,
+) -> str:
+    """Return the hexadecimal SHA-256 of everything that determines a verdict; no text is normalised.
+
+    Args:
+        answer: The answer, or the two compared answers in the order of the prompt.
+        question: The question.
+        reference: The reference; None for none.
+        context: Passages; not hashed if empty.
+        history: Role and text of each message before the question; not hashed if empty.
+        criterion: A criterion besides the rubric; None is not hashed.
+        model: The judge.
+        params: The parameters of the judge.
+        schema: Identifies the form of the verdict.
+        template: Identifies the texts around the material.
+        sample_index: Distinguishes repeated verdicts on the same material; 0 is not hashed.
+    """
+    parts: dict[str, Any] = {
+        "answer": answer if isinstance(answer, str) else list(answer),
+        "model": model,
+        "params": dict(params),
+        "question": question,
+        "reference": reference,
+        "schema": schema,
+        "template": template,
+    }
+    if context:
+        parts["context"] = list(context)
+    if history:
+        parts["history"] = [list(message) for message in history]
+    if criterion is not None:
+        parts["criterion"] = criterion
+    if sample_index:
+        parts["sample_index"] = sample_index
+    return hashlib.sha256(canonical_json(parts).encode()).hexdigest()
+
+
+def fingerprint(*, model: str, params: Mapping[str, Any], schema: str, template: str, parser: str) -> str:
+    """Return the fingerprint of a judge with its rubric; verdicts with different fingerprints are not comparable."""
+    parts = {"model": model, "params": dict(params), "schema": schema, "template": template, "parser": parser}
+    return hashlib.sha256(canonical_json(parts).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +87,10 @@ class PreparedGrading:
 
     Args:
         grading: The request.
-        key: The cache key: a hash of everything that the verdict rests on.
+        key: The cache key: a hash of everything that determines the verdict.
         fingerprint: Identifies the judge with its rubric.
         schema: JSON schema of the verdict.
-        parameters: JudgeParameters of the first call, before the judge has refused any of them.
+        parameters: Parameters of the first call, before the model has refused any of them.
     """
 
     grading: Grading
@@ -39,10 +100,10 @@ class PreparedGrading:
     parameters: JudgeParameters
 
     async def prompt(self, problem: str = "") -> Prompt:
-        """Return a new prompt, with a verdict_id of its own; long material is disarmed in a thread.
+        """Return a new prompt with its own verdict_id; the markers in long material are escaped in a thread.
 
         Args:
-            problem: Why the previous reply was not accepted, in our own words; empty for the first turn.
+            problem: Why the previous reply was invalid, in our own words; empty for the first turn.
         """
         build = partial(build_prompt, self.grading.rubric, self.grading.material, problem=problem)
         return await asyncio.to_thread(build) if self.grading.material.is_long else build()
@@ -73,6 +134,6 @@ def prepare_grading(grading: Grading) -> PreparedGrading:
 
 @lru_cache(maxsize=256)
 def _schema(rubric: Rubric) -> tuple[Mapping[str, Any], str]:
-    """Return a rubric's schema, which is never changed, and its canonical text."""
+    """Return a rubric's schema, which must not be modified, and its canonical text."""
     schema = verdict_schema(rubric)
     return schema, canonical_json(schema)

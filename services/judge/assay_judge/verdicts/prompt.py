@@ -1,8 +1,8 @@
-"""What a judge is sent: the rubric in the system part, the material between markers that nobody could guess.
+"""The prompt of a judge: the rubric in the system part, the material between unguessable markers.
 
-The system part begins with what is the same for every call by a rubric, so that a provider's prompt cache can reuse
-it. What is random comes after it. The material is data: what looks like a marker or a turn of a conversation in it is
-disarmed, and the task is said again after it.
+The system part begins with the text that all calls with a rubric share, so that a provider's prompt cache can reuse it;
+random text comes after it. The material is data: markers and conversation turns inside it are escaped, and the task is
+repeated after it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ An earlier reply to this request was not accepted, because {problem}. Keep to th
 _RESTATED = """\
 That was the material. Now judge {what} by the rubric "{rubric}" from the system text, and reply with the one JSON \
 object that it describes, with the verdict_id from the system text."""
-_RUBRICS = 256  # whose texts are kept, because they are needed for every verdict
+_RUBRICS = 256  # rubrics whose texts are cached, because every verdict needs them
 _LAYOUT = "material/3"
 
 
@@ -68,10 +68,10 @@ def build_prompt(
     """Return the request for a verdict.
 
     Args:
-        rubric: What is asked.
-        material: What is judged.
-        problem: Why an earlier reply was not accepted, in our own words; empty for a first request.
-        token: Returns a text that nobody can guess.
+        rubric: The rubric.
+        material: The material to judge.
+        problem: Why the earlier reply was invalid, in our own words; empty for the first request.
+        token: Returns an unguessable text.
     """
     nonce, verdict_id = token(), token()
     call = _CALL.replace("{verdict_id}", verdict_id).replace("{nonce}", nonce)
@@ -89,7 +89,7 @@ def _fenced(parts: Sequence[tuple[str, str]], nonce: str) -> list[str]:
 
 @lru_cache(maxsize=_RUBRICS)
 def rubric_text(rubric: Rubric) -> str:
-    """Return the system part that is the same for all calls by a rubric."""
+    """Return the system part that all calls with a rubric share."""
     lines = [_ROLE, f"# The rubric: {rubric.name}\n", rubric.description]
     if rubric.instructions:
         lines += ["", rubric.instructions]
@@ -104,7 +104,7 @@ def rubric_text(rubric: Rubric) -> str:
 
 @lru_cache(maxsize=_RUBRICS)
 def template_hash(rubric: Rubric) -> str:
-    """Return what identifies the texts around the material: the rubric's, ours, and how the material is laid out."""
+    """Return a hash of the texts around the material: the rubric's, ours, and the layout of the material."""
     texts = [rubric_text(rubric), _CALL, _AGAIN, _RESTATED, _LAYOUT]
     return "sha256:" + hashlib.sha256(json.dumps(texts, ensure_ascii=False).encode()).hexdigest()
 
@@ -123,8 +123,8 @@ def _criterion(criterion: Criterion) -> list[str]:
 def _examples(examples: Sequence[Example]) -> list[str]:
     """Return the examples between markers.
 
-    Their number is a hash of all of them, so that the system part stays the same for all calls and a provider's prompt
-    cache can reuse it. No example can hold it: it would have to hold a hash of itself.
+    The number in the markers is a hash of the examples, so the system part stays the same for all calls and a
+    provider's prompt cache can reuse it. No example can contain it, as that would be a hash of itself.
     """
     data = json.dumps([dataclasses.asdict(example) for example in examples], ensure_ascii=False)
     nonce = hashlib.sha256(data.encode()).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""Recorded verdicts: one JSON object a line with `key`, `judge` and `verdict`, to be replayed without a model."""
+"""Recorded verdicts for a replay without a model: JSON lines with `key`, `judge` and `verdict`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _MOST_PROBLEMS = 20
 
 
 class Recording:
-    """The verdicts of a file, by their key.
+    """The recorded verdicts of a file.
 
     Args:
-        records: By key.
+        records: The records by key.
     """
 
     def __init__(self, records: Mapping[str, dict[str, Any]]) -> None:
@@ -30,7 +30,7 @@ class Recording:
         """Read a file.
 
         Raises:
-            InvalidInputError: Its problems, each with its line.
+            InvalidInputError: The file is invalid; lists all problems with their lines.
         """
         records: dict[str, dict[str, Any]] = {}
         problems: list[Problem] = []
@@ -53,7 +53,7 @@ class Recording:
 
     @property
     def judges(self) -> list[str]:
-        """The judges whose verdicts these are, e.g. "openai:gpt-4o-mini"."""
+        """The recorded judges, e.g. "openai:gpt-4o-mini"."""
         return self._judges
 
     def find(self, key: str) -> dict[str, Any] | None:
@@ -62,10 +62,10 @@ class Recording:
 
 
 def append_record(path: Path, record: Mapping[str, Any]) -> None:
-    """Add a verdict to a file.
+    """Append a verdict to a file.
 
     Raises:
-        StorageError: It cannot be written.
+        StorageError: The file cannot be written.
     """
     try:
         with path.open("a", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""From a judge's reply to an outcome, for calls and batches alike."""
+"""Convert a judge's reply to an outcome, for direct calls and batches alike."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from assay_judge.judges import JudgeChoice
 
 TURNS = 2
-"""The first reply, and one more where that was no verdict."""
+"""The first reply, and another if the first was invalid."""
 
 _STOPPED = {
     Stop.REFUSED: ("refused", "the judge refused to answer"),
@@ -38,7 +38,7 @@ def outcome_from_reply(reply: Reply, rubric: Rubric, verdict_id: str) -> Outcome
         verdict_id: The id of this call.
 
     Raises:
-        InvalidVerdictError: It is no verdict, and another turn may bring one.
+        InvalidVerdictError: The reply is invalid, and another turn may bring a verdict.
     """
     if reply.stop is Stop.BROKEN_OFF:
         raise InvalidVerdictError("the service broke the reply off")
@@ -59,7 +59,7 @@ def _nothing_said(reply: Reply) -> str:
 
 
 def failed_outcome(failure: CallFailedError) -> Outcome:
-    """Return the outcome of a request whose call was not made or brought no reply."""
+    """Return the outcome of a request whose call was not made or got no reply."""
     return Outcome(
         Status.UNAVAILABLE,
         reason=failure.reason,
@@ -70,7 +70,7 @@ def failed_outcome(failure: CallFailedError) -> Outcome:
 
 
 def no_verdict(problem: str, model: str) -> Outcome:
-    """Return the outcome of a request whose turns brought no valid verdict."""
+    """Return the outcome of a request that got no valid verdict in any turn."""
     message = f"the judge gave no valid verdict in {TURNS} turns: {problem}"
     return Outcome(Status.INVALID, reason="invalid_verdict", message=message, model=model)
 

@@ -1,4 +1,4 @@
-"""Rubrics: what a judge is to look at, on which scale, and the three that come with Assay."""
+"""The registry of rubrics, with the three that come with Assay."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ criteria:
 """
 
 BUILT_IN: Mapping[str, Rubric] = {rubric.name: rubric for rubric in map(read_rubric, (_QUALITY, _ANSWER, _PAIRWISE))}
-"""The rubrics that every judge knows, by name."""
+"""The rubrics of every judge, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +78,21 @@ class RubricRegistry:
     """The rubrics of one server.
 
     Args:
-        rubrics: By name.
+        rubrics: The rubrics by name.
     """
 
     rubrics: Mapping[str, Rubric] = field(default_factory=lambda: BUILT_IN)
 
     def find(self, name: str, own_yaml: str, *, compares: bool) -> Rubric:
-        """Return the rubric that a request names or brings.
+        """Return the rubric that a request names or contains.
 
         Args:
-            own_yaml: A rubric of the caller's own, which then must have that name if one is given.
-            compares: Whether two answers are to be compared.
+            name: The name of the rubric; may be empty if there is `own_yaml`.
+            own_yaml: The caller's own rubric; its name must match `name`, if both are given.
+            compares: Whether the request compares two answers.
 
         Raises:
-            InvalidInputError: There is none of that name, it is not valid, or it is of the other kind.
+            InvalidInputError: The rubric is unknown, invalid or of the other kind.
         """
         if own_yaml.strip():
             rubric = _own_rubric(own_yaml)
@@ -100,18 +101,17 @@ class RubricRegistry:
                     [Problem(f"is {name!r}, but rubric_yaml is named {rubric.name!r}: leave it out", "rubric")]
                 )
         else:
-            known = {key: each for key, each in self.rubrics.items() if each.compares == compares}
-            found = known.get(name)
-            if found is None:
+            known = {key: rubric for key, rubric in self.rubrics.items() if rubric.compares == compares}
+            if name not in known:
                 raise InvalidInputError([Problem(unknown_name("rubric", name, known), "rubric")])
-            rubric = found
+            rubric = known[name]
         if rubric.compares != compares:
-            wanted = "compares two answers: use ComparePair" if rubric.compares else "scores one answer: use Grade"
-            raise InvalidInputError([Problem(f"the rubric {rubric.name!r} {wanted}", "rubric")])
+            remedy = "compares two answers: use ComparePair" if rubric.compares else "scores one answer: use Grade"
+            raise InvalidInputError([Problem(f"the rubric {rubric.name!r} {remedy}", "rubric")])
         return rubric
 
 
 @lru_cache(maxsize=256)
 def _own_rubric(text: str) -> Rubric:
-    """Return a caller's own rubric; thousands of requests bring the same one."""
+    """Return a caller's own rubric, cached because thousands of requests contain the same one."""
     return read_rubric(text, field="rubric_yaml")

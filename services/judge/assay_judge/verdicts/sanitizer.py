@@ -1,8 +1,8 @@
-"""Material without anything that a model could take for structure: markers, turns of a conversation, hidden text.
+"""Escape text in the material that a model could take for structure: markers, conversation turns, hidden text.
 
 Models read some texts as the start of a turn or of a tool's result, and servers of open models turn such a text into
-the token itself. They are shown with other brackets, so that a reader still sees what was there. Characters that no
-reader sees, but a model reads, are left out.
+the token itself. Such texts get other brackets, so a reader still sees them. Characters that are invisible to readers
+but not to models are removed.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _TURN_MARKERS = re.compile(
 )
 _TAGS = re.compile(
     rf"{_OPEN}/?(?:s|bos|eos|pad|unk|cls|sep|mask|think|thinking|thought|tools|system|user|assistant|image|audio|video"
-    # By form: words joined by underscores, or a name space before a word about turns or tools.
+    # By form: words joined by underscores, or a namespace before a word about turns or tools.
     r"|[a-z]{1,20}(?:_[a-z0-9]{1,20}){1,5}|[a-z]{3,20}\d{2,6}"
     rf"|\w{{1,30}}:\w{{0,20}}(?:invoke|parameter|think|turn|system|user|assistant)\w{{0,20}}){_SHUT}"
     r"|(?-i:[\[［]/?(?:THINK|ARGS|CALL_ID|PAD|UNK|CLS|SEP|MASK|BOS|EOS|IMG|[A-Z]{2,20}(?:_[A-Z0-9]{1,20}){1,5})[\]］])",
     re.IGNORECASE,
 )
-"""Markers of some models that ordinary answers may hold as well: disarmed, but no reason for a flag."""
+"""Markers of some models that also occur in ordinary answers: escaped, but not flagged."""
 
 # Single brackets that look like < and >. Double ones, such as « and 《, quote in some languages.
 _LIKE_OPEN, _LIKE_SHUT = "<＜﹤‹⟨〈〈❬❰❮˂⧼⦓ᐸᚲ𐊨", ">＞﹥›⟩〉〉❭❱❯˃⧽⦔ᐳ"
@@ -51,7 +51,7 @@ _GAP = "[ \u00a0\u2000-\u200a\u202f\u205f\u2800\u3000\u3164\u115f\u1160\uffa0]{0
 _DOUBLE_OPEN = "⟪«≪⋘《⦅⸨"
 _ANGLES = re.compile(rf"[{_LIKE_OPEN}](?:{_GAP}[{_LIKE_OPEN}])+|[{_LIKE_SHUT}](?:{_GAP}[{_LIKE_SHUT}])+")
 _PART = "(?:first |second )?(?:question|criterion|reference|answer|passage|turn)"
-# Our own markers in other brackets: double ones only with what a quoted word does not have.
+# Our own markers in other brackets. Double brackets count only with text that a quoted word does not have.
 _DOUBLES = re.compile(rf"[{_DOUBLE_OPEN}](?={_GAP}(?:end of {_PART}|{_PART} (?=[a-f]*\d)[0-9a-f]+))", re.IGNORECASE)
 _FENCES = re.compile(
     rf"[{_LIKE_OPEN}]{_GAP}[{_LIKE_OPEN}]{_GAP}(?:end of )?{_PART}\b|{_DOUBLES.pattern}", re.IGNORECASE
@@ -69,38 +69,38 @@ _TAG_CHARACTERS = "\U000e0000-\U000e007f"
 _JOINERS = "\u200c\u200d\u034f\ufe00-\ufe0f"
 _BRACKETS = "<>＜＞﹤﹥|｜￨\\[\\]［］"
 _UNSEEN = re.compile(f"[{_BIDI}{_TAG_CHARACTERS}\u200b\u2060-\u2064\ufeff\u00ad\u180e]")
-# Joiners and variation selectors, which letters and emoji need, are left out beside brackets only. A run of them is
-# tried from its beginning alone: from each place of a long run it would take quadratic time.
+# Joiners and variation selectors, which letters and emoji need, are removed only beside brackets. A run of them is
+# matched only from its start: matching from every position of a long run would take quadratic time.
 _JOINED = re.compile(f"(?<=[{_BRACKETS}/])[{_JOINERS}]+|(?<![{_JOINERS}])[{_JOINERS}]+(?=[{_BRACKETS}])")
 _HIDING = re.compile(f"[{_TAG_CHARACTERS}]{{2,}}|[\u202a-\u202e\u2066-\u2069]|[\U000e0100-\U000e01ef]{{4,}}")
 _FLAG_OF_A_REGION = re.compile("\U0001f3f4[\U000e0061-\U000e007a\U000e0030-\U000e0039]{2,6}\U000e007f")
 
 
 def escape_markers(text: str, nonce: str) -> str:
-    """Return material in which nothing can be taken for a marker of this call or a turn of a conversation.
+    """Escape everything in the material that could be taken for a marker of this call or a conversation turn.
 
     Args:
         text: The material.
         nonce: The number in the markers of this call.
     """
-    # First, because a character left out may bring together what it stood between.
+    # First, because removing a character may join its neighbours to a marker.
     text = _visible(text).replace(nonce, "…")
     for pattern in (_TURN_MARKERS, _TAGS, _ANGLES, _DOUBLES):
-        text = pattern.sub(lambda found: found[0].translate(_DISARMED), text)
+        text = pattern.sub(lambda marker: marker[0].translate(_DISARMED), text)
     return text
 
 
 def holds_turn_markers(text: str) -> bool:
-    """Return whether a text holds what some model reads as a turn of a conversation, or a look-alike of our markers."""
+    """Return whether a text contains a model's conversation turn marker or a look-alike of our own markers."""
     seen = _visible(text)
     return _TURN_MARKERS.search(seen) is not None or _FENCES.search(seen) is not None
 
 
 def hides_characters(text: str) -> bool:
-    """Return whether a text hides some of itself from its readers: tag characters, or a direction that is forced."""
+    """Return whether a text contains text hidden from readers: tag characters, or a forced writing direction."""
     return not text.isascii() and _HIDING.search(_FLAG_OF_A_REGION.sub("", text)) is not None
 
 
 def _visible(text: str) -> str:
-    """Return a text without the characters that no reader sees."""
+    """Return a text without invisible characters."""
     return text if text.isascii() else _JOINED.sub("", _UNSEEN.sub("", text))

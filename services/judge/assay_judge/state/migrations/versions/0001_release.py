@@ -1,4 +1,4 @@
-"""What version 0.1.0 stores: verdicts, what runs have spent, orders and their batches."""
+"""The tables of version 0.1.0: verdicts, spending, orders and batches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Make everything."""
+    """Create all tables."""
     _create_verdicts()
     _create_orders()
     op.create_table(
