@@ -107,8 +107,8 @@ class JudgeServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DeleteScope(self, request, context):
-        """DeleteScope deletes all that is kept under a scope: verdicts, spending, orders and their outcomes. What a provider's
-        batch holds already is paid; its outcome is thrown away. Idempotent.
+        """DeleteScope deletes everything stored under a scope: verdicts, spending, orders and their outcomes. Requests that
+        a provider's batch already contains are paid; their outcomes are discarded. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
