@@ -60,11 +60,11 @@ class Paced:
         self.close = database.close
         self.forget_deleted = database.forget_deleted
 
-    async def write(self, change: Callable[[sa.Connection], Any]) -> Any:
+    async def write(self, change: Callable[[sa.Connection], Any], *, durable: bool = True) -> Any:
         """Wait, then make a change."""
         if (wait := BEFORE_FIRST_WRITE.get()) is not None:
             await wait()
-        return await self._database.write(change)
+        return await self._database.write(change, durable=durable)
 
 
 @pytest_asyncio.fixture
