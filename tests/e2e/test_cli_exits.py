@@ -132,7 +132,7 @@ def test_a_full_disk_under_stdout_is_a_sentence(shared_project: Cli, arguments: 
         status = run_into(shared_project, arguments, full.fileno(), file.fileno())
     text = errors.read_text("utf-8")
     assert status == 3, text
-    assert text.strip().splitlines()[-1] == "error: the output cannot be written: No space left on device"
+    assert text.strip().splitlines()[-1] == "error: cannot write the output: No space left on device"
     assert "Traceback" not in text
 
 

@@ -116,7 +116,7 @@ def test_drift_is_an_exit_status(judged_project: Cli) -> None:
     with ScriptedProvider(script) as provider:
         base = ("judge", "drift", "--baseline", "base.json", *JUDGE, "--base-url", provider.openai_url)
         missing = cli.run(*base, status=2)
-        assert "save one with --save" in missing.stderr
+        assert "save a baseline with --save" in missing.stderr
         assert "saved 23 scores" in cli.run(*base, "--save").stdout
         assert "exists already" in cli.run(*base, "--save", status=2).stderr
         assert "STEADY" in cli.run(*base).stdout
@@ -192,4 +192,4 @@ def test_a_run_names_the_calibration_of_its_judge(judged_project: Cli) -> None:
         again = cli.run("judge", "calibrations", "delete", stored["calibration_id"], status=2)
         assert "there is no calibration" in again.stderr
         assert "calibration  none of this judge by this rubric" in cli.run("runs", "show", "latest").stdout
-        assert "there is no calibration" in cli.run("judge", "calibrations", "list").stdout
+        assert "no calibrations yet" in cli.run("judge", "calibrations", "list").stdout

@@ -72,7 +72,7 @@ def test_a_command_that_is_interrupted_while_its_run_is_created_names_the_run(pr
     del project.env["ASSAY_FAILPOINTS"], project.env["ASSAY_FAILPOINTS_LOG"]
     (stored,) = json.loads(project.run("runs", "list", "--json").stdout)
     command = f"assay run assay.yaml --output-dir out --resume {stored['run_id']}"
-    assert err.splitlines()[-1] == f"interrupted: what is done is stored. Continue with: {command}"
+    assert err.splitlines()[-1] == f"interrupted: finished rows are stored. Continue with: {command}"
     project.run(*shlex.split(command)[1:])
     assert len(report_of(project.folder / "out")["rows"]) == 20
 
@@ -90,7 +90,7 @@ def test_a_rescoring_that_is_interrupted_while_its_run_is_created_names_the_run(
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, ""), err
     del project.env["ASSAY_FAILPOINTS"], project.env["ASSAY_FAILPOINTS_LOG"]
-    command = err.splitlines()[-1].removeprefix("interrupted: what is done is stored. Continue with: ")
+    command = err.splitlines()[-1].removeprefix("interrupted: finished rows are stored. Continue with: ")
     assert command.startswith("assay runs resume ")
     # Its answers are stored: the orchestrator may have scored them all before it hears that the command has ended.
     continued = project.run(*shlex.split(command)[1:], status=None)

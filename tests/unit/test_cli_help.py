@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from assay_cli.commands import assay
+from assay_cli.options.groups import GroupedCommand
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,3 +68,18 @@ def test_an_unknown_command_names_the_one_that_is_meant(name: str, said: str) ->
     done = CliRunner().invoke(assay, [name])
     assert done.exit_code == 2
     assert f"unknown command {name!r}; {said}" in done.stderr
+
+
+def test_long_helps_have_headings() -> None:
+    """A command with more than twenty options groups them, by names that it has; few stand under "Other"."""
+    paths = [path for path, _ in FOUND]
+    for path in {path for path in paths if paths.count(path) > 20}:
+        command: click.Command | None = assay
+        for name in path.split()[1:]:
+            assert isinstance(command, click.Group)
+            command = command.get_command(click.Context(command), name)
+        assert isinstance(command, GroupedCommand), path
+        grouped = {name for names in command.groups.values() for name in names}
+        own = {parameter.name for parameter in command.params if isinstance(parameter, click.Option)}
+        assert grouped <= own, path
+        assert len(own - grouped) <= 8, path

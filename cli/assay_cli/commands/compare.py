@@ -19,6 +19,7 @@ from assay_cli.commands.compare_variants import (
     variant_specs,
 )
 from assay_cli.options.compare import CompareOptions, compare_options
+from assay_cli.options.groups import COMPARISON
 from assay_cli.options.shared import debug_option, json_option, print_document, run_async, server_option
 from assay_cli.output.report_files import print_failures, report_lines
 
@@ -32,10 +33,16 @@ if TYPE_CHECKING:
     from assay.specs.model import Spec
 
 _REPORTS = Path("assay-reports")
+_GROUPS = {
+    "Common": ("baseline", "primary", "margin", "max_drop", "where", "formats", "output_dir", "verbose", "server"),
+    "Variant": ("prompts", "models", "agents", "overrides", "test_cases", "spec", "model", "resume", "stop_early"),
+    "Statistics and verdict": ("aa", "all_pairs", *COMPARISON),
+}
 
 
 @click.command(
     cls=VariantsCommand,
+    groups=_GROUPS,
     epilog="\b\nExamples:\n  assay compare before/results.json after/results.json\n"
     "  assay compare baseline-20261101 latest --primary exact_match --margin 0.02\n"
     "  assay compare --prompts old.md new.md --test-cases cases.json --model openai:gpt-4o-mini\n"

@@ -17,6 +17,7 @@ import click
 
 from assay.errors import AssayError, InvalidInputError, Problem
 from assay.text.unsafe_text import clean
+from assay_cli.options.groups import GroupedCommand
 from assay_cli.options.shared import connect, list_left_out_records
 from assay_cli.output.streams import agent_stdout
 from assay_cli.resume_hint import repeated_command
@@ -41,7 +42,7 @@ _SEVERAL = ("--prompts", "--models", "--agents")
 """Options that take several values in a row."""
 
 
-class VariantsCommand(click.Command):
+class VariantsCommand(GroupedCommand):
     """A command whose `--prompts`, `--models` and `--agents` take all values up to the next option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -117,7 +118,7 @@ def variant_options(command: F) -> F:
         "--spec",
         type=click.Path(path_type=Path),
         help="Spec that the variants share, with `variants:` if no option names any; default: ./assay.yaml, else the "
-        "preset {_PRESET} with --model.",
+        f"preset {_PRESET} with --model.",
     )
     @click.option("--model", default="", metavar="PROVIDER:MODEL", help="Model to call without a spec; default: none.")
     @click.option("--resume", default="", metavar="GROUP", help="Group of runs to continue; default: start new runs.")

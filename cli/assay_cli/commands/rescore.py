@@ -20,6 +20,7 @@ from assay_cli.options.compare import (
     clustered_as,
     with_cluster,
 )
+from assay_cli.options.groups import CI, COMPARISON, GroupedCommand
 from assay_cli.options.reports import chosen_reports, report_option
 from assay_cli.options.shared import (
     connect,
@@ -37,9 +38,18 @@ if TYPE_CHECKING:
 _REPORTS = Path("assay-reports")
 
 
+_GROUPS = {
+    "Common": ("spec", "metrics", "overrides", "output_dir", "report_names", "against", "server"),
+    "CI": CI,
+    "Comparison": COMPARISON,
+}
+
+
 @click.command(
+    cls=GroupedCommand,
+    groups=_GROUPS,
     epilog="\b\nExamples:\n  assay rescore latest --metrics exact_match,rouge\n"
-    "  assay rescore latest --spec assay.yaml\n  assay rescore latest --set 'gates=[\"exact_match >= 0.9\"]'"
+    "  assay rescore latest --spec assay.yaml\n  assay rescore latest --set 'gates=[\"exact_match >= 0.9\"]'",
 )
 @click.argument("run")
 @click.option(

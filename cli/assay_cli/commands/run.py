@@ -25,7 +25,7 @@ from assay_cli.options.compare import (
     clustered_as,
     with_cluster,
 )
-from assay_cli.options.groups import GroupedCommand
+from assay_cli.options.groups import CI, COMPARISON, GroupedCommand
 from assay_cli.options.reports import chosen_reports, report_option
 from assay_cli.options.shared import (
     bad_case_option,
@@ -68,9 +68,8 @@ _GROUPS = {
     "Case": ("cases", "tags", "categories", "failed_of", "dataset_format", "mapping", "on_bad_case"),
     "Metric and spec": ("cluster", "name", "labels", "note", "prices"),
     "Output": ("record_verdicts", "record", "no_progress", "quiet", "as_json"),
-    "CI": ("junit", "summary", "comment_file", "comment_key", "annotations", "annotations_file"),
-    "Comparison": ("primary", "margin", "difference", "adjust", "alpha", "seed", "fail_on", "max_drop",
-                   "max_drop_test", "strict", "allow_mismatch"),
+    "CI": CI,
+    "Comparison": COMPARISON,
 }  # fmt: skip
 
 

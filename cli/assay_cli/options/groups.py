@@ -9,6 +9,15 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+CI = ("junit", "summary", "comment_file", "comment_key", "annotations", "annotations_file")
+COMPARISON = (
+    "primary", "margin", "difference", "cluster", "adjust", "alpha", "seed", "fail_on", "max_drop", "max_drop_test",
+    "strict", "allow_mismatch",
+)  # fmt: skip
+JUDGE = (
+    "spec", "address", "provider", "model", "base_url", "key_variable", "replay", "prices", "spend_cap", "temperature",
+    "max_tokens", "concurrency",
+)  # fmt: skip
 _OTHERS = "Other"
 
 
@@ -16,17 +25,17 @@ class GroupedCommand(click.Command):
     """A command whose help lists its options in groups; the rest come last.
 
     Args:
-        groups: Parameter names by group, in the order of the help.
+        groups: Parameter names by group, in the order of the help; the first group that names an option has it.
     """
 
     def __init__(self, *args: Any, groups: Mapping[str, Sequence[str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._groups = groups
+        self.groups = groups
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write one table of options per group."""
-        group_of = {name: group for group, names in self._groups.items() for name in names}
-        tables: dict[str, list[tuple[str, str]]] = {group: [] for group in (*self._groups, _OTHERS)}
+        group_of = {name: group for group, names in reversed(self.groups.items()) for name in names}  # the first counts
+        tables: dict[str, list[tuple[str, str]]] = {group: [] for group in (*self.groups, _OTHERS)}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
             if record is not None:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time and sleeps."""
+    """Reads the time and sleeps."""
 
     def now(self) -> float:
         """Return the seconds since 1970."""

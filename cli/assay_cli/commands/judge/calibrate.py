@@ -11,6 +11,7 @@ from assay.errors import AssayError, InvalidInputError, Problem
 from assay.text.unsafe_text import clean, json_text
 from assay_cli.commands.judge.access import judge_access, judge_options
 from assay_cli.exit_status import EXIT_GATE, EXIT_INFRASTRUCTURE, with_status
+from assay_cli.options.groups import JUDGE, GroupedCommand
 from assay_cli.options.shared import check_address, connect, debug_option, json_option, run_async
 
 if TYPE_CHECKING:
@@ -19,7 +20,24 @@ if TYPE_CHECKING:
 _LEVELS = ("unknown", "untrusted", "tentative", "trusted")
 
 
-@click.command()
+_GROUPS = {
+    "Common": (
+        "labels",
+        "jury",
+        "rubric",
+        "criterion",
+        "threshold",
+        "observed",
+        "drawn",
+        "require",
+        "store",
+        "no_store",
+    ),
+    "Judge": JUDGE,
+}
+
+
+@click.command(cls=GroupedCommand, groups=_GROUPS)
 @click.option(
     "--labels", metavar="FILE", required=True, help="Dataset of answers, or pairs of answers, with human labels."
 )

@@ -13,6 +13,7 @@ from assay.errors import InvalidInputError, Problem
 from assay.text.unsafe_text import clean, json_text
 from assay_cli.commands.judge.access import judge_access, judge_options
 from assay_cli.exit_status import EXIT_GATE, EXIT_INFRASTRUCTURE, with_status
+from assay_cli.options.groups import JUDGE, GroupedCommand
 from assay_cli.options.shared import debug_option, json_option, run_async
 
 if TYPE_CHECKING:
@@ -26,7 +27,10 @@ BUILT_IN_ANCHORS = Path(__file__).with_name("anchors.jsonl")
 """Answers of varied quality to varied questions. Never change them: old baselines would become useless."""
 
 
-@click.command()
+_GROUPS = {"Common": ("anchors", "baseline", "save", "rubric", "criterion"), "Judge": JUDGE}
+
+
+@click.command(cls=GroupedCommand, groups=_GROUPS)
 @click.option("--anchors", metavar="FILE", help="Dataset of the frozen answers; default: a small set of Assay's own.")
 @click.option("--baseline", metavar="FILE", required=True, help="File of the baseline.")
 @click.option("--save", is_flag=True, help="Save these verdicts as the baseline; the file must not exist.")
