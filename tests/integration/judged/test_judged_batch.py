@@ -189,7 +189,7 @@ async def test_a_batch_that_is_refused_or_expires_makes_no_errors(set_up: SetUp,
     """All rows wait, none has an error; a resume orders all again, and what expires goes into the next batch."""
     stage = set_up()
     stage.provider.batches.refusals.append(Reply("invalid api key", status=401))
-    one_batch = {**QUICK, "batch_requests": 12, "batch_wait_s": 60.0}  # whatever time the orders take to arrive
+    one_batch = {**QUICK, "batch_requests": 12, "batch_wait_s": 5.0}  # time enough for all orders to arrive
     async with stage.orchestrator() as client:
         async with stage.judge(**one_batch):
             run = await stage.create(client, batched(stage), [case_of(n) for n in range(12)])

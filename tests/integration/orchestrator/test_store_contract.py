@@ -204,9 +204,9 @@ async def test_case_ids_are_unique_in_a_dataset(store: Database) -> None:
 
     def add(connection: sa.Connection) -> int | None:
         datasets.add_cases(connection, "v", 0, [("a", "{}"), ("b", "{}")])
-        with pytest.raises(DatasetError, match=r"given twice: x$"):
+        with pytest.raises(DatasetError, match=r"used twice: x$"):
             datasets.add_cases(connection, "v", 2, [("x", "{}"), ("x", "{}")])
-        with pytest.raises(DatasetError, match=r"given twice: b$"):
+        with pytest.raises(DatasetError, match=r"used twice: b$"):
             datasets.add_cases(connection, "v", 2, [("c", "{}"), ("b", "{}")])
         datasets.add_cases(connection, "w", 0, [("a", "{}")])  # another dataset may have it
         cases = schema.dataset_cases
