@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 STARTED = ("embedder", "judge", "api-1", "worker-1")
 """Those that are the only one of their kind, and the first of two that have the same command line."""
-_SANDBOX = ROOT / "tests" / "read_only_root.py"
+_SANDBOX = ROOT / "tests" / "support" / "processes" / "read_only_root.py"
 
 
 class Host:
