@@ -25,6 +25,13 @@ from tests.support.processes.leftovers import guard_processes
 def pytest_configure(config):
     config.guard = guard_processes()
 """
+# A shell without job control starts what runs in its background with SIGINT ignored.
+PYTEST = """
+import signal, sys
+import pytest
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.exit(pytest.main())
+"""
 DYING = """
 import os, signal
 def test_dies(): os.kill(os.getpid(), signal.SIGKILL)
@@ -44,7 +51,7 @@ def test_starts(shared_cli):
 def pytest_run(folder: Path, *options: str) -> subprocess.Popen[str]:
     """Start pytest over the tests of a folder, with the options of this project."""
     (folder / "conftest.py").write_text(CONFTEST)
-    command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(folder), *options]
+    command = [sys.executable, "-c", PYTEST, "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(folder), *options]
     return subprocess.Popen(
         [*command, str(folder)],
         cwd=folder,
