@@ -34,7 +34,9 @@ class GroupedCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write one table of options per group."""
-        group_of = {name: group for group, names in reversed(self.groups.items()) for name in names}  # the first counts
+        group_of: dict[str, str] = {}
+        for group, names in self.groups.items():
+            group_of = dict.fromkeys(names, group) | group_of  # the first group counts
         tables: dict[str, list[tuple[str, str]]] = {group: [] for group in (*self.groups, _OTHERS)}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
