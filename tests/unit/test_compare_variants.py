@@ -36,7 +36,7 @@ metrics: [exact_match]
 """
 
 
-@click.command(cls=VariantsCommand)
+@click.command(cls=VariantsCommand, groups={})
 @click.argument("sources", nargs=-1)
 @variant_options
 def compare(sources: tuple[str, ...], variants: VariantOptions) -> None:
