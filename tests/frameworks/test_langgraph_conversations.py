@@ -284,7 +284,7 @@ async def test_a_state_that_cannot_be_written_keeps_its_trace(tmp_path: Path) ->
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.booleans(), st.booleans()), max_size=6), st.integers(0, 3))
 def test_new_messages_are_those_that_were_added(earlier: list[tuple[str, bool, bool]], count: int) -> None:
-    """A graph may keep any of the earlier ones, with ids or without: equal texts are told apart by their number."""
+    """A graph may keep any of the earlier ones, with ids or without: their number distinguishes equal texts."""
     from langchain_core.messages import AIMessage
 
     from assay.agent_host.frameworks.langchain_messages import new_messages

@@ -469,7 +469,7 @@ def test_what_is_absent_is_left_out() -> None:
 
 @pytest.mark.parametrize("name", answers.__all__)
 def test_all_about_an_answer_comes_from_one_module(name: str) -> None:
-    """Whoever writes an agent imports from assay.model.answers.agent_response, wherever a name is defined."""
+    """The author of an agent imports from assay.model.answers.agent_response, wherever a name is defined."""
     assert getattr(answers, name).__module__.startswith("assay.")
 
 

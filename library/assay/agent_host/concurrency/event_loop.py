@@ -116,7 +116,7 @@ class _Loop:
                 except KeyboardInterrupt:
                     if self._is_interrupt():
                         if task.done() and not task.cancelled():
-                            task.exception()  # retrieved here: asyncio logs an exception that nobody retrieves
+                            task.exception()  # retrieved here: asyncio logs exceptions that are never retrieved
                         raise
                     how = "KeyboardInterrupt"
                 if not task.done() and not self._exit.done():
