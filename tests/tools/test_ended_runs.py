@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ import pytest
 from tests.support.processes.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.tools
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,11 +49,12 @@ def test_starts(shared_cli):
 """
 
 
-def pytest_run(folder: Path, *options: str) -> subprocess.Popen[str]:
-    """Start pytest over the tests of a folder, with the options of this project."""
+@contextmanager
+def pytest_run(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """Run pytest over the tests of a folder, with the options of this project; kill it at the end of the block."""
     (folder / "conftest.py").write_text(CONFTEST)
     command = [sys.executable, "-c", PYTEST, "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(folder), *options]
-    return subprocess.Popen(
+    with subprocess.Popen(
         [*command, str(folder)],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -60,7 +62,11 @@ def pytest_run(folder: Path, *options: str) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
-    )
+    ) as run:
+        try:
+            yield run
+        finally:
+            run.kill()  # else a failed assertion would wait for the run
 
 
 def test_a_worker_that_dies_ends_the_run_with_its_reason(tmp_path: Path) -> None:
@@ -100,7 +106,8 @@ def test_a_run_that_is_ended_leaves_no_process_behind(
             lambda: all(file.exists() for file in files),
             ended=lambda: None if run.poll() is None else f"it ended: {run.communicate()[0]}",
         )
-        started = [psutil.Process(int(pid)) for file in files for pid in set(file.read_text().split())]
+        pids = {int(pid) for file in files for pid in file.read_text().split()}
+        started = [process for process in psutil.process_iter() if process.pid in pids]  # commands may have ended
         assert len(started) >= 2 * (1 + 2), "each worker with its guard and services"
         end(run)
         run.wait(100)
