@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assay_cli.commands.bench import _report
-from assay_cli.embedder_bench.measurement import Figures
-from assay_cli.embedder_bench.texts import mixed_texts
+from assay_cli.embedder_bench.measurement import Figures, mixed_texts
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Cli

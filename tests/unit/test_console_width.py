@@ -11,11 +11,11 @@ from tests.unit.test_report_document import finished
 
 from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
 from assay.model.run import CaseResult, Score, ScoreStatus
+from assay_cli.commands.runs.rows import row_table
 from assay_cli.output.case_view import case_view
 from assay_cli.output.console import ConsoleSummary
 from assay_cli.output.failing_rows import FailingCounts
 from assay_cli.output.row_blocks import RowBlocks
-from assay_cli.output.row_table import row_table
 from assay_cli.output.terminal import WIDE, cut_width
 
 if TYPE_CHECKING:

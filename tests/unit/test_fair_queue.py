@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay_orchestrator.scorers.fair_queue import FairQueue
+from assay_orchestrator.scorers.pool import FairQueue
 
 
 def taken(queue: FairQueue[str], costs: dict[str, float], count: int) -> list[str]:

@@ -29,7 +29,7 @@ from assay.model.run import (
     Score,
     ScoreStatus,
 )
-from assay.reports.document.quality_scores import QualityScores
+from assay.reports.document.report import QualityScores
 from assay.reports.words.recommendations import recommendations
 
 FOREIGN = {"warnings": {"model_language_mismatch": 2}}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import grpc
 import grpc.aio
@@ -17,13 +18,68 @@ from assay.rpc.access import SCHEME, TOKEN_KEY
 from assay.rpc.addresses import first_of_list, is_local
 from assay.rpc.methods import service_config
 from assay.rpc.options import VERSION_KEY, ChannelOptions, channel_arguments
-from assay.rpc.wrapped_channel import WrappedChannel
 from assay.telemetry.tracing import TRACEPARENT, is_tracing, traceparent
 
 T = TypeVar("T")
 Status = health_pb2.HealthCheckResponse
 
 _PAUSE_BETWEEN_WATCHES_S = 0.1
+
+
+class WrappedChannel(grpc.aio.Channel):
+    """Makes its calls by another channel.
+
+    Args:
+        channel: The channel that makes the calls.
+    """
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._channel = channel
+
+    async def __aenter__(self) -> Self:
+        await self._channel.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._channel.__aexit__(kind, error, trace)
+
+    async def close(self, grace: float | None = None) -> None:
+        """Close the connection."""
+        await self._channel.close(grace)
+
+    def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
+        """Return the state of the connection."""
+        return self._channel.get_state(try_to_connect)
+
+    async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
+        """Wait until the connection has another state."""
+        await self._channel.wait_for_state_change(last_observed_state)
+
+    async def channel_ready(self) -> None:
+        """Wait until there is a connection."""
+        await self._channel.channel_ready()
+
+    def unary_unary(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """Return the caller of a method."""
+        return self._calling(method, self._channel.unary_unary(method, *arguments, **options))
+
+    def unary_stream(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """Return the caller of a method."""
+        return self._calling(method, self._channel.unary_stream(method, *arguments, **options))
+
+    def stream_unary(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """Return the caller of a method."""
+        return self._calling(method, self._channel.stream_unary(method, *arguments, **options))
+
+    def stream_stream(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """Return the caller of a method."""
+        return self._calling(method, self._channel.stream_stream(method, *arguments, **options))
+
+    @abstractmethod
+    def _calling(self, method: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap the other channel's caller of a method."""
 
 
 def open_channel(address: str, options: ChannelOptions = ChannelOptions()) -> grpc.aio.Channel:  # noqa: B008

@@ -8,7 +8,7 @@ import pytest
 
 from assay.errors import NotFoundError
 from assay.model.case import Case, Turn
-from assay_cli.run_suggestions import with_suggestion
+from assay_cli.options.shared import with_suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay.agent_host.answers.kept_answers import KeptAnswers
+from assay.agent_host.serve_stream import KeptAnswers
 from assay.v1 import agent_pb2
 from assay.v1 import orchestrator_pb2 as pb
 

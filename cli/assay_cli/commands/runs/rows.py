@@ -9,21 +9,22 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.errors import InvalidInputError
-from assay.filters.row_filter import DATASET_ORDER, EVERY_ROW, RowKey, unknown_metrics
+from assay.filters.matching import metric_value
+from assay.filters.row_filter import DATASET_ORDER, EVERY_ROW, RowKey, outcome_of, unknown_metrics
+from assay.model.answers.agent_response import AgentStatus
 from assay.model.run import AttemptOutcome
 from assay.reports.document.document import row_document
 from assay.reports.formats.json_report import write_rows
-from assay.reports.words.metric_text import count_text
+from assay.reports.words.metric_text import count_text, seconds_text, units_of, value_text
 from assay.text.unsafe_text import shorten, without_commands
 from assay_cli.options.shared import print_document
 from assay_cli.output.case_view import case_view
 from assay_cli.output.failing_rows import ErrorGroups, FailingCounts, failing_entry, is_error
-from assay_cli.output.row_table import row_table
 from assay_cli.output.run_documents import attempts_document
-from assay_cli.output.terminal import cut_width, whole_text_hint
+from assay_cli.output.terminal import WIDE, cut_width, table, whole_text_hint
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from assay.client.client import Client
     from assay.filters.row_filter import RowFilter, RowOrder
@@ -31,6 +32,39 @@ if TYPE_CHECKING:
 
 _LISTED_ROWS = 50
 _PAGE = 500
+
+
+_LATENCY = "latency"
+_CASE_CHARS = 40
+_REASON_CHARS = 60
+
+
+def row_table(run: Run, rows: Sequence[CaseResult], width: int) -> str:
+    """Return rows as aligned columns.
+
+    Args:
+        run: The run that has the rows.
+        rows: At least one row.
+        width: Characters of a line; a pipe or a wide terminal gets case ids uncut.
+    """
+    case_chars, reason_chars = (None, WIDE) if width >= WIDE else (_CASE_CHARS, _REASON_CHARS)
+    repeats = run.settings.repeats > 1
+    units = units_of(run.settings)
+    metrics = [metric.name for metric in run.settings.metrics if metric.name != _LATENCY]  # it has its own column
+    lines = [("case", *(("repeat",) if repeats else ()), "outcome", _LATENCY, *metrics, "reason")]
+    for row in rows:
+        values = (metric_value(row, name) for name in metrics)
+        lines.append(
+            (
+                shorten(row.case_id, case_chars),
+                *((str(row.repeat_index),) if repeats else ()),
+                row.status.value if row.status is AgentStatus.INTERRUPTED else outcome_of(row).value,
+                seconds_text(row.latency_ms / 1000) if row.latency_ms is not None else "-",
+                *(value_text(units[name], value) for name, value in zip(metrics, values, strict=True)),
+                shorten(row.reason, reason_chars),
+            )
+        )
+    return table(lines)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import tempfile
 from contextlib import asynccontextmanager, contextmanager
 from typing import IO, TYPE_CHECKING, Any
@@ -13,7 +14,6 @@ from assay.parsing.names import run_id_problem
 from assay.parsing.strict_json import DECODER
 from assay.reports.document.document import SCHEMA, head_document
 from assay.reports.document.prepared_rows import PreparedRows
-from assay.reports.document.quality_scores import QualityScores
 from assay.reports.document.schema import problems_of_head, problems_of_row
 from assay.text.unsafe_text import json_text, shorten
 
@@ -21,13 +21,51 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from assay.model.run import CaseResult, Run
+    from assay.model.run import CaseResult, MetricSettings, Run
     from assay.specs.model import Spec
 
 _CHUNK_BYTES = 1 << 20
 _MOST_PROBLEMS = 20
 _ROWS_START = ' "rows": ['
 _ROWS_END = " ]"
+
+
+class QualityScores:
+    """Gathers the ratings of a run's quality metrics while its rows pass.
+
+    With several runs of a case its entry is the mean of the ratings that there are.
+
+    Args:
+        metrics: The run's metrics.
+    """
+
+    def __init__(self, metrics: Sequence[MetricSettings]) -> None:
+        self._found: dict[str, list[float | None]] = {metric.name: [] for metric in metrics if metric.kind == "quality"}
+        self._case: int | None = None
+        self._open: dict[str, list[float]] = {}
+
+    def take(self, row: CaseResult) -> None:
+        """Take the next row; rows come in dataset order."""
+        if row.case_index != self._case:
+            self._close()
+            self._case = row.case_index
+        for score in row.scores:
+            if score.metric in self._found and score.value is not None:
+                self._open.setdefault(score.metric, []).append(score.value)
+
+    def _close(self) -> None:
+        if self._case is None:
+            return
+        for name, ratings in self._found.items():
+            seen = self._open.get(name)
+            ratings.append(math.fsum(seen) / len(seen) if seen else None)
+        self._open = {}
+
+    def result(self) -> dict[str, dict[str, Any]]:
+        """Return `quality_scores` by metric, when all rows were taken."""
+        self._close()
+        self._case = None
+        return {name: {"quality_scores": ratings} for name, ratings in self._found.items()}
 
 
 class Report:

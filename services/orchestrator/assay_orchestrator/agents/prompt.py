@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 from assay.errors import InvalidInputError, Problem
 from assay.identity.quotas import NANO, nano_from_usd
 from assay.local_stack.install_hint import install_hint
-from assay.model.answers.agent_response import AgentErrorKind, AgentResponse, MalformedAnswerError, error_response
+from assay.model.answers.agent_response import (
+    AgentErrorKind,
+    AgentResponse,
+    MalformedAnswerError,
+    Message,
+    clean_text,
+    error_response,
+)
 from assay.model.answers.response_limits import AnswerTooLargeError
 from assay.providers.client import Service, connect, missing_package
 from assay.providers.errors import MalformedReplyError, ProviderStatusError, ReplyTooLargeError, UnreachableError
@@ -22,10 +29,10 @@ from assay.providers.own_services import KEY_VARIABLES, OWN_URLS
 from assay.providers.parameters import LearnedParameters, Parameters, refuses, token_field_of
 from assay.providers.prices import cost_of
 from assay.specs.prompt_options import PromptOptions
+from assay.specs.prompt_template import FilledTooLargeError, case_values, fill, missing_variables
 from assay.specs.variables import NAMED
 from assay_orchestrator.agents.http_hosts import check_host
 from assay_orchestrator.agents.prompt_response import refused_status, response_from_reply
-from assay_orchestrator.agents.prompt_template import ConversationError, build_conversation
 from assay_orchestrator.agents.protocol import NotAskedError
 from assay_orchestrator.agents.secrets import SECRET_MISSING, Secrets
 from assay_orchestrator.agents.targets import agent_address
@@ -44,11 +51,64 @@ if TYPE_CHECKING:
     from assay.providers.messages import Reply
     from assay.specs.prompt_options import PromptOptions
     from assay_orchestrator.agents.access import AgentAccess
-    from assay_orchestrator.agents.prompt_template import Conversation
     from assay_orchestrator.budgets.run_budget import Reservation
 
 _FRAME_TOKENS = 2_000
 """More than a protocol adds to a request."""
+
+
+_ROLES = ("system", "user", "assistant")
+
+
+class ConversationError(ValueError):
+    """Case and templates do not form a conversation; `type` is the cause, "template" or "history"."""
+
+    def __init__(self, message: str, type: str) -> None:  # noqa: A002 - the name that it has in an AgentError
+        super().__init__(message)
+        self.type = type
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """The messages for a model.
+
+    Args:
+        system: The system text; empty without one.
+        messages: With the roles system, user and assistant; the last is the user's.
+    """
+
+    system: str
+    messages: tuple[Message, ...]
+
+
+def build_conversation(options: PromptOptions, request: AgentRequest, case: Case) -> Conversation:
+    """Return the system text, the earlier messages, and the filled prompt.
+
+    Raises:
+        ConversationError: A variable has no value, a filled template is too large, or the history has messages that
+            cannot be sent.
+    """
+    values = case_values(case, request.input)
+    missing = missing_variables(options.templates, values)
+    if missing:
+        raise ConversationError(f"the prompt does not fit the case: {'; '.join(missing)}", "template")
+    for message in request.history:
+        if message.role not in _ROLES:
+            raise ConversationError(
+                f"the history has a message with the role {message.role!r}; a prompt is sent with messages of "
+                f"{', '.join(_ROLES)} only",
+                "history",
+            )
+    try:
+        question = request.input if options.prompt is None else fill(options.prompt, values)
+        system = clean_text(fill(options.system, values)) if options.system else ""
+    except FilledTooLargeError as problem:
+        raise ConversationError(str(problem), "template") from None
+    history = [Message(message.role, message.content) for message in request.history if message.content.strip()]
+    return Conversation(
+        system=system,
+        messages=tuple(Message(turn.role, clean_text(turn.content)) for turn in (*history, Message("user", question))),
+    )
 
 
 @dataclass(frozen=True, slots=True)
