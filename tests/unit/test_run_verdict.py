@@ -373,16 +373,6 @@ def checked(text: str, checks: tuple[Assertion, ...], chosen: list[Metric], inde
     return CaseResult(case.case_id, index, 0, "", response.status, passed, scores, 1.0, reason)
 
 
-def test_a_summary_that_does_not_say_why_checks_were_not_made() -> None:
-    """One that was stored before reasons were counted tells how many there are."""
-    summary = summarise(
-        [checked("a", (Assertion("llm-rubric", "x"),), metrics("assertions"), 0)], metrics("assertions"), []
-    )
-    detail = {"checks": 1, "held": 1, "not_made": 3}
-    older = dataclasses.replace(summary, metrics=[dataclasses.replace(summary.metrics[0], detail=detail)])
-    assert run_verdict(older).reasons[0] == "3 of 4 checks are not made"
-
-
 def test_unreported_tool_calls_make_a_run_incomplete() -> None:
     """A gate that holds on the answers that report their calls does not pass the run for those that do not."""
     chosen = metrics("tool_calls")

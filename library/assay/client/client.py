@@ -382,14 +382,14 @@ class Client(ComparisonCalls):
         page: asyncio.Task[ResultPage] | None = asyncio.create_task(fetch(""))
         try:
             while page is not None:
-                found = await page
-                token = found.next_page_token
+                rows = await page
+                token = rows.next_page_token
                 # Fetch the next page while the caller reads this one.
                 page = asyncio.create_task(fetch(token)) if token else None
                 for _ in range(_STEPS_TO_SEND):
                     await asyncio.sleep(0)
-                for result in found.results:
-                    if case_id in ("", result.case_id):  # an older server lists the rows of all cases
+                for result in rows.results:
+                    if case_id in ("", result.case_id):  # a server that does not know the condition ignores it
                         yield result
         finally:
             if page is not None:

@@ -73,8 +73,7 @@ class ExactMatch(ThresholdMetric):
         super().__init__(name, parameters)
         self._collapse_whitespace: bool = parameters["collapse_whitespace"]
         self._strip_punctuation: bool = parameters["strip_punctuation"]
-        # A run that was stored before there was the parameter has none.
-        self._numbers: bool = parameters.get("numbers", False) or self._strip_punctuation
+        self._numbers: bool = parameters["numbers"] or self._strip_punctuation
         self._arabic_fold: bool = parameters["arabic_fold"]
 
     def normalise(self, text: str) -> str:
