@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
     from assay.storage.database import Database
 
-EXACT = {"threshold": 0.85, "collapse_whitespace": False, "strip_punctuation": False, "arabic_fold": False}
+EXACT = {"threshold": 0.85} | dict.fromkeys(
+    ("collapse_whitespace", "strip_punctuation", "numbers", "arabic_fold"), False
+)
 
 
 PAUSE_WAIT_S = 60.0
