@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from assay.client.api.evaluate import evaluate, evaluate_async
     from assay.client.api.evaluation import Evaluation
     from assay.client.api.rescore import rescore
-    from assay.client.api.stored import run, runs
+    from assay.client.api.stored import get_run, list_runs
     from assay.client.client import Client
     from assay.client.comparison.api import ComparisonResult, compare
     from assay.datasets.warnings import DatasetWarning
@@ -48,9 +48,9 @@ __all__ = [
     "compare",
     "evaluate",
     "evaluate_async",
+    "get_run",
+    "list_runs",
     "rescore",
-    "run",
-    "runs",
     "score",
     "score_file",
     "score_many",
@@ -74,9 +74,9 @@ _WHERE = {
     "compare": "assay.client.comparison.api",
     "evaluate": "assay.client.api.evaluate",
     "evaluate_async": "assay.client.api.evaluate",
+    "get_run": "assay.client.api.stored",
+    "list_runs": "assay.client.api.stored",
     "rescore": "assay.client.api.rescore",
-    "run": "assay.client.api.stored",
-    "runs": "assay.client.api.stored",
     "score": "assay.scoring.scorer",
     "score_file": "assay.scoring.scorer",
     "score_many": "assay.scoring.scorer",

@@ -24,8 +24,8 @@ CELLS = (
     "result.summary_to_pandas()[['metric', 'value', 'low', 'high']].round(4).to_dict('records')",
     "result.to_arrow().num_rows, list(result.to_pandas()['exact_match'])",
     "import asyncio; asyncio.get_running_loop().is_running()",
-    "found = assay.runs()\nfound",
-    "assay.run().run.run_id == result.run.run_id, found[0].summary.pass_rate, len(assay.run('latest').rows)",
+    "stored = assay.list_runs()\nstored",
+    "assay.get_run().run.run_id == result.run.run_id, stored[0].summary.pass_rate, len(assay.get_run('latest').rows)",
 )
 
 
@@ -91,5 +91,5 @@ def test_a_missing_run_is_a_sentence(cli: Cli) -> None:
 
     with mock.patch.dict(os.environ, {"ASSAY_HOME": str(cli.home)}):
         with pytest.raises(assay.AssayError, match="no runs yet"):
-            assay.run()
-        assert assay.runs() == ()
+            assay.get_run()
+        assert assay.list_runs() == ()

@@ -163,7 +163,7 @@ def test_absent_texts_of_frames_are_none(gap: int) -> None:
 
 
 def test_the_text_of_stored_runs_is_a_line_a_run() -> None:
-    """A page of dataclasses is no answer to `assay.runs()` in a shell."""
+    """A page of dataclasses is no answer to `assay.list_runs()` in a shell."""
     found = evaluation()
     shown = repr(Runs([found.run, found.run])).splitlines()
     assert shown[0] == "<2 runs>"

@@ -1,1 +1,1 @@
-"""The Python API: `assay.evaluate`, `assay.rescore`, `assay.runs` and their results."""
+"""The Python API: `assay.evaluate`, `assay.rescore`, `assay.list_runs` and their results."""

@@ -1,4 +1,4 @@
-"""The Python API `assay.runs` and `assay.run`."""
+"""The Python API `assay.list_runs` and `assay.get_run`."""
 
 from __future__ import annotations
 
@@ -53,23 +53,23 @@ class Runs(tuple[Run, ...]):
         return runs_html([run_record(run) for run in self])
 
 
-def runs(
+def list_runs(
     limit: int = 20,
     *,
-    name: str = "",
+    name: str | None = None,
     labels: Mapping[str, str] | None = None,
-    where: str = "",
-    order_by: str = "",
+    where: str | None = None,
+    order_by: str | None = None,
     server: str | None = None,
 ) -> Runs:
     """Return stored runs with the figures of their summaries, newest first.
 
     Args:
         limit: Maximum number of runs.
-        name: Only runs of this name.
+        name: Only runs of this name; None for any.
         labels: Only runs with these labels.
-        where: Further conditions, such as "state:succeeded since:2026-11-01" (docs/filters.md).
-        order_by: "created", "ended", "name" or "pass_rate", descending with a leading "-"; empty for "-created".
+        where: Further conditions, such as "state:succeeded since:2026-11-01" (docs/filters.md); None for none.
+        order_by: "created", "ended", "name" or "pass_rate", descending with a leading "-"; None for "-created".
         server: Address of an orchestrator; None for the local stack.
 
     Raises:
@@ -81,14 +81,19 @@ def runs(
         async with connected(server) as (client, _):
             return Runs(
                 await client.list_runs(
-                    limit, name=name, labels=labels or {}, where=where, order_by=order_by, include_figures=True
+                    limit,
+                    name=name or "",
+                    labels=labels or {},
+                    where=where or "",
+                    order_by=order_by or "",
+                    include_figures=True,
                 )
             )
 
     return run_to_end(read())
 
 
-def run(reference: str = "latest", *, server: str | None = None) -> Evaluation:
+def get_run(reference: str = "latest", *, server: str | None = None) -> Evaluation:
     """Return a stored run with its rows, as `assay.evaluate` does; an unfinished run has its rows so far.
 
     Args:

@@ -16,7 +16,7 @@ from assay.client.comparison.join import (
     with_baseline_first,
 )
 from assay.comparison.decision import Decision, DecisionRules, decide
-from assay.comparison.model import Comparison, ComparisonSettings, Verdict
+from assay.comparison.model import Adjustment, Comparison, ComparisonSettings, FailOn, Verdict
 from assay.comparison.run_names import run_names
 from assay.comparison.settings import check_settings
 from assay.reports.comparison.document.comparison_report import report_of_runs
@@ -110,17 +110,17 @@ class ComparisonResult:
 
 def compare(
     *runs: RunSource,
-    primary: str = "",
+    primary: str | None = None,
     margin: float | None = None,
     difference: float | None = None,
-    cluster: str = "",
-    adjust: str = "holm",
+    cluster: str | None = None,
+    adjust: str | None = None,
     alpha: float = 0.05,
     seed: int = 0,
-    where: str = "",
+    where: str | None = None,
     baseline: RunSource | None = None,
     all_pairs: bool = False,
-    fail_on: str = "regression",
+    fail_on: str | None = None,
     max_drop: float | None = None,
     max_drop_test: bool = False,
     strict: bool = False,
@@ -131,17 +131,17 @@ def compare(
 
     Args:
         runs: Two to 26 results of `assay.evaluate`, names of results.json files, or ids of stored runs.
-        primary: The metric that decides; empty for exact match, else quality, else the first metric.
+        primary: The metric that decides; None for exact match, else quality, else the first metric.
         margin: Differences of the primary metric within ± this are equivalent.
         difference: Difference of the primary metric to plan for; None for the margin, else the allowed drop.
-        cluster: Key of dependent cases: "category", or "tag:NAME" for tags such as NAME:value.
-        adjust: Adjustment of p-values for several tests: "holm" or "bh".
+        cluster: Key of dependent cases: "category", or "tag:NAME" for tags such as NAME:value; None for none.
+        adjust: Adjustment of p-values for several tests: "holm" or "bh"; None for "holm".
         alpha: Significance level of the tests.
         seed: Seed of all random draws.
-        where: Only cases that match this filter (docs/filters.md); there is no verdict then.
+        where: Only cases that match this filter (docs/filters.md); there is no verdict then. None for all cases.
         baseline: The run to compare the others with, in `runs` or not; None for the first.
         all_pairs: Whether every pair of runs decides, with p-values adjusted over all pairs.
-        fail_on: Result with `exit_status` 1: "regression", "inconclusive" or "never".
+        fail_on: Result with `exit_status` 1: "regression", "inconclusive" or "never"; None for "regression".
         max_drop: Largest allowed drop of the primary metric, whatever the p-value.
         max_drop_test: Whether `exit_status` is 1 unless a one-sided bound excludes a larger drop.
         strict: Whether anything undecided makes `exit_status` 4.
@@ -156,11 +156,18 @@ def compare(
     check_packages()
     settings, rules = check_settings(
         ComparisonSettings(
-            primary, margin, cluster, alpha=alpha, seed=seed, where=where, all_pairs=all_pairs, difference=difference
+            primary or "",
+            margin,
+            cluster or "",
+            alpha=alpha,
+            seed=seed,
+            where=where or "",
+            all_pairs=all_pairs,
+            difference=difference,
         ),
         DecisionRules(max_drop=max_drop, max_drop_test=max_drop_test, strict=strict, allow_mismatch=allow_mismatch),
-        adjust=adjust,
-        fail_on=fail_on,
+        adjust=Adjustment.HOLM.value if adjust is None else adjust,
+        fail_on=FailOn.REGRESSION.value if fail_on is None else fail_on,
     )
     return run_to_end(_compare(with_baseline_first(runs, baseline), settings, rules, server))
 
