@@ -123,7 +123,7 @@ def test_a_scalar_text_is_written_as_text(value: object) -> None:
         ({"data_rows": -1}, "data_rows"),
         ({"data_rows": True}, "data_rows"),
         ({"data_rows": 1.5}, "data_rows"),
-        ({"data_rows": 2**63}, "data_rows"),
+        ({"data_rows": 2**53}, "data_rows"),
         ({"data_rows": "3"}, "data_rows"),
         ({"sql": ["select"]}, "sql"),
         ({"tool_calls": {"name": "a"}}, "tool_calls"),

@@ -52,7 +52,7 @@ from assay_orchestrator.store.runs.settings_json import (
 # Lone surrogates and NUL are replaced on purpose, see test_answers.
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 FLAG = st.booleans()
-COUNT = st.integers(0, 2**63 - 1)
+COUNT = st.integers(0, 2**53 - 1)
 SMALL = st.integers(0, 2**31 - 1)
 NUMBER = st.floats(allow_nan=False, allow_infinity=False)
 VALUE = st.recursive(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from assay.comparison.model import Adjustment, ComparisonSettings, FailOn
 from assay.errors import InvalidInputError, Problem
 from assay.model.cluster_key import cluster_problem
+from assay.model.limits import LARGEST_INTEGER
 from assay.parsing.names import unknown_name
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from assay.comparison.decision import DecisionRules
 
 E = TypeVar("E", bound="StrEnum")
-
-_LARGEST_SEED = 2**63 - 1
 
 
 def check_settings(
@@ -54,8 +53,8 @@ def check_settings(
         limit = f"{prefix}{'max-drop' if prefix else 'max_drop'}"
         problem(f"needs {limit}, the drop that has to be excluded: add it, or leave this one out", "max_drop_test")
     _check_shares(settings, problem)
-    if not 0 <= settings.seed <= _LARGEST_SEED:
-        problem(f"must be from 0 to {_LARGEST_SEED}, not {settings.seed!r}", "seed")
+    if not 0 <= settings.seed <= LARGEST_INTEGER:
+        problem(f"must be from 0 to {LARGEST_INTEGER}, not {settings.seed!r}", "seed")
     if wrong := cluster_problem(settings.cluster):
         problem(wrong, "cluster")
     adjustment, failing = _member(Adjustment, adjust), _member(FailOn, fail_on)

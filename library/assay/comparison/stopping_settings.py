@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from assay.comparison.facts import default_primary, facts_of_settings
 from assay.comparison.stopping import StoppingPlan, StoppingRule
 from assay.errors import InvalidInputError, Problem
+from assay.model.limits import LARGEST_INTEGER
 from assay.model.stopping import StoppingSettings
 from assay.parsing.names import unknown_name
 
@@ -127,6 +128,8 @@ def stopping_problems(settings: RunSettings, variant: str) -> list[Problem]:
         )
     if not 0 < stopping.alpha < 0.5:
         problems.append(Problem(f"must be above 0 and below 0.5, not {stopping.alpha!r}", "stopping.alpha"))
+    if stopping.seed > LARGEST_INTEGER:
+        problems.append(Problem(f"must be at most {LARGEST_INTEGER}, not {stopping.seed}", "stopping.seed"))
     metrics = _with_case_values(settings)
     facts = metrics.get(stopping.metric)
     if facts is None:

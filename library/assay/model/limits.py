@@ -23,5 +23,8 @@ MAX_TEAM_CHARS = 64
 MAX_GROUP_CHARS = 64
 """Maximum length of the id of a group of runs."""
 
+LARGEST_INTEGER = 2**53 - 1
+"""Largest integer that is stored, sent or written to JSON: JavaScript represents no larger one exactly."""
+
 MIN_RUN_WEIGHT = 0.01
 MAX_RUN_WEIGHT = 100

@@ -460,7 +460,7 @@ async def test_a_run_that_has_finished_asks_nothing(bench: Bench, monkeypatch: p
         agent_pb2.AgentResponse(text="t", output_json="[" * 100_000),
         agent_pb2.AgentResponse(text="t", metadata_json="[]"),
         agent_pb2.AgentResponse(text="t", latency_ms=float("nan")),
-        agent_pb2.AgentResponse(text="t", data_rows=2**63),
+        agent_pb2.AgentResponse(text="t", data_rows=2**53),
         agent_pb2.AgentResponse(text="t", sources=[agent_pb2.Source(score=float("inf"))]),
         agent_pb2.AgentResponse(text="t", usage=agent_pb2.Usage(cost_usd=float("nan"))),
     ],

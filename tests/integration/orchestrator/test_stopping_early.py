@@ -150,7 +150,9 @@ async def test_refusals_at_creation(serve: Callable[..., Any], settings_of: Call
         dataclasses.replace(spec.settings, group_id="g", stopping=pair.stopping, labels={"variant": name})
         for spec, name in zip(pair.specs, NAMES, strict=True)
     ]
-    wrong = dataclasses.replace(pair.stopping, variants=("old",), alpha=0.7, metric="exact", rule="often", cases=3)
+    wrong = dataclasses.replace(
+        pair.stopping, variants=("old",), alpha=0.7, metric="exact", rule="often", cases=3, seed=2**53
+    )
     async with serve() as client:
         dataset = await client.upload_dataset(pair.dataset, name="d")
 
@@ -160,7 +162,14 @@ async def test_refusals_at_creation(serve: Callable[..., Any], settings_of: Call
             return str(refusal.value)
 
         said = await refused(stopping=wrong, group_id="")
-        for problem in ("needs a group", "two names", "0.7", "did you mean 'exact_match'", "unknown rule 'often'"):
+        for problem in (
+            "needs a group",
+            "two names",
+            "0.7",
+            "did you mean 'exact_match'",
+            "unknown rule 'often'",
+            f"seed: must be at most {2**53 - 1}",
+        ):
             assert problem in said
         assert "stopping.cases: must be 300" in await refused(stopping=dataclasses.replace(pair.stopping, cases=299))
         unbounded = dataclasses.replace(pair.stopping, low=None, high=None)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     SettingsOf = Callable[..., RunSettings]
 
 DEEP = "[" * 900 + "]" * 900
-TOO_LARGE = 2**63
+TOO_LARGE = 2**53
 
 
 async def upload(client: Client, cases: Sequence[pb.Case], name: str = "d") -> str:
@@ -143,7 +143,7 @@ TEXTS = ["", "a", "ب" * 50, "a\0b", "\x1b]52;c;x\x07", "\u202e", "x" * 5000, "{
          '{"a": 1}', '"a"', "-5", DEEP, "[" * 90 + "]" * 90, '{"a": {"b": [1, 2, "\\ud800"]}}', "contains", "exact",
          "regex", '"(a+)+$"', "json-schema", '{"$ref": "#"}', "9" * 5000]  # fmt: skip
 NUMBERS = [0.0, -0.0, 1.0, -1.0, 0.5, 1e300, 5e-324, math.nan, math.inf, -math.inf]
-COUNTS = [0, 1, 2**31, 2**32 - 1, 2**63 - 1, 2**63, 2**64 - 1]
+COUNTS = [0, 1, 2**31, 2**32 - 1, 2**53 - 1, 2**53, 2**64 - 1]
 
 
 def fill(message: Message, rng: random.Random, depth: int = 0) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from assay.agent_host.traces.span_kinds import SpanKind, kind_of_span, value_at
 from assay.model.answers.agent_response import Usage
 from assay.model.answers.usage_names import read_counts
+from assay.model.limits import LARGEST_INTEGER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,7 +43,6 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
 """Attributes whose names occur only in traces."""
 _WHOLE = ("input_tokens", "output_tokens", "total_tokens")
 """Counts that each call has; another call without any counts shows nothing."""
-_MAX_TOKENS = 2**53
 
 
 def usage_of_trace(spans: Sequence[Span]) -> tuple[Usage | None, str]:
@@ -104,7 +104,7 @@ def _mapping(value: object) -> dict[str, Any]:
 def _count(value: object, where: str) -> int | None:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MAX_TOKENS
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_INTEGER
     return value if is_count else None  # type: ignore[return-value]  # it is one
 
 

@@ -12,7 +12,7 @@ from assay.model.answers.agent_response import MalformedAnswerError, response_fr
 from assay.model.answers.approvals import approvals_to_json, read_approvals
 from assay.model.answers.response_limits import AnswerTooLargeError, check_bounds
 from assay.model.case import MAX_WEIGHT, TOOL_MATCHES, case_to_json
-from assay.model.limits import MAX_CASE_BYTES, MAX_CASE_ID_CHARS, MAX_JUDGE_CHARS, MAX_REPEATS
+from assay.model.limits import LARGEST_INTEGER, MAX_CASE_BYTES, MAX_CASE_ID_CHARS, MAX_JUDGE_CHARS, MAX_REPEATS
 from assay.parsing.names import name_problem
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def _is_plain(recorded: AgentResponse) -> bool:
         counts += [usage.input_tokens, usage.output_tokens, usage.total_tokens, usage.cache_read_tokens]
         counts += [usage.cache_write_tokens, usage.reasoning_tokens, usage.requests]
         numbers.append(usage.cost_usd)
-    return all(count is None or 0 <= count < 2**63 for count in counts) and all(
+    return all(count is None or 0 <= count <= LARGEST_INTEGER for count in counts) and all(
         number is None or 0 <= number < math.inf for number in numbers
     )
 

@@ -410,7 +410,7 @@ def _error(value: object) -> AgentError | None:
         kind=AgentErrorKind(kind),
         message=as_text(data.get("message"), "error.message")[:4000] or "the agent reported an error without a message",
         type=as_text(data.get("type"), "error.type"),
-        http_status=as_count(data.get("http_status"), "error.http_status", below=2**32),
+        http_status=as_count(data.get("http_status"), "error.http_status", most=2**32 - 1),
         retryable=data.get("retryable") is True,
         retry_after_s=as_number(data.get("retry_after_s"), "error.retry_after_s"),
         traceback=as_text(data.get("traceback"), "error.traceback")[:MAX_TRACEBACK_CHARS],

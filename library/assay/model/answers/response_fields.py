@@ -6,6 +6,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
+from assay.model.limits import LARGEST_INTEGER
 from assay.parsing.names import kind_of
 
 if TYPE_CHECKING:
@@ -56,14 +57,14 @@ def as_amount(value: object, where: str) -> float | None:
     return number
 
 
-def as_count(value: object, where: str, *, below: int = 2**63) -> int | None:
-    """Return an integer from 0 and below `below`; None if missing."""
+def as_count(value: object, where: str, *, most: int = LARGEST_INTEGER) -> int | None:
+    """Return an integer from 0 and at most `most`; None if missing."""
     if value is None:
         return None
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < below:
-        raise MalformedAnswerError(f"{where} must be a whole number from 0, not {shown(value)}")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        raise MalformedAnswerError(f"{where} must be a whole number from 0 to {most}, not {shown(value)}")
     return value
 
 
