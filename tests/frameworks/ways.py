@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from assay.agent_host.agent_service import AgentService
+from assay.agent_host.agent_server import AgentService
 from assay.agent_host.answers.answer_message import answer_to_wire
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings

@@ -15,7 +15,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from tests.support.docs.guides import blocks
 
 import assay
-from assay.agent_host.agent_service import AgentService
+from assay.agent_host.agent_server import AgentService
 from assay.agent_host.caller import AgentCaller
 from assay.errors import InvalidInputError, SetupError
 from assay.v1 import agent_pb2 as pb

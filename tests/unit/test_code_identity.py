@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.agent_host.code_identity import code_identity
-from assay.agent_host.git_state import GitState, git_state
+from assay.agent_host.code_identity import GitState, code_identity, git_state
 from assay.model.code_identity import CodeIdentity
 from assay.model.run_settings import AgentSettings
 

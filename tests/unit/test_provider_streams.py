@@ -15,8 +15,8 @@ from assay.providers import chat_completions, responses
 from assay.providers.errors import MalformedReplyError, ReplyTooLargeError
 from assay.providers.streams import Pieces
 from assay.testing.messages import Reply, Tokens
+from assay.testing.providers import reply_events
 from assay.testing.reply_bodies import reply_body
-from assay.testing.reply_events import reply_events
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -579,7 +579,7 @@ async def test_an_agent_that_is_not_there_is_named_with_the_remedy() -> None:
 
 def test_a_card_may_not_lead_away_from_encryption() -> None:
     """Questions and headers for an https target are not sent in the clear."""
-    from assay_orchestrator.agents.a2a_card import CardRefusedError, interface_of
+    from assay_orchestrator.agents.a2a import CardRefusedError, interface_of
 
     with pytest.raises(CardRefusedError, match="must be https"):
         interface_of(card_of("http://agents.example"), "https://agents.example")

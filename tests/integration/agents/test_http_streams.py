@@ -18,8 +18,8 @@ from tests.support.docs.guides import blocks
 
 from assay.model.answers.agent_response import AgentErrorKind, AgentRequest, AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
+from assay_orchestrator.agents.http import MAX_EVENTS, read_events
 from assay_orchestrator.agents.http_body import MAX_BODY_BYTES
-from assay_orchestrator.agents.http_stream import MAX_EVENTS, read_events
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

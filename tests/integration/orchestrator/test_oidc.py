@@ -20,8 +20,7 @@ from assay.client import admin
 from assay.errors import InvalidInputError, PermissionDeniedError, UnauthenticatedError, UnavailableError
 from assay.identity.rights import Role
 from assay_orchestrator.identity.issuers import Issuer, read_issuers
-from assay_orchestrator.identity.key_sets import FRESH_S, KEPT_S, PAUSE_S, KeySet
-from assay_orchestrator.identity.oidc import OidcVerifier
+from assay_orchestrator.identity.oidc import FRESH_S, KEPT_S, PAUSE_S, KeySet, OidcVerifier
 from assay_orchestrator.identity.verifier import KEEP_S, TokenVerifier
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ import sqlalchemy as sa
 from assay.errors import StorageError
 from assay.model.scope import LOCAL
 from assay_judge.state import schema
-from assay_judge.state.grouping import Grouped
-from assay_judge.state.store import JudgeStore
+from assay_judge.state.store import Grouped, JudgeStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
