@@ -16,12 +16,13 @@ from assay.errors import InvalidInputError, NotFoundError, OverloadedError, Resu
 from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Usage
 from assay.model.case import Case, Turn
 from assay.model.run import RunCounts
+from assay.model.run_settings import MetricSettings
 from assay.model.scope import LOCAL
 from assay.reports.document.report import report_of_run
 from assay.reports.formats.json_report import write_document
 from assay.v1 import orchestrator_pb2 as pb
 from assay.wire.comparison import _values_from_wire, _values_to_wire
-from assay_orchestrator.queries.comparison import Comparisons, check_rows
+from assay_orchestrator.queries.comparison import Comparisons, check_size
 from assay_orchestrator.store.page_tokens import PageTokens
 
 if TYPE_CHECKING:
@@ -173,7 +174,11 @@ async def test_runs_without_rows_or_with_too_many_are_refused(serve: Serve, sett
             await client.compare_runs([done, waiting])
         large = replace(await client.get_run(done), counts=RunCounts(finished=500_001))
         with pytest.raises(InvalidInputError, match="1,000,002 rows, more than the 1,000,000 that are compared"):
-            check_rows([large, large])
+            check_size([large, large])
+        run = await client.get_run(done)
+        wide = replace(run, settings=replace(run.settings, metrics=[MetricSettings(f"m{n}", {}) for n in range(60)]))
+        with pytest.raises(InvalidInputError, match="26 runs with 60 metrics have 19,500 pairs of figures, more than"):
+            check_size([wide] * 26)
 
 
 async def test_comparisons_of_a_team_wait_for_each_other_and_few_wait(open_store: Callable[[], Database]) -> None:

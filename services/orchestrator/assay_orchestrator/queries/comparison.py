@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import math
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.page_tokens import PageTokens
 
 MOST_ROWS = 1_000_000
+MOST_FIGURES = 13_000  # pairs of runs times metrics: at about 300 bytes each they fit in a message
 """Maximum rows of all runs in a comparison."""
 _MOST_WAITING = 8
 _MOST_KEPT_ROWS = 250_000
@@ -102,7 +104,7 @@ class Comparisons:
             OverloadedError: Too many comparisons of the team wait.
             DeadlineError: The filter took too long.
         """
-        check_rows(runs)
+        check_size(runs)
 
         async def work() -> Comparison:
             read = await self._read(scope, runs, settings)
@@ -131,7 +133,7 @@ class Comparisons:
             InvalidInputError: As `compare`, or a run lacks a metric of the query.
             NotFoundError, OverloadedError, DeadlineError: As `compare`.
         """
-        check_rows(runs)
+        check_size(runs)
         bound_to = ("ListComparedCases", json.dumps([_identity(runs, settings), dataclasses.astuple(query)]))
         position = await self._tokens.read(scope, bound_to, page_token, (int,))
         begin = int(position[0]) if position is not None else 0
@@ -234,11 +236,11 @@ def _identity(runs: Sequence[Run], settings: ComparisonSettings) -> list[object]
     return [versions, dataclasses.astuple(settings)]
 
 
-def check_rows(runs: Sequence[Run]) -> None:
-    """Check that runs have rows, and not too many to compare at once.
+def check_size(runs: Sequence[Run]) -> None:
+    """Check that runs have rows, and that their comparison is neither too long nor too large for a message.
 
     Raises:
-        InvalidInputError: A run has none, or together they have too many.
+        InvalidInputError: A run has no rows, or together they have too many rows or metrics.
     """
     for run in runs:
         if run.summary is None:
@@ -247,6 +249,13 @@ def check_rows(runs: Sequence[Run]) -> None:
     if total > MOST_ROWS:
         raise InvalidInputError(
             f"the runs have {total:,} rows, more than the {MOST_ROWS:,} that are compared at once: compare fewer runs"
+        )
+    metrics = {metric.name for run in runs for metric in run.settings.metrics}
+    figures = math.comb(len(runs), 2) * len(metrics)
+    if figures > MOST_FIGURES:
+        raise InvalidInputError(
+            f"{len(runs)} runs with {len(metrics)} metrics have {figures:,} pairs of figures, more than the "
+            f"{MOST_FIGURES:,} that fit in a message: compare fewer runs at once"
         )
 
 
