@@ -14,7 +14,7 @@ from tests.chaos.drills import Plan, drilling
 from tests.chaos.outer_services import CountingAgent, answer_text
 from tests.chaos.topologies import Cluster, OneOrchestrator, open_engine
 
-from assay.client.shuffled_cases import shuffled_cases
+from assay.client.run_driver import shuffled_cases
 from assay.comparison.stopping import first_stop, shuffled
 from assay.comparison.stopping_settings import plan_of
 from assay.model.run import RunState

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import uuid
+from collections.abc import Sequence
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING
+from dataclasses import MISSING
+from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 
 from assay.agent_host.serve_stream import AgentHost
-from assay.client.connection import PAGE_TIMEOUT_S
-from assay.client.dropped_settings import dropped_settings
-from assay.client.patience import Patience
-from assay.client.stored_comparisons import ComparisonCalls
+from assay.client.connection import PAGE_TIMEOUT_S, Connection, Patience
 from assay.client.upload import upload_parts
 from assay.errors import NotFoundError, SetupError, UnavailableError, WatchBehindError, WrongStateError
 from assay.filters.pages import CaseDetail, ResultPage, RunPage
@@ -34,7 +34,7 @@ from assay.wire.judging import SPEND_CAP
 from assay.wire.run import ATTEMPT, DATASET, DELETION, RUN, SETTINGS, event_from_wire, result_from_wire
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 
     from assay.agent_host.metric_functions import MetricFunctions
     from assay.agent_host.protocol import Caller
@@ -49,7 +49,7 @@ _STEPS_TO_SEND = 3  # turns of the event loop after which a started call has bee
 _DELETE_TIMEOUT_S = 600.0
 
 
-class Client(ComparisonCalls):
+class Client(Connection):
     """A connection to an orchestrator; use it with `async with`.
 
     If an orchestrator that has answered before becomes unreachable, every call reconnects and retries; all calls are
@@ -521,3 +521,43 @@ def _row_query(where: str | RowFilter, order_by: str | RowOrder) -> tuple[RowFil
         row_filter if isinstance(where, str) else where,
         order if isinstance(order_by, str) else order_by,
     )
+
+
+_ONLY_DESCRIBED = frozenset({"dataset", "spec_name"})  # they do not affect a run
+
+
+def dropped_settings(sent: RunSettings, stored: RunSettings) -> list[str]:
+    """Return the names of dropped settings, such as "judge.recorded_file", in order of declaration.
+
+    Args:
+        sent: The settings sent to the server.
+        stored: The settings it returned, with defaults for unknown settings.
+    """
+    return list(_dropped(sent, stored, ""))
+
+
+def _dropped(sent: Any, stored: Any, prefix: str) -> Iterator[str]:
+    for field in dataclasses.fields(sent):
+        sent_value, stored_value = getattr(sent, field.name), getattr(stored, field.name)
+        name = f"{prefix}{field.name}"
+        if sent_value == stored_value or name in _ONLY_DESCRIBED:
+            continue
+        if stored_value == _default(field):
+            yield name
+        else:
+            for sent_part, stored_part in _parts(sent_value, stored_value):
+                yield from _dropped(sent_part, stored_part, f"{name}.")
+
+
+def _default(field: dataclasses.Field[Any]) -> object:
+    return field.default if field.default_factory is MISSING else field.default_factory()
+
+
+def _parts(sent_value: object, stored_value: object) -> Iterator[tuple[Any, Any]]:
+    """Yield pairs of objects whose settings can be compared individually."""
+    if dataclasses.is_dataclass(sent_value) and type(sent_value) is type(stored_value):
+        yield sent_value, stored_value
+    elif (
+        isinstance(sent_value, Sequence) and isinstance(stored_value, Sequence) and len(sent_value) == len(stored_value)
+    ):
+        yield from (pair for pair in zip(sent_value, stored_value, strict=True) if dataclasses.is_dataclass(pair[0]))

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from assay.client.patience import Patience
 from assay.errors import SetupError, StorageError, UnavailableError
 from assay.rpc.channel import open_channel, server_version, wait_for_ready
 from assay.rpc.options import ChannelOptions
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
 
     import grpc.aio
 
+    from assay.errors import UnavailableError
+
 _log = logging.getLogger(__name__)
 
 _SERVICE = "assay.v1.RunService"
@@ -30,6 +31,32 @@ PAGE_TIMEOUT_S = 60.0
 
 S = TypeVar("S")
 T = TypeVar("T")
+
+
+class Patience:
+    """Retry budget of a lost connection.
+
+    Args:
+        seconds: Time limit from the first failure on.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._lost_at: float | None = None
+
+    def renew(self) -> None:
+        """Reset the budget after a successful call."""
+        self._lost_at = None
+
+    def spend(self, problem: UnavailableError) -> bool:
+        """Return whether this is the first failure in a row; raise the problem once the time is over."""
+        now = asyncio.get_running_loop().time()
+        is_first = self._lost_at is None
+        if self._lost_at is None:
+            self._lost_at = now
+        if now - self._lost_at >= self._seconds:
+            raise problem
+        return is_first
 
 
 class Connection:

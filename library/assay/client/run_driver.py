@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import dataclasses
 import itertools
+import tempfile
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from assay.agent_host.concurrency.event_loop import until_user_exit
-from assay.client.shuffled_cases import shuffled_cases
 from assay.client.unfed_metrics import unfed_metrics
+from assay.comparison.stopping import shuffled
 from assay.datasets.counts import count_cases
 from assay.datasets.unused_fields import unscored_turns, unused_fields
 from assay.errors import (
@@ -31,6 +32,8 @@ from assay.model.run import CaseResult, DatasetReading, DatasetRef, PauseCause, 
 from assay.process.failpoints import failpoint
 from assay.specs.approvals import why_unusable
 from assay.specs.doubtful_criteria import doubtful_criteria, missing_groups
+from assay.v1 import orchestrator_pb2 as pb
+from assay.wire.case import case_from_wire, case_to_wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
@@ -509,3 +512,39 @@ def with_report_hint(run: Run, server: str | None) -> Iterator[None]:
             "--output-dir FOLDER` writes its report",
             reason=error.reason,
         ) from error
+
+
+class ShuffledCases:
+    """Cases in random order with their positions in the dataset; can be iterated repeatedly.
+
+    Args:
+        file: File with the messages of the cases.
+        spans: Start and end of each message, in the order of the dataset.
+        order: Positions in the dataset, in the random order.
+    """
+
+    def __init__(self, file: IO[bytes], spans: Sequence[tuple[int, int]], order: Sequence[int]) -> None:
+        self._file = file
+        self._spans = spans
+        self._order = order
+
+    def __iter__(self) -> Iterator[Case]:
+        """Yield the cases."""
+        for place in self._order:
+            start, end = self._spans[place]
+            self._file.seek(start)
+            yield case_from_wire(pb.Case.FromString(self._file.read(end - start)))
+
+
+@contextlib.contextmanager
+def shuffled_cases(cases: Iterable[Case], seed: int) -> Iterator[ShuffledCases]:
+    """Yield the cases in the random order of a seed, stored in a temporary file."""
+    with tempfile.TemporaryFile(prefix="assay-cases-") as file:
+        spans: list[tuple[int, int]] = []
+        case_ids: list[str] = []
+        for place, case in enumerate(cases):
+            start = file.tell()
+            file.write(case_to_wire(dataclasses.replace(case, place=place)).SerializeToString())
+            spans.append((start, file.tell()))
+            case_ids.append(case.case_id)
+        yield ShuffledCases(file, spans, shuffled(case_ids, seed))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from assay.client.comparison.calls import compare_on_server, compared_case_page, list_compared_cases
 from assay.client.comparison.join import compare_reports, reports_of
 from assay.comparison.case_list import CaseChange, CaseOrder, CaseQuery, ComparedCase
 from assay.comparison.model import Adjustment, Change, Comparison, ComparisonSettings
@@ -79,7 +80,7 @@ async def by_files(client: Client, run_ids: list[str], settings: ComparisonSetti
 
 
 async def listed(client: Client, run_ids: list[str], query: CaseQuery, **more: bool) -> list[ComparedCase]:
-    return [case async for case in client.list_compared_cases(run_ids, ComparisonSettings(), query, **more)]
+    return [case async for case in list_compared_cases(client, run_ids, ComparisonSettings(), query, **more)]
 
 
 async def test_the_figures_are_those_of_the_reports_and_cases_are_listed(
@@ -103,10 +104,10 @@ async def test_the_figures_are_those_of_the_reports_and_cases_are_listed(
             ([ids[0], ids[2]], ComparisonSettings(primary="pass_rate", where="category:a exact_match>=0")),
             ([ids[2], ids[0]], ComparisonSettings(primary="latency", cluster="tag:doc", alpha=0.1)),
         ]:
-            found = await client.compare_runs(compared, settings)
+            found = await compare_on_server(client, compared, settings)
             assert found == await by_files(client, compared, settings, tmp_path)
         assert [change.path for change in found.changes] == []
-        three = await client.compare_runs(ids)
+        three = await compare_on_server(client, ids, ComparisonSettings())
         assert three.pair("A", "C").n_changed == 1
         assert [one.reason for one in three.pair("B", "C").metrics] == ["not_adjusted"] * 5
         errors = [three.pair("A", "C").metric(name).errors for name in ("latency", "exact_match")]
@@ -121,13 +122,13 @@ async def test_the_figures_are_those_of_the_reports_and_cases_are_listed(
             for change in CaseChange
         }
         assert sorted(case_id for part in parts.values() for case_id in part) == sorted(case.case_id for case in every)
-        flipped = (await client.compare_runs(pair)).flipped_count["A_vs_B"]
+        flipped = (await compare_on_server(client, pair, ComparisonSettings())).flipped_count["A_vs_B"]
         assert len(parts[CaseChange.WORSE]) + len(parts[CaseChange.BETTER]) == flipped > 0
 
         worst = CaseQuery(("latency", "pass_rate"), "exact_match", order=CaseOrder.WORST_FIRST)
-        first = await client.compared_case_page(pair, ComparisonSettings(), worst, page_size=5, include_answers=True)
-        rest = await client.compared_case_page(
-            pair, ComparisonSettings(), worst, page_size=500, page_token=first.next_page_token
+        first = await compared_case_page(client, pair, ComparisonSettings(), worst, page_size=5, include_answers=True)
+        rest = await compared_case_page(
+            client, pair, ComparisonSettings(), worst, page_size=500, page_token=first.next_page_token
         )
         assert (len(first.cases), first.total_count, rest.next_page_token) == (5, len(every), "")
         pages = [*first.cases, *rest.cases]
@@ -143,24 +144,26 @@ async def test_the_figures_are_those_of_the_reports_and_cases_are_listed(
         assert rest.cases[0].question is None
 
         with pytest.raises(ResumeExpiredError):
-            await client.compared_case_page(pair, ComparisonSettings(), CaseQuery(), page_token=first.next_page_token)
+            await compared_case_page(client, pair, ComparisonSettings(), CaseQuery(), page_token=first.next_page_token)
         for wrong, problem in [
             (ids[:1], "at least two runs"),
             ([ids[0], ids[0]], "is given 2 times"),
         ]:
             with pytest.raises(InvalidInputError, match=problem):
-                await client.compare_runs(wrong)
+                await compare_on_server(client, wrong, ComparisonSettings())
         with pytest.raises(NotFoundError, match="no-such-run"):
-            await client.compare_runs([ids[0], "no-such-run"])
+            await compare_on_server(client, [ids[0], "no-such-run"], ComparisonSettings())
         with pytest.raises(InvalidInputError) as caught:
-            await client.compare_runs(ids, ComparisonSettings(margin=-1, alpha=0.7, power=2, cluster="x", where="y:z"))
+            await compare_on_server(
+                client, ids, ComparisonSettings(margin=-1, alpha=0.7, power=2, cluster="x", where="y:z")
+            )
         fields = {problem.field.split(":")[0] for problem in caught.value.problems}
         assert {"settings.margin", "settings.alpha", "settings.power", "settings.cluster"} < fields
         with pytest.raises(InvalidInputError) as caught:
             await listed(client, pair, CaseQuery(("nope",), "nor this"))
         assert [problem.field for problem in caught.value.problems] == ["change_by", "metrics[0]"]
         with pytest.raises(InvalidInputError, match="no_such"):
-            await client.compare_runs(pair, ComparisonSettings(where="no_such>1"))
+            await compare_on_server(client, pair, ComparisonSettings(where="no_such>1"))
 
 
 async def test_runs_without_rows_or_with_too_many_are_refused(serve: Serve, settings_of: SettingsOf) -> None:
@@ -171,7 +174,7 @@ async def test_runs_without_rows_or_with_too_many_are_refused(serve: Serve, sett
         dataset = await client.upload_dataset(cases(bool), name="d")
         waiting = (await client.create_run(hosted, dataset.dataset_id)).run_id
         with pytest.raises(InvalidInputError, match=f"run {waiting} has no rows"):
-            await client.compare_runs([done, waiting])
+            await compare_on_server(client, [done, waiting], ComparisonSettings())
         large = replace(await client.get_run(done), counts=RunCounts(finished=500_001))
         with pytest.raises(InvalidInputError, match="1,000,002 rows, more than the 1,000,000 that are compared"):
             check_size([large, large])

@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from assay.agent_host.caller import AgentCaller
+from assay.client.comparison.calls import compare_on_server
 from assay.comparison.model import ComparisonSettings
 from assay.filters.row_filter import DATASET_ORDER, EVERY_ROW, RowOutcome
 from assay.model.answers.agent_response import AgentResponse, AgentStatus, Interrupt, InterruptKind
@@ -105,7 +106,7 @@ async def test_a_comparison_takes_them_for_errors(serve: Serve, settings_of: Set
         settings = settings_of("python", "m:f", retries=0)
         plain = await finished(client, settings, Waiting(set(), set()))
         waiting = await finished(client, settings, Waiting({"c1", "c4"}, {"c2"}))
-        found = await client.compare_runs([plain.run_id, waiting.run_id], ComparisonSettings())
+        found = await compare_on_server(client, [plain.run_id, waiting.run_id], ComparisonSettings())
     assert [(one.agent_errors, one.interrupted) for one in found.variants] == [(0, 0), (3, 2)]
     errors = found.pair("A", "B").errors
     assert errors is not None

@@ -11,6 +11,7 @@ import pytest
 
 from assay.agent_host.caller import AgentCaller
 from assay.agent_host.user_code import UserCode
+from assay.client.comparison.calls import compare_on_server
 from assay.client.variants import check_variants, drive_variants, plan_stopping, resume_variants, start_variants
 from assay.comparison.model import ComparisonSettings, Verdict
 from assay.comparison.stopping import first_stop, shuffled
@@ -100,7 +101,7 @@ async def test_the_decision_is_that_of_the_stored_rows(
     assert expected is not None
     async with serve() as client:
         ended = await pair.drive(client, await pair.start(client))
-        compared = await client.compare_runs([run.run_id for run in ended], ComparisonSettings())
+        compared = await compare_on_server(client, [run.run_id for run in ended], ComparisonSettings())
         again = await resume_variants(client, pair.specs, "group-1")
         rows = [row async for row in client.list_results(ended[0].run_id)]
         listed = client.list_results(ended[0].run_id)
@@ -135,7 +136,7 @@ async def test_an_equal_pair_asks_all(serve: Callable[..., Any], settings_of: Ca
     pair = Pair(settings_of, 6, 6)
     async with serve() as client:
         ended = await pair.drive(client, await pair.start(client))
-        compared = await client.compare_runs([run.run_id for run in ended], ComparisonSettings())
+        compared = await compare_on_server(client, [run.run_id for run in ended], ComparisonSettings())
     assert [(run.counts.finished, run.counts.total) for run in ended] == [(CASES, CASES)] * 2
     assert [run.summary.stopped_early for run in ended if run.summary is not None] == [None, None]
     assert compared.stopping is not None

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.client.api.evaluate import connected
 from assay.client.api.evaluation import Evaluation
+from assay.client.comparison.calls import compare_on_server
 from assay.client.comparison.noise_floors import find_floor
 from assay.client.run_references import find_run_id
 from assay.comparison.compare import compare_runs, flipped_ids, with_floors, with_questions
@@ -120,10 +122,15 @@ async def _in_memory(source: Evaluation, folder: Path, stack: AsyncExitStack) ->
 
 
 async def _stored(client: Client, reference: str, folder: Path, stack: AsyncExitStack, spec_baseline: str) -> Report:
+    run = await _run(client, reference, spec_baseline)
+    return await _report(run, client.list_results(run.run_id), folder, stack)
+
+
+async def _run(client: Client, reference: str, spec_baseline: str) -> Run:
     run = await client.get_run(await find_run_id(client, reference, baseline_name=spec_baseline))
     if run.summary is None:
         raise WrongStateError(f"run {run.run_id} has no rows yet: nothing to compare")
-    return await _report(run, client.list_results(run.run_id), folder, stack)
+    return run
 
 
 async def _report(run: Run, rows: AsyncIterator[CaseResult], folder: Path, stack: AsyncExitStack) -> Report:
@@ -149,11 +156,8 @@ async def compare_stored(
     """
     async with connected(server) as (client, _):
         runs = await _runs(client, references)
-        for run in runs:
-            if run.summary is None:
-                raise WrongStateError(f"run {run.run_id} has no rows yet: nothing to compare")
         try:
-            comparison = await client.compare_runs([run.run_id for run in runs], settings)
+            comparison = await compare_on_server(client, [run.run_id for run in runs], settings)
         except SetupError as error:
             if error.reason != "SERVER_TOO_OLD":
                 raise
@@ -167,7 +171,7 @@ async def _runs(client: Client, references: Sequence[str]) -> list[Run]:
     runs: dict[int, Run] = {}
     for index, reference in sorted(enumerate(references), key=lambda numbered: numbered[1] == SPEC_BASELINE):
         name = next((run.settings.baseline_name for run in runs.values()), "")
-        runs[index] = await client.get_run(await find_run_id(client, reference, baseline_name=name))
+        runs[index] = await _run(client, reference, name)
     return [runs[index] for index in range(len(references))]
 
 
@@ -201,8 +205,6 @@ def check_packages() -> None:
     Raises:
         SetupError: A package is missing; the message says how to install it.
     """
-    from importlib.util import find_spec
-
     missing = [name for name in ("numpy", "scipy") if find_spec(name) is None]
     if missing:
         needed = " and ".join(missing)
