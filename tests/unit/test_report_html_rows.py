@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.support.reports.report_documents import failed, row, score
 
 from assay.reports.formats.html.row_data import MAX_TEXT_CHARS, MIN_TEXT_CHARS, detail_of, preview, script_json
-from assay.reports.formats.html.svg import interval_bar, nice_bin
+from assay.reports.formats.html.row_figures import RowFigures
+from assay.reports.formats.html.svg import interval_bar
 from assay.reports.formats.html.word_diff import MAX_WORDS, Ranges, differences
 
 WORDS = st.lists(
@@ -142,7 +143,7 @@ def test_json_in_a_script_cannot_end_it() -> None:
 @pytest.mark.parametrize(("largest", "width"), [(0.0086, 0.0005), (1.41, 0.05), (3.0, 0.1), (100, 5), (0.0, 0.05)])
 def test_bins_have_round_widths(largest: float, width: float) -> None:
     """Axes end at numbers that people can read."""
-    assert nice_bin(largest, 30) == pytest.approx(width)
+    assert RowFigures([], largest, 0).bin_width_s == pytest.approx(width)
 
 
 def test_bars_stay_within_their_scale() -> None:

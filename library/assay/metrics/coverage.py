@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assay.metrics.core.declining import DECLINE_PHRASES, Declining, decline_phrases
+from assay.metrics.core.declining import DECLINE_PHRASES, Declining
 from assay.metrics.core.explanations import message_of, quoted
 from assay.metrics.core.info import SHARE, MetricInfo, Parameter
 from assay.metrics.core.score import scored
@@ -48,14 +48,7 @@ INFO = MetricInfo(
     decides="never",
     values="0 or 1 for a row, 0 to 1 for the run",
     unit="%",
-    stats=(
-        "covered",
-        "total",
-        "unanswerable",
-        "unanswerable_share",
-        "declined",
-        "declined_rate",
-    ),
+    stats=("covered", "total", "unanswerable", "unanswerable_share", "declined", "declined_rate"),
     score_stats={"declined_rate": SHARE},
 )
 
@@ -96,7 +89,7 @@ class Coverage(ThresholdMetric):
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         super().__init__(name, parameters)
         self._phrases = [folded for phrase in parameters["fallback_phrases"] if (folded := fold(phrase))]
-        self._declining = Declining([*parameters["fallback_phrases"], *decline_phrases(parameters)])
+        self._declining = Declining([*parameters["fallback_phrases"], *parameters["decline_phrases"]])
 
     def work(self, row: Row) -> int:
         """Return an upper bound of the work of looking for the phrases."""

@@ -43,11 +43,7 @@ INFO = MetricInfo(
     needs="references",
     values="0 or 1",
     unit="%",
-    stats=(
-        "accuracy",
-        "correct",
-        "total",
-    ),
+    stats=("accuracy", "correct", "total"),
     score_stats={"accuracy": SHARE},
 )
 

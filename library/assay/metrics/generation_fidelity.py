@@ -60,10 +60,7 @@ INFO = MetricInfo(
     decides="always",
     values="0 or 1",
     unit="%",
-    stats=(
-        "right",
-        "total",
-    ),
+    stats=("right", "total"),
 )
 
 _REFUSAL_PARTICLES = "وف"

@@ -32,10 +32,7 @@ INFO = MetricInfo(
     values="0 or 1",
     rule="more_than",
     unit="%",
-    stats=(
-        "hits",
-        "total",
-    ),
+    stats=("hits", "total"),
 )
 
 

@@ -40,14 +40,7 @@ INFO = MetricInfo(
     reads=("answer", "references", "verdict"),
     values="0 to 1",
     rule="more_than",
-    stats=(
-        "avg_judge_score",
-        "avg_accuracy",
-        "avg_completeness",
-        "avg_relevance",
-        "derived",
-        "incoherent",
-    ),
+    stats=("avg_judge_score", "avg_accuracy", "avg_completeness", "avg_relevance", "derived", "incoherent"),
     score_stats=dict.fromkeys(("avg_judge_score", "avg_accuracy", "avg_completeness", "avg_relevance"), SHARE),
 )
 

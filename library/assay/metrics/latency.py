@@ -40,13 +40,7 @@ INFO = MetricInfo(
     values="from 0, in seconds",
     rule="at_most",
     unit="s",
-    stats=(
-        "mean",
-        "p50",
-        "p95",
-        "max",
-        "mean_score",
-    ),
+    stats=("mean", "p50", "p95", "max", "mean_score"),
     score_stats={"mean_score": SHARE},
 )
 

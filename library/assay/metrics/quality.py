@@ -34,11 +34,7 @@ INFO = MetricInfo(
     (Parameter("threshold", "number", 4.0, "Least rating of a row, and least average of the run.", 1.0, 5.0),),
     reads=("answer", "references", "verdict"),
     values="1 to 5, whole numbers",
-    stats=(
-        "average_quality",
-        "normalised",
-        "total_evaluated",
-    ),
+    stats=("average_quality", "normalised", "total_evaluated"),
     score_stats={"average_quality": (1.0, 5.0), "normalised": SHARE},
 )
 _DENOMINATOR = re.compile(r"(?<=\d)\s*(?:/\s*5|\bout\s+of\s+5|\bof\s+5)(?!\w|\.\d)", re.IGNORECASE)

@@ -40,10 +40,7 @@ INFO = MetricInfo(
     decides="always",
     values="0 or 1",
     unit="%",
-    stats=(
-        "right",
-        "total",
-    ),
+    stats=("right", "total"),
 )
 
 _SELECT = re.compile(r"\bselect\b")

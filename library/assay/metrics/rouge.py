@@ -24,7 +24,6 @@ from assay.metrics.core.info import SHARE, MetricInfo, Parameter
 from assay.metrics.core.threshold_metric import MeanFold, ThresholdMetric
 from assay.model.run import Score
 from assay.statistics.exact_sum import ExactSum
-from assay.statistics.intervals import wilson
 from assay.text.word_tokens import tokenize
 
 if TYPE_CHECKING:
@@ -130,13 +129,7 @@ class _Fold(MeanFold):
 
     def detail(self, value: float | None) -> dict[str, Any]:
         means = {part: {measure: total.mean for measure, total in sums.items()} for part, sums in self._sums.items()}
-        decided = self.passed + self.failed
-        return {
-            **means.pop("f1"),
-            **means,
-            "pass_rate": self.passed / decided if decided else None,
-            "pass_rate_interval": wilson(self.passed, decided),
-        }
+        return {**means.pop("f1"), **means, **self.pass_rate}
 
 
 class Rouge(ThresholdMetric):

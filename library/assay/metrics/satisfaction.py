@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from assay.metrics.core.declining import DECLINE_PHRASES, Declining, decline_phrases
+from assay.metrics.core.declining import DECLINE_PHRASES, Declining
 from assay.metrics.core.embedder_record import EmbedderFold
 from assay.metrics.core.embedding import EMBEDDING
 from assay.metrics.core.info import MetricInfo, Parameter
@@ -60,7 +60,7 @@ class Satisfaction(ThresholdMetric):
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         super().__init__(name, parameters)
-        self._declining = Declining(decline_phrases(parameters))
+        self._declining = Declining(parameters["decline_phrases"])
 
     def work(self, row: Row) -> int:
         """Return an upper bound of the work of looking for phrases."""

@@ -18,7 +18,6 @@ from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.similarity import similarity
 from assay.metrics.core.threshold_metric import ThresholdMetric
 from assay.model.run import Score
-from assay.statistics.intervals import wilson
 
 if TYPE_CHECKING:
     from assay.metrics.core.score import Row
@@ -42,12 +41,7 @@ INFO = MetricInfo(
 
 class _Fold(EmbedderFold):
     def detail(self, value: float | None) -> dict[str, Any]:
-        decided = self.passed + self.failed
-        return {
-            "pass_rate": self.passed / decided if decided else None,
-            "pass_rate_interval": wilson(self.passed, decided),
-            **super().detail(value),
-        }
+        return {**self.pass_rate, **super().detail(value)}
 
 
 class SemanticSimilarity(ThresholdMetric):

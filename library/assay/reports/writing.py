@@ -59,8 +59,8 @@ FORMATS: Mapping[str, Format] = {
     "json": Format("json_report", "results.json: everything, for programs"),
     "jsonl": Format("jsonl_report", "results.jsonl: one row a line"),
     "csv": Format("csv_report", "evaluation_results_….csv and evaluation_summary_….csv: for spreadsheets"),
-    "markdown": Format("markdown_report", "report.md: at most 60 lines, for pull requests"),
-    "junit": Format("junit_report", "junit.xml: a test case for each case, for CI servers"),
+    "markdown": Format("markdown_document", "report.md: at most 60 lines, for pull requests"),
+    "junit": Format("junit_document", "junit.xml: a test case for each case, for CI servers"),
     "parquet": Format(
         "parquet_report", "results.parquet: rows with typed columns, for data tools", "pyarrow", "parquet"
     ),

@@ -18,7 +18,8 @@ MAX_SCHEMA_CHARS = 65_536
 _MAX_DEPTH = 50
 _MAX_LIST = 1_000
 _MAX_PARTS = 10_000
-_REFERENCES = ("$ref", "$dynamicRef")
+REFERENCES = ("$ref", "$dynamicRef")
+"""Keywords that refer to another part of a schema."""
 _REPEATED = ("unevaluatedProperties", "unevaluatedItems")
 _TIMES_REPEATED = 3
 """A schema with one of these keywords is evaluated twice: its parts are read again for what they leave open."""
@@ -102,7 +103,7 @@ class _Expansion:
     def _referred(self, resolver: Any, contents: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
         from referencing.jsonschema import DRAFT202012
 
-        for name in _REFERENCES:
+        for name in REFERENCES:
             if isinstance(contents.get(name), str):
                 resolved = resolver.lookup(contents[name])
                 yield resolved.resolver, DRAFT202012.create_resource(resolved.contents)

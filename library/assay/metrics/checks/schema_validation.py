@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from assay.errors import SetupError
 from assay.local_stack.install_hint import install_hint
 from assay.metrics.checks.patterns import compile_pattern, pattern_problem, pattern_size, search_work
-from assay.metrics.checks.schema_limits import count_values, expanded_parts, expansion_problem, size_problem
+from assay.metrics.checks.schema_limits import REFERENCES, count_values, expanded_parts, expansion_problem, size_problem
 from assay.process.deferred_imports import imported_when_called
 from assay.text.equality import composed_json
 
@@ -29,7 +29,6 @@ _WORK_PER_PART = 1_000
 _MOST_VALUES = 10_000
 _MOST_CHARS = 100_000
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
-_REFERENCES = ("$ref", "$dynamicRef")
 
 
 def schema_problem(schema: object) -> str:
@@ -179,7 +178,7 @@ def _problems(schema: object) -> Iterator[str]:
             yield other
         if isinstance(identifier := part.get("$id"), str):
             urlsplit(identifier)  # jsonschema does so only if something refers to it
-        for reference in (part[name] for name in _REFERENCES if name in part):
+        for reference in (part[name] for name in REFERENCES if name in part):
             try:
                 resolver.lookup(reference)
             except Unresolvable:

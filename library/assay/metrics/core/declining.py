@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assay.metrics.core.info import Parameter
 from assay.model.answers.agent_response import AgentStatus
 from assay.text.folding import containment_work, fold
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
     from assay.model.answers.agent_response import AgentResponse
 
@@ -21,11 +21,6 @@ _PHRASES = [
 DECLINE_PHRASES = Parameter(
     "decline_phrases", "text_list", _PHRASES, "Phrases that decline a question which cannot be answered."
 )
-
-
-def decline_phrases(parameters: Mapping[str, Any]) -> Sequence[str]:
-    """Return the decline phrases of a metric."""
-    return list(parameters[DECLINE_PHRASES.name])
 
 
 class Declining:

@@ -56,6 +56,13 @@ class MeanFold:
         self.passed += score.passed is True
         self.failed += score.passed is False
 
+    @property
+    def pass_rate(self) -> dict[str, Any]:
+        """The share of rows with a verdict that passed, and its interval, as a detail names them."""
+        decided = self.passed + self.failed
+        share = self.passed / decided if decided else None
+        return {"pass_rate": share, "pass_rate_interval": wilson(self.passed, decided)}
+
     def reaches(self, value: float | None, bound: float | None) -> bool | None:
         """Return whether the aggregate reaches a bound; None if either is missing."""
         return None if value is None or bound is None else holds(value, self.rule, bound)

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from assay.statistics.exact_sum import exact_mean
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -135,10 +137,6 @@ def _clamp(value: float, low: float, high: float) -> float:
     return max(low, min(high, value))
 
 
-def _mean(*values: float) -> float:
-    return math.fsum(values) / len(values)
-
-
 def chain(operators: Sequence[str], first: float, *others: float) -> float:
     """Return a chain of operands joined by + and -, or by * and /, evaluated from the left."""
     value = first
@@ -154,7 +152,7 @@ COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
 }  # fmt: skip
 PLAIN: dict[str, Callable[..., float]] = {
-    "min": min, "max": max, "abs": abs, "sqrt": math.sqrt, "exp": math.exp, "log": math.log, "mean": _mean,
-    "clamp": _clamp,
+    "min": min, "max": max, "abs": abs, "sqrt": math.sqrt, "exp": math.exp, "log": math.log,
+    "mean": lambda *values: exact_mean(values), "clamp": _clamp,
 }  # fmt: skip
 """Functions that read all of their operands."""

@@ -13,6 +13,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from assay.statistics.exact_sum import exact_mean
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -52,7 +54,7 @@ def jury_score(scores: Sequence[float | None]) -> JuryVerdict[float]:
     valid = [score for score in scores if score is not None and math.isfinite(score)]
     if len(valid) < LEAST_JUDGES:
         return JuryVerdict(None, len(valid), TOO_FEW_JUDGES)
-    return JuryVerdict(math.fsum(valid) / len(valid), len(valid))
+    return JuryVerdict(exact_mean(valid), len(valid))
 
 
 def jury_label(labels: Sequence[str | None]) -> JuryVerdict[str]:

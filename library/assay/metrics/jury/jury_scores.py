@@ -7,12 +7,12 @@ spec. The jury's score alone decides whether the row passes.
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.score import JURY, not_computed, scored_by_threshold
 from assay.metrics.jury.jury import jury_score
 from assay.model.run import ScoreStatus
+from assay.statistics.exact_sum import exact_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,11 +63,7 @@ def _together(details: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         elif name == "coherent":
             combined[name] = all(values)
         elif isinstance(first, dict) and name == "criteria":
-            combined[name] = {part: _mean([value[part] for value in values if value]) for part in first}
+            combined[name] = {part: exact_mean([value[part] for value in values if value]) for part in first}
         elif isinstance(first, float) and name != "threshold":
-            combined[name] = _mean([value for value in values if isinstance(value, float)])
+            combined[name] = exact_mean([value for value in values if isinstance(value, float)])
     return combined
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)

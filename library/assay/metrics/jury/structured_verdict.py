@@ -12,11 +12,11 @@ words counts if it contains exactly one valid object and no broken one.
 from __future__ import annotations
 
 import json
-import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from assay.statistics.exact_sum import exact_mean
 from assay.statistics.thresholds import meets
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def verdict_of(data: Mapping[str, Any], scale: tuple[float, float] | None = None
         return f"invalid_{wrong}"
     known = {name: part for name, part in parts.items() if part is not None}
     given = data.get("overall_score")
-    overall = _share(given, scale) if given is not None else _mean(known)
+    overall = _share(given, scale) if given is not None else exact_mean([*known.values()]) if known else None
     if overall is None:
         return "invalid_overall_score"
     shown = known.values() or [overall]
@@ -117,7 +117,3 @@ def _share(value: object, scale: tuple[float, float] | None) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         return None
     return float(value) if scale is None else (value - low) / (high - low)
-
-
-def _mean(parts: Mapping[str, float]) -> float | None:
-    return math.fsum(parts.values()) / len(parts) if parts else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assay.reports.charts.frame import CONTENT, draw_frame, draw_message
+from assay.reports.charts.frame import CONTENT, draw_frame, draw_interval, draw_message
 from assay.reports.charts.palette import BLUE, GRID, INK, MUTED, SKY, TRACK, Fill
 from assay.reports.charts.scales import Scale
 from assay.reports.charts.sheet import Area
@@ -91,10 +91,7 @@ def _group(sheet: Sheet, scale: Scale, middle: float, half: float, group: Mappin
     sheet.rectangle(Area(scale.start, middle - half, place, middle + half), Fill(SKY))
     interval = group.get("pass_rate_interval")
     if interval is not None:
-        left, right = scale.at(interval[0]), scale.at(interval[1])
-        sheet.line([left, right], [middle, middle], INK, width=1.5)
-        for end in (left, right):
-            sheet.line([end, end], [middle - 4, middle + 4], INK, width=1.5)
+        draw_interval(sheet, scale, middle, interval)
     sheet.dots([place], [middle], BLUE, size=6)
 
 

@@ -10,8 +10,9 @@ from assay.reports.words.metric_text import count_text, partial_text
 from assay.reports.words.selected_cases import selection_sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from assay.reports.charts.scales import Scale
     from assay.reports.charts.sheet import Sheet
 
 LEFT, RIGHT = 40.0, WIDTH - 40
@@ -61,6 +62,15 @@ def _caption(sheet: Sheet, head: Mapping[str, Any]) -> None:
     room = RIGHT - LEFT - taken - 40
     named = sheet.text((LEFT, 700), run["name"], colour=INK, width=room / 2)
     sheet.text((LEFT + named + 16, 700), run["run_id"], colour=MUTED, width=room - named - 16)
+
+
+def draw_interval(sheet: Sheet, scale: Scale, middle: float, interval: Sequence[float]) -> None:
+    """Draw an interval as a whisker, with a light edge that keeps it visible on a bar."""
+    left, right = scale.at(interval[0]), scale.at(interval[1])
+    sheet.line([left, right], [middle, middle], "white", width=3.5)
+    sheet.line([left, right], [middle, middle], INK, width=1.5)
+    for end in (left, right):
+        sheet.line([end, end], [middle - 5, middle + 5], INK, width=1.5)
 
 
 def draw_message(sheet: Sheet, area: Area, message: str) -> None:

@@ -6,19 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics import METRICS
-from assay.reports.charts.frame import CONTENT, draw_frame, draw_message
+from assay.reports.charts.frame import CONTENT, draw_frame, draw_interval, draw_message
 from assay.reports.charts.palette import BAD, GOOD, GRID, INK, MUTED, PLAIN, TRACK, VERMILION, Fill
 from assay.reports.charts.scales import Numbers, Scale, axis_end
 from assay.reports.charts.sheet import Area
-from assay.reports.words.metric_text import count_text
+from assay.reports.words.metric_text import RULES, count_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from assay.reports.charts.sheet import Sheet
 
-_RANGES = {"0 or 1": (0.0, 1.0), "0 to 1": (0.0, 1.0), "-1 to 1": (-1.0, 1.0), "1 to 5": (1.0, 5.0)}
-_SIGNS = {"at_least": "≥", "more_than": ">", "at_most": "≤"}
 _MOST = 12
 _HEIGHT = 76.0
 
@@ -120,11 +118,7 @@ def _bar(sheet: Sheet, scale: Scale, middle: float, result: Mapping[str, Any]) -
         left, right = sorted((base, scale.at(result["value"])))
         sheet.rectangle(Area(left, top, right, bottom), _fill(result))
     if interval := result.get("interval"):
-        left, right = scale.at(interval[0]), scale.at(interval[1])
-        sheet.line([left, right], [middle, middle], "white", width=3.5)
-        sheet.line([left, right], [middle, middle], INK, width=1.5)
-        for end in (left, right):
-            sheet.line([end, end], [middle - 5, middle + 5], INK, width=1.5)
+        draw_interval(sheet, scale, middle, interval)
     for name, dashed in (("threshold", False), ("target", True)):
         if result[name] is not None:
             place = scale.at(result[name])
@@ -139,7 +133,7 @@ def _rules(
     sheet: Sheet, places: tuple[float, float, float, float], result: Mapping[str, Any], numbers: Numbers
 ) -> None:
     (left, upper, lower, end) = places
-    sign = _SIGNS[result["rule"]]
+    sign = RULES[result["rule"]]
     lines = []
     if result["threshold"] is not None:
         met = {True: "met", False: "missed", None: "no verdict"}[result["meets_threshold"]]
@@ -166,6 +160,4 @@ def _bounds(result: Mapping[str, Any]) -> tuple[float, float] | None:
     if result.get("unit") == "%":
         return 0.0, 1.0
     kind = METRICS.get(result.get("metric", ""))
-    if kind is None:
-        return None
-    return next((ends for words, ends in _RANGES.items() if kind.info.values.startswith(words)), None)
+    return kind.info.scale if kind is not None else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from assay.gates.gates import actual_text
-from assay.reports.charts.frame import CONTENT, draw_frame, draw_heading, draw_message
+from assay.reports.charts.frame import CONTENT, draw_frame, draw_heading, draw_interval, draw_message
 from assay.reports.charts.outcomes import FILLS, outcome_counts
 from assay.reports.charts.palette import BAD, GRID, INK, MUTED, TRACK, VERMILION, Fill
 from assay.reports.charts.scales import Scale
@@ -64,11 +64,7 @@ def draw_pass_rate(sheet: Sheet, area: Area, summary: Mapping[str, Any]) -> None
     sheet.rectangle(Area(scale.start, middle - 10, scale.end, middle + 10), Fill(TRACK))
     sheet.rectangle(Area(scale.start, middle - 10, scale.at(summary["pass_rate"]), middle + 10), FILLS["passed"])
     if interval := summary.get("pass_rate_interval"):
-        left, right = scale.at(interval[0]), scale.at(interval[1])
-        sheet.line([left, right], [middle, middle], "white", width=3.5)
-        sheet.line([left, right], [middle, middle], INK, width=1.5)
-        for end in (left, right):
-            sheet.line([end, end], [middle - 6, middle + 6], INK, width=1.5)
+        draw_interval(sheet, scale, middle, interval)
     sheet.text((scale.end + 20, middle), f"{summary['pass_rate']:.1%}", size=LARGE, bold=True)
 
 

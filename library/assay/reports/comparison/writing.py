@@ -45,8 +45,6 @@ def write_comparison(
     folder: Path,
     formats: Sequence[str] = tuple(FORMATS),
     plot_format: str = "png",
-    *,
-    option: str = "--output-dir",
 ) -> ReportFolder:
     """Write a comparison in every format that is wanted; return where the files are, and notes on them.
 
@@ -57,14 +55,13 @@ def write_comparison(
         folder: Folder, created if missing.
         formats: Names of `FORMATS`.
         plot_format: "png" or "svg".
-        option: The option that names the folder, for messages.
 
     Raises:
         InvalidInputError: A format is unknown.
         SetupError: Nothing can be written, or a package is missing.
     """
     check_comparison_formats(formats, plot_format)
-    reports = ReportFolder(folder, report.comparison_id, option=option)
+    reports = ReportFolder(folder, report.comparison_id)
     for name in dict.fromkeys(formats):
         writer = _WRITERS.get(name)
         with reports.attempts.attempt(f"the report {name}"):

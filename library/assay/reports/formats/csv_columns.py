@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import math
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from assay.reports.words.expected_text import expected_parts
+from assay.statistics.exact_sum import exact_mean
+from assay.text.csv_text import plain_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -45,10 +46,15 @@ def row_columns(head: Mapping[str, Any]) -> Sequence[Column]:
     is_sql = head["config"].get("preset") == "sql-agent"
     repeated = [Column("Repeat", lambda row: row["repeat"] + 1)] if head["config"]["repeats"] > 1 else []
     own = ("latency", *(SQL_METRICS if is_sql else ()))
-    others = [_metric_column(name, _own_name(name)) for name, kind in kinds.items() if kind not in own]
+    # As in data frames, a metric with the name of a common column gets a prefix.
+    others = [
+        _metric_column(name, f"score.{name}" if name in _TAKEN else name)
+        for name, kind in kinds.items()
+        if kind not in own
+    ]
     others += _label_columns(head, kinds)
     if is_sql:
-        sql = [_metric_column(_name_of(kind, kinds), kind.replace("_", " ").title()) for kind in SQL_METRICS]
+        sql = [_metric_column(name_of_kind(kind, kinds), kind.replace("_", " ").title()) for kind in SQL_METRICS]
         return [*_start(), *_QUESTION, *_SQL, *sql, *_END, *others, *repeated, *_WHY]
     start = _start()
     return [*start, _CASE, *repeated, *_QUESTION, *_PLAIN, *others, *_END, *_WHY]
@@ -59,18 +65,13 @@ def metric_kinds(head: Mapping[str, Any]) -> dict[str, str]:
     return {name: result["metric"] for name, result in head["results"].items()}
 
 
-def _name_of(kind: str, kinds: Mapping[str, str]) -> str:
-    """Return the name of the first metric of a kind."""
+def name_of_kind(kind: str, kinds: Mapping[str, str]) -> str:
+    """Return the name of a run's first metric of a kind; the kind itself if there is none."""
     return next((name for name, kind_of_metric in kinds.items() if kind_of_metric == kind), kind)
 
 
-def _own_name(metric: str) -> str:
-    """Return the column of a metric: one with the name of a common column gets a prefix, as in data frames."""
-    return f"score.{metric}" if metric in _TAKEN else metric
-
-
-def _metric_column(metric: str, name: str = "") -> Column:
-    return Column(name or metric, lambda row: _plain(row["scores"].get(metric, {}).get("value")))
+def _metric_column(metric: str, name: str) -> Column:
+    return Column(name, lambda row: plain_number(row["scores"].get(metric, {}).get("value")))
 
 
 def _label_columns(head: Mapping[str, Any], kinds: Mapping[str, str]) -> list[Column]:
@@ -87,7 +88,7 @@ def _label_columns(head: Mapping[str, Any], kinds: Mapping[str, str]) -> list[Co
 def _label_mean(metric: str, label: str, row: Row) -> Cell:
     checks = (row["scores"].get(metric, {}).get("detail") or {}).get("checks") or ()
     scores = [check["score"] for check in checks if check.get("label") == label and check.get("score") is not None]
-    return _plain(math.fsum(scores) / len(scores)) if scores else None
+    return plain_number(exact_mean(scores)) if scores else None
 
 
 def _start() -> list[Column]:
@@ -105,11 +106,6 @@ def _query_number() -> Callable[[Row], int]:
         return number
 
     return count
-
-
-def _plain(value: float | None) -> float | int | None:
-    """Return a number without a needless ".0"."""
-    return int(value) if value is not None and value == int(value) and abs(value) < 1 << 53 else value
 
 
 def _seconds(row: Row) -> str | None:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import csv
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError
-from assay.reports.formats.csv_columns import row_columns
-from assay.reports.formats.csv_summary import summary_lines
-from assay.text.csv_text import csv_text
+from assay.reports.formats.csv_columns import SQL_METRICS, metric_kinds, name_of_kind, row_columns
+from assay.reports.words.selected_cases import selection_sentence
+from assay.statistics.thresholds import TOLERANCE
+from assay.text.csv_text import write_csv
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import IO
+    from collections.abc import Iterator, Mapping
 
     from assay.reports.document.report import Report
     from assay.reports.folder import ReportFolder
-
-_LINE_END = "\r\n"  # RFC 4180's
 
 
 def write(report: Report, folder: ReportFolder, options: Mapping[str, Any]) -> None:
@@ -29,20 +26,10 @@ def write(report: Report, folder: ReportFolder, options: Mapping[str, Any]) -> N
     with folder.text(f"evaluation_results_{stamp}.csv") as file:
         file.write(start)
         rows = ([column.cell(row) for column in columns] for row in report.rows())
-        _write_lines(file, [column.name for column in columns], rows)
+        write_csv(file, [column.name for column in columns], rows)
     with folder.text(f"evaluation_summary_{stamp}.csv") as file:
         file.write(start)
-        _write_lines(file, ["Metric", "Value"], summary_lines(report))
-
-
-def _write_lines(file: IO[str], heading: Iterable[str], lines: Iterable[Iterable[object]]) -> None:
-    writer = csv.writer(file, lineterminator=_LINE_END)
-    writer.writerow([csv_text(name) for name in heading])
-    writer.writerows([_cell(value) for value in line] for line in lines)
-
-
-def _cell(value: object) -> str | float | None:
-    return value if value is None or isinstance(value, int | float) else csv_text(str(value))
+        write_csv(file, ["Metric", "Value"], summary_lines(report))
 
 
 def _stamp(timestamp: str) -> str:
@@ -53,3 +40,62 @@ def _stamp(timestamp: str) -> str:
         raise InvalidInputError(
             f"the report's timestamp is {timestamp!r}, and the names of CSV files need a time as 2026-11-23T16:41:11Z"
         ) from None
+
+
+def summary_lines(report: Report) -> Iterator[tuple[str, str]]:
+    """Yield the lines: nine that every run has, agent errors, rows without a verdict, one for each further metric.
+
+    Agent errors that wait for a person have a further line, where there are some. A run over a part of its dataset, one
+    that is partial, and one of dependent cases say so at the end.
+    """
+    summary, results = report.head["summary"], report.head["results"]
+    kinds = metric_kinds(report.head)
+    yield "Total Queries", str(report.row_count)
+    yield "Passed", str(summary["passed"])
+    yield "Failed", str(summary["decided"] - summary["passed"])
+    yield "Pass Rate", _share(summary["pass_rate"])
+    for kind in SQL_METRICS:
+        result = results.get(name_of_kind(kind, kinds))
+        yield f"Avg {kind.replace('_', ' ').title()}", _share(result["value"] if result else None)
+    for name, key in (("Avg", "mean_s"), ("P50", "p50_s"), ("P95", "p95_s")):
+        yield f"{name} Latency (s)", _seconds(summary["latency"].get(key))
+    yield "Agent Errors", str(summary["agent_errors"])
+    if interrupted := summary.get("interrupted"):
+        yield "Interrupted", str(interrupted)
+    yield "No Verdict", str(report.row_count - summary["decided"])
+    for name, result in results.items():
+        if kinds[name] not in (*SQL_METRICS, "latency"):
+            yield name, _value(result.get("unit", ""), result["value"])
+    if dependent := summary.get("dependent"):
+        low, high = summary.get("pass_rate_interval") or (None, None)
+        yield "Pass Rate 95% Low", _share(low)
+        yield "Pass Rate 95% High", _share(high)
+        yield "Effective Cases", "" if dependent["effective_cases"] is None else _number(dependent["effective_cases"])
+    if selection := selection_sentence(report.head):
+        yield "Selection", selection
+    if summary.get("partial"):
+        yield "Partial", f"{report.row_count} of {summary['total']} rows"
+
+
+def _value(unit: str, value: float | None) -> str:
+    match unit:
+        case "%":
+            return _share(value)
+        case "s":
+            return _seconds(value)
+    return "" if value is None else _number(value)
+
+
+def _number(value: float) -> str:
+    """Return a value with four decimals, or four digits where it is too small or too large for them."""
+    if 0.00005 <= abs(value) < 1e15 or abs(value) <= TOLERANCE:
+        return f"{value:.4f}".rstrip("0").rstrip(".")
+    return f"{value:.4g}"
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.1%}"
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"

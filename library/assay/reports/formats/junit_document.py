@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.reports.document.report import Report
+    from assay.reports.folder import ReportFolder
 
     Head = Mapping[str, Any]
 
@@ -36,6 +37,13 @@ _TEXT_CHARS = 2_000
 _MESSAGE_CHARS = 1_000
 _NAME_CHARS = 1_000
 _ELEMENTS = {Outcome.FAILED: "failure", Outcome.ERROR: "error", Outcome.NO_VERDICT: "skipped"}
+
+
+def write(report: Report, folder: ReportFolder, options: Mapping[str, Any]) -> None:
+    """Write junit.xml."""
+    del options
+    with folder.text("junit.xml") as file:
+        write_junit(report, file)
 
 
 class Detail(IntEnum):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from assay.comparison.decision import Decision
     from assay.reports.document.report import Report
+    from assay.reports.folder import ReportFolder
 
     Head = Mapping[str, Any]
 
@@ -38,6 +39,13 @@ _SENTENCE_CHARS = 400
 _TEXT_CHARS = 160
 _NAME_CHARS = 80
 _URGENCY = ("fail", "incomplete", "pass")
+
+
+def write(report: Report, folder: ReportFolder, options: Mapping[str, Any]) -> None:
+    """Write report.md."""
+    del options
+    with folder.text("report.md") as file:
+        file.write(markdown_document(report))
 
 
 def markdown_document(report: Report, decision: Decision | None = None, *, max_bytes: int | None = None) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from assay.model.run import CaseResult, MetricSummary, RunSettings, Score
 
 _SMALL, _LARGE = 0.00005, 1e9  # values between have four decimals
-_RULES = {"at_least": "≥", "more_than": ">", "at_most": "≤"}
+RULES = {"at_least": "≥", "more_than": ">", "at_most": "≤"}
 _MOST_REASONS = 3  # of a metric that was not computed; the rows hold all
 _MOST_KEPT = 100
 _MOST_REASON_CHARS = 300
@@ -64,7 +64,7 @@ def threshold_text(result: Mapping[str, Any]) -> str:
         return ""
     without = "not computed" if result["value"] is None else "no verdict"
     met = {True: "reached", False: "missed", None: without}[result["meets_threshold"]]
-    return f"{_RULES[result['rule']]} {bound_text(result.get('unit', ''), result['threshold'])} {met}"
+    return f"{RULES[result['rule']]} {bound_text(result.get('unit', ''), result['threshold'])} {met}"
 
 
 def seconds_text(value: float | None) -> str:

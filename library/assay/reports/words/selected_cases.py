@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.text.unsafe_text import shorten
@@ -67,17 +67,7 @@ def selection_sentence(head: Mapping[str, Any]) -> str:
 
 def selection_document(selection: CaseSelection | None) -> dict[str, Any] | None:
     """Return by which conditions cases were selected; null where all were taken."""
-    if selection is None:
-        return None
-    return {
-        "cases": list(selection.cases),
-        "tags": list(selection.tags),
-        "categories": list(selection.categories),
-        "failed_of": selection.failed_of or None,
-        "limit": selection.limit,
-        "matched_count": selection.matched_count,
-        "total_count": selection.total_count,
-    }
+    return None if selection is None else {**asdict(selection), "failed_of": selection.failed_of or None}
 
 
 def selection_text(selection: CaseSelection | None) -> str:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from assay.comparison.matching import matched
-from assay.comparison.model import PASS_RATE
 from assay.reports.comparison.document.compared_run import compared_run
 
 if TYPE_CHECKING:
@@ -144,12 +143,8 @@ class ReportedCases:
         return {
             case_id: _texts([rows_of_run.get(case_id) for rows_of_run in rows])
             for case_id in case_ids
-            if _any(case_id, rows)
+            if any(case_id in rows_of_run for rows_of_run in rows)
         }
-
-
-def _any(case_id: str, rows: Sequence[Mapping[str, Any]]) -> bool:
-    return any(case_id in rows_of_run for rows_of_run in rows)
 
 
 def _texts(rows: Sequence[Mapping[str, Any] | None]) -> CaseTexts:
@@ -161,9 +156,3 @@ def _texts(rows: Sequence[Mapping[str, Any] | None]) -> CaseTexts:
             None if row is None else AnswerTexts(row["answer"], row["reason"] or "", row["repeat"]) for row in rows
         ),
     )
-
-
-def has_passed(values: Mapping[str, float] | None) -> bool | None:
-    """Return whether a case passed in a run: in every repeat; None where it has no verdict."""
-    rate = None if values is None else values.get(PASS_RATE)
-    return None if rate is None else rate == 1

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 from typing import IO, TYPE_CHECKING
 
 from assay.comparison.model import PASS_RATE
-from assay.text.csv_text import csv_text
+from assay.text.csv_text import plain_number, write_csv
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     Cell = str | float | None
 
 _DECIMALS = 12
-_LINE_END = "\r\n"  # RFC 4180's
 
 
 def write_cases(report: ComparisonReport, cases: ComparedCases, file: IO[str]) -> None:
@@ -29,27 +27,17 @@ def write_cases(report: ComparisonReport, cases: ComparedCases, file: IO[str]) -
     ]
     labels = [variant.label for variant in comparison.variants]
     places = [(report.place(pair.a), report.place(pair.b)) for pair in comparison.pairs]
-    writer = csv.writer(file, lineterminator=_LINE_END)
     heading = ["Case", "Category", *(f"{label} {name}" for label in labels for name in metrics)]
     heading += [f"{pair.b} - {pair.a} {name}" for pair in comparison.pairs for name in metrics]
-    writer.writerow([csv_text(name) for name in heading])
-    writer.writerows(_cells(case, metrics, places) for case in cases.cases())
+    write_csv(file, heading, (_cells(case, metrics, places) for case in cases.cases()))
 
 
 def _cells(case: ComparedCase, metrics: list[str], places: list[tuple[int, int]]) -> Iterator[Cell]:
-    yield csv_text(case.case_id)
-    yield csv_text(case.category)
+    yield case.case_id
+    yield case.category
     for values in case.values:
-        yield from (_plain((values or {}).get(name)) for name in metrics)
+        yield from (plain_number((values or {}).get(name)) for name in metrics)
     for a, b in places:
-        yield from (_rounded(case.difference(name, a, b)) for name in metrics)
-
-
-def _rounded(difference: float | None) -> float | int | None:
-    """Return a difference without the digits that subtracting adds."""
-    return None if difference is None else _plain(round(difference, _DECIMALS))
-
-
-def _plain(value: float | None) -> float | int | None:
-    """Return a number without a needless ".0"."""
-    return int(value) if value is not None and value == int(value) and abs(value) < 1 << 53 else value
+        differences = (case.difference(name, a, b) for name in metrics)
+        # Subtracting adds digits that no value has.
+        yield from (None if value is None else plain_number(round(value, _DECIMALS)) for value in differences)

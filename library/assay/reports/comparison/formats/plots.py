@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from assay.reports.charts.fonts import Fonts
-from assay.reports.charts.frame import CONTENT, LEFT, RIGHT, draw_heading
+from assay.reports.charts.frame import CONTENT, LEFT, RIGHT, draw_heading, draw_interval
 from assay.reports.charts.palette import BAD, GOOD, GRID, INK, MUTED, PLAIN, SERIES, TRACK, VERMILION, Fill
 from assay.reports.charts.scales import Scale, axis_end
 from assay.reports.charts.sheet import LARGE, NORMAL, SMALL, TITLE, Area, Sheet
@@ -152,17 +152,8 @@ def _bar(sheet: Sheet, scale: Scale, middle: float, estimate: Estimate, colour: 
         return
     left, right = sorted((scale.at(max(scale.low, 0.0) if scale.low >= 0 else 0.0), scale.at(estimate.value)))
     sheet.rectangle(Area(left, top, right, bottom), Fill(colour))
-    _whisker(sheet, scale, middle, estimate.interval)
-
-
-def _whisker(sheet: Sheet, scale: Scale, middle: float, interval: tuple[float, float] | None) -> None:
-    if interval is None:
-        return
-    left, right = scale.at(interval[0]), scale.at(interval[1])
-    sheet.line([left, right], [middle, middle], "white", width=3.5)
-    sheet.line([left, right], [middle, middle], INK, width=1.4)
-    for end in (left, right):
-        sheet.line([end, end], [middle - 4, middle + 4], INK, width=1.4)
+    if estimate.interval is not None:
+        draw_interval(sheet, scale, middle, estimate.interval)
 
 
 def _threshold(report: ComparisonReport, name: str) -> float | None:
@@ -309,7 +300,8 @@ def _difference(
     if shown.difference is None:
         sheet.text((scale.end + 10, middle), "no data", colour=MUTED, width=area.right - scale.end - 10)
         return
-    _whisker(sheet, scale, middle, shown.interval)
+    if shown.interval is not None:
+        draw_interval(sheet, scale, middle, shown.interval)
     sheet.dots([scale.at(shown.difference)], [middle], _fill(metric).colour, size=7, marker="D")
     alpha = report.comparison.settings.alpha
     tested = p_phrase(metric.worst_case.p) if metric.worst_case is not None else tested_text(metric, alpha)

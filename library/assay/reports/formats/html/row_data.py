@@ -14,7 +14,7 @@ from assay.reports.words.expected_text import expected_parts
 from assay.text.unsafe_text import escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 OUTCOMES = tuple(outcome.value for outcome in RowOutcome)
 MAX_TEXT_CHARS = 20_000
@@ -59,18 +59,29 @@ def detail_of(row: Mapping[str, Any], max_bytes: int) -> str:
         row: As the document has it.
         max_bytes: Its texts are cut until the JSON has no more bytes, but never below `MIN_TEXT_CHARS`.
     """
+    return fitted(lambda limit: _detail(row, limit), max_bytes)[1]
+
+
+def fitted(document_of: Callable[[int], dict[str, Any]], max_bytes: int) -> tuple[dict[str, Any], str]:
+    """Return a document with the longest texts that keep its JSON within a size, and the JSON.
+
+    Args:
+        document_of: Returns the document with texts of at most so many characters.
+        max_bytes: Most bytes of the JSON; texts keep `MIN_TEXT_CHARS` even if that is too much.
+    """
     limit = MAX_TEXT_CHARS
-    text = json.dumps(_detail(row, limit), ensure_ascii=False)
-    while limit > MIN_TEXT_CHARS and len(text.encode("utf-8", "surrogatepass")) > max_bytes:
+    while True:
+        document = document_of(limit)
+        text = json.dumps(document, ensure_ascii=False)
+        if limit <= MIN_TEXT_CHARS or len(text.encode("utf-8", "surrogatepass")) <= max_bytes:
+            return document, text
         limit = max(limit // 2, MIN_TEXT_CHARS)
-        text = json.dumps(_detail(row, limit), ensure_ascii=False)
-    return text
 
 
 def preview(question: str) -> str:
     """Return the beginning of a question in one line."""
     line = " ".join(question[: 4 * _PREVIEW_CHARS].split())
-    start, _ = cut_text(line, _PREVIEW_CHARS)
+    start, _ = cutlimited_text(line, _PREVIEW_CHARS)
     return line if len(line) <= _PREVIEW_CHARS else start.rstrip() + "…"
 
 
@@ -80,14 +91,14 @@ def _detail(row: Mapping[str, Any], limit: int) -> dict[str, Any]:
         "category": row["category"],
         "tags": row["tags"],
         "weight": row["weight"],
-        "reason": _text(row["reason"], limit),
+        "reason": limited_text(row["reason"], limit),
         "started_at": row.get("started_at"),
         "duration_ms": row.get("duration_ms"),
     }
     answer, references = row["answer"], row["references"]
     if outcome_of(row) is RowOutcome.FAILED and answer and references:
         # Of the texts as the page has them.
-        detail["differences"] = differences(cut_text(answer, limit)[0], cut_text(references[0], limit)[0])
+        detail["differences"] = differences(cutlimited_text(answer, limit)[0], cutlimited_text(references[0], limit)[0])
     if row.get("turns"):
         of_turn = row["turns"][-1].get("expected") or {}
         of_case = {name: value for name, value in (row.get("expected") or {}).items() if name not in of_turn}
@@ -99,9 +110,9 @@ def _detail(row: Mapping[str, Any], limit: int) -> dict[str, Any]:
 def _exchange(part: Mapping[str, Any], limit: int) -> dict[str, Any]:
     """Return what rows and the turns of a conversation have in common."""
     return {
-        "question": _text(part["question"], limit),
-        "answer": _text(part["answer"], limit),
-        "references": [_text(reference, limit) for reference in part["references"]],
+        "question": limited_text(part["question"], limit),
+        "answer": limited_text(part["answer"], limit),
+        "references": [limited_text(reference, limit) for reference in part["references"]],
         "expected": _expected(part.get("expected") or {}, limit),
         "status": part["status"],
         "latency_ms": part.get("latency_ms"),
@@ -111,7 +122,7 @@ def _exchange(part: Mapping[str, Any], limit: int) -> dict[str, Any]:
 
 
 def _expected(expected: Mapping[str, Any], limit: int) -> list[tuple[str, Text | None]]:
-    return [(name, _text(text, limit)) for name, text in expected_parts(expected)]
+    return [(name, limited_text(text, limit)) for name, text in expected_parts(expected)]
 
 
 def _score(score: Mapping[str, Any], limit: int) -> dict[str, Any]:
@@ -122,9 +133,9 @@ def _score(score: Mapping[str, Any], limit: int) -> dict[str, Any]:
         "value": score["value"],
         "status": score["status"],
         "passed": score["passed"],
-        "reason": _text(message, limit),
-        "reasoning": _text(detail.get("reasoning"), limit),
-        "detail": _text(rest, limit) if rest else None,
+        "reason": limited_text(message, limit),
+        "reasoning": limited_text(detail.get("reasoning"), limit),
+        "detail": limited_text(rest, limit) if rest else None,
     }
 
 
@@ -134,7 +145,7 @@ def _response(response: Mapping[str, Any], limit: int) -> dict[str, Any]:
     for name, value in response.items():
         match name:
             case "tool_calls" | "sources" | "retrieved" | "interrupts" if isinstance(value, list):
-                document[name] = [{key: _text(part, limit) for key, part in item.items()} for item in value]
+                document[name] = [{key: limited_text(part, limit) for key, part in item.items()} for item in value]
             case "attempts" if isinstance(value, list):
                 document[name] = [{"latency_ms": item["latency_ms"], **_error(item["error"], limit)} for item in value]
             case "error":
@@ -142,23 +153,23 @@ def _response(response: Mapping[str, Any], limit: int) -> dict[str, Any]:
             case "usage":
                 document[name] = value
             case _:
-                document[name] = _text(value, limit)
+                document[name] = limited_text(value, limit)
     return document
 
 
 def _error(error: Mapping[str, Any], limit: int) -> dict[str, Any]:
-    return {key: _text(value, limit) for key, value in error.items()}
+    return {key: limited_text(value, limit) for key, value in error.items()}
 
 
-def _text(value: Any, limit: int) -> Text | None:
+def limited_text(value: Any, limit: int) -> Text | None:
     """Return a value as text, at most `limit` characters of it; anything but a text as JSON."""
     if value is None:
         return None
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text if len(text) <= limit else cut_text(text, limit)
+    return text if len(text) <= limit else cutlimited_text(text, limit)
 
 
-def cut_text(text: str, limit: int) -> tuple[str, int]:
+def cutlimited_text(text: str, limit: int) -> tuple[str, int]:
     """Return the beginning of a text, not cut within what readers see as one character, and its length."""
     if len(text) <= limit:
         return text, len(text)

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.embedding import vectors_text
 from assay.model.answers.agent_response import FAILED_STATUSES
+from assay.reports.charts.scales import round_up
 from assay.reports.document.row_outcome import outcome_of
 from assay.reports.formats.html.row_data import preview
-from assay.reports.formats.html.svg import nice_bin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _MOST_BINS = 30
+_LEAST_BIN_S = 0.05
 _SOURCES = ("version", "model", "revision", "precision", "engine", "vectors")
 _MOST_SOURCES = 5  # of a metric: rows of one run hardly differ
 
@@ -71,7 +72,7 @@ class RowFigures:
         self.size = 0
         """Characters of all rows as JSON."""
         self.first: list[CaseLine] = []
-        self.bin_width_s = nice_bin(longest_s or 0.0, _MOST_BINS)
+        self.bin_width_s = round_up(longest_s / _MOST_BINS) if longest_s else _LEAST_BIN_S
         self.latency_bins = [0] * max(math.ceil((longest_s or 0.0) / self.bin_width_s - 1e-9), 1)
         self.sources: dict[str, dict[str, list[str]]] = {}
         """By metric, what produced its scores: versions, models, revisions, precisions and engines."""

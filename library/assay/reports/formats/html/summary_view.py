@@ -13,7 +13,7 @@ from assay.model.answers.interrupts import interrupted_note
 from assay.reports.charts.scales import time_text
 from assay.reports.formats.html.svg import histogram, interval_bar, shares_bar
 from assay.reports.words.code_text import code_text
-from assay.reports.words.metric_text import bound_text, count_text, partial_text, seconds_text, value_text
+from assay.reports.words.metric_text import RULES, bound_text, count_text, partial_text, seconds_text, value_text
 from assay.reports.words.selected_cases import selection_sentence
 
 if TYPE_CHECKING:
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from assay.reports.formats.html.row_figures import CaseLine, RowFigures
 
 OUTCOME_NAMES = {"passed": "passed", "failed": "failed", "agent_error": "agent error", "no_verdict": "no verdict"}
-RULES = {"at_least": "≥", "more_than": ">", "at_most": "≤"}
-_SCALES = {"0 to 1": (0.0, 1.0), "-1 to 1": (-1.0, 1.0), "1 to 5": (1.0, 5.0), "1 to 5, whole numbers": (1.0, 5.0)}
-
 _MOST_GROUPS = 200  # of categories or tags in the summary; the list of cases can be filtered by any
 
 Pair = tuple[str, str]
@@ -340,7 +337,7 @@ def moment(text: str | None) -> str:
 def _scale(result: Mapping[str, Any], shown: Sequence[float]) -> tuple[float, float]:
     """Return the values at the ends of a metric's bar: those that the metric can have, or else those to be shown."""
     info = METRICS[result["metric"]].info if result.get("metric") in METRICS else None
-    low, high = _SCALES.get(info.values if info else "", (0.0, 1.0 if result.get("unit") == "%" else 0.0))
+    low, high = (info.scale if info else None) or (0.0, 1.0 if result.get("unit") == "%" else 0.0)
     if low < 0 <= min(shown):
         low = 0.0  # similarities are hardly ever negative: their bars compare better from 0
     if high > low:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _WIDTH = 200.0
+_TRACK = Markup('<rect class="track" x="0" y="5" width="200" height="12" rx="2"/>')
 
 
 def interval_bar(
@@ -43,13 +43,11 @@ def interval_bar(
 
     kind = {True: "good", False: "bad", None: "plain"}[meets]
     parts = [
-        Markup('<rect class="track" x="0" y="5" width="{}" height="12" rx="2"/>').format(_number(_WIDTH)),
+        _TRACK,
         Markup('<rect class="{}" x="0" y="5" width="{}" height="12" rx="2"/>').format(kind, at(value)),
     ]
     if interval is not None:
-        start, end = at(interval[0]), at(interval[1])
-        path = f"M{start} 11H{end}M{start} 7V15M{end} 7V15"
-        parts.append(Markup('<path class="whisker-edge" d="{0}"/><path class="whisker" d="{0}"/>').format(path))
+        parts.append(_whisker(at(interval[0]), at(interval[1])))
     if threshold is not None:
         parts.append(Markup('<path class="bound" d="M{} 1V21"/>').format(at(threshold)))
     return _chart(name, title, "bar", _WIDTH, 22, parts)
@@ -81,15 +79,13 @@ def difference_bar(
         return _number(_WIDTH / 2 * (1 + min(max(number / reach, -1.0), 1.0)))
 
     kind = {True: "good", False: "bad", None: "plain"}[is_good]
-    parts = [Markup('<rect class="track" x="0" y="5" width="{}" height="12" rx="2"/>').format(_number(_WIDTH))]
+    parts = [_TRACK]
     if margin is not None:
         width = _number(float(at(margin)) - float(at(-margin)))
         parts.append(Markup('<rect class="margin" x="{}" y="5" width="{}" height="12"/>').format(at(-margin), width))
     parts.append(Markup('<path class="axis" d="M{} 1V21"/>').format(at(0.0)))
     if interval is not None:
-        start, end = at(interval[0]), at(interval[1])
-        path = f"M{start} 11H{end}M{start} 7V15M{end} 7V15"
-        parts.append(Markup('<path class="whisker-edge" d="{0}"/><path class="whisker" d="{0}"/>').format(path))
+        parts.append(_whisker(at(interval[0]), at(interval[1])))
     parts.append(Markup('<circle class="{}" cx="{}" cy="11" r="5"/>').format(kind, at(value)))
     return _chart(name, title, "bar", _WIDTH, 22, parts)
 
@@ -159,15 +155,6 @@ def histogram(
     return _chart(name, title, "histogram", width, height, parts)
 
 
-def nice_bin(largest: float, bin_count: int) -> float:
-    """Return a width of bins, 1, 2 or 5 times a power of ten, so that `bin_count` of them hold 0 to `largest`."""
-    if largest <= 0:
-        return 0.05
-    raw = largest / bin_count
-    power = 10.0 ** math.floor(math.log10(raw))
-    return next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power * bin_count >= largest * (1 - 1e-9))
-
-
 def _chart(name: str, title: str, kind: str, width: float, height: float, parts: Sequence[Markup]) -> Markup:
     return Markup(
         '<svg class="chart {kind}" role="img" aria-labelledby="{name}-title" viewBox="0 0 {width} {height}"'
@@ -181,6 +168,11 @@ def _chart(name: str, title: str, kind: str, width: float, height: float, parts:
         title=escaped(title),
         parts=Markup("").join(parts),
     )
+
+
+def _whisker(start: str, end: str) -> Markup:
+    path = f"M{start} 11H{end}M{start} 7V15M{end} 7V15"
+    return Markup('<path class="whisker-edge" d="{0}"/><path class="whisker" d="{0}"/>').format(path)
 
 
 def _label(x: float, y: float, text: str, anchor: str) -> Markup:

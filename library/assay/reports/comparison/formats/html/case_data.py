@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.comparison.model import PASS_RATE
-from assay.reports.formats.html.row_data import MAX_TEXT_CHARS, MIN_TEXT_CHARS, cut_text, preview
+from assay.reports.formats.html.row_data import fitted, limited_text, preview
 from assay.reports.formats.html.word_diff import differences
 
 if TYPE_CHECKING:
@@ -97,50 +97,38 @@ def _worst(report: ComparisonReport) -> list[str]:
 
 def _details(report: ComparisonReport, case: ComparedCase, texts: CaseTexts) -> dict[str, Any]:
     """Return all that is shown of a case; its texts are cut until they have no more bytes than a case may have."""
-    limit = MAX_TEXT_CHARS
-    details = _texts(report, case, texts, limit)
-    while (
-        limit > MIN_TEXT_CHARS
-        and len(json.dumps(details, ensure_ascii=False).encode("utf-8", "replace")) > _MAX_CASE_BYTES
-    ):
-        limit = max(limit // 2, MIN_TEXT_CHARS)
-        details = _texts(report, case, texts, limit)
-    first = texts.answers[0]
-    base = None if first is None or first.answer is None else cut_text(first.answer, limit)[0]
+    details, _ = fitted(lambda limit: _texts(report, case, texts, limit), _MAX_CASE_BYTES)
+    first = details["answers"][0]
+    base = None if first is None or first["answer"] is None else _shown(first["answer"])
     for answer in details["answers"][1:]:
-        # Of the texts as the page has them.
         if answer is not None and answer["answer"] is not None and base is not None:
-            whole = answer["answer"]
-            answer["differences"] = differences(base, whole if isinstance(whole, str) else whole[0])
+            answer["differences"] = differences(base, _shown(answer["answer"]))
     return details
 
 
-def _size(document: object) -> int:
-    return len(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace"))
+def _shown(text: Text) -> str:
+    """Return the part of a text that the page has."""
+    return text[0] if isinstance(text, tuple) else text
 
 
 def _texts(report: ComparisonReport, case: ComparedCase, texts: CaseTexts, limit: int) -> dict[str, Any]:
     names = [metric.metric for metric in report.shown(report.comparison.pairs[0])]
     return {
         "preview": preview(texts.question),
-        "question": _text(texts.question, limit),
-        "references": [_text(reference, limit) for reference in texts.references],
+        "question": limited_text(texts.question, limit),
+        "references": [limited_text(reference, limit) for reference in texts.references],
         "answers": [
             None
             if answer is None
             else {
-                "answer": _text(answer.answer, limit),
-                "reason": _text(answer.reason or None, limit),
+                "answer": limited_text(answer.answer, limit),
+                "reason": limited_text(answer.reason or None, limit),
                 "repeat": answer.repeat,
             }
             for answer in texts.answers
         ],
         "values": [[None if values is None else values.get(name) for name in names] for values in case.values],
     }
-
-
-def _text(text: str | None, limit: int) -> Text | None:
-    return text if text is None or len(text) <= limit else cut_text(text, limit)
 
 
 def blocks(items: Sequence[Any], size: int) -> Iterator[str]:
