@@ -89,17 +89,23 @@ class Resumption:
 
 
 def resumption_of(
-    context: click.Context, reference: str, spec: Spec, info: DatasetInfo, load_without_options: Callable[[], Spec]
-) -> Resumption:
-    """Return the resumption that a command asks for.
+    context: click.Context,
+    reference: str | None,
+    spec: Spec,
+    info: DatasetInfo,
+    load_without_options: Callable[[], Spec],
+) -> Resumption | None:
+    """Return the run that the command resumes; None if it starts a new one.
 
     Args:
         context: Context of the command.
-        reference: The run, as the user named it.
+        reference: The run, as the user named it; None for a new run.
         spec: The spec with the command's options.
         info: Dataset of the spec.
         load_without_options: Loads the spec without the options.
     """
+    if reference is None:
+        return None
     from assay.client.run_driver import settings_of_run
 
     settings = settings_of_run(spec, info)

@@ -15,7 +15,7 @@ from assay_cli.commands.runs.rows import row_table
 from assay_cli.output.case_view import case_view
 from assay_cli.output.console import ConsoleSummary
 from assay_cli.output.failing_rows import FailingCounts
-from assay_cli.output.row_blocks import RowBlocks
+from assay_cli.output.row_blocks import VerboseProgress
 from assay_cli.output.terminal import WIDE, cut_width
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def summary(row: CaseResult, out: io.StringIO) -> str:
 
 def block(row: CaseResult, out: io.StringIO) -> str:
     """What --verbose prints."""
-    RowBlocks(finished(), out).write(row, 1)
+    VerboseProgress(finished(), out).take(row)
     return out.getvalue()
 
 

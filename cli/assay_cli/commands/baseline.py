@@ -11,8 +11,13 @@ import click
 from assay.text.unsafe_text import clean
 from assay_cli.commands import Group
 from assay_cli.options.cases import find_run
-from assay_cli.options.shared import connect, debug_option, json_option, print_document, run_async, server_option
-from assay_cli.output.terminal import table
+from assay_cli.options.shared import (
+    call_orchestrator,
+    client_options,
+    json_client_options,
+    print_document,
+    print_listing,
+)
 
 if TYPE_CHECKING:
     from assay.client.client import Client
@@ -28,9 +33,7 @@ def baseline() -> None:
 @click.argument("run")
 @click.argument("name", required=False)
 @click.option("--name", "named", metavar="NAME", help="Name of the baseline; default: the name of the run's spec.")
-@json_option
-@server_option
-@debug_option
+@json_client_options
 def set_(run: str, name: str | None, named: str | None, as_json: bool, server: str | None) -> int:
     """Make RUN the baseline of its spec, or name it NAME; a name moves from its previous run.
 
@@ -40,7 +43,7 @@ def set_(run: str, name: str | None, named: str | None, as_json: bool, server: s
     """
     if None not in (name, named) and name != named:
         raise click.UsageError(f"{name} and --name {named} are two names: leave one out")
-    replaced, current = run_async(_set(run, name or named or "", server))
+    replaced, current = call_orchestrator(server, lambda client: _set(client, run, name or named or ""))
     if as_json:
         previous = replaced.run_id if replaced is not None else None
         print_document({**dataclasses.asdict(current), "previous_run_id": previous})
@@ -59,16 +62,15 @@ class _Replaced:
     description: str
 
 
-async def _set(reference: str, name: str, server: str | None) -> tuple[_Replaced | None, Baseline]:
+async def _set(client: Client, reference: str, name: str) -> tuple[_Replaced | None, Baseline]:
     """Set a baseline; return its previous run, if it was another, and the new baseline."""
     from assay.client.baselines import find_baseline, set_baseline
 
-    async with connect(server) as (client, _):
-        run_id = await find_run(client, reference)
-        name = name or (await client.get_run(run_id, partial=False)).settings.baseline_name
-        before = await find_baseline(client, name)
-        replaced = await _replaced(client, before) if before is not None and before.run_id != run_id else None
-        return replaced, await set_baseline(client, name, run_id)
+    run_id = await find_run(client, reference)
+    name = name or (await client.get_run(run_id, partial=False)).settings.baseline_name
+    before = await find_baseline(client, name)
+    replaced = await _replaced(client, before) if before is not None and before.run_id != run_id else None
+    return replaced, await set_baseline(client, name, run_id)
 
 
 async def _replaced(client: Client, before: Baseline) -> _Replaced:
@@ -84,42 +86,28 @@ async def _replaced(client: Client, before: Baseline) -> _Replaced:
 
 
 @baseline.command("list")
-@json_option
-@server_option
-@debug_option
+@json_client_options
 def list_(as_json: bool, server: str | None) -> int:
     """List the baselines with their runs."""
     from assay.client.baselines import list_baselines
 
-    async def main() -> list[Baseline]:
-        async with connect(server) as (client, _):
-            return await list_baselines(client)
-
-    baselines = run_async(main())
-    if as_json:
-        print_document([dataclasses.asdict(entry) for entry in baselines])
-    elif not baselines:
-        click.echo("no baselines yet: name one with `assay baseline set RUN`")
-    else:
-        rows = [
-            (entry.name, entry.run_id + ("" if entry.exists else " (deleted)"), entry.set_at) for entry in baselines
-        ]
-        click.echo(table([("name", "run", "set at"), *rows]))
+    none = "no baselines yet: name one with `assay baseline set RUN`"
+    baselines = call_orchestrator(server, list_baselines)
+    print_listing(baselines, ("name", "run", "set at"), _row, as_json=as_json, if_empty=none)
     return 0
+
+
+def _row(entry: Baseline) -> tuple[str, ...]:
+    return (entry.name, entry.run_id + ("" if entry.exists else " (deleted)"), entry.set_at)
 
 
 @baseline.command("delete")
 @click.argument("name")
-@server_option
-@debug_option
+@client_options
 def delete(name: str, server: str | None) -> int:
     """Delete the baseline NAME; its run is kept."""
     from assay.client.baselines import delete_baseline
 
-    async def main() -> None:
-        async with connect(server) as (client, _):
-            await delete_baseline(client, name)
-
-    run_async(main())
+    call_orchestrator(server, lambda client: delete_baseline(client, name))
     click.echo(f"deleted baseline {clean(name)}; its run is kept")
     return 0

@@ -20,7 +20,12 @@ from assay_cli.commands.compare_variants import (
 )
 from assay_cli.options.compare import CompareOptions, compare_options
 from assay_cli.options.groups import COMPARISON
-from assay_cli.options.shared import debug_option, json_option, print_document, run_async, server_option
+from assay_cli.options.reports import REPORTS_FOLDER
+from assay_cli.options.shared import (
+    json_client_options,
+    print_document,
+    run_async,
+)
 from assay_cli.output.report_files import print_failures, report_lines
 
 if TYPE_CHECKING:
@@ -32,7 +37,6 @@ if TYPE_CHECKING:
     from assay.reports.document.report import Report
     from assay.specs.model import Spec
 
-_REPORTS = Path("assay-reports")
 _GROUPS = {
     "Common": ("baseline", "primary", "margin", "max_drop", "where", "formats", "output_dir", "verbose", "server"),
     "Variant": ("prompts", "models", "agents", "overrides", "test_cases", "spec", "model", "resume", "stop_early"),
@@ -84,9 +88,7 @@ _GROUPS = {
     help="Print everything: all metrics with tests and intervals, tables, noise floor, judge, settings; default: "
     "verdict, three metrics, lost and won cases.",
 )
-@json_option
-@server_option
-@debug_option
+@json_client_options
 def compare(
     runs: tuple[str, ...],
     variants: VariantOptions,
@@ -106,13 +108,13 @@ def compare(
     server. Without runs, the command runs the variants of a spec, interleaved, and compares them. The primary metric
     decides, by a paired test over the cases.
     """
-    from assay.client.comparison.join import check_packages, is_file, with_baseline_first
+    from assay.client.comparison.join import check_packages, is_file, reports_of, with_baseline_first
     from assay.reports.atomic import check_folder
 
     check_packages()
     output = replace(_requested_output(formats), verbose=verbose)
     if output.names:
-        check_folder(output_dir or _REPORTS)
+        check_folder(output_dir or REPORTS_FOLDER)
     if variants.stop_early and (runs or aa):
         raise click.UsageError(
             "--stop-early applies to two variants that this command runs: the rule must be chosen before the first "
@@ -136,43 +138,31 @@ def compare(
     reading = (
         reports_of_variants(variants, specs, options.settings, server=server, hidden=no_progress or as_json)
         if specs
-        else _reports_of(sources, server)
+        else reports_of(sources, server)
     )
     at = None if any(map(is_file, sources)) else server or ""
     return run_async(_compare(reading, options, output, output_dir, at, as_json=as_json, is_aa=aa))
 
 
 def _specs(variants: VariantOptions, server: str | None, *, is_aa: bool) -> list[Spec]:
-    """Return a checked spec per run; for A/A the same spec twice, the second with its own verdicts."""
-    from assay.local_stack.stack import environment_for
-
-    environs = environment_for(server), environment_for(server, "judge")
-    if not is_aa:
-        _check_something_is_named(variants)
-        return variant_specs(variants, environs)
-    return same_twice(variants, environs)
-
-
-def _check_something_is_named(variants: VariantOptions) -> None:
-    """Check that runs or variants are named.
+    """Return a checked spec per run; for A/A the same spec twice, the second with its own verdicts.
 
     Raises:
-        click.UsageError: Neither is named.
+        click.UsageError: No variants are named.
     """
+    from assay.local_stack.stack import environment_for
     from assay.specs.loader import SPEC_FILE
     from assay.specs.variants import has_variants
 
+    environs = environment_for(server), environment_for(server, "judge")
+    if is_aa:
+        return same_twice(variants, environs)
     if not variants.is_given and not (Path(SPEC_FILE).is_file() and has_variants(Path())):
         raise click.UsageError(
             "nothing to compare: name two runs, or variants with --prompts, --models, --agents or `variants:` "
             "in the spec"
         )
-
-
-def _reports_of(runs: Sequence[RunSource], server: str | None) -> AbstractAsyncContextManager[list[Report]]:
-    from assay.client.comparison.join import reports_of
-
-    return reports_of(runs, server)
+    return variant_specs(variants, environs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +268,7 @@ def _show(
         click.echo(without_commands("\n".join([*lines, *([decision] if decides else [])])))
     if not output.names:
         return
-    folder = output_dir or _REPORTS / report.comparison_id
+    folder = output_dir or REPORTS_FOLDER / report.comparison_id
     # A variant's agent may have changed the current folder.
     written = write_comparison(report, output.start / folder, output.names, output.plot_format)
     written.shown = folder

@@ -22,7 +22,11 @@ from assay.model.frameworks import FRAMEWORKS
 from assay.text.unsafe_text import clean
 from assay.version import __version__
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE
-from assay_cli.options.shared import debug_option, json_option, print_document, run_async, server_option
+from assay_cli.options.shared import (
+    json_client_options,
+    print_document,
+    run_async,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,9 +72,7 @@ class Finding:
 
 
 @click.command()
-@server_option
-@json_option
-@debug_option
+@json_client_options
 def doctor(server: str | None, as_json: bool) -> int:
     """Check what works on this machine and what is missing; exit with 3 if no run could work.
 

@@ -10,7 +10,7 @@ import click
 
 from assay.errors import InvalidInputError, Problem, SetupError
 from assay.text.unsafe_text import clean
-from assay_cli.options.shared import debug_option, run_async, server_option
+from assay_cli.options.shared import client_options, debug_option, run_async, server_option
 
 if TYPE_CHECKING:
     from assay.client.admin import TokenInfo
@@ -66,8 +66,7 @@ def login(server: str | None, tls_ca: Path | None, tls_cert: Path | None, tls_ke
 
 
 @click.command()
-@server_option
-@debug_option
+@client_options
 def logout(server: str | None) -> int:
     """Remove the stored token of a server; the token itself stays valid until it is revoked or expires."""
     from assay.local_stack.credentials import forget_credentials

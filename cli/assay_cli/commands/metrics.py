@@ -38,9 +38,7 @@ def list_metrics(as_json: bool) -> int:
         return 0
     rows = [("metric", "reads", "threshold", "summary")]
     rows += [(info.name, ", ".join(info.reads), _threshold(info), info.summary) for info in infos]
-    # The second column is text too, but the table would align it to the right.
-    width = max(len(row[1]) for row in rows)
-    click.echo(table([(row[0], row[1].ljust(width), *row[2:]) for row in rows]))
+    click.echo(table(rows, text_columns=2))
     click.echo("\n`assay metrics show NAME` shows formula, edge cases and parameters.")
     click.echo("For Python metrics of your own, see `assay init --metric` and `assay metrics show python`.")
     return 0

@@ -10,7 +10,11 @@ import click
 
 from assay.errors import InvalidInputError, Problem
 from assay.text.unsafe_text import clean
-from assay_cli.options.shared import debug_option, json_option, print_document, run_async, server_option
+from assay_cli.options.shared import (
+    json_client_options,
+    print_document,
+    run_async,
+)
 from assay_cli.output.terminal import table
 
 if TYPE_CHECKING:
@@ -52,9 +56,7 @@ _EFFORT = ("agent calls", "judge calls", "tokens", "cost", "time")
     help="Group dependent cases: category, or tag:NAME for tags such as NAME:value; sizes then count clusters; "
     "default: none.",
 )
-@json_option
-@server_option
-@debug_option
+@json_client_options
 def plan(
     run: str,
     other: str | None,

@@ -10,8 +10,8 @@ import click
 
 from assay_cli.options.cases import find_run
 from assay_cli.options.ci import ci_options
-from assay_cli.options.reports import chosen_reports, report_option
-from assay_cli.options.shared import connect, debug_option, run_async, server_option
+from assay_cli.options.reports import REPORTS_FOLDER, chosen_reports, report_option
+from assay_cli.options.shared import client_options, connect, run_async
 from assay_cli.output.report_files import print_failures, report_lines
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from assay.reports.document.report import Report
     from assay.reports.failures import Attempts
     from assay.reports.folder import ReportFolder
-
-_REPORTS = Path("assay-reports")
 
 
 @click.command(
@@ -35,8 +33,7 @@ _REPORTS = Path("assay-reports")
     type=click.Path(path_type=Path),
     help="Folder for the reports; default: assay-reports/RUN_ID, or the folder of results.json.",
 )
-@server_option
-@debug_option
+@client_options
 def report(
     run: str, report_names: tuple[str, ...], ci: CiOutputs | None, output_dir: Path | None, server: str | None
 ) -> int:
@@ -54,7 +51,7 @@ def report(
         check_folder(folder)
         written = _of_file(path, chosen, folder, ci)
     else:
-        check_folder(output_dir or _REPORTS)
+        check_folder(output_dir or REPORTS_FOLDER)
         written = run_async(_of_run(run, chosen, output_dir, server, ci))
     for line in report_lines(written):
         click.echo(line)
@@ -86,7 +83,7 @@ async def _of_run(
         run = await client.get_run(await find_run(client, reference))
         if run.summary is None:
             raise WrongStateError(f"run {run.run_id} has no rows yet: nothing to report")
-        rows, place = client.list_results(run.run_id), folder or _REPORTS / run.run_id
+        rows, place = client.list_results(run.run_id), folder or REPORTS_FOLDER / run.run_id
 
         def write_ci(report: Report, attempts: Attempts) -> None:
             if ci is not None:

@@ -21,21 +21,17 @@ from assay_cli.options.compare import (
     with_cluster,
 )
 from assay_cli.options.groups import CI, COMPARISON, GroupedCommand
-from assay_cli.options.reports import chosen_reports, report_option
+from assay_cli.options.reports import REPORTS_FOLDER, chosen_reports, output_dir_option, report_option
 from assay_cli.options.shared import (
     connect,
-    debug_option,
-    json_option,
+    json_client_options,
     prices_option,
     run_async,
-    server_option,
     use_prices,
 )
 
 if TYPE_CHECKING:
     from assay.reports.ci_outputs import CiOutputs
-
-_REPORTS = Path("assay-reports")
 
 
 _GROUPS = {
@@ -68,9 +64,7 @@ _GROUPS = {
     help="Override a value of the spec or the run, e.g. judge.model=gpt-4o; repeatable.",
 )
 @marks_options
-@click.option(
-    "--output-dir", type=click.Path(path_type=Path), help="Folder for the reports; default: assay-reports/RUN_ID."
-)
+@output_dir_option
 @report_option("--report", default="the spec's, else json and html")
 @ci_options
 @against_option
@@ -78,9 +72,7 @@ _GROUPS = {
 @click.option("--no-progress", is_flag=True, help="Show no progress.")
 @click.option("--quiet", is_flag=True, help="Print only the verdict, and no progress.")
 @prices_option
-@server_option
-@json_option
-@debug_option
+@json_client_options
 def rescore(
     run: str,
     spec: Path | None,
@@ -109,11 +101,7 @@ def rescore(
     kind = output_kind_of(as_json=as_json, quiet=quiet, verbose=False, annotations=ci is not None and ci.annotations)
     check_against(click.get_current_context(), against)
     use_prices(prices, server)
-    check_folder(output_dir or _REPORTS)
-    if against:
-        from assay.client.comparison.join import check_packages
-
-        check_packages()
+    check_folder(output_dir or REPORTS_FOLDER)
 
     async def main() -> int:
         from assay.client.rescoring import rescoring_spec
@@ -156,7 +144,7 @@ def rescore(
                 except StartInterruptedError as interrupted:
                     await pause_left_run(client, interrupted.run.run_id, stack)
                     return report_interruption(interrupted.run, output)
-                output = replace(output, output_dir=output_dir or _REPORTS / started.run_id)
+                output = replace(output, output_dir=output_dir or REPORTS_FOLDER / started.run_id)
                 return await follow_to_end(client, started, output, code=code, stack=stack)
 
     return run_async(main())

@@ -26,19 +26,19 @@ from assay_cli.options.compare import (
     with_cluster,
 )
 from assay_cli.options.groups import CI, COMPARISON, GroupedCommand
-from assay_cli.options.reports import chosen_reports, report_option
+from assay_cli.options.reports import REPORTS_FOLDER, chosen_reports, output_dir_option, report_option
 from assay_cli.options.shared import (
     bad_case_option,
+    call_orchestrator,
     connect,
     dataset_overrides,
-    debug_option,
     format_option,
-    json_option,
+    json_client_options,
     list_left_out_records,
     map_option,
+    overrides_option,
     prices_option,
     run_async,
-    server_option,
     use_prices,
 )
 from assay_cli.output.output_kind import OutputKind
@@ -57,8 +57,6 @@ if TYPE_CHECKING:
     from assay.specs.model import Spec
     from assay_cli.commands.runs.follow import OutputOptions, Recording
     from assay_cli.resumption import Resumption
-
-_REPORTS = Path("assay-reports")
 
 
 _ON = ("1", "true", "yes", "on")
@@ -85,9 +83,7 @@ _GROUPS = {
 )
 @click.argument("spec", type=click.Path(path_type=Path), default=".")
 @click.option("--dataset", type=click.Path(path_type=Path), help="Dataset to run over; default: the spec's.")
-@click.option(
-    "--output-dir", type=click.Path(path_type=Path), help="Folder for the reports; default: assay-reports/RUN_ID."
-)
+@output_dir_option
 @report_option("--report", default="the spec's, else its preset's, else json and html")
 @ci_options
 @selection_options
@@ -103,13 +99,7 @@ _GROUPS = {
 @click.option(
     "--repeats", type=click.IntRange(1, 100), metavar="N", help="Run each case N times; default: the spec's, else 1."
 )
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Override a value of the spec, e.g. agent.timeout=5s; repeatable.",
-)
+@overrides_option
 @marks_options
 @click.option("--resume", "resume_id", metavar="RUN", help="Run to continue; default: start a new one.")
 @against_option
@@ -135,9 +125,7 @@ _GROUPS = {
 @click.option("--quiet", is_flag=True, help="Print only the verdict, and no progress.")
 @click.option("--verbose", is_flag=True, help="Print each finished row: question, answer, scores, verdict.")
 @prices_option
-@server_option
-@json_option
-@debug_option
+@json_client_options
 def run(
     spec: Path,
     dataset: Path | None,
@@ -184,15 +172,16 @@ def run(
         from assay.reports.atomic import check_folder
         from assay_cli.commands.runs.follow import OutputOptions
         from assay_cli.output.streams import agent_stdout
+        from assay_cli.resumption import resumption_of
 
         checked = marks.label(_load_spec(spec, overrides, dataset, metrics, start))
         start.start_embedder(checked.embedding_models(()))
         selection, failed = _find_failed(selection, failed_of, server, is_new=resume_id is None)
         cases, info = _open_cases(checked, selection, failed)
         reports = chosen_reports(report_names, checked.reports)
-        check_folder(output_dir or _REPORTS)
-        _check_packages(against)
-        resumption = _resumption(resume_id, checked, info, partial(_load_spec, spec, (), None, None, start))
+        check_folder(output_dir or REPORTS_FOLDER)
+        plain = partial(_load_spec, spec, (), None, None, start)
+        resumption = resumption_of(click.get_current_context(), resume_id, checked, info, plain)
         output = OutputOptions(
             server,
             output_dir,
@@ -206,27 +195,15 @@ def run(
             ci=ci,
         )
         # before importing the agent, which may change the current folder
-        baseline = _Baseline.of(against, clustered_as(checked, options))
+        baseline = str(Path(against).absolute()) if against and Path(against).is_file() else against
         with agent_stdout():  # stdout is for results: the agent's output goes to stderr
             code = _load_code(checked, info)
-            work = _Work(checked, cases, info, resumption, baseline, code, start.stack)
-            with _traced_command("assay run"):
+            comparing = clustered_as(checked, options)
+            work = _Work(checked, cases, info, resumption, baseline, comparing, code, start.stack)
+            with _traced():
                 return run_async(_run(work, output))
     finally:
         start.abandon()
-
-
-@dataclass(frozen=True, slots=True)
-class _Baseline:
-    """The baseline that --against names; none if empty."""
-
-    reference: str
-    options: CompareOptions
-
-    @classmethod
-    def of(cls, against: str, options: CompareOptions) -> _Baseline:
-        """Return it with an absolute path of a file, since the agent may change the current folder."""
-        return cls(str(Path(against).absolute()) if against and Path(against).is_file() else against, options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +214,8 @@ class _Work:
     dataset: Dataset
     info: DatasetInfo
     resumption: Resumption | None
-    baseline: _Baseline
+    baseline: str
+    comparing: CompareOptions
     code: UserCode
     stack: LocalStack | None
 
@@ -335,7 +313,7 @@ async def _run(work: _Work, options: OutputOptions) -> int:
 
     upload = DatasetUpload(work.spec, work.dataset, work.info)
     preparing = asyncio.ensure_future(asyncio.to_thread(prepare_to_follow, options.reports))
-    spec, info, baseline = work.spec, work.info, work.baseline
+    spec, info = work.spec, work.info
     judge_keys = spec.judge_keys if spec.needs_judge(info.checks) else None
     models = spec.embedding_models(info.checks)
     try:
@@ -347,7 +325,7 @@ async def _run(work: _Work, options: OutputOptions) -> int:
                 stack=work.stack,
                 on_listening=upload.begin if work.resumption is None else None,
             ) as (client, stack),
-            read_baseline(client, baseline.reference, baseline.options, spec.settings.baseline_name) as against,
+            read_baseline(client, work.baseline, work.comparing, spec.settings.baseline_name) as against,
         ):
             try:
                 run = await _start(client, spec, upload, info, work.resumption)
@@ -356,7 +334,7 @@ async def _run(work: _Work, options: OutputOptions) -> int:
                 return report_interruption(interrupted.run, options)
             if against is not None:
                 against.server, against.verbose = options.server or "", options.verbose
-            place = options.output_dir or _REPORTS / run.run_id
+            place = options.output_dir or REPORTS_FOLDER / run.run_id
             options = dataclasses.replace(options, output_dir=place, against=against)
             return await follow_to_end(client, run, options, code=work.code, stack=stack)
     except asyncio.CancelledError:
@@ -365,25 +343,6 @@ async def _run(work: _Work, options: OutputOptions) -> int:
     finally:  # the code that needs the module reports a failed import
         await upload.aclose()
         await asyncio.gather(preparing, return_exceptions=True)
-
-
-def _check_packages(against: str) -> None:
-    """Check that the packages for a comparison are installed, if the run is to be compared."""
-    if against:
-        from assay.client.comparison.join import check_packages
-
-        check_packages()
-
-
-def _resumption(
-    resume_id: str | None, spec: Spec, info: DatasetInfo, load_without_options: Callable[[], Spec]
-) -> Resumption | None:
-    """Return the run that the command resumes; None if it starts a new one."""
-    if resume_id is None:
-        return None
-    from assay_cli.resumption import resumption_of
-
-    return resumption_of(click.get_current_context(), resume_id, spec, info, load_without_options)
 
 
 async def _start(
@@ -411,14 +370,13 @@ def _find_failed(
     """Return the selection with the id of the --failed-of run, and its failed cases."""
     from assay.client.run_references import failed_cases
 
-    async def find() -> tuple[CaseSelection, frozenset[str]]:
-        async with connect(server) as (client, _):
-            run_id = await find_run(client, failed_of)
-            return dataclasses.replace(selection, failed_of=run_id), await failed_cases(client, run_id)
+    async def find(client: Client) -> tuple[CaseSelection, frozenset[str]]:
+        run_id = await find_run(client, failed_of)
+        return dataclasses.replace(selection, failed_of=run_id), await failed_cases(client, run_id)
 
     if not failed_of or not is_new:  # a resumed run keeps its cases
         return selection, frozenset()
-    selection_of_run, failed = run_async(find())
+    selection_of_run, failed = call_orchestrator(server, find)
     # The command to continue must name this run, since `latest` will then be another one.
     click.get_current_context().params["failed_of"] = selection_of_run.failed_of
     return selection_of_run, failed
@@ -434,11 +392,8 @@ def _load_code(spec: Spec, info: DatasetInfo) -> UserCode:
 
 
 @contextmanager
-def _traced_command(name: str) -> Iterator[None]:
-    """Record a span around a command, and export it when the command ends.
-
-    Args:
-        name: Name of the command.
+def _traced() -> Iterator[None]:
+    """Record a span around the command, and export it when the command ends, if $ASSAY_TRACES asks for it.
 
     Raises:
         SetupError: The OpenTelemetry SDK is not installed.
@@ -449,5 +404,5 @@ def _traced_command(name: str) -> Iterator[None]:
     from assay.process.telemetry import traced  # imported here: most commands are not traced
     from assay.telemetry.tracing import span
 
-    with traced("command", asked_by="ASSAY_TRACES"), span(name):
+    with traced("command", asked_by="ASSAY_TRACES"), span("assay run"):
         yield

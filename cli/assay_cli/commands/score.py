@@ -277,7 +277,7 @@ def _print_json(scorer: Scorer, dataset: Dataset, left_out_count: int) -> Sequen
             file.write(separator + line)
             separator = ",\n  "
             _keep(reasons, row.score)
-        summary = json_text(_summary_document(scorer.summary()))
+        summary = json_text(dataclasses.asdict(scorer.summary()))
         file.write(f'\n ],\n "summary": {summary}\n}}\n')
         file.seek(0)
         while piece := file.read(1_000_000):
@@ -347,12 +347,6 @@ def _document(score: Score) -> dict[str, Any]:
         "message": score_message(score) or None,
         "detail": detail,
     }
-
-
-def _summary_document(summary: MetricSummary) -> dict[str, Any]:
-    document = dataclasses.asdict(summary)
-    detail = document.pop("detail")
-    return {**document, "detail": detail}
 
 
 def _summary_line(summary: MetricSummary, *, gated: bool) -> str:

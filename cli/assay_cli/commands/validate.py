@@ -27,6 +27,7 @@ from assay_cli.options.shared import (
     json_option,
     list_left_out_records,
     map_option,
+    overrides_option,
     prices_option,
     use_prices,
 )
@@ -44,13 +45,7 @@ if TYPE_CHECKING:
 @click.argument("spec", type=click.Path(path_type=Path), default=".")
 @click.option("--dataset", type=click.Path(path_type=Path), help="Dataset to check; default: the spec's.")
 @selection_options
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Override a value of the spec, e.g. agent.timeout=5s; repeatable.",
-)
+@overrides_option
 @format_option
 @map_option
 @bad_case_option

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from assay.errors import InvalidInputError, Problem
+from assay.errors import InvalidInputError
 from assay.model.run_settings import CaseSelection
 from assay.text.unsafe_text import clean
+from assay_cli.options.shared import pairs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -81,13 +82,7 @@ def labels_of(values: Sequence[str]) -> dict[str, str]:
     Raises:
         InvalidInputError: A value is not KEY=VALUE.
     """
-    pairs = [text.partition("=") for text in values]
-    wrong = [text for text, (key, equals, _) in zip(values, pairs, strict=True) if not equals or not key.strip()]
-    if wrong:
-        raise InvalidInputError(
-            [Problem(f"must be KEY=VALUE, such as branch=main, not {text!r}", "--label") for text in wrong]
-        )
-    return {key.strip(): value.strip() for key, _, value in pairs}
+    return pairs_of(values, "--label", "KEY=VALUE, such as branch=main")
 
 
 def selection_options(command: F) -> F:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from assay_cli.options.groups import CI
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -52,21 +54,13 @@ def ci_options(command: F) -> F:
         "none.",
     )
     @functools.wraps(command)
-    def with_ci(
-        *args: Any,
-        junit: Path | None,
-        summary: Path | None,
-        comment_file: Path | None,
-        comment_key: str,
-        annotations: bool,
-        annotations_file: Path | None,
-        **kwargs: Any,
-    ) -> Any:
+    def with_ci(*args: Any, **kwargs: Any) -> Any:
+        values = {name: kwargs.pop(name) for name in CI}
         ci = None
-        if annotations or annotations_file or junit or summary or comment_file:
+        if any(value for name, value in values.items() if name != "comment_key"):
             from assay.reports.ci_outputs import CiOutputs  # imported here: it imports every format for CI servers
 
-            ci = CiOutputs(junit, summary, comment_file, comment_key, annotations, annotations_file)
+            ci = CiOutputs(**values)
             ci.check()
             ci = ci.in_place()
         return command(*args, ci=ci, **kwargs)

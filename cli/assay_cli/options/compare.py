@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import functools
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
+from assay_cli.options.groups import COMPARISON
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from _typeshed import DataclassInstance
 
     from assay.comparison.decision import DecisionRules
     from assay.comparison.model import ComparisonSettings
@@ -102,21 +106,8 @@ against_option = click.option(
     help="Compare the finished run with this one, and fail on a regression: `baseline` (the spec's), the name of a "
     "baseline, a run or a results.json; default: no comparison.",
 )
-_NAMES = frozenset(
-    (
-        "primary",
-        "margin",
-        "difference",
-        "adjust",
-        "alpha",
-        "seed",
-        "fail_on",
-        "max_drop",
-        "max_drop_test",
-        "strict",
-        "allow_mismatch",
-    )
-)
+_NAMES = frozenset(COMPARISON) - {"cluster"}
+"""Options without an effect on a run that is not compared; its clusters count for its own intervals too."""
 _OF_RUNS = (
     click.option(
         "--where",
@@ -144,7 +135,7 @@ def clustered_as(spec: Spec, options: CompareOptions) -> CompareOptions:
 
 
 def check_against(context: click.Context, against: str) -> None:
-    """Refuse options of a comparison without --against.
+    """Check that a run can be compared with --against; refuse options of a comparison without it.
 
     Args:
         context: Context of the command.
@@ -152,13 +143,19 @@ def check_against(context: click.Context, against: str) -> None:
 
     Raises:
         click.UsageError: An option would have no effect.
+        SetupError: A package that the comparison needs is missing.
     """
+    if against:
+        from assay.client.comparison.join import check_packages
+
+        check_packages()
+        return
     options = [
         parameter.opts[0]
         for parameter in context.command.params
         if parameter.name in _NAMES and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
     ]
-    if options and not against:
+    if options:
         says = "says" if len(options) == 1 else "say"
         raise click.UsageError(
             f"{' and '.join(options)} {says} how a run is compared: name the baseline with --against, or leave "
@@ -178,46 +175,21 @@ def against_options(command: F) -> F:
     """Add the options of a comparison over all cases; the command gets them as `options`, checked."""
 
     @functools.wraps(command)
-    def with_options(
-        *args: Any,
-        primary: str,
-        margin: float | None,
-        difference: float | None,
-        cluster: str,
-        adjust: str,
-        alpha: float,
-        seed: int,
-        fail_on: str,
-        max_drop: float | None,
-        max_drop_test: bool,
-        strict: bool,
-        allow_mismatch: bool,
-        where: str = "",
-        all_pairs: bool = False,
-        **kwargs: Any,
-    ) -> Any:
+    def with_options(*args: Any, adjust: str, fail_on: str, **kwargs: Any) -> Any:
         from assay.comparison.decision import DecisionRules
         from assay.comparison.model import ComparisonSettings
         from assay.comparison.settings import check_settings
 
-        settings, rules = check_settings(
-            ComparisonSettings(
-                primary,
-                margin,
-                cluster,
-                alpha=alpha,
-                seed=seed,
-                where=where,
-                all_pairs=all_pairs,
-                difference=difference,
-            ),
-            DecisionRules(max_drop=max_drop, max_drop_test=max_drop_test, strict=strict, allow_mismatch=allow_mismatch),
-            adjust=adjust,
-            fail_on=fail_on,
-            prefix="--",
-        )
+        settings = ComparisonSettings(**_taken(kwargs, ComparisonSettings))
+        rules = DecisionRules(**_taken(kwargs, DecisionRules))
+        settings, rules = check_settings(settings, rules, adjust=adjust, fail_on=fail_on, prefix="--")
         return command(*args, options=CompareOptions(settings, rules), **kwargs)
 
     for option in reversed(_OPTIONS):
         with_options = option(with_options)
     return with_options  # type: ignore[return-value]  # click passes what the command gets
+
+
+def _taken(values: dict[str, Any], kind: type[DataclassInstance]) -> dict[str, Any]:
+    """Remove the values that are named like the fields of a dataclass, and return them."""
+    return {field.name: values.pop(field.name) for field in fields(kind) if field.name in values}

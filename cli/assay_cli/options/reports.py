@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -13,6 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 F = TypeVar("F", bound="Callable[..., Any]")
+
+REPORTS_FOLDER = Path("assay-reports")
+"""The folder for reports if the user names none."""
+
+output_dir_option = click.option(
+    "--output-dir", type=click.Path(path_type=Path), help="Folder for the reports; default: assay-reports/RUN_ID."
+)
 
 
 def report_option(*names: str, default: str) -> Callable[[F], F]:

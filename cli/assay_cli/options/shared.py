@@ -7,6 +7,7 @@ import json
 import os
 import re
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,10 +18,13 @@ from assay.datasets.choices import ON_BAD_CASE
 from assay.errors import AssayError, InvalidInputError, NotFoundError, Problem, UnavailableError
 from assay.parsing.names import nearest
 from assay.text.unsafe_text import clean, json_text
+from assay_cli.output.terminal import table
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
     from typing import TextIO
+
+    from _typeshed import DataclassInstance
 
     from assay.client.client import Client
     from assay.datasets import DatasetInfo
@@ -28,9 +32,9 @@ if TYPE_CHECKING:
 
 _NEW_OBJECTS = 50_000
 """Collection threshold while a command runs: the user's agent may create cyclic garbage."""
-_FIELD = re.compile(r"\w[\w -]*")
 
 T = TypeVar("T")
+D = TypeVar("D", bound="DataclassInstance")
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
@@ -94,6 +98,25 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one ma
 debug_option = click.option(
     "--debug", is_flag=True, expose_value=False, help="Show Assay's own traceback of a failure."
 )
+
+
+def client_options(command: F) -> F:
+    """Add --server and --debug, the options of a command that calls an orchestrator."""
+    return server_option(debug_option(command))
+
+
+def json_client_options(command: F) -> F:
+    """Add --json, --server and --debug."""
+    return json_option(client_options(command))
+
+
+overrides_option = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override a value of the spec, e.g. agent.timeout=5s; repeatable.",
+)
 bad_case_option = click.option(
     "--on-bad-case",
     type=click.Choice(ON_BAD_CASE),
@@ -145,17 +168,26 @@ def field_map(mapping: Sequence[str]) -> dict[str, str]:
     Raises:
         InvalidInputError: A value is not FIELD=NAME.
     """
-    pairs = [item.partition("=") for item in mapping]
-    wrong = [
-        item
-        for item, (name, equals, _) in zip(mapping, pairs, strict=True)
-        if not equals or not _FIELD.fullmatch(name.strip())
-    ]
+    return pairs_of(mapping, "--map", "FIELD=NAME, such as input=question", key=r"\w[\w -]*")
+
+
+def pairs_of(values: Sequence[str], option: str, form: str, *, key: str = ".+") -> dict[str, str]:
+    """Parse the values of an option of the form KEY=VALUE.
+
+    Args:
+        values: The values.
+        option: Name of the option, for error messages.
+        form: The expected form, with an example.
+        key: Regular expression of a key.
+
+    Raises:
+        InvalidInputError: A value has another form; lists every problem.
+    """
+    pairs = {value: value.partition("=") for value in values}
+    wrong = [value for value, (name, sign, _) in pairs.items() if not sign or not re.fullmatch(key, name.strip())]
     if wrong:
-        raise InvalidInputError(
-            [Problem(f"must be FIELD=NAME, such as input=question, not {item!r}", "--map") for item in wrong]
-        )
-    return {name.strip(): source.strip() for name, _, source in pairs}
+        raise InvalidInputError([Problem(f"must be {form}, not {value!r}", option) for value in wrong])
+    return {name.strip(): text.strip() for name, _, text in pairs.values()}
 
 
 def dataset_overrides(dataset_format: str | None, mapping: Sequence[str], on_bad_case: str | None) -> tuple[str, ...]:
@@ -204,6 +236,21 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
         return run_event_loop(stoppable())
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
+
+
+def call_orchestrator(server: str | None, call: Callable[[Client], Awaitable[T]]) -> T:
+    """Connect to an orchestrator, make a call and return its result.
+
+    Args:
+        server: Address of the server; None for the local stack.
+        call: The call.
+    """
+
+    async def main() -> T:
+        async with connect(server) as (client, _):
+            return await call(client)
+
+    return run_async(main())
 
 
 @asynccontextmanager
@@ -303,6 +350,37 @@ def _restarter(stack: LocalStack | None) -> Callable[[], Awaitable[None]] | None
 def print_document(document: object, file: TextIO | None = None) -> None:
     """Print a JSON document, indented for readers."""
     click.echo(json_text(document, indent=1), file=file)
+
+
+def print_object(value: DataclassInstance, sentence: str, *, as_json: bool) -> None:
+    """Print a dataclass as a JSON document, or else a sentence on it."""
+    if as_json:
+        print_document(asdict(value))
+    else:
+        click.echo(sentence)
+
+
+def print_listing(
+    values: Sequence[D],
+    head: tuple[str, ...],
+    row: Callable[[D], tuple[str, ...]],
+    *,
+    as_json: bool,
+    if_empty: str = "",
+) -> None:
+    """Print dataclasses as a JSON array, or else as a table.
+
+    Args:
+        values: The dataclasses.
+        head: Heading of the table.
+        row: Returns the cells of one value.
+        as_json: Whether to print JSON.
+        if_empty: Replaces an empty table.
+    """
+    if as_json:
+        print_document([asdict(value) for value in values])
+    else:
+        click.echo(table([head, *map(row, values)]) if values or not if_empty else if_empty)
 
 
 def print_line(document: object, file: TextIO | None = None) -> None:

@@ -6,6 +6,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
+from assay.filters.row_filter import DATASET_ORDER, Comparison, MetricCondition, RowFilter, RowOutcome
 from assay.gates.gates import compared_text
 from assay.gates.run_verdict import criteria_of, run_verdict
 from assay.metrics.latency import RANGES
@@ -36,8 +37,14 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TextIO
 
+    from assay.client.client import Client
     from assay.model.run import CaseResult, GateResult, GroupSummary, MetricSummary, Run, RunSummary
 
+WHOLE_RUN_ROWS = 2_000
+"""Above this size, a run is not read whole: 175,000 failing rows took 10 s of CPU for 5 kB of text."""
+_FIRST_ROWS = 1_000
+_FIRST_ANSWERS = 10
+_ERRORS = (RowOutcome.AGENT_ERROR, RowOutcome.NO_VERDICT)
 _MAX_GROUPS = 15
 _MAX_REASONS = 3  # reasons of the verdict in the last line
 _RATES_OF_REPEATS = (("pass@", "pass_at_k"), ("pass^", "pass_hat_k"))
@@ -75,20 +82,47 @@ class ConsoleSummary:
         self._uncomputed.take(row)
         self._failing.take(row)
 
-    def take_failing(self, row: CaseResult) -> None:
-        """Add one of the first failing rows of a large run."""
-        self._failing.take(row)
+    async def read(self, client: Client, *, whole_rows: int = WHOLE_RUN_ROWS) -> None:
+        """Add stored rows: all that the summary needs or, for a large run, the first rows and the counts of all.
 
-    def count_failing(self, failed: int, undecided: int, *, errors: int) -> None:
-        """Set the counts of all failing rows, of which only the first were added."""
-        self._failing.count(failed, undecided, errors=errors)
+        Args:
+            client: Client of the orchestrator.
+            whole_rows: Maximum number of rows of a run that is read whole.
+        """
+        run, summary = self._run, self._run.summary
+        if summary is None or run.counts.total <= whole_rows:
+            async for row in client.list_results(run.run_id, failed_only=not self.needs_all_rows):
+                self.take(row)
+            return
+        counts = []
+        for outcomes, page_size in (((RowOutcome.FAILED,), _FIRST_ANSWERS), (_ERRORS, _FIRST_ROWS)):
+            page = await client.result_page(
+                run.run_id,
+                RowFilter(outcomes=outcomes),
+                DATASET_ORDER,
+                failed_only=True,
+                page_size=page_size,
+                include_total_count=True,
+            )
+            counts.append(page.total_count or 0)
+            for row in page.results:
+                self._failing.take(row)
+        failed = summary.decided - summary.passed
+        self._failing.count(failed, sum(counts) - failed, errors=counts[1])
+        for metric in summary.metrics:
+            if metric.n_skipped or metric.n_error:
+                await self._read_uncomputed(client, metric.metric)
 
-    def take_uncomputed(self, metric: str, rows: Sequence[CaseResult], *, is_all: bool) -> None:
-        """Add the first rows on which a metric has no value, or all such rows."""
-        for row in rows:
+    async def _read_uncomputed(self, client: Client, metric: str) -> None:
+        """Add the first rows on which a metric has no value."""
+        without_value = RowFilter(metrics=(MetricCondition(metric, Comparison.EQUAL, None),))
+        page = await client.result_page(
+            self._run.run_id, without_value, DATASET_ORDER, page_size=_FIRST_ROWS, include_answers=False
+        )
+        for row in page.results:
             self._uncomputed.take(row, only=metric)
-        if not is_all:
-            self._uncomputed.partial[metric] = len(rows)
+        if page.next_page_token:
+            self._uncomputed.partial[metric] = len(page.results)
 
     def render(self, *, with_verdict: bool = True) -> str:
         """Return the summary as text, on request with the verdict in its last line."""

@@ -21,29 +21,35 @@ if TYPE_CHECKING:
     from assay.model.run import Run, Score, StateChange
 
 
-class RowBlocks:
-    """Writes the blocks.
+class VerboseProgress(PlainProgress):
+    """Writes a block for each finished row, in place of lines on the progress.
 
     Args:
         out: Output stream.
     """
 
+    every_s = float("inf")
+
     def __init__(self, run: Run, out: TextIO) -> None:
+        super().__init__(run)
         self._run = run
         self._out = out
         self._width = cut_width(out)
         self._paint = painter(out)
         self._is_hinted = False
 
-    def write(self, row: CaseResult, number: int) -> None:
-        """Write the block of one row.
+    def take(self, event: Run | StateChange | CaseResult) -> None:
+        """Take one snapshot or event."""
+        super().take(event)
+        if isinstance(event, CaseResult):
+            self._write(event)
 
-        Args:
-            row: The row with its answer.
-            number: Number of finished rows, this one included.
-        """
+    def show(self) -> None:
+        """Show nothing: each block has its number."""
+
+    def _write(self, row: CaseResult) -> None:
         category = f"  {shorten(row.category, 30)}" if row.category else ""
-        head = f"[{number}/{self._run.counts.total}] {row_name(self._run, row, self._width)}{category}"
+        head = f"[{self._done}/{self._run.counts.total}] {row_name(self._run, row, self._width)}{category}"
         inner = self._width - 2
         room = max(inner, REASON_CHARS)
         scores = [
@@ -68,29 +74,6 @@ def _latency(row: CaseResult, seconds: float) -> str:
     # A call that fails at once is not "fast": it gets no tier.
     tier = "" if row.status.is_failed else f" {rating(seconds)}"
     return f"{seconds_text(seconds)}{tier}{' (cold)' if row.response is not None and row.response.cold else ''}"
-
-
-class VerboseProgress(PlainProgress):
-    """Blocks in place of lines on how far the run is.
-
-    Args:
-        out: Where the blocks go.
-    """
-
-    every_s = float("inf")
-
-    def __init__(self, run: Run, out: TextIO) -> None:
-        super().__init__(run)
-        self._blocks = RowBlocks(run, out)
-
-    def take(self, event: Run | StateChange | CaseResult) -> None:
-        """Take one snapshot or event."""
-        super().take(event)
-        if isinstance(event, CaseResult):
-            self._blocks.write(event, self._done)
-
-    def show(self) -> None:
-        """Show nothing: each block has its number."""
 
 
 def verdict_word(row: CaseResult) -> str:

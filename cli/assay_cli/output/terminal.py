@@ -57,19 +57,20 @@ def painter(out: TextIO) -> Callable[[str], str]:
     return lambda mark: f"\x1b[{_COLOURS[mark]}m{mark}\x1b[0m" if mark in _COLOURS else mark
 
 
-def table(rows: Sequence[tuple[str, ...]], paint: Callable[[str], str] = str) -> str:
-    """Return rows as aligned columns of clean text; the first row is the heading, the first column is left-aligned.
+def table(rows: Sequence[tuple[str, ...]], paint: Callable[[str], str] = str, *, text_columns: int = 1) -> str:
+    """Return rows as aligned columns of clean text; the first row is the heading.
 
     Args:
         rows: The cells.
         paint: Colours a clean cell of the last column, which has no padding.
+        text_columns: Number of columns, from the first, that are aligned to the left as the last one is.
     """
     rows = [tuple(map(clean, row)) for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
     for row in rows:
         cells = [
-            cell.ljust(width) if index in (0, len(row) - 1) else cell.rjust(width)
+            cell.ljust(width) if index < text_columns or index == len(row) - 1 else cell.rjust(width)
             for index, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         cells[-1] = paint(cells[-1].rstrip())

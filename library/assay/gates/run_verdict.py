@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from assay.gates.gates import actual_text
 from assay.gates.stopping_text import stopped_sentence
 from assay.metrics.checks.unmade_checks import not_made
+from assay.metrics.core.info import RULE_SIGNS
 from assay.model.answers.interrupts import interrupted_note
 from assay.model.run import GateOutcome, GateResult
 from assay.statistics.thresholds import TOLERANCE
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from assay.model.answers.interrupts import interrupted_note
 from assay.model.run import MetricSummary, RunSummary
 
-_SIGNS = {"at_least": ">=", "more_than": ">", "at_most": "<="}
 _MISSED_SIGNS = {"at_least": "<", "more_than": "<=", "at_most": ">"}
 _REASONS = {
     "no_reference": "no references",
@@ -184,7 +184,7 @@ def _decides(metric: MetricSummary) -> bool:
 
 def threshold_expression(metric: MetricSummary) -> str:
     """Return a metric's threshold as a gate."""
-    return f"{metric.metric} {_SIGNS[metric.rule]} {metric.threshold:g}"
+    return f"{metric.metric} {RULE_SIGNS[metric.rule]} {metric.threshold:g}"
 
 
 def _of_threshold(metric: MetricSummary, summary: RunSummary) -> GateResult:

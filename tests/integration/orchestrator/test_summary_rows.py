@@ -13,7 +13,6 @@ from assay.model.answers.agent_response import AgentErrorKind, AgentResponse, er
 from assay.model.case import Case, Turn
 from assay.model.run import Run, RunSettings
 from assay_cli.output.console import ConsoleSummary
-from assay_cli.output.summary_rows import read_summary_rows
 
 Serve = Callable[..., AbstractAsyncContextManager[Client]]
 
@@ -47,7 +46,7 @@ async def finished(client: Client, settings: RunSettings, count: int) -> Run:
 async def shown(client: Client, run: Run, **options: Any) -> str:
     """Return the summary on the console."""
     console = ConsoleSummary(run)
-    await read_summary_rows(console, client, run, **options)
+    await console.read(client, **options)
     return console.render()
 
 

@@ -17,7 +17,7 @@ from assay.text.unsafe_text import clean, json_text
 from assay_cli.commands import Group
 from assay_cli.commands.admin.calls import called
 from assay_cli.exit_status import EXIT_GATE
-from assay_cli.options.shared import debug_option, print_line, server_option
+from assay_cli.options.shared import client_options, print_line
 from assay_cli.output.terminal import table
 
 if TYPE_CHECKING:
@@ -68,8 +68,7 @@ def audit() -> None:
     "--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Maximum number of entries."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line instead of a table.")
-@server_option
-@debug_option
+@client_options
 def list_entries(limit: int, as_json: bool, server: str | None, **conditions: str) -> int:
     """List the entries, newest first."""
     entries = called(server, lambda client: _entries(client, conditions, limit))
@@ -93,8 +92,7 @@ def list_entries(limit: int, as_json: bool, server: str | None, **conditions: st
     help="JSON lines or CSV.",
 )
 @click.option("--output", "-o", metavar="FILE", type=click.Path(path_type=Path), help="Output file; default: stdout.")
-@server_option
-@debug_option
+@client_options
 def export(file_format: str, output: Path | None, server: str | None, **conditions: str) -> int:
     """Write all entries as JSON lines or CSV, newest first, with the digests that `verify` checks."""
     from assay.client.audit import AuditFilter, list_audit
@@ -117,8 +115,7 @@ def export(file_format: str, output: Path | None, server: str | None, **conditio
 
 @audit.command()
 @click.option("--team", metavar="TEAM", default="", help="Only entries of this team; default: all that you may see.")
-@server_option
-@debug_option
+@client_options
 def verify(team: str, server: str | None) -> int:
     """Check that no entry was changed or removed; exit with 1 otherwise.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from assay.errors import InvalidInputError, Problem
-from assay_cli.options.shared import connect, run_async
+from assay_cli.options.shared import call_orchestrator
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -27,9 +27,4 @@ def called(server: str | None, call: Callable[[Client], Awaitable[T]]) -> T:
     """
     if not server:
         raise InvalidInputError([Problem("is missing: the local stack has no teams; name a server", "--server")])
-
-    async def main() -> T:
-        async with connect(server) as (client, _):
-            return await call(client)
-
-    return run_async(main())
+    return call_orchestrator(server, call)

@@ -19,8 +19,14 @@ from assay_cli.commands.admin.calls import called, team_option
 from assay_cli.commands.admin.quotas import quotas, status
 from assay_cli.commands.admin.targets import targets
 from assay_cli.commands.admin.team_data import delete_team, set_retention, shown
-from assay_cli.options.shared import debug_option, json_option, print_document, server_option
-from assay_cli.output.terminal import table
+from assay_cli.options.shared import (
+    client_options,
+    debug_option,
+    json_client_options,
+    print_document,
+    print_listing,
+    print_object,
+)
 
 if TYPE_CHECKING:
     from assay.client.admin import Team, TokenInfo
@@ -99,42 +105,31 @@ teams.add_command(set_retention)
 
 @teams.command("create")
 @click.argument("team")
-@json_option
-@server_option
-@debug_option
+@json_client_options
 def create_team(team: str, as_json: bool, server: str | None) -> int:
     """Add TEAM: 1 to 63 lower-case letters, digits and "-"."""
     from assay.client import admin as calls
 
-    team_created = called(server, lambda client: calls.create_team(client, team))
-    if as_json:
-        print_document(dataclasses.asdict(team_created))
-    else:
-        click.echo(
-            f"created team {clean(team_created.team)}; `assay admin tokens create NAME --team "
-            f"{clean(team_created.team)}` makes a token"
-        )
+    created = called(server, lambda client: calls.create_team(client, team))
+    name = clean(created.team)
+    sentence = f"created team {name}; `assay admin tokens create NAME --team {name}` makes a token"
+    print_object(created, sentence, as_json=as_json)
     return 0
 
 
 @teams.command("list")
-@json_option
-@server_option
-@debug_option
+@json_client_options
 def list_teams(as_json: bool, server: str | None) -> int:
     """List all teams."""
     from assay.client import admin as calls
 
-    listed = called(server, calls.list_teams)
-    if as_json:
-        print_document([dataclasses.asdict(team) for team in listed])
-    else:
-        rows = (
-            (clean(team.team), team.created_at, shown(team.keep_runs_days), shown(team.keep_audit_days), _state(team))
-            for team in listed
-        )
-        click.echo(table([("team", "created", "keeps runs", "keeps audit", "state"), *rows]))
+    head = ("team", "created", "keeps runs", "keeps audit", "state")
+    print_listing(called(server, calls.list_teams), head, _team_row, as_json=as_json)
     return 0
+
+
+def _team_row(team: Team) -> tuple[str, ...]:
+    return (team.team, team.created_at, shown(team.keep_runs_days), shown(team.keep_audit_days), _state(team))
 
 
 def _state(team: Team) -> str:
@@ -145,8 +140,7 @@ def _state(team: Team) -> str:
 
 @teams.command("disable")
 @click.argument("team")
-@server_option
-@debug_option
+@client_options
 def disable_team(team: str, server: str | None) -> int:
     """Disable TEAM: refuse its tokens within 60 s, and pause its active runs. Nothing is deleted."""
     from assay.client import admin as calls
@@ -158,8 +152,7 @@ def disable_team(team: str, server: str | None) -> int:
 
 @teams.command("enable")
 @click.argument("team")
-@server_option
-@debug_option
+@client_options
 def enable_team(team: str, server: str | None) -> int:
     """Accept the tokens of TEAM again; its runs stay paused until they are resumed."""
     from assay.client import admin as calls
@@ -191,9 +184,7 @@ def tokens() -> None:
     show_default=True,
     help="Lifetime of the token: hours, days or weeks such as 12h, 90d, 52w, or never.",
 )
-@json_option
-@server_option
-@debug_option
+@json_client_options
 def create_token(name: str, team: str, role: str, expires: str, as_json: bool, server: str | None) -> int:
     """Create a token for NAME, a person or a job, and print it once, on stdout."""
     from assay.client import admin as calls
@@ -214,38 +205,29 @@ def create_token(name: str, team: str, role: str, expires: str, as_json: bool, s
 
 @tokens.command("list")
 @team_option
-@json_option
-@server_option
-@debug_option
+@json_client_options
 def list_tokens(team: str, as_json: bool, server: str | None) -> int:
     """List the tokens of a team, oldest first, without their secrets."""
     from assay.client import admin as calls
 
     listed = called(server, lambda client: calls.list_tokens(client, team))
-    if as_json:
-        print_document([dataclasses.asdict(token) for token in listed])
-    else:
-        head = ("token", "team", "role", "name", "created", "last used", "state")
-        click.echo(table([head, *map(_row, listed)]))
-        if not team:
-            click.echo("these are your own team's tokens; operators list another team's with --team TEAM", err=True)
+    head = ("token", "team", "role", "name", "created", "last used", "state")
+    print_listing(listed, head, _token_row, as_json=as_json)
+    if not (team or as_json):
+        click.echo("these are your own team's tokens; operators list another team's with --team TEAM", err=True)
     return 0
 
 
 @tokens.command("revoke")
 @click.argument("token_id")
-@json_option
-@server_option
-@debug_option
+@json_client_options
 def revoke_token(token_id: str, as_json: bool, server: str | None) -> int:
     """Revoke the token TOKEN_ID; within 60 s it is refused and its streams end."""
     from assay.client import admin as calls
 
     revoked = called(server, lambda client: calls.revoke_token(client, token_id))
-    if as_json:
-        print_document(dataclasses.asdict(revoked))
-    else:
-        click.echo(f"revoked token {clean(revoked.token_id)} ({clean(revoked.name)}) of team {clean(revoked.team)}")
+    sentence = f"revoked token {clean(revoked.token_id)} ({clean(revoked.name)}) of team {clean(revoked.team)}"
+    print_object(revoked, sentence, as_json=as_json)
     return 0
 
 
@@ -265,7 +247,7 @@ def _lifetime_s(text: str) -> int:
     return int(match[1]) * _UNIT_S[match[2]]
 
 
-def _row(token: TokenInfo) -> tuple[str, ...]:
+def _token_row(token: TokenInfo) -> tuple[str, ...]:
     state = f"expires {token.expires_at}" if token.expires_at else "valid"
     if token.expires_at and datetime.fromisoformat(token.expires_at) <= datetime.now(UTC):
         state = f"expired {token.expires_at}"
@@ -273,4 +255,4 @@ def _row(token: TokenInfo) -> tuple[str, ...]:
         state = f"revoked {token.revoked_at}"
     # Stored as the hour, which may begin before the token was created.
     used = f"within the hour from {token.last_used_at}" if token.last_used_at else "never"
-    return (token.token_id, clean(token.team), token.role, clean(token.name), token.created_at, used, state)
+    return (token.token_id, token.team, token.role, token.name, token.created_at, used, state)

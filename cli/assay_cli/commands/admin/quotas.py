@@ -11,7 +11,11 @@ from assay.identity.quotas import Quota
 from assay.text.unsafe_text import clean
 from assay_cli.commands import Group
 from assay_cli.commands.admin.calls import called
-from assay_cli.options.shared import debug_option, json_option, print_document, server_option
+from assay_cli.options.shared import (
+    client_options,
+    json_client_options,
+    print_document,
+)
 from assay_cli.output.terminal import table
 
 if TYPE_CHECKING:
@@ -47,8 +51,7 @@ def quotas() -> None:
 @quotas.command("set")
 @click.argument("team")
 @_quota_options
-@server_option
-@debug_option
+@client_options
 def set_quotas(team: str, server: str | None, **options: str | None) -> int:
     """Set quotas of TEAM; "default" sets them for every team without its own. Other quotas stay unchanged."""
     from assay.client import admin as calls
@@ -63,9 +66,7 @@ def set_quotas(team: str, server: str | None, **options: str | None) -> int:
 
 @quotas.command("show")
 @click.argument("team", default="")
-@json_option
-@server_option
-@debug_option
+@json_client_options
 def show_quotas(team: str, as_json: bool, server: str | None) -> int:
     """Show the quotas of TEAM, by default your own."""
     from assay.client import admin as calls
@@ -86,9 +87,7 @@ def show_quotas(team: str, as_json: bool, server: str | None) -> int:
 
 @click.command()
 @click.option("--team", default="", metavar="TEAM", help="Team; default: all for an operator, else your own.")
-@json_option
-@server_option
-@debug_option
+@json_client_options
 def status(team: str, as_json: bool, server: str | None) -> int:
     """Show the current usage of teams, beside their quotas."""
     from assay.client import admin as calls

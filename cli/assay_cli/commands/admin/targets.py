@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
+from typing import TYPE_CHECKING
 
 import click
 
 from assay.text.unsafe_text import clean
 from assay_cli.commands import Group
 from assay_cli.commands.admin.calls import called, team_option
-from assay_cli.options.shared import debug_option, json_option, print_document, server_option
-from assay_cli.output.terminal import table
+from assay_cli.options.shared import client_options, json_client_options, print_listing, print_object
+
+if TYPE_CHECKING:
+    from assay.client.admin import Target
 
 
 @click.group(cls=Group)
@@ -29,9 +31,7 @@ def targets() -> None:
     help="Secret of the team that may be sent there; specs refer to it as secret://NAME; repeatable.",
 )
 @team_option
-@json_option
-@server_option
-@debug_option
+@json_client_options
 def create_target(
     name: str, address: str, secrets: tuple[str, ...], team: str, as_json: bool, server: str | None
 ) -> int:
@@ -39,46 +39,32 @@ def create_target(
     from assay.client import admin as calls
 
     target = called(server, lambda client: calls.create_target(client, name, address, secrets=secrets, team=team))
-    if as_json:
-        print_document(dataclasses.asdict(target))
-    else:
-        sent = f", with {clean(', '.join(target.secrets))}" if target.secrets else ", without secrets"
-        click.echo(f"created target {clean(target.name)} of team {clean(target.team)}: {clean(target.address)}{sent}")
+    sent = f"with {', '.join(target.secrets)}" if target.secrets else "without secrets"
+    sentence = f"created target {target.name} of team {target.team}: {target.address}, {sent}"
+    print_object(target, clean(sentence), as_json=as_json)
     return 0
 
 
 @targets.command("list")
 @team_option
-@json_option
-@server_option
-@debug_option
+@json_client_options
 def list_targets(team: str, as_json: bool, server: str | None) -> int:
     """List the targets of a team."""
     from assay.client import admin as calls
 
     listed = called(server, lambda client: calls.list_targets(client, team))
-    if as_json:
-        print_document([dataclasses.asdict(target) for target in listed])
-    else:
-        rows = (
-            (
-                clean(target.name),
-                clean(target.team),
-                clean(target.address),
-                clean(", ".join(target.secrets)),
-                target.created_at,
-            )
-            for target in listed
-        )
-        click.echo(table([("target", "team", "address", "secrets", "created"), *rows]))
+    print_listing(listed, ("target", "team", "address", "secrets", "created"), _row, as_json=as_json)
     return 0
+
+
+def _row(target: Target) -> tuple[str, ...]:
+    return (target.name, target.team, target.address, ", ".join(target.secrets), target.created_at)
 
 
 @targets.command("delete")
 @click.argument("name")
 @team_option
-@server_option
-@debug_option
+@client_options
 def delete_target(name: str, team: str, server: str | None) -> int:
     """Remove the target NAME; new and resumed runs can no longer call it."""
     from assay.client import admin as calls

@@ -13,7 +13,7 @@ import click
 from assay.text.unsafe_text import clean
 from assay_cli.commands.admin.calls import called
 from assay_cli.exit_status import EXIT_INTERRUPTED, EXIT_USAGE
-from assay_cli.options.shared import debug_option, json_option, print_document, server_option
+from assay_cli.options.shared import json_client_options, print_document, print_object
 from assay_cli.output.terminal import table
 
 if TYPE_CHECKING:
@@ -28,9 +28,7 @@ _DAYS = re.compile(r"([1-9]\d{0,4})([dw])", re.ASCII)
 @click.argument("team")
 @click.option("--yes", is_flag=True, help="Delete without asking for confirmation.")
 @click.option("--no-wait", is_flag=True, help="Do not wait: the server deletes in the background anyway.")
-@json_option
-@server_option
-@debug_option
+@json_client_options
 def delete_team(team: str, yes: bool, no_wait: bool, as_json: bool, server: str | None) -> int:
     """Delete TEAM with all its data in every service, and show the counts deleted and the counts left.
 
@@ -112,9 +110,7 @@ def _read_days(ctx: click.Context, param: click.Parameter, value: str | None) ->
     metavar="TIME",
     help="Delete audit entries older than this, such as 400d; never: keep all; default: unchanged.",
 )
-@json_option
-@server_option
-@debug_option
+@json_client_options
 def set_retention(team: str, runs: int | None, audit: int | None, as_json: bool, server: str | None) -> int:
     """Set how long runs and audit entries of TEAM are kept; a new team keeps both for ever."""
     from assay.client import admin as calls
@@ -122,13 +118,9 @@ def set_retention(team: str, runs: int | None, audit: int | None, as_json: bool,
     retention = called(
         server, lambda client: calls.set_team_retention(client, team, keep_runs_days=runs, keep_audit_days=audit)
     )
-    if as_json:
-        print_document(dataclasses.asdict(retention))
-        return 0
-    click.echo(
-        f"team {clean(retention.team)} keeps runs {shown(retention.keep_runs_days)}, audit "
-        f"{shown(retention.keep_audit_days)}"
-    )
+    runs_kept, audit_kept = shown(retention.keep_runs_days), shown(retention.keep_audit_days)
+    sentence = f"team {clean(retention.team)} keeps runs {runs_kept}, audit {audit_kept}"
+    print_object(retention, sentence, as_json=as_json)
     return 0
 
 

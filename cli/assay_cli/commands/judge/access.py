@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -34,6 +34,8 @@ _REACH_S = 10.0
 _STOP_S = 10.0
 _LOOK_S = 0.05
 _LOG_TAIL_LINES = 12
+T = TypeVar("T")
+
 _PROVIDERS = ("openai", "anthropic", "replay")
 
 
@@ -225,6 +227,15 @@ def _option_problems(jury: tuple[str, ...], options: dict[str, Any]) -> list[Pro
     problems = [Problem(message, option) for wrong, option, message in checks if wrong]
     return problems + [Problem("applies to a service that is started here: leave out --judge", f"--{name}")
                     for name in here_only]  # fmt: skip
+
+
+def gathered(check: Callable[[], T], problems: list[Problem]) -> T | None:
+    """Return the result of a check, or add its problems and return None."""
+    try:
+        return check()
+    except InvalidInputError as error:
+        problems += error.problems
+        return None
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ import click
 
 from assay.errors import AssayError, InvalidInputError, Problem
 from assay.text.unsafe_text import clean, json_text
-from assay_cli.commands.judge.access import judge_access, judge_options
+from assay_cli.commands.judge.access import gathered, judge_access, judge_options
 from assay_cli.exit_status import EXIT_GATE, EXIT_INFRASTRUCTURE, with_status
 from assay_cli.options.groups import JUDGE, GroupedCommand
 from assay_cli.options.shared import check_address, connect, debug_option, json_option, run_async
@@ -102,7 +102,7 @@ def calibrate(
         assay judge calibrate --labels pairs.jsonl --judge-model openai:gpt-4o-mini --judge-model anthropic:...
     """
     from assay_cli.commands.judge.labels import read_items
-    from assay_cli.commands.judge.outcome import CalibrationRequest, calibrated, gathered
+    from assay_cli.commands.judge.outcome import CalibrationRequest, calibrated
 
     problems: list[Problem] = []
     access = gathered(lambda: judge_access(jury, **judge), problems)

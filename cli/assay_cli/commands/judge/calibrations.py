@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 import click
 
 from assay.text.unsafe_text import clean
 from assay_cli.commands import Group
-from assay_cli.options.shared import connect, debug_option, json_option, print_document, run_async, server_option
-from assay_cli.output.terminal import table
+from assay_cli.options.shared import (
+    call_orchestrator,
+    client_options,
+    json_client_options,
+    print_listing,
+)
 
 if TYPE_CHECKING:
     from assay.model.judge_calibration import JudgeCalibration
@@ -22,41 +25,26 @@ def calibrations() -> None:
 
 
 @calibrations.command("list")
-@json_option
-@server_option
-@debug_option
+@json_client_options
 def list_(as_json: bool, server: str | None) -> int:
     """List the calibrations, newest first."""
     from assay.client.calibrations import list_calibrations
 
-    async def main() -> list[JudgeCalibration]:
-        async with connect(server) as (client, _):
-            return await list_calibrations(client)
-
-    stored = run_async(main())
-    if as_json:
-        print_document([dataclasses.asdict(calibration) for calibration in stored])
-    elif not stored:
-        click.echo("no calibrations yet: `assay judge calibrate` stores one")
-    else:
-        rows = [_row(calibration) for calibration in stored]
-        click.echo(table([("id", "rubric", "judge", "trust", "alpha", "answers", "calibrated"), *rows]))
+    stored = call_orchestrator(server, list_calibrations)
+    head = ("id", "rubric", "judge", "trust", "alpha", "answers", "calibrated")
+    none = "no calibrations yet: `assay judge calibrate` stores one"
+    print_listing(stored, head, _row, as_json=as_json, if_empty=none)
     return 0
 
 
 @calibrations.command("delete")
 @click.argument("calibration_id", metavar="ID")
-@server_option
-@debug_option
+@client_options
 def delete(calibration_id: str, server: str | None) -> int:
     """Delete the calibration ID; reports then say that the judge has none."""
     from assay.client.calibrations import delete_calibration
 
-    async def main() -> JudgeCalibration:
-        async with connect(server) as (client, _):
-            return await delete_calibration(client, calibration_id)
-
-    calibration = run_async(main())
+    calibration = call_orchestrator(server, lambda client: delete_calibration(client, calibration_id))
     click.echo(f"deleted calibration {calibration.calibration_id}: {_rubric(calibration)}, {clean(calibration.judge)}")
     return 0
 

@@ -11,7 +11,7 @@ import click
 
 from assay.errors import InvalidInputError, Problem
 from assay.text.unsafe_text import clean, json_text
-from assay_cli.commands.judge.access import judge_access, judge_options
+from assay_cli.commands.judge.access import gathered, judge_access, judge_options
 from assay_cli.exit_status import EXIT_GATE, EXIT_INFRASTRUCTURE, with_status
 from assay_cli.options.groups import JUDGE, GroupedCommand
 from assay_cli.options.shared import debug_option, json_option, run_async
@@ -70,31 +70,19 @@ def drift(
 
     problems: list[Problem] = []
     path = Path(baseline)
-    try:
-        access = judge_access(**judge)
-        if len(access.names) > 1:
-            problems.append(
-                Problem("names a jury, but drift is measured for one judge: name it with --provider", "--spec")
-            )
-    except InvalidInputError as error:
-        problems += error.problems
-    try:
-        items = read_items(Path(anchors) if anchors else BUILT_IN_ANCHORS, labelled=False)
-    except InvalidInputError as error:
-        problems += error.problems
-    old = None
-    try:
-        if not save:
-            old = read_baseline(path)
-    except InvalidInputError as error:
-        problems += error.problems
+    access = gathered(lambda: judge_access(**judge), problems)
+    if access is not None and len(access.names) > 1:
+        problems.append(Problem("names a jury, but drift is measured for one judge: name it with --provider", "--spec"))
+    items = gathered(lambda: read_items(Path(anchors) if anchors else BUILT_IN_ANCHORS, labelled=False), problems)
+    old = None if save else gathered(lambda: read_baseline(path), problems)
     if save and path.exists():
         problems.append(Problem("exists already: remove it to start over, or leave out --save to compare", "--baseline",
                                 baseline))  # fmt: skip
-    if problems:
+    if problems or access is None or items is None:
         raise InvalidInputError(problems)
     new, bill = run_async(_judged(access, items, rubric, criterion, old))
-    _say_failures(bill)
+    for reason, count in bill.failed.most_common():
+        click.echo(f"{count} of {bill.verdicts} verdicts: {reason}: {clean(bill.messages[reason])}", err=True)
     if old is None:
         return _saved(path, new, bill, as_json=as_json)
     return _compared(old, new, bill, as_json=as_json)
@@ -181,8 +169,3 @@ def _document(drift: Drift, changes: list[str], old: Baseline, new: Baseline, bi
         "present": new.document(),
         "bill": bill.document(),
     }
-
-
-def _say_failures(bill: Bill) -> None:
-    for reason, count in bill.failed.most_common():
-        click.echo(f"{count} of {bill.verdicts} verdicts: {reason}: {clean(bill.messages[reason])}", err=True)

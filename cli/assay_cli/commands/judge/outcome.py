@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, Problem
@@ -18,14 +19,14 @@ from assay.statistics.calibration import (
 )
 from assay.statistics.corrected_rate import AT_RANDOM, RANDOM
 from assay.statistics.figure import Figure
-from assay_cli.commands.judge.access import open_judge
+from assay_cli.commands.judge.access import gathered, open_judge
 from assay_cli.commands.judge.calls import JudgeClient
 from assay_cli.commands.judge.labels import LABELS, PAIRS, check_scale
 from assay_cli.commands.judge.report import calibration_text, figure_text
 from assay_cli.commands.judge.rubrics import PAIRWISE, QUALITY, known_rubric, passing_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from assay.statistics.calibration import Calibration, Passing
     from assay.statistics.corrected_rate import Drawing
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 _FAR_APART = 3.3  # standard errors
 
 
+@dataclass(frozen=True, slots=True)
 class CalibrationRequest:
     """Settings of a calibration.
 
@@ -49,23 +51,22 @@ class CalibrationRequest:
         drawing: Sampling design of the labelled answers.
     """
 
-    def __init__(
-        self,
-        labels: Labels,
-        rubric: str | None,
-        criterion: str | None,
-        threshold: float | None,
-        observed: tuple[int, int] | None,
-        drawing: Drawing = AT_RANDOM,
-    ) -> None:
+    labels: Labels
+    rubric: str | None
+    criterion: str | None
+    threshold: float | None
+    observed: tuple[int, int] | None
+    drawing: Drawing = AT_RANDOM
 
-        self.labels = labels
-        self.drawing = drawing
-        self.rubric = rubric or (PAIRWISE if labels.kind == PAIRS else QUALITY)
-        self.criterion = criterion
-        self.threshold = threshold
-        self.observed = observed
-        self.is_paired = labels.kind == PAIRS
+    @property
+    def is_paired(self) -> bool:
+        """Whether the labels compare two answers."""
+        return self.labels.kind == PAIRS
+
+    @property
+    def asked_rubric(self) -> str:
+        """Name or file of the rubric, by default that of the kind of labels."""
+        return self.rubric or (PAIRWISE if self.is_paired else QUALITY)
 
     def checked(self, rubric: AskedRubric) -> Passing | None:
         """Check the settings against the rubric; return the passing rule.
@@ -73,7 +74,6 @@ class CalibrationRequest:
         Raises:
             InvalidInputError: Settings do not fit; lists every problem.
         """
-
         problems: list[Problem] = []
         gathered(lambda: check_scale(self.labels, rubric), problems)
         passing = None
@@ -136,13 +136,11 @@ class Outcome:
         return judged.scores(items, self.rubric, self.request.criterion)
 
     def _single(self, judged: Judged, scores: list[Any]) -> Calibration:
-
         if self.request.is_paired:
             return calibrate_pairs(judged.choices(self.request.labels.items), self._people())
         return self._held(scores)
 
     def _held(self, scores: Sequence[float | None]) -> Calibration:
-
         if self.request.labels.kind == LABELS:
             assert self.passing is not None
             return calibrate_labels(scores, self._people(), passing=self.passing, drawing=self.request.drawing)
@@ -154,7 +152,6 @@ class Outcome:
         return [item.people for item in self.request.labels.items]
 
     def _convene(self) -> None:
-
         rows = list(zip(*self.values, strict=True))
         if self.request.is_paired:
             self.jury_alpha = judges_alpha(self.values, "nominal")
@@ -248,7 +245,6 @@ class Outcome:
 
     def text(self) -> str:
         """Return the outcome as text."""
-
         parts = []
         for index, judged in enumerate(self.judged):
             mean = self.mean(index)
@@ -277,22 +273,12 @@ async def calibrated(access: JudgeAccess, request: CalibrationRequest) -> Outcom
         InvalidInputError: The labels do not fit the rubric, or the service refuses the request.
         SetupError: No judge service can be reached or started.
     """
-
-    rubric = known_rubric(request.rubric)
+    rubric = known_rubric(request.asked_rubric)
     if rubric is not None:
         request.checked(rubric)  # before a service is started
     async with open_judge(access) as stub:
         client = JudgeClient(stub, access)
-        rubric = rubric or await client.rubric(request.rubric)
+        rubric = rubric or await client.rubric(request.asked_rubric)
         passing = request.checked(rubric)
         judged = [await client.judge_all(request.labels.items, rubric, name) for name in access.names or (None,)]
     return Outcome(request, rubric, passing, judged, client.bill)
-
-
-def gathered(work: Callable[[], Any], problems: list[Problem]) -> Any:
-    """Return the result of a check, or add its problems and return None."""
-    try:
-        return work()
-    except InvalidInputError as error:
-        problems += error.problems
-        return None

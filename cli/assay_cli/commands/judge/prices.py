@@ -8,6 +8,7 @@ import click
 
 from assay.providers.prices import read_prices
 from assay.text.unsafe_text import shorten
+from assay_cli.output.terminal import table
 
 _HEAD = ("provider", "model", "input", "output")
 _NAME_CHARS = 60
@@ -30,9 +31,5 @@ def prices(prices: Path | None, provider: str | None) -> int:
         )
         for entry in entries
     ]
-    widths = [max(map(len, column)) for column in zip(_HEAD, *rows, strict=True)]
-    for row in (_HEAD, *rows):
-        provider_text, model, *numbers = (text.ljust(width) for text, width in zip(row, widths, strict=True))
-        figures = "  ".join(text.strip().rjust(width) for text, width in zip(numbers, widths[2:], strict=True))
-        click.echo(f"{provider_text}  {model}  {figures}")
+    click.echo(table([_HEAD, *rows], text_columns=2))
     return 0

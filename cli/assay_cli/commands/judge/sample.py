@@ -14,12 +14,13 @@ from assay.errors import InvalidInputError, NotFoundError, Problem
 from assay.text.csv_text import csv_text
 from assay.text.unsafe_text import clean, json_text
 from assay_cli.options.cases import find_run
-from assay_cli.options.shared import connect, debug_option, run_async, server_option
+from assay_cli.options.shared import call_orchestrator, client_options
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from typing import IO
 
+    from assay.client.client import Client
     from assay.model.run import CaseResult
 
 COLUMNS = ("id", "question", "answer", "reference", "human", "probability")
@@ -57,8 +58,7 @@ class Drawn:
     "--output", "-o", metavar="FILE", type=click.Path(path_type=Path), required=True,
     help="CSV or JSON Lines file to write; must not exist.",
 )  # fmt: skip
-@server_option
-@debug_option
+@client_options
 def sample(run: str, count: int, seed: int, output: Path, server: str | None) -> int:
     """Draw answers of RUN at random, and write them as a file for `assay judge calibrate --labels`.
 
@@ -76,7 +76,7 @@ def sample(run: str, count: int, seed: int, output: Path, server: str | None) ->
         problems.append(Problem("exists already and may hold labels: choose another name", "--output", str(output)))
     if problems:
         raise InvalidInputError(problems)
-    drawn = run_async(_drawn(run, count, seed, server))
+    drawn = call_orchestrator(server, lambda client: _drawn(client, run, count, seed))
     _write(output, drawn)
     left_out = f"; {drawn.left_out} rows without an answer, or of conversations, left out" if drawn.left_out else ""
     click.echo(
@@ -86,10 +86,9 @@ def sample(run: str, count: int, seed: int, output: Path, server: str | None) ->
     return 0
 
 
-async def _drawn(reference: str, count: int, seed: int, server: str | None) -> Drawn:
-    async with connect(server) as (client, _):
-        run_id = await find_run(client, reference)
-        drawn = await draw(client.list_results(run_id), count, seed)
+async def _drawn(client: Client, reference: str, count: int, seed: int) -> Drawn:
+    run_id = await find_run(client, reference)
+    drawn = await draw(client.list_results(run_id), count, seed)
     if not drawn.rows:
         raise NotFoundError(f"run {run_id} has no answer to label", reason="CASE_NOT_FOUND")
     return drawn

@@ -13,9 +13,10 @@ from assay_cli.exit_status import EXIT_INFRASTRUCTURE
 from assay_cli.options.cases import find_run
 from assay_cli.options.reports import chosen_reports, report_option
 from assay_cli.options.shared import (
+    call_orchestrator,
     connect,
     debug_option,
-    json_option,
+    json_client_options,
     prices_option,
     print_document,
     run_async,
@@ -56,9 +57,8 @@ def watch(
         assay runs watch latest
         assay runs watch latest --output-dir reports
     """
-    options = OutputOptions(
-        server, output_dir, OutputKind.lines_if(as_json), reports=chosen_reports(report_names, DEFAULT_REPORTS)
-    )
+    kind = OutputKind.LINES if as_json else OutputKind.TEXT
+    options = OutputOptions(server, output_dir, kind, reports=chosen_reports(report_names, DEFAULT_REPORTS))
 
     async def main() -> int:
         from assay.model.run import RunState
@@ -88,9 +88,7 @@ async def _take_up(client: Client, stack: LocalStack | None, run: Run) -> Run:
 
 @click.command()
 @click.argument("run_id")
-@server_option
-@json_option
-@debug_option
+@json_client_options
 def pause(run_id: str, server: str | None, as_json: bool) -> int:
     """Pause a run: finish the calls in flight, store their answers, and start no more.
 
@@ -120,9 +118,7 @@ def pause(run_id: str, server: str | None, as_json: bool) -> int:
 
 @click.command()
 @click.argument("run_id")
-@server_option
-@json_option
-@debug_option
+@json_client_options
 def cancel(run_id: str, server: str | None, as_json: bool) -> int:
     """Cancel a run. It cannot be resumed; its stored rows are kept.
 
@@ -130,12 +126,11 @@ def cancel(run_id: str, server: str | None, as_json: bool) -> int:
         assay runs cancel latest
     """
 
-    async def main() -> int:
-        async with connect(server) as (client, _):
-            _print(await client.cancel_run(await find_run(client, run_id)), as_json)
-        return 0
+    async def cancelled(client: Client) -> Run:
+        return await client.cancel_run(await find_run(client, run_id))
 
-    return run_async(main())
+    _print(call_orchestrator(server, cancelled), as_json)
+    return 0
 
 
 @click.command()
@@ -158,9 +153,7 @@ def cancel(run_id: str, server: str | None, as_json: bool) -> int:
 @_output_dir_option
 @report_option("--report", default="json, html")
 @prices_option
-@server_option
-@json_option
-@debug_option
+@json_client_options
 def resume(
     run_id: str,
     spec: Path | None,
@@ -187,7 +180,8 @@ def resume(
     """
     use_prices(prices, server)
     reports = chosen_reports(report_names, DEFAULT_REPORTS)
-    options = OutputOptions(server, output_dir, OutputKind.document_if(as_json), spec_path=spec, reports=reports)
+    kind = OutputKind.DOCUMENT if as_json else OutputKind.TEXT
+    options = OutputOptions(server, output_dir, kind, spec_path=spec, reports=reports)
     cap = _spend_cap(spend_cap)
 
     async def main() -> int:

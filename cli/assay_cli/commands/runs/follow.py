@@ -26,7 +26,6 @@ from assay_cli.output.output_kind import OutputKind
 from assay_cli.output.report_files import print_failures
 from assay_cli.output.run_documents import event_document, full
 from assay_cli.output.streams import agent_stdout
-from assay_cli.output.summary_rows import read_summary_rows
 from assay_cli.resume_hint import pasted
 
 if TYPE_CHECKING:
@@ -258,7 +257,7 @@ async def conclude(
     if options.output_dir is None:
         with with_report_hint(run, options.server):
             if output_kind is OutputKind.TEXT:
-                await read_summary_rows(console, client, run)
+                await console.read(client)
         _print_summary(console, options)
         return _print_end(run, console, options)
     rows = watched.rows(client, run) if watched is not None else client.list_results(run.run_id)

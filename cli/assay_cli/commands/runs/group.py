@@ -12,7 +12,12 @@ from assay_cli.commands import Group
 from assay_cli.commands.runs import control, removal
 from assay_cli.commands.runs.follow import state_line
 from assay_cli.options.cases import find_run, labels_of
-from assay_cli.options.shared import connect, debug_option, json_option, print_document, run_async, server_option
+from assay_cli.options.shared import (
+    connect,
+    json_client_options,
+    print_document,
+    run_async,
+)
 from assay_cli.output.run_documents import attempts_document, brief, full
 from assay_cli.output.terminal import cut_width, table
 
@@ -80,9 +85,7 @@ def _read_states(ctx: click.Context, param: click.Parameter, value: str | None) 
     metavar="A,B",
     help="Additional columns: verdict, pass_rate, a metric, METRIC.pass_rate, latency.p95; default: none.",
 )
-@server_option
-@json_option
-@debug_option
+@json_client_options
 def list_runs(
     limit: int,
     name: str,
@@ -168,9 +171,7 @@ def _waiting(run: Run) -> str:
 @click.option(
     "--history", metavar="CASE", help="Show all attempts at this case, including replaced ones; default: the summary."
 )
-@server_option
-@json_option
-@debug_option
+@json_client_options
 def show(
     run_id: str,
     case_id: str | None,
@@ -236,10 +237,9 @@ async def _show_run(client: Client, run_id: str, *, as_json: bool) -> None:
     else:
         click.echo(without_commands(f"{_heading(run)}\n"))
         from assay_cli.output.console import ConsoleSummary
-        from assay_cli.output.summary_rows import read_summary_rows
 
         console = ConsoleSummary(run)
-        await read_summary_rows(console, client, run)
+        await console.read(client)
         click.echo(console.render(), nl=False)
 
 

@@ -15,7 +15,7 @@ from assay.reports.words.metric_text import count_text
 from assay.text.unsafe_text import clean
 from assay_cli.exit_status import EXIT_INTERRUPTED, EXIT_USAGE
 from assay_cli.options.cases import find_run
-from assay_cli.options.shared import connect, debug_option, json_option, run_async, server_option
+from assay_cli.options.shared import connect, json_client_options, run_async
 from assay_cli.output.terminal import table
 
 if TYPE_CHECKING:
@@ -65,9 +65,7 @@ class _Deletion:
 @click.argument("run_ids", metavar="RUN...", nargs=-1, required=True)
 @_yes_option
 @click.option("--with-baselines", is_flag=True, help="With --yes, also delete runs that a baseline points to.")
-@server_option
-@json_option
-@debug_option
+@json_client_options
 def delete(run_ids: tuple[str, ...], yes: bool, with_baselines: bool, server: str | None, as_json: bool) -> int:
     """Delete ended or paused runs: their answers, results and events.
 
@@ -120,9 +118,7 @@ def delete(run_ids: tuple[str, ...], yes: bool, with_baselines: bool, server: st
 )
 @click.option("--dry-run", is_flag=True, help="List the runs, and delete nothing.")
 @_yes_option
-@server_option
-@json_option
-@debug_option
+@json_client_options
 def prune(
     older_than: timedelta | None,
     keep: int | None,

@@ -82,6 +82,10 @@ class Parameter:
         return ""
 
 
+RULE_SIGNS = {"at_least": ">=", "more_than": ">", "at_most": "<="}
+"""How texts print the rule of a threshold."""
+
+
 @dataclass(frozen=True, slots=True)
 class MetricInfo:
     """One metric as people and validation see it; the module's docstring has the rest.
