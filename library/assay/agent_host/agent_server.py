@@ -60,12 +60,12 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         self._caller = caller
         self._free = asyncio.Semaphore(concurrency)
 
-    async def Answer(self, request: agent_pb2.AnswerRequest, context: Context) -> agent_pb2.AnswerResponse:  # noqa: N802
+    async def Answer(self, request: agent_pb2.AnswerRequest, context: Context) -> agent_pb2.AnswerResponse:
         """Return the agent's answer; a failed agent is an answer with status ERROR."""
         asked = _question(request)
         return agent_pb2.AnswerResponse(response=_message(asked, await self._call(asked, context)))
 
-    async def AnswerStream(  # noqa: N802
+    async def AnswerStream(
         self, request: agent_pb2.AnswerStreamRequest, context: Context
     ) -> AsyncIterator[agent_pb2.AnswerStreamResponse]:
         """Yield the agent's texts as it yields them, then the answer."""

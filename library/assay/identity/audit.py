@@ -93,7 +93,6 @@ class Auditor(Protocol):
         Raises:
             StorageError: It cannot be stored.
         """
-        ...
 
     async def count(self, entry: AuditEntry) -> None:
         """Store an entry that may come in floods: the first at once, further ones of the minute as a count.
@@ -101,7 +100,6 @@ class Auditor(Protocol):
         Raises:
             StorageError: It cannot be stored.
         """
-        ...
 
 
 @dataclass(slots=True)

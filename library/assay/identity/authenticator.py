@@ -17,4 +17,3 @@ class Authenticator(Protocol):
             UnauthenticatedError: It is none, or none that is accepted; the reason says why.
             UnavailableError: It cannot be looked up now.
         """
-        ...

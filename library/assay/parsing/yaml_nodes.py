@@ -37,7 +37,6 @@ class TextStream(Protocol):
 
     def read(self, size: int = -1, /) -> str:
         """Return at most `size` characters; the empty text at the end."""
-        ...
 
 
 class YamlSyntaxError(Exception):

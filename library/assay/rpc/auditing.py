@@ -9,19 +9,15 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import unquote
 
-import grpc.aio
-
 from assay.errors import AssayError, PermissionDeniedError, StorageError, UnauthenticatedError
 from assay.identity.audit import EXPORT, LOGIN, OPERATORS, AuditedCall, AuditEntry, Auditor, set_audited_call
 from assay.identity.caller import Identity
-from assay.rpc.access import claimed_token_id, values_at
+from assay.rpc.access import Context, claimed_token_id, values_at
 from assay.rpc.methods import Audit, MethodRule, Name
 
 logger = logging.getLogger("assay.rpc")
 
 _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class CallAudit:

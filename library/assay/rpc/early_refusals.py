@@ -9,11 +9,9 @@ from typing import Any, TypeAlias
 import grpc
 import grpc.aio
 
-from assay.rpc.access import TOKEN_KEY
+from assay.rpc.access import TOKEN_KEY, Context
 
 _MOST_REMEMBERED = 1_000
-
-Context = grpc.aio.ServicerContext[Any, Any]
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Answer: TypeAlias = Callable[[Any, Context], Awaitable[Any]]
 Refuse: TypeAlias = Callable[[Context], Awaitable[None]]

@@ -21,7 +21,7 @@ from assay.errors import AssayError, DeadlineError, InternalError, InvalidInputE
 from assay.identity.caller import Identity
 from assay.identity.rights import Right
 from assay.rpc import status
-from assay.rpc.access import Access, check_named_teams, check_right, named_teams
+from assay.rpc.access import Access, Context, check_named_teams, check_right, named_teams
 from assay.rpc.admission import Admission, peer_address
 from assay.rpc.auditing import CallAudit
 from assay.rpc.early_refusals import EarlyRefusals
@@ -33,8 +33,6 @@ from assay.rpc.team_admission import Refusals, TeamRefusedError, TeamTurns
 from assay.telemetry.tracing import has_span
 
 logger = logging.getLogger("assay.rpc")
-
-Context = grpc.aio.ServicerContext[Any, Any]
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 _Decode: TypeAlias = Callable[[Any, Identity | None, CallAudit | None], Any]
 

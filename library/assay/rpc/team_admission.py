@@ -27,7 +27,6 @@ class TeamAdmission(Protocol):
         Raises:
             TeamRefusedError: It makes too many.
         """
-        ...
 
 
 class TeamRefusedError(OverloadedError):

@@ -29,7 +29,6 @@ class Transactions(Protocol):
         Raises:
             StorageError: The database cannot be read.
         """
-        ...
 
     async def write(self, change: Callable[[sa.Connection], T]) -> T:
         """Run a change in one transaction; when this returns, it is durable.
@@ -41,7 +40,6 @@ class Transactions(Protocol):
             StorageError: The database cannot be written; nothing of the change is stored, or, where the
                 connection broke in the last moment and did not come back, all of it.
         """
-        ...
 
 
 class Database(Transactions, Protocol):
@@ -55,15 +53,12 @@ class Database(Transactions, Protocol):
             durable: Whether the change outlives a power cut. Without it, SQLite does not wait for the disk; the change
                 still outlives the process.
         """
-        ...
 
     async def forget_deleted(self) -> None:
         """Remove deleted data from the files as well, as far as the database can while it is in use."""
-        ...
 
     def close(self) -> None:
         """Finish pending writes and release the database to other processes."""
-        ...
 
 
 def open_database(

@@ -85,26 +85,24 @@ class EmbedderService(embedder_pb2_grpc.EmbedderServiceServicer):
         self._stream_in_flight = stream_in_flight
         self._stopping = stopping
 
-    async def Embed(self, request: embedder_pb2.EmbedRequest, context: Any) -> embedder_pb2.EmbedResponse:  # noqa: N802
+    async def Embed(self, request: embedder_pb2.EmbedRequest, context: Any) -> embedder_pb2.EmbedResponse:
         """Return one vector per text."""
         return await self._embed(request, waits=False)
 
-    async def Similarity(  # noqa: N802
+    async def Similarity(
         self, request: embedder_pb2.SimilarityRequest, context: Any
     ) -> embedder_pb2.SimilarityResponse:
         """Return the cosine of each pair."""
         return await self._similarity(request, waits=False)
 
-    async def DeleteScope(  # noqa: N802
+    async def DeleteScope(
         self, request: embedder_pb2.EmbedderServiceDeleteScopeRequest, context: Any
     ) -> embedder_pb2.EmbedderServiceDeleteScopeResponse:
         """Delete the cached vectors of a scope."""
         deleted, remaining = await self._registry.delete_scope(request.scope)
         return embedder_pb2.EmbedderServiceDeleteScopeResponse(deleted_counts=deleted, remaining_counts=remaining)
 
-    async def EmbedStream(  # noqa: N802
-        self, request_iterator: Any, context: Any
-    ) -> AsyncIterator[embedder_pb2.EmbedStreamResponse]:
+    async def EmbedStream(self, request_iterator: Any, context: Any) -> AsyncIterator[embedder_pb2.EmbedStreamResponse]:
         """Answer each request as soon as it is ready."""
 
         async def answer(request: embedder_pb2.EmbedStreamRequest) -> embedder_pb2.EmbedStreamResponse:
@@ -119,7 +117,7 @@ class EmbedderService(embedder_pb2_grpc.EmbedderServiceServicer):
         async for response in self._answered(request_iterator, answer):
             yield response
 
-    async def SimilarityStream(  # noqa: N802
+    async def SimilarityStream(
         self, request_iterator: Any, context: Any
     ) -> AsyncIterator[embedder_pb2.SimilarityStreamResponse]:
         """Answer each request as soon as it is ready."""
@@ -136,7 +134,7 @@ class EmbedderService(embedder_pb2_grpc.EmbedderServiceServicer):
         async for response in self._answered(request_iterator, answer):
             yield response
 
-    async def ListModels(  # noqa: N802
+    async def ListModels(
         self, request: embedder_pb2.ListModelsRequest, context: Any
     ) -> embedder_pb2.ListModelsResponse:
         """List the models that are listed or loaded."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from assay.errors import InvalidInputError, Problem
 from assay.judging.rubric_file import read_rubric
 from assay.process.secret_stores import open_secrets
-from assay_judge.batches.batch_gauges import batch_gauges
+from assay_judge.batches.batch_gauges import BatchGauges
 from assay_judge.batches.dispatcher import BatchDispatcher
 from assay_judge.batches.store import BatchStore
 from assay_judge.calls.prices import PriceTable
@@ -90,10 +90,10 @@ async def open_service(
             await registry.client(settings.judge)  # a missing key fails here, not at the first request
         await batches.start()
         if settings.metrics_listen:
-            await stack.enter_async_context(batch_gauges(orders))
+            await stack.enter_async_context(BatchGauges(orders))
         yield JudgeService(
-            grader,
-            rubrics,
+            grader=grader,
+            rubrics=rubrics,
             store=store,
             ledger=ledger,
             batches=batches,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, UnavailableError
@@ -48,6 +49,7 @@ _WINNERS = {
 }
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
     """Serves verdicts of the judges that its settings allow.
 
@@ -61,34 +63,21 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         stopping: Set when the process stops; streams then end.
     """
 
-    def __init__(
-        self,
-        grader: Grader,
-        rubrics: RubricRegistry,
-        *,
-        store: JudgeStore,
-        ledger: Ledger,
-        batches: BatchDispatcher,
-        settings: Settings,
-        stopping: asyncio.Event,
-    ) -> None:
-        self._grader = grader
-        self._rubrics = rubrics
-        self._store = store
-        self._ledger = ledger
-        self._batches = batches
-        self._settings = settings
-        self._stopping = stopping
+    grader: Grader
+    rubrics: RubricRegistry
+    store: JudgeStore
+    ledger: Ledger
+    batches: BatchDispatcher
+    settings: Settings
+    stopping: asyncio.Event
 
-    async def Grade(self, request: judge_pb2.GradeRequest, context: Any) -> judge_pb2.GradeResponse:  # noqa: N802
+    async def Grade(self, request: judge_pb2.GradeRequest, context: Any) -> judge_pb2.GradeResponse:
         """Return one verdict."""
         response = judge_pb2.GradeResponse()
         await self._grade(request, response, context.time_remaining())
         return response
 
-    async def GradeStream(  # noqa: N802
-        self, request_iterator: Any, context: Any
-    ) -> AsyncIterator[judge_pb2.GradeStreamResponse]:
+    async def GradeStream(self, request_iterator: Any, context: Any) -> AsyncIterator[judge_pb2.GradeStreamResponse]:
         """Answer each request as soon as it is ready."""
 
         async def answer(request: judge_pb2.GradeStreamRequest) -> judge_pb2.GradeStreamResponse:
@@ -100,16 +89,14 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
                 response.error.CopyFrom(_error(error, "GradeStream"))
             return response
 
-        in_flight = self._settings.stream_in_flight
-        async for response in answered(request_iterator, answer, in_flight=in_flight, stopping=self._stopping):
+        in_flight = self.settings.stream_in_flight
+        async for response in answered(request_iterator, answer, in_flight=in_flight, stopping=self.stopping):
             yield response
 
-    async def ComparePair(  # noqa: N802
-        self, request: judge_pb2.ComparePairRequest, context: Any
-    ) -> judge_pb2.ComparePairResponse:
+    async def ComparePair(self, request: judge_pb2.ComparePairRequest, context: Any) -> judge_pb2.ComparePairResponse:
         """Return which of two answers is better."""
         grading = self._grading(request, context.time_remaining(), compares=True)
-        comparison = await compare_answers(self._grader, grading)
+        comparison = await compare_answers(self.grader, grading)
         response = judge_pb2.ComparePairResponse(
             winner=_WINNERS[comparison.winner],
             flipped=comparison.flipped,
@@ -118,21 +105,19 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         await self._account_for(grading, response)
         return response
 
-    async def ListRubrics(  # noqa: N802
-        self, request: judge_pb2.ListRubricsRequest, context: Any
-    ) -> judge_pb2.ListRubricsResponse:
+    async def ListRubrics(self, request: judge_pb2.ListRubricsRequest, context: Any) -> judge_pb2.ListRubricsResponse:
         """List the rubrics of this server."""
-        rubrics = sorted(self._rubrics.rubrics.values(), key=lambda rubric: rubric.name)
+        rubrics = sorted(self.rubrics.rubrics.values(), key=lambda rubric: rubric.name)
         return judge_pb2.ListRubricsResponse(rubrics=map(rubric_message, rubrics))
 
-    async def DeleteScope(  # noqa: N802
+    async def DeleteScope(
         self, request: judge_pb2.JudgeServiceDeleteScopeRequest, context: Any
     ) -> judge_pb2.JudgeServiceDeleteScopeResponse:
         """Delete everything stored under a scope."""
         scope = Scope(request.scope) if request.scope else LOCAL
-        self._batches.forget(scope)
-        deleted, remaining = await self._store.delete_scope(scope)
-        self._ledger.forget(scope)
+        self.batches.forget(scope)
+        deleted, remaining = await self.store.delete_scope(scope)
+        self.ledger.forget(scope)
         return judge_pb2.JudgeServiceDeleteScopeResponse(deleted_counts=deleted, remaining_counts=remaining)
 
     async def _grade(
@@ -144,16 +129,16 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         add_fields(run=request.run_id)
         grading = self._grading(request, remaining_s, compares=False)
         if request.validate_only:
-            self._grader.check(grading)
+            self.grader.check(grading)
             await self._account_for(grading, response)
             return
-        outcome = await (self._grader.preflight(grading) if request.preflight else self._grader.grade(grading))
+        outcome = await (self.grader.preflight(grading) if request.preflight else self.grader.grade(grading))
         response.verdict.CopyFrom(verdict_message(outcome))
         await self._account_for(grading, response)
 
     def _grading(self, request: Any, remaining_s: float | None, *, compares: bool) -> Grading:
-        settings = self._settings
-        rubric = self._rubrics.find(request.rubric, request.rubric_yaml, compares=compares)
+        settings = self.settings
+        rubric = self.rubrics.find(request.rubric, request.rubric_yaml, compares=compares)
         judge = choose_judge(requested_judge(request, settings.judge), settings.judge, settings.permissions)
         batch = not compares and request.batch
         problems = judge.batch_problems(settings.batch_base_urls, "batch") if batch else []
@@ -171,9 +156,9 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         return grading_from_request(request, rubric, judge, timeout_s=timeout_s, cap_usd=settings.spend_cap_usd)
 
     async def _account_for(self, grading: Grading, response: Any) -> None:
-        response.cache.CopyFrom(cache_message(self._grader.statistics, self._store.verdict_count))
+        response.cache.CopyFrom(cache_message(self.grader.statistics, self.store.verdict_count))
         if grading.run_id:
-            account, close = await self._ledger.open(grading.scope, grading.run_id)
+            account, close = await self.ledger.open(grading.scope, grading.run_id)
             try:
                 await account.refresh()
                 response.spending.CopyFrom(spending_message(account, grading.cap))

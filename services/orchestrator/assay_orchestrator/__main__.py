@@ -165,9 +165,9 @@ async def _serve(server: RpcServer | None, settings: Settings) -> None:
                     add_admin_service(server, database, team_runs, upkeep)
 
             if settings.metrics_listen and settings.role != "worker":
-                from assay_orchestrator.queries.queue_gauges import queue_gauges  # imported here: only where exported
+                from assay_orchestrator.queries.queue_gauges import QueueGauges  # imported here: only where exported
 
-                await stack.enter_async_context(queue_gauges(database))
+                await stack.enter_async_context(QueueGauges(database))
 
             async def begin(address: str) -> None:
                 gc.freeze()

@@ -31,15 +31,12 @@ class HostedRuns(Protocol):
 
     async def get(self, scope: Scope, run_id: str) -> Run:
         """Return a run; raises NotFoundError if the scope cannot reach it."""
-        ...
 
     async def attach(self, scope: Scope, run: Run, concurrency: int) -> Attachment:
         """Attach a client that answers up to `concurrency` questions at once."""
-        ...
 
     def detach(self, run_id: str, attachment: Attachment) -> None:
         """Detach a client."""
-        ...
 
 
 class AgentStreams:

@@ -55,12 +55,12 @@ from assay_orchestrator.watch.watches import Watches, WatchMessageCache
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    import grpc
     import sqlalchemy as sa
 
     from assay.model.case import Case
     from assay.model.run import Run
     from assay.model.scope import Scope
+    from assay.rpc.access import Context
     from assay.storage.database import Database
     from assay_orchestrator.comparison_handlers import ComparisonCalls
     from assay_orchestrator.runs.manager import RunManager
@@ -107,10 +107,8 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             bookmark_s=settings.watch_bookmark_s,
         )
 
-    async def UploadDataset(  # noqa: N802 - the contract's name
-        self,
-        request_iterator: AsyncIterator[pb.UploadDatasetRequest],
-        context: grpc.aio.ServicerContext[pb.UploadDatasetRequest, pb.UploadDatasetResponse],
+    async def UploadDataset(
+        self, request_iterator: AsyncIterator[pb.UploadDatasetRequest], context: Context
     ) -> pb.UploadDatasetResponse:
         """Store a dataset."""
         scope = self._scope()
@@ -125,11 +123,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         finally:
             await upload.aclose()
 
-    async def CreateRun(  # noqa: N802
-        self,
-        request: pb.CreateRunRequest,
-        context: grpc.aio.ServicerContext[pb.CreateRunRequest, pb.CreateRunResponse],
-    ) -> pb.CreateRunResponse:
+    async def CreateRun(self, request: pb.CreateRunRequest, context: Context) -> pb.CreateRunResponse:
         """Accept a run."""
         scope = self._scope()
         try:
@@ -156,11 +150,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         run = await self._manager.create(scope, request.request_id, settings, dataset, requested)
         return pb.CreateRunResponse(run=self._to_wire(run))
 
-    async def GetRun(  # noqa: N802
-        self,
-        request: pb.GetRunRequest,
-        context: grpc.aio.ServicerContext[pb.GetRunRequest, pb.GetRunResponse],
-    ) -> pb.GetRunResponse:
+    async def GetRun(self, request: pb.GetRunRequest, context: Context) -> pb.GetRunResponse:
         """Return one run."""
         scope = self._scope()
         get = self._manager.get if request.final_summary_only else self._manager.get_summarised
@@ -172,11 +162,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             run = dataclasses.replace(run, calibrations=stored)
         return pb.GetRunResponse(run=self._to_wire(run))
 
-    async def ListRuns(  # noqa: N802
-        self,
-        request: pb.ListRunsRequest,
-        context: grpc.aio.ServicerContext[pb.ListRunsRequest, pb.ListRunsResponse],
-    ) -> pb.ListRunsResponse:
+    async def ListRuns(self, request: pb.ListRunsRequest, context: Context) -> pb.ListRunsResponse:
         """Return a page of runs."""
         scope = self._scope()
         query = RunQuery(
@@ -199,40 +185,24 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             runs=map(_listed, page.runs), next_page_token=token, total_count=page.total_count, conditions_applied=True
         )
 
-    async def CancelRun(  # noqa: N802
-        self,
-        request: pb.CancelRunRequest,
-        context: grpc.aio.ServicerContext[pb.CancelRunRequest, pb.CancelRunResponse],
-    ) -> pb.CancelRunResponse:
+    async def CancelRun(self, request: pb.CancelRunRequest, context: Context) -> pb.CancelRunResponse:
         """Stop a run."""
         scope = self._scope()
         return pb.CancelRunResponse(run=self._to_wire(await self._manager.cancel(scope, request.run_id)))
 
-    async def PauseRun(  # noqa: N802
-        self,
-        request: pb.PauseRunRequest,
-        context: grpc.aio.ServicerContext[pb.PauseRunRequest, pb.PauseRunResponse],
-    ) -> pb.PauseRunResponse:
+    async def PauseRun(self, request: pb.PauseRunRequest, context: Context) -> pb.PauseRunResponse:
         """Let the questions in flight end and ask nothing more."""
         scope = self._scope()
         return pb.PauseRunResponse(run=self._to_wire(await self._manager.pause(scope, request.run_id)))
 
-    async def ResumeRun(  # noqa: N802
-        self,
-        request: pb.ResumeRunRequest,
-        context: grpc.aio.ServicerContext[pb.ResumeRunRequest, pb.ResumeRunResponse],
-    ) -> pb.ResumeRunResponse:
+    async def ResumeRun(self, request: pb.ResumeRunRequest, context: Context) -> pb.ResumeRunResponse:
         """Resume a paused run, or retry the failed rows of a run."""
         scope = self._scope()
         cap = SPEND_CAP.from_wire(request.spend_cap) if request.HasField("spend_cap") else None
         run = await self._manager.resume(scope, request.run_id, retry_errors=request.retry_errors, spend_cap=cap)
         return pb.ResumeRunResponse(run=self._to_wire(run))
 
-    async def DeleteRun(  # noqa: N802
-        self,
-        request: pb.DeleteRunRequest,
-        context: grpc.aio.ServicerContext[pb.DeleteRunRequest, pb.DeleteRunResponse],
-    ) -> pb.DeleteRunResponse:
+    async def DeleteRun(self, request: pb.DeleteRunRequest, context: Context) -> pb.DeleteRunResponse:
         """Remove a run."""
         scope = self._scope()
         gone = await self._manager.delete(
@@ -240,10 +210,8 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         )
         return DELETION.to_wire(gone)
 
-    async def WatchRun(  # type: ignore[override]  # noqa: N802 - it writes by itself, to bound how long that takes
-        self,
-        request: pb.WatchRunRequest,
-        context: grpc.aio.ServicerContext[pb.WatchRunRequest, pb.WatchRunResponse],
+    async def WatchRun(  # type: ignore[override]
+        self, request: pb.WatchRunRequest, context: Context
     ) -> None:
         """Send a snapshot, then events in order, and bookmarks while nothing happens."""
         scope = self._scope()
@@ -273,11 +241,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
                         resume_sequence=step.before,
                     ) from None
 
-    async def ListResults(  # noqa: N802
-        self,
-        request: pb.ListResultsRequest,
-        context: grpc.aio.ServicerContext[pb.ListResultsRequest, pb.ListResultsResponse],
-    ) -> pb.ListResultsResponse:
+    async def ListResults(self, request: pb.ListResultsRequest, context: Context) -> pb.ListResultsResponse:
         """Return a page of results."""
         scope = self._scope()
         page_request = PageRequest(
@@ -303,11 +267,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             conditions_applied=True,
         )
 
-    async def GetCase(  # noqa: N802
-        self,
-        request: pb.GetCaseRequest,
-        context: grpc.aio.ServicerContext[pb.GetCaseRequest, pb.GetCaseResponse],
-    ) -> AsyncIterator[pb.GetCaseResponse]:
+    async def GetCase(self, request: pb.GetCaseRequest, context: Context) -> AsyncIterator[pb.GetCaseResponse]:
         """Send a case with its neighbours, then the results of its repeats."""
         scope = self._scope()
         conditions, order = row_filter_from_wire(request.filter), row_order_from_wire(request.order_by)
@@ -317,10 +277,8 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         for result in stored_case.results:
             yield pb.GetCaseResponse(result=result_to_wire(result))
 
-    async def ListAttempts(  # noqa: N802
-        self,
-        request: pb.ListAttemptsRequest,
-        context: grpc.aio.ServicerContext[pb.ListAttemptsRequest, pb.ListAttemptsResponse],
+    async def ListAttempts(
+        self, request: pb.ListAttemptsRequest, context: Context
     ) -> AsyncIterator[pb.ListAttemptsResponse]:
         """Send every attempt at the rows of a case."""
         scope = self._scope()
@@ -329,11 +287,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         for attempt in attempts:
             yield pb.ListAttemptsResponse(attempt=ATTEMPT.to_wire(attempt))
 
-    async def SetBaseline(  # noqa: N802
-        self,
-        request: pb.SetBaselineRequest,
-        context: grpc.aio.ServicerContext[pb.SetBaselineRequest, pb.SetBaselineResponse],
-    ) -> pb.SetBaselineResponse:
+    async def SetBaseline(self, request: pb.SetBaselineRequest, context: Context) -> pb.SetBaselineResponse:
         """Point a baseline name at a run."""
         scope = self._scope()
         if problem := name_problem(request.name, MAX_NAME_CHARS):
@@ -347,31 +301,19 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         baseline = await self._database.write(lambda c: baselines.set_baseline(c, scope, request.name, run.run_id))
         return pb.SetBaselineResponse(baseline=BASELINE.to_wire(baseline))
 
-    async def ListBaselines(  # noqa: N802
-        self,
-        request: pb.ListBaselinesRequest,
-        context: grpc.aio.ServicerContext[pb.ListBaselinesRequest, pb.ListBaselinesResponse],
-    ) -> pb.ListBaselinesResponse:
+    async def ListBaselines(self, request: pb.ListBaselinesRequest, context: Context) -> pb.ListBaselinesResponse:
         """Return all baselines."""
         scope = self._scope()
         stored = await self._database.read(lambda c: baselines.list_baselines(c, scope))
         return pb.ListBaselinesResponse(baselines=map(BASELINE.to_wire, stored))
 
-    async def DeleteBaseline(  # noqa: N802
-        self,
-        request: pb.DeleteBaselineRequest,
-        context: grpc.aio.ServicerContext[pb.DeleteBaselineRequest, pb.DeleteBaselineResponse],
-    ) -> pb.DeleteBaselineResponse:
+    async def DeleteBaseline(self, request: pb.DeleteBaselineRequest, context: Context) -> pb.DeleteBaselineResponse:
         """Delete a baseline name."""
         scope = self._scope()
         await self._database.write(lambda c: baselines.delete_baseline(c, scope, request.name))
         return pb.DeleteBaselineResponse()
 
-    async def SetCalibration(  # noqa: N802
-        self,
-        request: pb.SetCalibrationRequest,
-        context: grpc.aio.ServicerContext[pb.SetCalibrationRequest, pb.SetCalibrationResponse],
-    ) -> pb.SetCalibrationResponse:
+    async def SetCalibration(self, request: pb.SetCalibrationRequest, context: Context) -> pb.SetCalibrationResponse:
         """Store a calibration of a judge."""
         scope = self._scope()
         calibration = CALIBRATION.from_wire(request.calibration)
@@ -379,20 +321,16 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         stored = await self._database.write(lambda c: calibrations.set_calibration(c, scope, calibration))
         return pb.SetCalibrationResponse(calibration=CALIBRATION.to_wire(stored))
 
-    async def ListCalibrations(  # noqa: N802
-        self,
-        request: pb.ListCalibrationsRequest,
-        context: grpc.aio.ServicerContext[pb.ListCalibrationsRequest, pb.ListCalibrationsResponse],
+    async def ListCalibrations(
+        self, request: pb.ListCalibrationsRequest, context: Context
     ) -> pb.ListCalibrationsResponse:
         """Return all calibrations."""
         scope = self._scope()
         stored = await self._database.read(lambda c: calibrations.list_calibrations(c, scope.team))
         return pb.ListCalibrationsResponse(calibrations=map(CALIBRATION.to_wire, stored))
 
-    async def DeleteCalibration(  # noqa: N802
-        self,
-        request: pb.DeleteCalibrationRequest,
-        context: grpc.aio.ServicerContext[pb.DeleteCalibrationRequest, pb.DeleteCalibrationResponse],
+    async def DeleteCalibration(
+        self, request: pb.DeleteCalibrationRequest, context: Context
     ) -> pb.DeleteCalibrationResponse:
         """Delete a calibration."""
         scope = self._scope()
@@ -401,26 +339,18 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         )
         return pb.DeleteCalibrationResponse(calibration=CALIBRATION.to_wire(deleted))
 
-    async def CompareRuns(  # noqa: N802
-        self,
-        request: pb.CompareRunsRequest,
-        context: grpc.aio.ServicerContext[pb.CompareRunsRequest, pb.CompareRunsResponse],
-    ) -> pb.CompareRunsResponse:
+    async def CompareRuns(self, request: pb.CompareRunsRequest, context: Context) -> pb.CompareRunsResponse:
         """Return the figures of a comparison."""
         return await self._comparisons.compare_runs(self._scope(), request)
 
-    async def ListComparedCases(  # noqa: N802
-        self,
-        request: pb.ListComparedCasesRequest,
-        context: grpc.aio.ServicerContext[pb.ListComparedCasesRequest, pb.ListComparedCasesResponse],
+    async def ListComparedCases(
+        self, request: pb.ListComparedCasesRequest, context: Context
     ) -> pb.ListComparedCasesResponse:
         """Return a page of compared cases."""
         return await self._comparisons.list_compared_cases(self._scope(), request)
 
-    def ServeAgent(  # noqa: N802
-        self,
-        request_iterator: AsyncIterator[pb.ServeAgentRequest],
-        context: grpc.aio.ServicerContext[pb.ServeAgentRequest, pb.ServeAgentResponse],
+    def ServeAgent(
+        self, request_iterator: AsyncIterator[pb.ServeAgentRequest], context: Context
     ) -> AsyncIterator[pb.ServeAgentResponse]:
         """Ask a run's questions through the client that hosts its agent."""
         return self._agent_streams.serve(request_iterator, self._scope())

@@ -10,7 +10,7 @@ from tests.support.processes.waiting import until
 from tests.support.services.scraped_metrics import scraped
 
 from assay.telemetry.exporter import exporting
-from assay_judge.batches.batch_gauges import batch_gauges
+from assay_judge.batches.batch_gauges import BatchGauges
 from assay_judge.batches.orders import new_id
 from assay_judge.batches.store import BatchStore, Finished
 from assay_judge.state.store import JudgeStore
@@ -33,7 +33,7 @@ async def store() -> AsyncIterator[BatchStore]:
 
 async def test_orders_and_the_oldest_batch_are_shown_until_they_have_ended(store: BatchStore) -> None:
     """Orders count before they are in a batch and while they are, the age from when it was made up; then both are 0."""
-    async with exporting("127.0.0.1:0", service="judge") as address, batch_gauges(store, read_s=0.05):
+    async with exporting("127.0.0.1:0", service="judge") as address, BatchGauges(store, read_s=0.05):
         orders = [order_for(f"{number}") for number in range(3)]
         for order in orders:
             await store.add(order)

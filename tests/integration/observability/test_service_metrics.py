@@ -11,7 +11,7 @@ from tests.support.services.scraped_metrics import read_families, scraped
 from tests.unit.test_observability_tables import SECTIONS, instruments
 
 from assay.telemetry.exporter import exporting
-from assay_orchestrator.queries.queue_gauges import queue_gauges
+from assay_orchestrator.queries.queue_gauges import QueueGauges
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ async def test_a_run_is_counted_in_every_service(installed: Callable[..., Any]) 
         async with installed() as installation:
             await installation.run(5)
             await installation.run(5)
-            async with queue_gauges(installation.database):
+            async with QueueGauges(installation.database):
                 found = await until(lambda: scraped(address), lambda seen: "assay_queue_read_timestamp_seconds" in seen)
         families = await asyncio.to_thread(read_families, address)
     assert found["assay_rows_total"] == {("passed", "local"): 10}

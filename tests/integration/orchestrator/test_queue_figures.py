@@ -10,7 +10,7 @@ from tests.support.services.scraped_metrics import scraped
 
 from assay.model.case import Case, Turn
 from assay.telemetry.exporter import exporting
-from assay_orchestrator.queries.queue_gauges import queue_gauges
+from assay_orchestrator.queries.queue_gauges import QueueGauges
 from assay_orchestrator.store.shards.queue_figures import QueueFigures, RunFigures, read_queue_figures
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ async def test_a_series_of_which_nothing_is_left_becomes_zero() -> None:
         async def read(self, query: Any) -> QueueFigures:
             return shown.pop(0) if len(shown) > 1 else shown[0]
 
-    async with exporting("127.0.0.1:0", service="test") as address, queue_gauges(Store(), read_s=0.2):
+    async with exporting("127.0.0.1:0", service="test") as address, QueueGauges(Store(), read_s=0.2):
         found = await until(lambda: scraped(address), lambda seen: "assay_runs" in seen)
         assert found["assay_runs"] == {("judge", "paused", ""): 2}
         assert found["assay_unfinished_rows"] == {("paused", ""): 7}

@@ -27,34 +27,27 @@ class Source(Protocol):
     @property
     def path(self) -> Path | None:
         """The file; None for objects."""
-        ...
 
     @property
     def file(self) -> str:
         """The file as the user named it; empty for objects."""
-        ...
 
     @property
     def name(self) -> str:
         """The display name."""
-        ...
 
     @property
     def is_table(self) -> bool:
         """Whether objects in memory are table rows; for a file, the container's kind decides."""
-        ...
 
     def open(self) -> tuple[Container | None, Iterator[Record]]:
         """Return the container, None for objects, and the records from the beginning."""
-        ...
 
     def signature(self) -> Signature:
         """Return a value that changes whenever the source does."""
-        ...
 
     def sha256(self) -> str:
         """Return the SHA-256 of the file's bytes; empty for objects."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

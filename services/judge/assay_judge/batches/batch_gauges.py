@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import time
 from collections import Counter
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
-from assay.errors import AssayError
+from assay.process.periodic_check import PeriodicCheck
 from assay_judge.batches.orders import judge_from_client_key
 from assay_judge.instruments import BATCH_OLDEST, BATCH_ORDERS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
 
 READ_S = 15.0
 """About as often as Prometheus scrapes."""
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,45 +41,31 @@ class Store(Protocol):
         """Return the orders without an outcome."""
 
 
-@asynccontextmanager
-async def batch_gauges(store: Store, *, read_s: float = READ_S) -> AsyncIterator[None]:
-    """Keep the gauges of batches up to date inside the block.
+class BatchGauges(PeriodicCheck):
+    """Keeps the gauges of batches up to date.
 
     Replicas that share a database report the same figures: aggregate them with `max`.
 
     Args:
         store: The store of orders and batches.
-        read_s: Interval between two reads, in seconds.
+        read_s: Time between two reads, in seconds.
     """
-    reading = asyncio.create_task(_keep_reading(store, read_s), name="read the figures of batches")
-    try:
-        yield
-    finally:
-        reading.cancel()
-        await asyncio.gather(reading, return_exceptions=True)
 
+    def __init__(self, store: Store, *, read_s: float = READ_S) -> None:
+        super().__init__("read the figures of batches", read_s, at_once=True)
+        self._store = store
+        self._known: set[str] = set()
 
-async def _keep_reading(store: Store, read_s: float) -> None:
-    known: set[str] = set()
-    while True:
-        try:
-            _show(await store.pending(), known, time.time())
-        except AssayError as problem:
-            _log.warning("cannot read the figures of batches, retrying: %s", problem.message)
-        except Exception:  # noqa: BLE001 - the boundary of a task: the loop must not end
-            _log.exception("reading the figures of batches failed")
-        await asyncio.sleep(read_s)
-
-
-def _show(pending: Sequence[PendingBatches], known: set[str], now: float) -> None:
-    """Set the gauges of every provider seen so far; a provider without orders has 0."""
-    orders, oldest = Counter[str](), Counter[str]()
-    for judge in pending:
-        provider = urlsplit(judge_from_client_key(judge.client_key).url).hostname or ""
-        orders[provider] += judge.orders
-        if judge.oldest_at is not None:
-            oldest[provider] = max(oldest[provider], round(now - judge.oldest_at))
-    known.update(orders)
-    for provider in known:
-        BATCH_ORDERS.series(provider).set(orders[provider])
-        BATCH_OLDEST.series(provider).set(oldest[provider])
+    async def check(self) -> None:
+        """Set the gauges of every provider seen so far; a provider without orders has 0."""
+        pending, now = await self._store.pending(), time.time()
+        orders, oldest = Counter[str](), Counter[str]()
+        for judge in pending:
+            provider = urlsplit(judge_from_client_key(judge.client_key).url).hostname or ""
+            orders[provider] += judge.orders
+            if judge.oldest_at is not None:
+                oldest[provider] = max(oldest[provider], round(now - judge.oldest_at))
+        self._known.update(orders)
+        for provider in self._known:
+            BATCH_ORDERS.series(provider).set(orders[provider])
+            BATCH_OLDEST.series(provider).set(oldest[provider])

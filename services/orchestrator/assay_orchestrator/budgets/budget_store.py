@@ -17,11 +17,9 @@ class BudgetStore(Protocol):
 
     async def write(self, change: Callable[[sa.Connection], T]) -> T:
         """Apply a change as soon as it can be stored."""
-        ...
 
     async def write_once(self, change: Callable[[sa.Connection], T]) -> T:
         """Apply a change, or fail at once."""
-        ...
 
 
 class BudgetExhaustedError(Exception):

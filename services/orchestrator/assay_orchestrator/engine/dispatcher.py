@@ -51,27 +51,21 @@ class Dispatcher(Protocol):
 
     def enqueue(self, connection: sa.Connection, jobs: Sequence[ShardJob]) -> None:
         """Enqueue jobs in the transaction of a connection; a rollback removes them again."""
-        ...
 
     def remove_jobs(self, connection: sa.Connection, run_id: str) -> None:
         """Remove the waiting jobs of a run that was deleted with its team, in the transaction of a connection."""
-        ...
 
     def committed(self, jobs: Iterable[ShardJob]) -> None:
         """Handle the commit of the transaction of `enqueue`."""
-        ...
 
     def open(self, work: Work) -> None:
         """Start taking jobs."""
-        ...
 
     def attend(self, run_id: str) -> None:
         """Take the jobs of a run whose agent a client of this process hosts; no other process can run them."""
-        ...
 
     def leave(self, run_id: str) -> None:
         """Take no more jobs of such a run; jobs in progress continue."""
-        ...
 
     async def until_sure(self) -> None:
         """Wait until this process knows its jobs: after a suspend, until it has reclaimed them.
@@ -79,12 +73,9 @@ class Dispatcher(Protocol):
         Raises:
             StorageError: The database refused the heartbeat; the next call waits for the next attempt.
         """
-        ...
 
     async def find_lost(self, jobs: Sequence[ShardJob]) -> list[ShardJob]:
         """Return the jobs that are neither queued nor in progress."""
-        ...
 
     async def aclose(self) -> None:
         """Stop taking jobs, and wait until the jobs in progress have returned."""
-        ...

@@ -47,23 +47,18 @@ class RunSupervisor(Protocol):
 
     async def context_of(self, run_id: str) -> RunContext:
         """Return the context of a run's shards."""
-        ...
 
     async def conclude_run(self, run_id: str) -> None:
         """Summarise a run whose shards are all done."""
-        ...
 
     async def fail_run(self, run_id: str, problem: Exception) -> None:
         """End a run as failed."""
-        ...
 
     def on_state_changed(self, run_id: str) -> None:
         """Handle a change of a run's state."""
-        ...
 
     def on_paused(self, run_id: str, reason: str) -> None:
         """Handle the pause of a run, by its owner or because only unjudged shards are left."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,10 +30,10 @@ from assay_orchestrator.store.teams import audit, quotas, targets, tokens
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    import grpc
     import sqlalchemy as sa
 
     from assay.identity.quotas import Quota
+    from assay.rpc.access import Context
     from assay.storage.database import Database
     from assay_orchestrator.store.removal.erasure import StoreCount
     from assay_orchestrator.store.teams.targets import TargetRecord
@@ -58,15 +58,12 @@ class TeamRuns(Protocol):
 
     async def pause_active(self, scope: Scope) -> int:
         """Pause the pending and running runs of a scope; return how many."""
-        ...
 
     async def requeue_idle(self) -> None:
         """Enqueue the next jobs of active runs without a queued shard."""
-        ...
 
     async def stop(self, scope: Scope) -> int:
         """Cancel the unfinished runs of a deleted team; return how many."""
-        ...
 
 
 class TeamUpkeep(Protocol):
@@ -74,7 +71,6 @@ class TeamUpkeep(Protocol):
 
     def wake(self) -> None:
         """Check for work now."""
-        ...
 
 
 class AdminService(admin_pb2_grpc.AdminServiceServicer):
@@ -92,42 +88,26 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         self._upkeep = upkeep
         self._audit = AuditPages(database)
 
-    async def GetIdentity(  # noqa: N802 - the contract's name
-        self,
-        request: pb.GetIdentityRequest,
-        context: grpc.aio.ServicerContext[pb.GetIdentityRequest, pb.GetIdentityResponse],
-    ) -> pb.GetIdentityResponse:
+    async def GetIdentity(self, request: pb.GetIdentityRequest, context: Context) -> pb.GetIdentityResponse:
         """Return the identity behind the call's token."""
         own = caller()
         return pb.GetIdentityResponse(
             team=own.team, role=own.role.value, token_id=own.token_id, name=own.name, expires_at=own.expires_at
         )
 
-    async def CreateTeam(  # noqa: N802
-        self,
-        request: pb.CreateTeamRequest,
-        context: grpc.aio.ServicerContext[pb.CreateTeamRequest, pb.CreateTeamResponse],
-    ) -> pb.CreateTeamResponse:
+    async def CreateTeam(self, request: pb.CreateTeamRequest, context: Context) -> pb.CreateTeamResponse:
         """Add a team."""
         check_team_name(request.team)
         created = await self._recorded(lambda c: tokens.create_team(c, request.team))
         _log.info("created team: team=%s by=%s", request.team, caller().token_id)
         return pb.CreateTeamResponse(team=_team_to_wire(created))
 
-    async def ListTeams(  # noqa: N802
-        self,
-        request: pb.ListTeamsRequest,
-        context: grpc.aio.ServicerContext[pb.ListTeamsRequest, pb.ListTeamsResponse],
-    ) -> pb.ListTeamsResponse:
+    async def ListTeams(self, request: pb.ListTeamsRequest, context: Context) -> pb.ListTeamsResponse:
         """Return all teams."""
         teams = await self._database.read(tokens.list_teams)
         return pb.ListTeamsResponse(teams=map(_team_to_wire, teams))
 
-    async def DisableTeam(  # noqa: N802
-        self,
-        request: pb.DisableTeamRequest,
-        context: grpc.aio.ServicerContext[pb.DisableTeamRequest, pb.DisableTeamResponse],
-    ) -> pb.DisableTeamResponse:
+    async def DisableTeam(self, request: pb.DisableTeamRequest, context: Context) -> pb.DisableTeamResponse:
         """Refuse the tokens of a team, and pause its active runs."""
         own = caller()
         if request.team == own.team:
@@ -137,21 +117,13 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         paused = await self._runs.pause_active(Scope(request.team))
         return pb.DisableTeamResponse(team=_team_to_wire(changed), paused_count=paused)
 
-    async def EnableTeam(  # noqa: N802
-        self,
-        request: pb.EnableTeamRequest,
-        context: grpc.aio.ServicerContext[pb.EnableTeamRequest, pb.EnableTeamResponse],
-    ) -> pb.EnableTeamResponse:
+    async def EnableTeam(self, request: pb.EnableTeamRequest, context: Context) -> pb.EnableTeamResponse:
         """Accept the tokens of a team again."""
         changed = await self._recorded(lambda c: tokens.set_disabled(c, request.team, disabled=False))
         _log.info("enabled team: team=%s by=%s", request.team, caller().token_id)
         return pb.EnableTeamResponse(team=_team_to_wire(changed))
 
-    async def DeleteTeam(  # noqa: N802
-        self,
-        request: pb.DeleteTeamRequest,
-        context: grpc.aio.ServicerContext[pb.DeleteTeamRequest, pb.DeleteTeamResponse],
-    ) -> pb.DeleteTeamResponse:
+    async def DeleteTeam(self, request: pb.DeleteTeamRequest, context: Context) -> pb.DeleteTeamResponse:
         """Begin to delete a team with all its data, or report the progress."""
         own, call = caller(), audited_call()
         if request.team == own.team:
@@ -175,10 +147,8 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             team=_team_to_wire(record), stores=map(_store_to_wire, counts), cancelled_count=cancelled
         )
 
-    async def SetTeamRetention(  # noqa: N802
-        self,
-        request: pb.SetTeamRetentionRequest,
-        context: grpc.aio.ServicerContext[pb.SetTeamRetentionRequest, pb.SetTeamRetentionResponse],
+    async def SetTeamRetention(
+        self, request: pb.SetTeamRetentionRequest, context: Context
     ) -> pb.SetTeamRetentionResponse:
         """Set how long a team's data is kept."""
         present_fields = {field.name for field, _ in request.ListFields()}
@@ -194,11 +164,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         self._upkeep.wake()
         return pb.SetTeamRetentionResponse(team=_team_to_wire(changed))
 
-    async def CreateToken(  # noqa: N802
-        self,
-        request: pb.CreateTokenRequest,
-        context: grpc.aio.ServicerContext[pb.CreateTokenRequest, pb.CreateTokenResponse],
-    ) -> pb.CreateTokenResponse:
+    async def CreateToken(self, request: pb.CreateTokenRequest, context: Context) -> pb.CreateTokenResponse:
         """Create a token; only the response contains its text."""
         own = caller()
         new = _wanted(request, own)
@@ -211,21 +177,13 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         )
         return pb.CreateTokenResponse(text=token.text, token=_to_wire(record))
 
-    async def ListTokens(  # noqa: N802
-        self,
-        request: pb.ListTokensRequest,
-        context: grpc.aio.ServicerContext[pb.ListTokensRequest, pb.ListTokensResponse],
-    ) -> pb.ListTokensResponse:
+    async def ListTokens(self, request: pb.ListTokensRequest, context: Context) -> pb.ListTokensResponse:
         """Return the tokens of a team."""
         team = request.team or caller().team
         records = await self._database.read(lambda c: tokens.list_tokens(c, team))
         return pb.ListTokensResponse(tokens=map(_to_wire, records))
 
-    async def RevokeToken(  # noqa: N802
-        self,
-        request: pb.RevokeTokenRequest,
-        context: grpc.aio.ServicerContext[pb.RevokeTokenRequest, pb.RevokeTokenResponse],
-    ) -> pb.RevokeTokenResponse:
+    async def RevokeToken(self, request: pb.RevokeTokenRequest, context: Context) -> pb.RevokeTokenResponse:
         """Revoke a token."""
         own = caller()
         team = None if own.may(Right.OPERATE) else own.team
@@ -236,11 +194,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         _log.info("revoked token: token=%s team=%s by=%s", record.token_id, record.team, own.token_id)
         return pb.RevokeTokenResponse(token=_to_wire(record))
 
-    async def CreateTarget(  # noqa: N802
-        self,
-        request: pb.CreateTargetRequest,
-        context: grpc.aio.ServicerContext[pb.CreateTargetRequest, pb.CreateTargetResponse],
-    ) -> pb.CreateTargetResponse:
+    async def CreateTarget(self, request: pb.CreateTargetRequest, context: Context) -> pb.CreateTargetResponse:
         """Register an address for a team's agents."""
         own = caller()
         target = _wanted_target(request, own)
@@ -254,21 +208,13 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         )
         return pb.CreateTargetResponse(target=_target_to_wire(created))
 
-    async def ListTargets(  # noqa: N802
-        self,
-        request: pb.ListTargetsRequest,
-        context: grpc.aio.ServicerContext[pb.ListTargetsRequest, pb.ListTargetsResponse],
-    ) -> pb.ListTargetsResponse:
+    async def ListTargets(self, request: pb.ListTargetsRequest, context: Context) -> pb.ListTargetsResponse:
         """Return the targets of a team."""
         team = request.team or caller().team
         records = await self._database.read(lambda c: targets.list_targets(c, team))
         return pb.ListTargetsResponse(targets=map(_target_to_wire, records))
 
-    async def DeleteTarget(  # noqa: N802
-        self,
-        request: pb.DeleteTargetRequest,
-        context: grpc.aio.ServicerContext[pb.DeleteTargetRequest, pb.DeleteTargetResponse],
-    ) -> pb.DeleteTargetResponse:
+    async def DeleteTarget(self, request: pb.DeleteTargetRequest, context: Context) -> pb.DeleteTargetResponse:
         """Remove a target."""
         own = caller()
         team = request.team or own.team
@@ -276,19 +222,11 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         _log.info("deleted target: name=%s team=%s by=%s", request.name, team, own.token_id)
         return pb.DeleteTargetResponse()
 
-    async def ListAuditEvents(  # noqa: N802
-        self,
-        request: pb.ListAuditEventsRequest,
-        context: grpc.aio.ServicerContext[pb.ListAuditEventsRequest, pb.ListAuditEventsResponse],
-    ) -> pb.ListAuditEventsResponse:
+    async def ListAuditEvents(self, request: pb.ListAuditEventsRequest, context: Context) -> pb.ListAuditEventsResponse:
         """Return a page of the audit."""
         return await self._audit.read(caller(), request)
 
-    async def SetQuotas(  # noqa: N802
-        self,
-        request: pb.SetQuotasRequest,
-        context: grpc.aio.ServicerContext[pb.SetQuotasRequest, pb.SetQuotasResponse],
-    ) -> pb.SetQuotasResponse:
+    async def SetQuotas(self, request: pb.SetQuotasRequest, context: Context) -> pb.SetQuotasResponse:
         """Set and remove quotas of a team."""
         team, own = request.team or caller().team, caller()
         amounts, cleared = changes_from_wire(request)
@@ -305,11 +243,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         await self._runs.requeue_idle()
         return pb.SetQuotasResponse(quotas=amounts_to_wire(effective))
 
-    async def GetQuotas(  # noqa: N802
-        self,
-        request: pb.GetQuotasRequest,
-        context: grpc.aio.ServicerContext[pb.GetQuotasRequest, pb.GetQuotasResponse],
-    ) -> pb.GetQuotasResponse:
+    async def GetQuotas(self, request: pb.GetQuotasRequest, context: Context) -> pb.GetQuotasResponse:
         """Return the quotas that apply to a team."""
         team = request.team or caller().team
 
@@ -321,11 +255,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         defaulted = [quota.value for quota in amounts if quota not in own]
         return pb.GetQuotasResponse(quotas=amounts_to_wire(amounts), defaulted=defaulted)
 
-    async def GetStatus(  # noqa: N802
-        self,
-        request: pb.GetStatusRequest,
-        context: grpc.aio.ServicerContext[pb.GetStatusRequest, pb.GetStatusResponse],
-    ) -> pb.GetStatusResponse:
+    async def GetStatus(self, request: pb.GetStatusRequest, context: Context) -> pb.GetStatusResponse:
         """Return how much of their quotas teams use."""
         own = caller()
         team = request.team or ("" if own.may(Right.OPERATE) else own.team)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import time
 from collections import Counter
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
-from assay.errors import AssayError
+from assay.process.periodic_check import PeriodicCheck
 from assay.telemetry.instruments import team_label
 from assay_orchestrator import instruments
 from assay_orchestrator.store.shards.queue_figures import read_queue_figures
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
 
     import sqlalchemy as sa
 
@@ -24,8 +21,6 @@ if TYPE_CHECKING:
 
 READ_S = 15.0
 """Prometheus scrapes about this often; nothing is read in between."""
-
-_log = logging.getLogger(__name__)
 
 
 class Store(Protocol):
@@ -35,45 +30,27 @@ class Store(Protocol):
         """Return the result of a query."""
 
 
-@asynccontextmanager
-async def queue_gauges(database: Store, *, read_s: float = READ_S) -> AsyncIterator[None]:
-    """Keep the gauges of the queue up to date inside the block.
+class QueueGauges(PeriodicCheck):
+    """Keeps the gauges of the queue up to date, with every series that was ever set: an empty one becomes 0.
 
-    Every process that does this has the same figures, so readers take one of them, by `max`.
+    All processes report the same figures: aggregate them with `max`.
 
     Args:
         database: The store.
-        read_s: How often the figures are read, in seconds.
+        read_s: Time between two reads, in seconds.
     """
-    reading = asyncio.create_task(_keep_reading(database, read_s), name="read the figures of the queue")
-    try:
-        yield
-    finally:
-        reading.cancel()
-        await asyncio.gather(reading, return_exceptions=True)
 
-
-async def _keep_reading(database: Store, read_s: float) -> None:
-    gauges = _Gauges()
-    while True:
-        try:
-            gauges.show(await database.read(read_queue_figures), time.time())
-        except AssayError as problem:
-            _log.warning("cannot read the figures of the queue, retrying: %s", problem.message)
-        except Exception:  # noqa: BLE001 - the boundary of a task: the loop must not end
-            _log.exception("reading the figures of the queue failed")
-        await asyncio.sleep(read_s)
-
-
-class _Gauges:
-    """The gauges, with every series that was ever set: a series with nothing left becomes 0."""
-
-    def __init__(self) -> None:
+    def __init__(self, database: Store, *, read_s: float = READ_S) -> None:
+        super().__init__("read the figures of the queue", read_s, at_once=True)
+        self._database = database
         self._runs: set[tuple[str, str, str]] = set()
         self._rows: set[tuple[str, str]] = set()
 
-    def show(self, figures: QueueFigures, now: float) -> None:
-        """Set them to figures read at a time, in seconds since 1970."""
+    async def check(self) -> None:
+        """Read the figures and set the gauges."""
+        self._show(await self._database.read(read_queue_figures), time.time())
+
+    def _show(self, figures: QueueFigures, now: float) -> None:
         counts, rows = Counter[tuple[str, str, str]](), Counter[tuple[str, str]]()
         for run_figures in figures.runs:
             team = team_label(run_figures.team)

@@ -8,8 +8,8 @@ from weakref import WeakSet
 
 from assay.agent_host.concurrency.suspension import boot_time
 from assay.model.run import RunState
+from assay.process.periodic_check import PeriodicCheck
 from assay_orchestrator.budgets.run_budget import RunBudget
-from assay_orchestrator.runs.periodic_check import PeriodicCheck
 from assay_orchestrator.store import control
 from assay_orchestrator.store.runs import runs
 from assay_orchestrator.store.teams import allotments, quotas
@@ -31,14 +31,12 @@ class PausingOwner(Protocol):
 
     def on_pausing(self, run_id: str) -> None:
         """Ask no more questions of a run."""
-        ...
 
     def on_paused(self, run_id: str, reason: str) -> None:
         """Handle that a run is paused."""
-        ...
 
 
-class BudgetWatch:
+class BudgetWatch(PeriodicCheck):
     """Opens the budgets of runs, and pauses the runs of a team whose quota is used up.
 
     The cost of a call is not always known before it: agents report their usage with the answer. So every process also
@@ -51,20 +49,10 @@ class BudgetWatch:
     """
 
     def __init__(self, database: Database, owner: PausingOwner, *, check_s: float = CHECK_S) -> None:
+        super().__init__("check quotas of teams", check_s)
         self._database = database
         self._owner = owner
-        self._periodic = PeriodicCheck("quotas of teams", self.check, check_s)
         self._open: WeakSet[RunBudget] = WeakSet()
-        self._is_started = False
-
-    def start(self) -> None:
-        """Start checking."""
-        self._is_started = True
-        self._periodic.start()
-
-    async def aclose(self) -> None:
-        """Stop checking."""
-        await self._periodic.aclose()
 
     async def open(self, team: str, run_id: str) -> RunBudget:
         """Return the budget of a run of this process.
@@ -77,7 +65,7 @@ class BudgetWatch:
             await self._pause(run_id, lambda connection: reason)
 
         budget = RunBudget(team, run_id, pause)
-        if self._is_started:
+        if self._loop is not None:
             limits, budget.judge.is_metered = await self._database.read(
                 lambda c: (allotments.limits_by_team(c), allotments.has_judging(c, budget.judge.holder))
             )

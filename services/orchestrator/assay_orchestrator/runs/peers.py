@@ -32,15 +32,12 @@ class RunOwner(Protocol):
 
     def local_runs(self) -> set[str]:
         """Return the runs that are in progress, hosted or watched here."""
-        ...
 
     def watcher_count(self) -> int:
         """Return the number of watchers here."""
-        ...
 
     def on_run_changed(self, run_id: str, status: RunStatus | None) -> None:
         """Apply a change of a run, perhaps by another process; the status is None if the run was deleted."""
-        ...
 
 
 class Peers:

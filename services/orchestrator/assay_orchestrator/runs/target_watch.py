@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from assay.errors import SpecError, WrongStateError
+from assay.process.periodic_check import PeriodicCheck
 from assay_orchestrator.agents.targets import agent_address, covering, judge_address
-from assay_orchestrator.runs.periodic_check import PeriodicCheck
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,7 +29,6 @@ class CheckingPlanner(Protocol):
 
     def check_access(self, settings: RunSettings, access: AgentAccess) -> None:
         """Raise SpecError unless the agent and the judges of a run may be called."""
-        ...
 
 
 class FailingOwner(Protocol):
@@ -37,7 +36,6 @@ class FailingOwner(Protocol):
 
     async def fail_run(self, run_id: str, problem: Exception) -> None:
         """End a run as failed."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ class _Watched:
     access: AgentAccess
 
 
-class TargetWatch:
+class TargetWatch(PeriodicCheck):
     """Checks whether this process's runs may still call their agents and judges, and fails those that may not.
 
     Args:
@@ -69,21 +67,13 @@ class TargetWatch:
         *,
         check_s: float = CHECK_S,
     ) -> None:
+        super().__init__("check targets of teams", check_s)
         self._access = access
         self._planner = planner
         self._sessions = sessions
         self._owner = owner
-        self._periodic = PeriodicCheck("targets of teams", self.check, check_s)
         self._watched: dict[str, _Watched] = {}
         self._leaving: set[str] = set()
-
-    def start(self) -> None:
-        """Start checking."""
-        self._periodic.start()
-
-    async def aclose(self) -> None:
-        """Stop checking."""
-        await self._periodic.aclose()
 
     def add(self, run_id: str, team: str, settings: RunSettings, access: AgentAccess) -> None:
         """Watch a run from now on, until no shard of it is in progress here.

@@ -45,7 +45,6 @@ class TeamService(Protocol):
         Raises:
             AssayError: The service does not answer, or cannot delete.
         """
-        ...
 
 
 def services_of_teams(database: Database, settings: Settings) -> Sequence[TeamService]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from assay_orchestrator.runs.periodic_check import PeriodicCheck
+from assay.process.periodic_check import PeriodicCheck
 from assay_orchestrator.store.runs import attendance
 
 if TYPE_CHECKING:
@@ -24,14 +24,12 @@ class AgentOwner(Protocol):
 
     def attended(self) -> Collection[str]:
         """Return the runs that clients of this process host."""
-        ...
 
     async def pause_here(self, run_id: str) -> None:
         """Drop the work of this process on a run that was paused."""
-        ...
 
 
-class UnattendedRuns:
+class UnattendedRuns(PeriodicCheck):
     """Records in the database which runs have hosts here, and pauses runs that had none anywhere for too long.
 
     Args:
@@ -41,18 +39,10 @@ class UnattendedRuns:
     """
 
     def __init__(self, database: Database, owner: AgentOwner, *, limit_s: float) -> None:
+        super().__init__("check unattended runs", min(limit_s / _CHECKS_PER_LIMIT, _MOST_CHECK_S))
         self._database = database
         self._owner = owner
         self._limit_s = limit_s
-        self._periodic = PeriodicCheck("unattended runs", self.check, min(limit_s / _CHECKS_PER_LIMIT, _MOST_CHECK_S))
-
-    def start(self) -> None:
-        """Start checking."""
-        self._periodic.start()
-
-    async def aclose(self) -> None:
-        """Stop checking."""
-        await self._periodic.aclose()
 
     async def check(self) -> None:
         """Record which runs have hosts here, then pause those without any.
