@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from tests.support.docs.guides import blocks
-from tests.unit.test_guide_commands import problem_of
+from tests.unit.test_printed_commands import problem_of
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Cli

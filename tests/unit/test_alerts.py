@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.unit.test_observability_tables import SECTIONS, instruments
+from tests.unit.test_guide_tables import SECTIONS, instruments
 
 from assay_embedder.settings import Settings as Embedder
 from assay_judge.settings import Settings as Judge

@@ -28,10 +28,10 @@ def options(command: click.Command, path: str) -> Iterator[tuple[str, click.Opti
             yield from options(below, f"{path} {name}")
 
 
-FOUND = list(options(assay, "assay"))
+OPTIONS = list(options(assay, "assay"))
 
 
-@pytest.mark.parametrize(("path", "option"), FOUND, ids=[f"{path} {option.opts[-1]}" for path, option in FOUND])
+@pytest.mark.parametrize(("path", "option"), OPTIONS, ids=[f"{path} {option.opts[-1]}" for path, option in OPTIONS])
 def test_an_option_is_described_with_its_default(path: str, option: click.Option) -> None:
     """One sentence; an option with a value names its default, or that it may be repeated; amounts have a unit."""
     text = option.help or ""
@@ -47,8 +47,8 @@ def test_an_option_is_described_with_its_default(path: str, option: click.Option
 
 def test_all_options_are_found() -> None:
     """The walk reaches the groups."""
-    assert len(FOUND) > 100
-    assert {"assay runs resume", "assay judge drift", "assay dataset inspect"} <= {path for path, _ in FOUND}
+    assert len(OPTIONS) > 100
+    assert {"assay runs resume", "assay judge drift", "assay dataset inspect"} <= {path for path, _ in OPTIONS}
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_an_unknown_command_names_the_one_that_is_meant(name: str, said: str) ->
 
 def test_long_helps_have_headings() -> None:
     """A command with more than twenty options groups them, by names that it has; few stand under "Other"."""
-    paths = [path for path, _ in FOUND]
+    paths = [path for path, _ in OPTIONS]
     for path in {path for path in paths if paths.count(path) > 20}:
         command: click.Command | None = assay
         for name in path.split()[1:]:

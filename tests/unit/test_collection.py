@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import ast
+import os
 import re
+import shutil
+import subprocess
+import sys
+import tempfile
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.support.processes import temporary_files
+from tests.support.processes.temporary_files import NEEDED_BYTES, keep_in_memory
+from tests.support.processes.waiting import until, wait_until
 from tests.support.rings.collection import CORE, FOLDERS, Ring, check_folders
 from tests.support.rings.left_out import RUN_BY
 
@@ -76,3 +85,95 @@ def test_every_marker_has_a_target_that_the_gate_or_the_nightly_run_names() -> N
         assert target in gate | nightly
     for target in gate | nightly:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+TESTS = Path(__file__).resolve().parents[1]
+
+
+def is_idle(statement: ast.stmt) -> bool:
+    """Return whether a statement does nothing but let time pass."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    call = call.value if isinstance(call, ast.Await) else call
+    return isinstance(statement, ast.Pass) or (isinstance(call, ast.Call) and ast.unparse(call.func).endswith("sleep"))
+
+
+def test_no_test_polls_without_an_end() -> None:
+    """A loop that only sleeps until a condition holds hangs once the condition has passed: use `waiting`."""
+    found = []
+    for path in sorted(TESTS.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text if "while " in text else "")):
+            # What is awaited in a condition, such as the next message, ends by itself.
+            takes = isinstance(node, ast.While) and any(
+                isinstance(each, ast.Call) and ast.unparse(each.func) in {"anext", "self._answer"}
+                for each in ast.walk(node.test)
+            )
+            if isinstance(node, ast.While) and not takes and all(map(is_idle, node.body)):
+                found.append(f"{path.relative_to(TESTS)}:{node.lineno}")
+    assert found == []
+
+
+async def test_waiting_ends_with_what_was_seen() -> None:
+    """At once where it is enough, and where it is not, the failure shows it."""
+    counts = iter(range(10))
+    assert await until(lambda: next(counts), lambda count: count >= 3) == 3
+    assert wait_until(lambda: next(counts), lambda count: count >= 5) == 5
+    with pytest.raises(pytest.fail.Exception, match="seen last: 'paused'"):
+        await until(lambda: "paused", lambda state: state == "succeeded", within_s=0.0)
+    with pytest.raises(pytest.fail.Exception, match="seen last: 7"):
+        wait_until(lambda: 7, lambda count: count > 7, within_s=0.0)
+    with pytest.raises(pytest.fail.Exception, match="the process ended; seen last: 0"):
+        wait_until(lambda: 0, ended=lambda: "the process ended")
+
+
+VARIABLES = ("PYTEST_DEBUG_TEMPROOT", "TMPDIR")
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.setenv(name, "")  # set again in the end, and unset now
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+
+
+def have(monkeypatch: pytest.MonkeyPatch, free: int = NEEDED_BYTES, flags: int = 0) -> None:
+    """Let every file system have so much room, and be mounted so."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
+    monkeypatch.setattr(
+        temporary_files, "os", SimpleNamespace(**vars(os) | {"statvfs": lambda path: SimpleNamespace(f_flag=flags)})
+    )
+
+
+def test_files_are_put_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of this process and of the ones that it starts."""
+    have(monkeypatch)
+    assert keep_in_memory(tmp_path)
+    assert tempfile.gettempdir() == str(tmp_path)
+    program = "import tempfile; print(tempfile.gettempdir())"
+    assert subprocess.check_output([sys.executable, "-c", program], text=True).strip() == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "given", [{"free": NEEDED_BYTES - 1}, {"flags": os.ST_NOEXEC}], ids=["small", "programs cannot be run in it"]
+)
+def test_a_folder_that_does_not_do_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, int]
+) -> None:
+    """It has too little room, as in a container, or the tests' programs cannot be run there."""
+    have(monkeypatch, **given)
+    assert not keep_in_memory(tmp_path)
+    assert tempfile.gettempdir() != str(tmp_path)
+
+
+def test_a_machine_without_such_a_folder(tmp_path: Path) -> None:
+    """As other systems than Linux are."""
+    assert not keep_in_memory(tmp_path / "none")
+
+
+@pytest.mark.parametrize("name", VARIABLES)
+def test_a_folder_that_is_given_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """By the variables of Python and of pytest."""
+    have(monkeypatch)
+    monkeypatch.setenv(name, "elsewhere")
+    assert not keep_in_memory(tmp_path)

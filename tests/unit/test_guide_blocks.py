@@ -12,10 +12,9 @@ import pytest
 import yaml
 from tests.support.docs.compose_file import SERVICES
 from tests.support.docs.guides import NOT_RUN, PAGES, ROOT, Block, blocks
-from tests.unit.test_guide_commands import problem_of
+from tests.unit.test_printed_commands import problem_of
 
 from assay.datasets import open_dataset
-from assay.errors import Problem
 from assay.judging.recorded_verdicts import read_recorded_verdicts
 from assay.judging.rubric_file import read_rubric
 from assay.parsing.yaml_nodes import parse_yaml
@@ -25,6 +24,8 @@ from assay_orchestrator.identity.issuers import read_issuers
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from assay.errors import Problem
 
 HERE = ("bash", "json", "yaml")
 """Languages of which this file reads every block."""
@@ -45,9 +46,9 @@ ELSEWHERE = {
     ("docs/frameworks.md", "jsonl"): "test_frameworks_guide.py",
     ("docs/frameworks.md", "python"): "test_frameworks_guide.py",
     ("docs/metrics/composites.md", "python"): "test_metric_functions.py",
-    ("docs/judges.md", "csv"): "test_judges_guide.py",
+    ("docs/judges.md", "csv"): "test_guide_tables.py",
     ("docs/operating.md", ""): "test_backups.py",
-    ("docs/judges.md", "jsonl"): "test_judges_guide.py",
+    ("docs/judges.md", "jsonl"): "test_guide_tables.py",
     ("docs/python.md", "python"): "test_python_guide.py",
     ("docs/runs.md", "mermaid"): "test_run_lifecycle.py",
     ("docs/scoring.md", "python"): "test_scoring.py",

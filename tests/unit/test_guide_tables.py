@@ -1,4 +1,4 @@
-"""Tables of the guides hold what the code has: keys, options, arguments and fields, none missing and none too many."""
+"""Pages and tables hold what the code has: keys, options, flags, figures and fields, none missing and none too many."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
 import pytest
+from tests.unit.test_cli_help import OPTIONS
 
 import assay
+import assay.rpc.observed_calls
+import assay.telemetry.exporter
+import assay_embedder.instruments
+import assay_judge.instruments
+import assay_orchestrator.instruments
 from assay.model.answers.response_expressions import RESPONSE_FIELDS
+from assay.model.canary_summary import KINDS
 from assay.model.frameworks import FRAMEWORKS
 from assay.model.judging_summary import JudgingSummary
 from assay.model.run import (
@@ -21,21 +27,36 @@ from assay.model.run import (
     DatasetRef,
     GateResult,
     LatencySummary,
+    PauseCause,
     Run,
     RunCounts,
     RunSettings,
     RunState,
     RunSummary,
 )
+from assay.model.run_settings import CANARY_LIMIT
 from assay.model.stopping import StoppedEarly
+from assay.parsing.yaml_nodes import parse_yaml
 from assay.reports.document.document import _FLAT, head_document
 from assay.specs import judging, loader, prompt_options, server_options
 from assay.specs.agents import ADAPTERS
-from assay_cli.commands import assay as command_line
+from assay.specs.judging import JudgeReader
+from assay.statistics.trust import LEAST_ITEMS, TENTATIVE_ALPHA, TRUSTED_ALPHA
+from assay.telemetry.instruments import Instrument
+from assay_cli.commands.judge.drift import BUILT_IN_ANCHORS
+from assay_cli.commands.judge.labels import FIELDS, Labels, read_items
+from assay_cli.commands.judge.sample import COLUMNS
+from assay_cli.commands.runs.group import runs
 from assay_cli.output import run_documents
+from assay_embedder.settings import Settings as Embedder
+from assay_judge.settings import Settings as Judge
+from assay_orchestrator.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from types import ModuleType
+
+    from assay.errors import Problem
+
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = "\n".join(
@@ -165,8 +186,8 @@ def test_arguments_of_evaluate() -> None:
 @pytest.mark.parametrize(
     ("name", "page"),
     [
-        ("runs", "python"),
-        ("run", "python"),
+        ("list_runs", "python"),
+        ("get_run", "python"),
         ("compare", "compare"),
         ("score", "scoring"),
         ("score_many", "scoring"),
@@ -182,23 +203,162 @@ def test_arguments_of_functions(name: str, page: str) -> None:
     assert [each for each in keywords if not re.search(rf"\b{each}=|`{each}`", text)] == []
 
 
-def options(command: click.Command, path: str) -> Iterator[tuple[str, click.Option]]:
-    """Yield every option of a command and of the commands below it."""
-    context = click.Context(command, info_name=path)
-    yield from ((path, each) for each in command.get_params(context) if isinstance(each, click.Option))
-    if isinstance(command, click.Group):
-        for name in command.list_commands(context):
-            below = command.get_command(context, name)
-            assert below is not None
-            yield from options(below, f"{path} {name}")
-
-
 def test_every_option_is_on_a_page() -> None:
-    """An option that no page names is found only by those who read `--help`."""
+    """An option that no page names is found only by readers of `--help`."""
     missing = [
         f"{path} {option.opts[-1]}"
-        for path, option in options(command_line, "assay")
+        for path, option in OPTIONS
         if "--help" not in option.opts
         and not any(re.search(rf"{re.escape(name)}(?![\w-])", PAGES) for name in option.opts)
     ]
     assert missing == []
+
+
+RUNS_GUIDE = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
+
+
+def test_every_command_of_the_group_is_in_the_guide() -> None:
+    """No command is left for its users to find out about."""
+    assert {name for name in runs.commands if f"assay runs {name}" not in RUNS_GUIDE} == set()
+
+
+def test_the_tables_hold_every_state_and_cause() -> None:
+    """The states and causes of the guide are those of the contract."""
+    for value in (*RunState, *PauseCause):
+        assert f"| `{value.value}` |" in RUNS_GUIDE
+
+
+def test_the_figures_are_those_of_the_settings() -> None:
+    """The defaults that the guide tells are the orchestrator's, and its flags exist."""
+    defaults = {field.name: field.default for field in dataclasses.fields(Settings)}
+    assert (defaults["watch_bookmark_s"], defaults["watch_stall_s"], defaults["row_try_limit"]) == (15.0, 30.0, 3)
+    assert defaults["unattended_pause_s"] == 30 * 60
+    for flag in ("--unattended-pause-s", "--watch-bookmark-s", "--watch-stall-s", "--row-try-limit"):
+        assert flag in RUNS_GUIDE
+        assert flag.removeprefix("--").replace("-", "_") in defaults
+
+
+READERS = {"embedder": Embedder.read, "judge": Judge.read, "orchestrator": Settings.read}
+ROW = re.compile(r"^\| (`--[^|]*) \| ([^|]*) \| [^|]+ \|$", re.MULTILINE)
+OPTION = re.compile(r"^  (--[a-z-]+(?:, --[a-z-]+)?)(?: [A-Z_|]+)? +(.*)$", re.MULTILINE)
+OWN = ("--help", "--version")
+
+
+def comparable(default: str) -> float | str:
+    """Return a default as a number where it is one, else as text with the home folder as ~."""
+    text = default.strip("`").replace(str(Path.home()), "~")
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def flags_of_help(service: str, capsys: pytest.CaptureFixture[str]) -> dict[str, float | str]:
+    """Return every flag of a program with the default that its help shows."""
+    with pytest.raises(SystemExit):
+        READERS[service](["--help"], {})
+    on_one_line = re.sub(r"\n {9,}", " ", capsys.readouterr().out)
+    flags = dict(OPTION.findall(on_one_line))
+    assert all(text.endswith(")") and " (default: " in text for flag, text in flags.items() if flag not in OWN), flags
+    return {flag: comparable(text.rpartition(" (default: ")[2][:-1]) for flag, text in flags.items() if flag not in OWN}
+
+
+@pytest.mark.parametrize("service", READERS)
+def test_every_flag_is_in_the_readme_with_its_default(
+    service: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Help and README agree on flags and defaults; each flag has one row."""
+    monkeypatch.setenv("COLUMNS", "1000")
+    rows = ROW.findall((ROOT / "services" / service / "README.md").read_text(encoding="utf-8"))
+    listed = {flag.replace("`", ""): comparable(default) for flag, default in rows}
+    assert listed == flags_of_help(service, capsys)
+    assert len(listed) == len(rows)
+
+
+SECTIONS: dict[str, tuple[ModuleType, ...]] = {
+    "Every service": (assay.rpc.observed_calls, assay.telemetry.exporter),
+    "Orchestrator": (assay_orchestrator.instruments,),
+    "Embedder": (assay_embedder.instruments,),
+    "Judge": (assay_judge.instruments,),
+}
+UNITS = ("_seconds", "_total", "_info", "_tokens", "_texts", "_models", "_shards", "_rows", "_runs", "_open", "_work",
+         "_flight", "_processes", "_orders")  # fmt: skip
+
+
+def instruments(section: str) -> list[Instrument]:
+    """Return the instruments that the modules of a section declare, by name."""
+    values = [value for module in SECTIONS[section] for value in vars(module).values()]
+    return sorted((value for value in values if isinstance(value, Instrument)), key=lambda instrument: instrument.name)
+
+
+def row(instrument: Instrument) -> str:
+    """Return the row of an instrument."""
+    labels = ", ".join(f"`{label}`" for label in instrument.labels) or "–"
+    return f"| `{instrument.name}` | {instrument.kind} | {labels} | {instrument.text} |"
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_every_instrument_has_its_row(section: str) -> None:
+    """Name, kind, labels and text are those of the code; a row without an instrument is none of this service."""
+    text = (ROOT / "docs/observability.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `assay_.*$", text.partition(f"### {section}\n")[2].partition("\n#")[0], re.MULTILINE)
+    assert listed == [row(instrument) for instrument in instruments(section)]
+
+
+def test_names_follow_the_conventions_of_prometheus() -> None:
+    """Counters end in _total, others in their unit or what they count; a cache has no team."""
+    for instrument in (instrument for section in SECTIONS for instrument in instruments(section)):
+        assert re.fullmatch(r"assay_[a-z_]+", instrument.name)
+        assert (instrument.kind == "counter") == instrument.name.endswith("_total"), instrument.name
+        assert instrument.name.endswith(UNITS), instrument.name
+        if "cache" in instrument.text:
+            assert "team" not in instrument.labels, instrument.name
+
+
+JUDGES_GUIDE = (ROOT / "docs" / "judges.md").read_text(encoding="utf-8")
+JUDGES_WORDS = " ".join(JUDGES_GUIDE.split())
+
+
+def judges_block(language: str) -> str:
+    """Return the guide's block in a language."""
+    found = re.search(rf"```{language}\n(.*?)```", JUDGES_GUIDE, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def labels_of_block(tmp_path: Path, language: str) -> Labels:
+    """Return the labels that a block of the guide holds."""
+    path = tmp_path / f"labels.{language}"
+    path.write_text(judges_block(language), encoding="utf-8")
+    return read_items(path)
+
+
+def test_the_files_of_the_guide_are_read(tmp_path: Path) -> None:
+    """Scores of two people, and pairs of which one has three labels."""
+    scores, pairs = labels_of_block(tmp_path, "csv"), labels_of_block(tmp_path, "jsonl")
+    assert (scores.kind, [item.people for item in scores.items]) == ("scores", [(5.0, 5.0), (1.0, 2.0), (4.0, 4.0)])
+    assert (pairs.kind, [item.people for item in pairs.items]) == ("pairs", [("a",), ("tie", "tie", "b")])
+
+
+def test_the_spec_of_the_guide_is_valid() -> None:
+    """Its judge has the canaries that the guide tells of."""
+    problems: list[Problem] = []
+    data, _ = parse_yaml(judges_block("yaml"), file="", problems=problems)
+    judge = JudgeReader(Path(), problems).read(data["judge"])
+    assert problems == []
+    assert judge is not None
+    assert judge.canary_rate == 0.05
+
+
+def test_the_guide_names_what_there_is() -> None:
+    """Fields, kinds of canaries and bounds are those of the code."""
+    for name in (*KINDS, *FIELDS, *COLUMNS):
+        assert f"`{name}`" in JUDGES_WORDS
+    for bound in (
+        f"at least {TRUSTED_ALPHA:g}",
+        f"{TENTATIVE_ALPHA:g}",
+        f"{LEAST_ITEMS} items",
+        f"{CANARY_LIMIT:.0%}".replace("%", " %"),
+    ):
+        assert bound in JUDGES_WORDS
+    assert f"{len(read_items(BUILT_IN_ANCHORS).items)} answers that come with Assay" in JUDGES_WORDS

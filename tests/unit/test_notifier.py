@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from typing import Any, cast
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +13,7 @@ from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.run import CaseResult, RunState, Score, ScoreStatus, StateChange
 from assay.v1 import orchestrator_pb2 as pb
 from assay.wire.run import event_to_wire
+from assay_orchestrator.runs.peers import Peers
 from assay_orchestrator.watch.notifier import Notifier
 
 RUN = "r"
@@ -95,3 +100,35 @@ def test_memory_is_bounded_whatever_scores_take() -> None:
     assert [event.sequence for event in notifier.recent_events(RUN, 52, 1)] == [53]
     notifier.publish(RUN, [large_row(151, 3_000_000)])
     assert notifier.recent_events(RUN, 150, 1) == []
+
+
+class _Stage:
+    """All that is followed: nothing. A wait within it loses the first cancellation, as one for a connection may."""
+
+    def __init__(self) -> None:
+        self.waits = asyncio.Event()
+
+    async def read(self, _: object) -> list[object]:
+        return []
+
+    async def find_lost(self, _: object) -> list[object]:
+        self.waits.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return []
+
+    def local_runs(self) -> set[str]:
+        return set()
+
+    def watcher_count(self) -> int:
+        return 0
+
+
+async def test_a_stop_ends_though_a_cancellation_is_lost() -> None:
+    """The loop that goes on regardless is told again."""
+    stage = cast("Any", _Stage())
+    peers = Peers(stage, stage, stage, stage, reconcile_s=1e6)
+    peers.start()
+    await stage.waits.wait()
+    await peers.aclose()
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith(("follow", "look"))]

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from xml.etree import ElementTree
 
 import pytest
+from tests.support.reports.golden_reports import expected, reports
 from tests.support.reports.report_documents import HOSTILE, agent_error, document, failed, metric, row, score, written
 
-from assay.errors import SetupError
+from assay.errors import InvalidInputError, SetupError
 from assay.model.report_settings import REPORTS, ReportSettings, by_default
+from assay.parsing.names import folder_name
 from assay.reports.annotations import annotation_lines
+from assay.reports.atomic import check_folder
 from assay.reports.document.report import report_of_file
 from assay.reports.folder import ReportFolder
 from assay.reports.formats.html import html_report
@@ -20,9 +25,8 @@ from assay.reports.writing import FORMATS, Format, check_formats, write_formats
 from assay.specs.presets import PRESETS, preset_reports
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from assay.reports.document.report import Report
+
 
 NOTHING = metric(None, n_scored=0, passed=0, meets_threshold=None, interval=None)
 OLD = {"metric": "semantic_similarity", "value": 0.5, "n_scored": 1, "n_skipped": 0, "n_error": 0, "passed": 0,
@@ -164,3 +168,56 @@ def test_a_report_is_the_same_each_time(tmp_path: Path, name: str) -> None:
         paths = written(folder, RUNS["repeats"], name, **_QUICK.get(name, {}))
         found.append([path.read_bytes() for path in paths])
     assert found[0] == found[1]
+
+
+def test_reports_are_those_that_were_reviewed(tmp_path: Path) -> None:
+    """Columns, words and order of text reports and of the console change where someone reviews them."""
+    found = dict(reports(tmp_path))
+    wanted = expected()
+    assert sorted(found) == sorted(wanted)
+    for name, content in found.items():
+        assert content.decode() == wanted[name].decode(), name
+
+
+def test_a_folder_that_can_be_made_is_taken_and_left_alone(tmp_path: Path) -> None:
+    """Neither the folder nor a trial file stays behind."""
+    check_folder(tmp_path / "a" / "b")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_below_a_file_is_refused(tmp_path: Path) -> None:
+    """The sentence names what is in the way, and the option."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SetupError, match=r"file is not a folder\): choose another place with --output-dir"):
+        check_folder(tmp_path / "file" / "out")
+
+
+def test_an_id_that_is_a_path_makes_no_folder(tmp_path: Path) -> None:
+    """Names of files carry the id of their run: one that leads elsewhere is refused before anything is written."""
+    for run_id in ("x/../../PWNED", "/x", "..", ""):
+        with pytest.raises(InvalidInputError, match="a run's id has 1 to 128 letters"):
+            ReportFolder(tmp_path / "out", run_id)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("answers of v1", "answers of v1"),
+        ("../x", "-.-x"),
+        ("a/b\\c", "a-b-c"),
+        ("/etc", "-etc"),
+        (".", "-"),
+        ("..", "-."),
+    ],
+)
+def test_a_name_is_one_folder(name: str, folder: str) -> None:
+    """The name of an evaluation is a folder of the reports of pytest, and never a path."""
+    assert folder_name(name) == folder
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+def test_a_file_system_that_refuses_every_user_is_noticed() -> None:
+    """The superuser has all rights in /proc and can make no file there."""
+    with pytest.raises(SetupError, match="/proc"):
+        check_folder(Path("/proc/nope/out"))

@@ -8,9 +8,8 @@ import math
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -22,6 +21,10 @@ from assay.metrics import ALIASES_OF_METRICS, METRICS, complete_parameters, metr
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.answers.response_text import TEXT_KEYS
 from assay.model.run import ScoreStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 
 DOCS = Path(__file__).parents[2] / "docs"
 GOOD_FACTS = {"sql": "SELECT name FROM events", "data_rows": 2}
@@ -379,3 +382,31 @@ def test_names_of_other_tools_lead_to_a_metric(name: str, said: str) -> None:
         metric_kind(name)
     with pytest.raises(SpecError, match=re.escape(said)):
         complete_parameters(name, {}, where="metrics[0]")
+
+
+ROWS = """{"answer": "a", "reference": "a"}
+{"answer": "b", "reference": "c", "skip": true}
+{"answer": "x", "weight": "heavy"}
+"""
+
+
+def test_a_file_that_is_scored_warns_where_it_was_named(tmp_path: Path) -> None:
+    """What was skipped, and what was left out because it is wrong, is told; the category can be filtered."""
+    file = tmp_path / "rows.jsonl"
+    file.write_text(ROWS)
+    with pytest.warns(assay.DatasetWarning) as caught:
+        scores, _ = assay.score_file("exact_match", file, on_bad_case="skip")
+    assert [score.value for score in scores] == [1.0]
+    said = [str(warning.message) for warning in caught]
+    assert len(said) == 3
+    assert any("1 record is skipped" in text for text in said)
+    assert any("rows.jsonl:3" in text and "weight" in text for text in said)
+    assert {warning.filename for warning in caught} == {__file__}
+
+
+def test_a_file_with_wrong_records_is_refused_unless_they_may_be_left_out(tmp_path: Path) -> None:
+    """Nothing is scored of a file that is wrong, unless the caller says so."""
+    file = tmp_path / "rows.jsonl"
+    file.write_text(ROWS)
+    with pytest.raises(assay.AssayError, match="weight"):
+        assay.score_file("exact_match", file)

@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import assay
+from assay.process.deferred_imports import defer_imports, import_deferred, imported_when_called
+
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 ORCHESTRATOR = """
 import sys
@@ -45,3 +49,120 @@ def test_a_start_imports_nothing_that_it_does_not_need(part: str, code: str, tmp
     command = [sys.executable, "-c", f"import sys\n{code}", str(tmp_path / "assay.db")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+PARTS = """
+import sys
+from assay_embedder.models.torch_parts import defer_unused_parts, import_all_parts
+defer_unused_parts()
+from assay_embedder.models import loading
+model = loading.load("all-MiniLM-L6-v2", device="cpu")
+assert model.encode(model.tokenize(["a text"])).shape == (1, 384)
+assert model.description.engine.startswith("packed"), model.description
+import torch
+names = ("torch._meta_registrations", "torch.export", "torch.masked", "torch.distributions")
+print([name for name in names if getattr(sys.modules[name], "__file__", None)])  # none
+import_all_parts()
+print([name for name in names if not getattr(sys.modules[name], "__file__", None)])  # none
+print(torch.export.ExportedProgram.__name__, torch.linalg.qr(torch.empty(3, 2, device="meta")).Q.shape == (3, 2))
+"""
+
+SCHEMAS = """
+import sys
+from importlib.util import find_spec
+from assay_orchestrator.scorers import worker
+worker._import_all()
+print("jsonschema" in sys.modules, "rfc3987_syntax" in sys.modules)
+import jsonschema
+formats = jsonschema.FormatChecker()
+print(find_spec("rfc3987_syntax") is not None)
+print(formats.conforms("no iri", "iri"), formats.conforms("https://example.org/ü", "iri"))
+"""
+
+
+def test_a_module_is_imported_by_its_first_use() -> None:
+    """Neither `import`, nor `from`, nor a look at its file imports it; an attribute does, and it is the real one."""
+    names = [name for name in ("wave", "xml.dom.pulldom") if sys.modules.pop(name, None) or True]
+    defer_imports(*names)
+    import wave
+    from xml.dom import pulldom
+
+    assert not any(getattr(module, "__file__", None) for module in (wave, pulldom))
+    assert wave.Error.__module__ == "wave"
+    assert sys.modules["wave"] is not wave
+    assert getattr(sys.modules["xml.dom.pulldom"], "__file__", None) is None
+    import_deferred(*names)
+    assert sys.modules["xml.dom.pulldom"].__file__
+    assert pulldom.START_ELEMENT == "START_ELEMENT"
+
+
+def test_a_module_is_imported_when_a_function_of_it_is_called() -> None:
+    """What imports a function meanwhile has one that works; afterwards the module is imported as ever."""
+    sys.modules.pop("colorsys", None)
+    with imported_when_called("colorsys", "rgb_to_yiq"):
+        from colorsys import rgb_to_yiq
+    assert "colorsys" not in sys.modules
+    assert rgb_to_yiq(0, 0, 0)[0] == 0
+    assert sys.modules["colorsys"].__file__
+    with imported_when_called("colorsys", "rgb_to_yiq"), imported_when_called("not_installed", "anything"):
+        import colorsys
+    assert colorsys.rgb_to_hsv(0, 0, 0) == (0, 0, 0)
+    assert "not_installed" not in sys.modules
+
+
+def test_a_scorer_starts_without_the_grammar_of_iris() -> None:
+    """jsonschema would import it, in a second of processor time; checks of formats work all the same."""
+    done = subprocess.run([sys.executable, "-c", SCHEMAS], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["True False", "True", "False True"]
+
+
+def test_a_model_is_run_without_the_parts_of_torch_that_are_put_off() -> None:
+    """The packed forward pass on a CPU uses none of them; torch is whole once they are imported."""
+    done = subprocess.run([sys.executable, "-c", PARTS], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["[]", "[]", "ExportedProgram True"]
+
+
+PUBLIC = {
+    "AgentRequest",
+    "AgentServer",
+    "AssayError",
+    "CaseSelection",
+    "Client",
+    "ComparisonResult",
+    "DatasetWarning",
+    "Evaluation",
+    "Interrupt",
+    "MetricResult",
+    "Score",
+    "Scorer",
+    "ScriptedApprovals",
+    "__version__",
+    "agent_server",
+    "compare",
+    "evaluate",
+    "evaluate_async",
+    "get_run",
+    "list_runs",
+    "rescore",
+    "score",
+    "score_file",
+    "score_many",
+}
+
+
+def test_public_names_are_these() -> None:
+    """A name that is added, renamed or removed changes what users may rely on: here, in the guide and in CHANGELOG."""
+    assert set(assay.__all__) == PUBLIC == set(dir(assay))
+
+
+def test_every_public_name_can_be_imported() -> None:
+    """Each is found where the package looks for it, and belongs to the package."""
+    for name in PUBLIC - {"__version__"}:
+        assert getattr(assay, name).__module__.startswith("assay."), name
+
+
+def test_importing_the_package_imports_nothing_else_of_it() -> None:
+    """`import assay` stays quick: a script that only reads the version pays for nothing."""
+    code = "import assay, sys; print(sorted(name for name in sys.modules if name.startswith('assay.')))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "['assay.version']\n"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 
 from assay.errors import StorageError
+from assay.storage.outages import Outages
 from assay.testing.virtual_time import run_in_virtual_time
 from assay_orchestrator.pipeline.storage_pauses import StoragePauses
 
@@ -171,3 +174,28 @@ def test_a_process_that_stops_stores_a_last_time_and_waits_no_longer() -> None:
         assert store.resumed == []
 
     run_in_virtual_time(main)
+
+
+def failing(times: int) -> Callable[[], str]:
+    """Return an attempt that finds the server away so many times."""
+    left = [psycopg.errors.AdminShutdown("terminating connection due to administrator command")] * times
+
+    def attempt() -> str:
+        if left:
+            raise left.pop()
+        return "done"
+
+    return attempt
+
+
+def test_one_broken_connection_is_no_outage(caplog: pytest.LogCaptureFixture) -> None:
+    """Connections that end while they are idle are replaced without a word, with no patience at all."""
+    assert Outages(0.0, str).outlast(failing(1), threading.Event()) == "done"
+    assert caplog.records == []
+
+
+def test_without_patience_a_second_failure_is_for_good(caplog: pytest.LogCaptureFixture) -> None:
+    """The caller gets the error, and the log says that the server is away."""
+    with pytest.raises(psycopg.errors.AdminShutdown):
+        Outages(0.0, str).outlast(failing(2), threading.Event())
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["retrying for 0 s"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.processes.waiting import until
 from tests.support.services.scraped_metrics import read_families, scraped
-from tests.unit.test_observability_tables import SECTIONS, instruments
+from tests.unit.test_guide_tables import SECTIONS, instruments
 
 from assay.telemetry.exporter import exporting
 from assay_orchestrator.queries.queue_gauges import QueueGauges

@@ -123,7 +123,7 @@ NOT_RUN = {
         "export ": "names that server",
     },
     "docs/statistics.md": {
-        ".venv/bin/python": "takes minutes; `test_statistics_guide.py` compares the page with the figures"
+        ".venv/bin/python": "takes minutes; `test_error_rates.py` compares the page with the figures"
     },
     "docs/variants.md": {"assay compare": "`test_cli_compare.py` runs it with agents that need no provider"},
     "docs/upgrading.md": {

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from assay.datasets.cases.case_rules import case_problems
-from assay.errors import InvalidInputError
+from assay.errors import InvalidInputError, SpecError
 from assay.model.answers.agent_request import AgentRequest
 from assay.model.answers.agent_response import MalformedAnswerError, response_from_json
 from assay.model.answers.response_expressions import expression_problem, growth_of
 from assay.model.case import Assertion, Case, ExpectedTool, Turn
-from assay.model.run import AgentSettings, MetricSettings, RunSettings
+from assay.model.run import AgentSettings, DatasetReading, MetricSettings, RunSettings
 from assay.specs.http_options import render
 from assay.specs.loader import spec_from_mapping
 from assay.specs.prompt_template import FilledTooLargeError, fill, template_problem
@@ -200,3 +200,38 @@ def test_the_growth_of_an_expression(expression: str, growth: tuple[int, int]) -
 def test_doubling_grows_with_the_power_of_two() -> None:
     """Twenty doublings are more than a million times the reply."""
     assert growth_of("|".join(["@", *["[@,@][]"] * 20]))[0] > 2**20
+
+
+@pytest.mark.parametrize(("count", "accepted"), [(100, True), (1000, False)])
+def test_what_a_client_says_about_its_file_is_kept_within_bounds(count: int, accepted: bool) -> None:
+    """It is stored with the run and sent with every look at it, so that it may not be large."""
+    reading = DatasetReading("qa.jsonl", "plain/jsonl", "0" * 64, {"input": "q"}, warnings=("w" * 1000,) * count)
+    settings = RunSettings("r", AgentSettings("replay"), (MetricSettings("latency"),), dataset=reading)
+    limits = Settings(listen="unix:/nowhere", database=Path("nowhere.db"))
+    if accepted:
+        assert check_settings(settings, limits).dataset == reading
+        return
+    with pytest.raises(SpecError, match="leave warnings out") as caught:
+        check_settings(settings, limits)
+    assert [problem.field for problem in caught.value.problems] == ["dataset"]
+
+
+@pytest.mark.parametrize("name", ["\x1b]52;c;x\x07", "a b", "a\nb", "1a", "", "x" * 65, "é", "a\u2069"])
+def test_the_name_of_a_metric_is_checked_for_every_client(name: str) -> None:
+    """It is printed on other people's terminals; the rule is that of the spec."""
+    limits = Settings(listen="unix:/nowhere", database=Path("nowhere.db"))
+    settings = RunSettings("r", AgentSettings("replay"), (MetricSettings(name, {}, "latency"),))
+    with pytest.raises(SpecError, match="a metric's name has letters, digits and _") as refused:
+        check_settings(settings, limits)
+    assert [problem.field for problem in refused.value.problems] == ["metrics[0].name"]
+    assert "\x1b" not in refused.value.message
+
+
+@pytest.mark.parametrize("text", ["a\x1b[2Jb", "a\nb", "a\u2028b", "a\x9bb"])
+def test_names_of_runs_and_teams_hold_no_controls(text: str) -> None:
+    """They are printed and logged."""
+    limits = Settings(listen="unix:/nowhere", database=Path("nowhere.db"))
+    settings = RunSettings(text, AgentSettings("replay"), (MetricSettings("latency"),), team=text)
+    with pytest.raises(SpecError, match="control characters") as refused:
+        check_settings(settings, limits)
+    assert [problem.field for problem in refused.value.problems] == ["name", "team"]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from assay.errors import Problem, SpecError
 from assay.gates.gates import decide, parse_gate
 from assay.model.run import GateOutcome
+from assay.parsing.fields import Fields
 from assay.parsing.yaml_nodes import parse_yaml
 from assay.specs.loader import load_spec, spec_from_mapping
 
@@ -229,3 +230,40 @@ def test_no_text_breaks_a_parser(text: str) -> None:
         with contextlib.suppress(SpecError):
             parse()
     parse_yaml(text, file="f", problems=[])
+
+
+@pytest.mark.parametrize(
+    ("value", "read", "expected", "said"),
+    [
+        (None, lambda fields: fields.whole("x", 3, 1, 9), 3, ""),
+        (4.0, lambda fields: fields.whole("x", 3, 1, 9), 4, ""),
+        (4.5, lambda fields: fields.whole("x", 3, 1, 9), 3, "must be a whole number from 1 to 9, not 4.5"),
+        (True, lambda fields: fields.whole("x", 3), 3, "must be a whole number, not True"),
+        (10, lambda fields: fields.whole("x", 3, 1, 9_000), 10, ""),
+        ("10", lambda fields: fields.whole("x", 3, 1, 9_000), 3, "must be a whole number from 1 to 9,000, not '10'"),
+        (None, lambda fields: fields.number("x"), None, ""),
+        (2, lambda fields: fields.number("x"), 2.0, ""),
+        (3, lambda fields: fields.number("x", 1.0, 0.5, 2), 1.0, "must be a number from 0.5 to 2, not 3"),
+        (float("nan"), lambda fields: fields.number("x", 1.0, 0, 2), 1.0, "must be a number from 0 to 2, not nan"),
+        (1, lambda fields: fields.text("x"), "", "must be a string, not 1"),
+        ("yes", lambda fields: fields.flag("x"), False, "must be true or false, not 'yes'"),
+        (None, lambda fields: fields.choice("x", ("a", "b")), "a", ""),
+        ("c", lambda fields: fields.choice("x", ("a", "b")), "a", "must be a or b, not 'c'"),
+        (["a"], lambda fields: fields.choice("x", ("a", "b", "c")), "a", "must be one of a, b, c, not ['a']"),
+        ("2m", lambda fields: fields.duration_s("x", 30, 1, 3600, "a duration"), 120.0, ""),
+        ("2h", lambda fields: fields.duration_s("x", 30, 1, 3600, "a time"), 30, "must be a time, not '2h'"),
+        ("soon", lambda fields: fields.duration_s("x", 30, 1, 3600, "a time"), 30, "must be a time, not 'soon'"),
+    ],
+)
+def test_a_field_is_read_by_its_kind(value: object, read: Any, expected: object, said: str) -> None:
+    """A wrong value is reported once, and its default lets the others be checked."""
+    reported: list[tuple[str, str]] = []
+    assert read(Fields({"x": value}, lambda name, message: reported.append((name, message)))) == expected
+    assert reported == ([("x", said)] if said else [])
+
+
+def test_fields_that_there_are_not_are_reported() -> None:
+    """Each with the field that may have been meant."""
+    reported: list[tuple[str, str]] = []
+    Fields({"targt": 1, "target": 2}, lambda name, message: reported.append((name, message))).unknown(("target",))
+    assert reported == [("targt", "unknown field 'targt'; did you mean 'target'?")]
