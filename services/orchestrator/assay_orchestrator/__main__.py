@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from assay.identity.authenticator import Authenticator
     from assay.rpc.server import RpcServer
     from assay.rpc.team_admission import TeamAdmission
+    from assay.storage.database import Database
 
 _log = logging.getLogger("assay_orchestrator")
 
@@ -109,6 +110,16 @@ def _new_server(
     return server
 
 
+def _identified_server(settings: Settings, database: Database, stack: AsyncExitStack) -> RpcServer:
+    from assay_orchestrator.identity.audit_log import AuditLog
+    from assay_orchestrator.identity.serving import authenticator
+    from assay_orchestrator.identity.team_requests import TeamRequests
+
+    log = AuditLog(database)
+    stack.push_async_callback(log.aclose)
+    return _new_server(settings, authenticator(settings, database), log, TeamRequests(database))
+
+
 async def _serve(server: RpcServer | None, settings: Settings) -> None:
     from assay.local_stack.lease import watch_lease
     from assay.model.scope import LOCAL
@@ -117,7 +128,6 @@ async def _serve(server: RpcServer | None, settings: Settings) -> None:
     from assay.rpc.server import serve_until_signal
     from assay.v1 import embedder_pb2_grpc, judge_pb2_grpc, orchestrator_pb2_grpc
     from assay_orchestrator.engine.dispatcher_factory import open_dispatcher
-    from assay_orchestrator.identity.serving import add_admin_service, auditor, authenticator, team_admission
     from assay_orchestrator.runs.manager import RunManager
     from assay_orchestrator.runs.planner import Planner
     from assay_orchestrator.service import RunService
@@ -127,14 +137,10 @@ async def _serve(server: RpcServer | None, settings: Settings) -> None:
     if settings.exit_with_lock is not None:
         watch_lease(settings.exit_with_lock, asyncio.get_running_loop(), released.set)
     database = open_database(settings)
-    log = auditor(settings, database)
     try:
-        if server is None:
-            teams = team_admission(settings, database)
-            server = _new_server(settings, authenticator(settings, database), log, teams)
         async with AsyncExitStack() as stack:
-            if log is not None:
-                stack.push_async_callback(log.aclose)
+            if server is None:
+                server = _identified_server(settings, database, stack)
             embedder = None
             if settings.embedder:
                 options = ChannelOptions(tls=settings.services_tls)
@@ -155,6 +161,7 @@ async def _serve(server: RpcServer | None, settings: Settings) -> None:
                 register = partial(orchestrator_pb2_grpc.add_RunServiceServicer_to_server, service)
                 server.complete(_SERVICE, register)
                 if settings.auth != "none":
+                    from assay_orchestrator.identity.serving import add_admin_service
                     from assay_orchestrator.runs.team_runs import TeamRuns
                     from assay_orchestrator.runs.team_services import services_of_teams
                     from assay_orchestrator.runs.upkeep import Upkeep

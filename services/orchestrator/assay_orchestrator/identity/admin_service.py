@@ -6,7 +6,7 @@ The interceptor has already checked rights and the teams that a request names.
 from __future__ import annotations
 
 import logging
-from datetime import datetime, timedelta
+from dataclasses import fields
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from assay.errors import InvalidInputError, PermissionDeniedError, Problem
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from assay.identity.quotas import Quota
     from assay.rpc.access import Context
     from assay.storage.database import Database
-    from assay_orchestrator.store.removal.erasure import StoreCount
     from assay_orchestrator.store.teams.targets import TargetRecord
     from assay_orchestrator.store.teams.tokens import TeamRecord, TokenRecord
 
@@ -48,6 +47,7 @@ MAX_TARGET_NAME_CHARS = 100
 MAX_TARGET_SECRETS = 100
 
 T = TypeVar("T")
+M = TypeVar("M", pb.Team, pb.Target, pb.Token)
 
 _log = logging.getLogger(__name__)
 _QUOTAS_BY_NAME = {quota.value: quota for quota in Quota}
@@ -100,12 +100,12 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         check_team_name(request.team)
         created = await self._recorded(lambda c: tokens.create_team(c, request.team))
         _log.info("created team: team=%s by=%s", request.team, caller().token_id)
-        return pb.CreateTeamResponse(team=_team_to_wire(created))
+        return pb.CreateTeamResponse(team=_to_wire(pb.Team, created))
 
     async def ListTeams(self, request: pb.ListTeamsRequest, context: Context) -> pb.ListTeamsResponse:
         """Return all teams."""
         teams = await self._database.read(tokens.list_teams)
-        return pb.ListTeamsResponse(teams=map(_team_to_wire, teams))
+        return pb.ListTeamsResponse(teams=[_to_wire(pb.Team, team) for team in teams])
 
     async def DisableTeam(self, request: pb.DisableTeamRequest, context: Context) -> pb.DisableTeamResponse:
         """Refuse the tokens of a team, and pause its active runs."""
@@ -115,13 +115,13 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         changed = await self._recorded(lambda c: tokens.set_disabled(c, request.team, disabled=True))
         _log.info("disabled team: team=%s by=%s", request.team, own.token_id)
         paused = await self._runs.pause_active(Scope(request.team))
-        return pb.DisableTeamResponse(team=_team_to_wire(changed), paused_count=paused)
+        return pb.DisableTeamResponse(team=_to_wire(pb.Team, changed), paused_count=paused)
 
     async def EnableTeam(self, request: pb.EnableTeamRequest, context: Context) -> pb.EnableTeamResponse:
         """Accept the tokens of a team again."""
         changed = await self._recorded(lambda c: tokens.set_disabled(c, request.team, disabled=False))
         _log.info("enabled team: team=%s by=%s", request.team, caller().token_id)
-        return pb.EnableTeamResponse(team=_team_to_wire(changed))
+        return pb.EnableTeamResponse(team=_to_wire(pb.Team, changed))
 
     async def DeleteTeam(self, request: pb.DeleteTeamRequest, context: Context) -> pb.DeleteTeamResponse:
         """Begin to delete a team with all its data, or report the progress."""
@@ -143,9 +143,11 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             _log.info("deleted team, erasing its data: team=%s by=%s", request.team, own.token_id)
         self._upkeep.wake()
         counts = await self._database.read(lambda c: erasure.list_counts(c, request.team))
-        return pb.DeleteTeamResponse(
-            team=_team_to_wire(record), stores=map(_store_to_wire, counts), cancelled_count=cancelled
-        )
+        stores = [
+            pb.DeletedStore(store=count.store, deleted_count=count.deleted, remaining_count=count.remaining)
+            for count in counts
+        ]
+        return pb.DeleteTeamResponse(team=_to_wire(pb.Team, record), stores=stores, cancelled_count=cancelled)
 
     async def SetTeamRetention(
         self, request: pb.SetTeamRetentionRequest, context: Context
@@ -162,7 +164,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         days = {name: value or None for name, value in days_by_field.items()}
         changed = await self._recorded(lambda c: retention.set_retention(c, request.team, days))
         self._upkeep.wake()
-        return pb.SetTeamRetentionResponse(team=_team_to_wire(changed))
+        return pb.SetTeamRetentionResponse(team=_to_wire(pb.Team, changed))
 
     async def CreateToken(self, request: pb.CreateTokenRequest, context: Context) -> pb.CreateTokenResponse:
         """Create a token; only the response contains its text."""
@@ -175,13 +177,13 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         _log.info(
             "created token: token=%s team=%s role=%s by=%s", record.token_id, record.team, record.role, own.token_id
         )
-        return pb.CreateTokenResponse(text=token.text, token=_to_wire(record))
+        return pb.CreateTokenResponse(text=token.text, token=_to_wire(pb.Token, record))
 
     async def ListTokens(self, request: pb.ListTokensRequest, context: Context) -> pb.ListTokensResponse:
         """Return the tokens of a team."""
         team = request.team or caller().team
         records = await self._database.read(lambda c: tokens.list_tokens(c, team))
-        return pb.ListTokensResponse(tokens=map(_to_wire, records))
+        return pb.ListTokensResponse(tokens=[_to_wire(pb.Token, token) for token in records])
 
     async def RevokeToken(self, request: pb.RevokeTokenRequest, context: Context) -> pb.RevokeTokenResponse:
         """Revoke a token."""
@@ -192,7 +194,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             lambda c: tokens.revoke_token(c, request.token_id, team, roles), lambda gone: (gone.team, gone.token_id)
         )
         _log.info("revoked token: token=%s team=%s by=%s", record.token_id, record.team, own.token_id)
-        return pb.RevokeTokenResponse(token=_to_wire(record))
+        return pb.RevokeTokenResponse(token=_to_wire(pb.Token, record))
 
     async def CreateTarget(self, request: pb.CreateTargetRequest, context: Context) -> pb.CreateTargetResponse:
         """Register an address for a team's agents."""
@@ -206,13 +208,13 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             created.address,
             own.token_id,
         )
-        return pb.CreateTargetResponse(target=_target_to_wire(created))
+        return pb.CreateTargetResponse(target=_to_wire(pb.Target, created))
 
     async def ListTargets(self, request: pb.ListTargetsRequest, context: Context) -> pb.ListTargetsResponse:
         """Return the targets of a team."""
         team = request.team or caller().team
         records = await self._database.read(lambda c: targets.list_targets(c, team))
-        return pb.ListTargetsResponse(targets=map(_target_to_wire, records))
+        return pb.ListTargetsResponse(targets=[_to_wire(pb.Target, target) for target in records])
 
     async def DeleteTarget(self, request: pb.DeleteTargetRequest, context: Context) -> pb.DeleteTargetResponse:
         """Remove a target."""
@@ -263,7 +265,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         def read(connection: sa.Connection) -> list[pb.TeamStatus]:
             names = [team] if team else [record.team for record in tokens.list_teams(connection)]
             if team:
-                tokens.require_team(connection, team)
+                tokens.get_team(connection, team)
             return [status_of(connection, name) for name in names]
 
         return pb.GetStatusResponse(teams=await self._database.read(read))
@@ -285,7 +287,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
 
 def _require_quota_team(connection: sa.Connection, team: str) -> None:
     if team != ALL_TEAMS:
-        tokens.require_team(connection, team)
+        tokens.get_team(connection, team)
 
 
 def _wanted(request: pb.CreateTokenRequest, own: Identity) -> tokens.NewToken:
@@ -310,7 +312,7 @@ def _wanted(request: pb.CreateTokenRequest, own: Identity) -> tokens.NewToken:
         raise PermissionDeniedError(
             f"role: {role.value!r} has rights that the role {own.role.value!r} of this token lacks: ask an operator"
         )
-    expires_at = _after(request.lifetime_s) if request.lifetime_s else None
+    expires_at = now(request.lifetime_s) if request.lifetime_s else None
     return tokens.NewToken(request.team or own.team, role, request.name, own.token_id, expires_at)
 
 
@@ -332,50 +334,11 @@ def _wanted_target(request: pb.CreateTargetRequest, own: Identity) -> TargetReco
     return targets.TargetRecord(request.team or own.team, request.name, request.address, secrets, own.token_id)
 
 
-def _after(lifetime_s: int) -> str:
-    moment = datetime.fromisoformat(now()) + timedelta(seconds=lifetime_s)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _team_to_wire(record: TeamRecord) -> pb.Team:
-    return pb.Team(
-        team=record.team,
-        created_at=record.created_at,
-        disabled_at=record.disabled_at or "",
-        deleted_at=record.deleted_at or "",
-        erased_at=record.erased_at or "",
-        keep_runs_days=record.keep_runs_days or 0,
-        keep_audit_days=record.keep_audit_days or 0,
-    )
-
-
-def _store_to_wire(count: StoreCount) -> pb.DeletedStore:
-    return pb.DeletedStore(store=count.store, deleted_count=count.deleted, remaining_count=count.remaining)
-
-
-def _target_to_wire(record: TargetRecord) -> pb.Target:
-    return pb.Target(
-        team=record.team,
-        name=record.name,
-        address=record.address,
-        secrets=record.secrets,
-        created_at=record.created_at,
-        created_by=record.created_by,
-    )
-
-
-def _to_wire(record: TokenRecord) -> pb.Token:
-    return pb.Token(
-        token_id=record.token_id,
-        team=record.team,
-        role=record.role,
-        name=record.name,
-        created_at=record.created_at,
-        expires_at=record.expires_at or "",
-        revoked_at=record.revoked_at or "",
-        last_used_at=record.last_used_at or "",
-        created_by=record.created_by,
-    )
+def _to_wire(message: type[M], record: TeamRecord | TargetRecord | TokenRecord) -> M:
+    """Return the message with the fields of a record; a missing time or number is the message's default."""
+    values = {field.name: getattr(record, field.name) for field in fields(record)}
+    known = message.DESCRIPTOR.fields_by_name
+    return message(**{name: value for name, value in values.items() if name in known and value is not None})
 
 
 def changes_from_wire(request: pb.SetQuotasRequest) -> tuple[dict[Quota, int], list[Quota]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import astuple, fields
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, Problem
 from assay.identity.audit import AuditEntry
 from assay.identity.rights import Right
 from assay.model.scope import Scope
+from assay.storage.times import stamp
 from assay.v1 import admin_pb2 as pb
 from assay_orchestrator.store.page_tokens import PageTokens
 from assay_orchestrator.store.teams import audit
@@ -69,12 +70,10 @@ def _moment(text: str, field: str) -> str:
     if not text:
         return ""
     try:
-        moment = datetime.fromisoformat(text)
-        at_utc = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        return stamp(datetime.fromisoformat(text))
     except (ValueError, OverflowError):
         problem = f"must be a time such as 2026-05-01 or 2026-05-01T09:30:00Z, not {text[:40]!a}"
         raise InvalidInputError([Problem(problem, field)]) from None
-    return at_utc.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _to_wire(stored: StoredEntry) -> pb.AuditEvent:

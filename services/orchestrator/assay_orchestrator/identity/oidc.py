@@ -18,6 +18,7 @@ import jwt
 from assay.errors import UnauthenticatedError, UnavailableError
 from assay.identity.caller import Identity
 from assay.identity.rights import RIGHTS, Right, Role
+from assay.storage.times import stamp
 from assay_orchestrator.store.teams import tokens
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ class OidcVerifier:
             )
         subject = str(claims["sub"])
         digest = hashlib.sha256(f"{issuer.issuer}\0{subject}".encode()).hexdigest()
-        expires = datetime.fromtimestamp(claims["exp"], UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        expires = stamp(datetime.fromtimestamp(claims["exp"], UTC))
         return Identity(team, _ROLES[role], f"oidc-{digest[:11]}", subject[:100], expires)
 
 

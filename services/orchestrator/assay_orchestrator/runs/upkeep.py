@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from assay.errors import AssayError
 from assay.identity.audit import AuditEntry
 from assay.model.scope import Scope
 from assay.process.failpoints import failpoint
+from assay.storage.times import now
 from assay_orchestrator.store.removal import deletions, erasure, retention
 from assay_orchestrator.store.teams import audit, baselines
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 INTERVAL_S = 60.0
 SETTLE_S = 60.0
 """How long after a team's deletion a process may still accept its tokens; data stored until then is deleted too."""
+_DAY_S = 86_400.0
 _BATCH_ROWS = 2_000
 _MARGIN_S = 0.1  # the clocks of database and process may differ by this much
 
@@ -157,11 +159,11 @@ class Upkeep:
         """Delete the runs past a team's retention."""
         scope = Scope(record.team)
         if record.keep_runs_days:
-            before = _days_ago(record.keep_runs_days)
+            before = now(-record.keep_runs_days * _DAY_S)
             for run_id in await self._database.read(lambda c: retention.list_old_runs(c, scope, before)):
                 await self._retire(scope, run_id)
         if record.keep_audit_days:
-            audit_before = _days_ago(record.keep_audit_days)
+            audit_before = now(-record.keep_audit_days * _DAY_S)
             await self._database.write(lambda c: audit.remove_before(c, record.team, audit_before))
 
     async def _retire(self, scope: Scope, run_id: str) -> None:
@@ -181,8 +183,3 @@ class Upkeep:
 
 def _age_s(moment: str) -> float:
     return (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
-
-
-def _days_ago(days: int) -> str:
-    moment = datetime.now(UTC) - timedelta(days=days)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -367,6 +367,13 @@ def at_positions(column: sa.Column[int], indexes: Sequence[int]) -> sa.ColumnEle
     return column.in_(indexes)
 
 
+def lock(connection: sa.Connection, kind: int, team: str = "") -> None:
+    """Hold a lock until the commit, of one team or of the installation; SQLite has one write transaction at a time."""
+    if connection.dialect.name == "postgresql":
+        key = sa.func.hashtext(sa.func.current_schema() + sa.literal(f" {team}"))
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(kind, key)))
+
+
 def create_all(connection: sa.Connection) -> None:
     """Create the tables of a new database."""
     if connection.dialect.name == "postgresql":

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from assay.errors import NotFoundError
 from assay.storage.times import now
 from assay_orchestrator.store import schema
 from assay_orchestrator.store.runs import runs
+from assay_orchestrator.store.teams import tokens
 from assay_orchestrator.store.teams.tokens import TeamRecord
 
 if TYPE_CHECKING:
@@ -77,12 +77,7 @@ def begin_erasure(connection: sa.Connection, team: str) -> tuple[TeamRecord, boo
     moment = now()
     new = (_teams.c.team == team) & _teams.c.deleted_at.is_(None)
     marked = connection.execute(sa.update(_teams).where(new).values(disabled_at=moment, deleted_at=moment)).rowcount
-    team_row = connection.execute(sa.select(_teams).where(_teams.c.team == team)).mappings().one_or_none()
-    if team_row is None:
-        raise NotFoundError(
-            f"there is no team {team!r}: `assay admin teams list` lists the teams", reason="TEAM_NOT_FOUND"
-        )
-    return TeamRecord(**team_row), bool(marked)
+    return tokens.get_team(connection, team, even_deleted=True), bool(marked)
 
 
 def list_unfinished(connection: sa.Connection) -> list[TeamRecord]:

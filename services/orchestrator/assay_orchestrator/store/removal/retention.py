@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from assay.errors import NotFoundError
 from assay.model.run import FINISHED_STATES
 from assay_orchestrator.store import schema
+from assay_orchestrator.store.teams import tokens
 from assay_orchestrator.store.teams.tokens import TeamRecord
 
 if TYPE_CHECKING:
@@ -35,12 +35,7 @@ def set_retention(connection: sa.Connection, team: str, days: Mapping[str, int |
     own = (_teams.c.team == team) & _teams.c.deleted_at.is_(None)
     if days:
         connection.execute(sa.update(_teams).where(own).values(**days))
-    team_row = connection.execute(sa.select(_teams).where(own)).mappings().one_or_none()
-    if team_row is None:
-        raise NotFoundError(
-            f"there is no team {team!r}: `assay admin teams list` lists the teams", reason="TEAM_NOT_FOUND"
-        )
-    return TeamRecord(**team_row)
+    return tokens.get_team(connection, team)
 
 
 def list_teams(connection: sa.Connection) -> list[TeamRecord]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -46,8 +45,7 @@ def pause_unattended(connection: sa.Connection, limit_s: float) -> list[str]:
 
     Runs that await ordered verdicts need no client, and a run that has just stored results has one.
     """
-    moment = (datetime.now(UTC) - timedelta(seconds=limit_s)).isoformat(timespec="milliseconds")
-    before = moment.replace("+00:00", "Z")
+    before = now(-limit_s)
     paused = []
     for run_id in _unattended(connection, before):
         runs.lock_phase(connection, run_id)

@@ -360,10 +360,7 @@ def list_idle(connection: sa.Connection) -> list[str]:
 
 def lock_creation(connection: sa.Connection) -> None:
     """Prevent other processes from creating runs until the commit, so that runs can be counted."""
-    if connection.dialect.name == "postgresql":  # SQLite runs one write transaction at a time
-        connection.execute(
-            sa.select(sa.func.pg_advisory_xact_lock(_CREATION_LOCK, sa.func.hashtext(sa.func.current_schema())))
-        )
+    schema.lock(connection, _CREATION_LOCK)
 
 
 def count_active(connection: sa.Connection) -> int:

@@ -8,7 +8,7 @@ allotment to the spending. An allotment is leased: the remainder of a process th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -140,7 +140,7 @@ def take(
         What the holder may use since its beginning, `UNLIMITED` if the team has no quota; or the shortage.
     """
     limits = quotas.read_quotas(connection, holder.team)
-    _lock(connection, holder.team)
+    schema.lock(connection, _LOCK, holder.team)
     sums = _sums(connection, holder)
     unrecorded = used - recorded
     granted: dict[str, int] = {}
@@ -188,7 +188,7 @@ def take_judging(connection: sa.Connection, holder: Holder, worker: Holder, need
     limit = quotas.read_quotas(connection, holder.team).get(Quota.MONEY_PER_MONTH)
     if limit is None:
         return None
-    _lock(connection, holder.team)
+    schema.lock(connection, _LOCK, holder.team)
     # Locked before the sums: rows being stored move their cost from here to the spending.
     own = sa.select(_table, _is_held(connection).label("is_held")).where(_is_of(holder)).with_for_update()
     row = connection.execute(own).one_or_none()
@@ -241,7 +241,7 @@ def end_judging(connection: sa.Connection, holder: Holder, worker: Holder, spent
 
     While another worker exists, its calls in flight may spend the money: that worker returns the rest itself.
     """
-    _lock(connection, holder.team)
+    schema.lock(connection, _LOCK, holder.team)
     others = (_table.c.run_id == holder.run_id) & ~_is_of(holder) & ~_is_of(worker) & _is_held(connection)
     if connection.execute(sa.select(_table.c.holder).where(others).limit(1)).one_or_none() is not None:
         return
@@ -324,27 +324,15 @@ def _storable(amount: int) -> int:
     return min(amount, 2 * MAX_AMOUNT - 1)
 
 
-def _lock(connection: sa.Connection, team: str) -> None:
-    """Let one transaction at a time take from a team's quotas."""
-    if connection.dialect.name == "postgresql":  # SQLite runs one write transaction at a time
-        key = sa.func.hashtext(sa.func.current_schema() + sa.literal(f" {team}"))
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK, key)))
-
-
 def _moment(connection: sa.Connection, seconds: float = 0) -> sa.ColumnElement[str]:
     """Return the time some seconds from now on the clock that all processes share: their hosts' clocks differ.
 
     That is the clock of the PostgreSQL server; the processes of a SQLite file run on one machine.
     """
     if connection.dialect.name != "postgresql":
-        return sa.literal(_later(seconds))
+        return sa.literal(now(seconds))
     began = sa.func.statement_timestamp(type_=sa.DateTime(timezone=True)) + sa.literal(timedelta(seconds=seconds))
     return sa.func.to_char(sa.func.timezone("UTC", began), sa.literal('YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'))
-
-
-def _later(seconds: float) -> str:
-    moment = datetime.fromisoformat(now()) + timedelta(seconds=seconds)
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def _shown(quota: Quota, amount: int) -> str:

@@ -105,9 +105,7 @@ def append(connection: sa.Connection, entry: AuditEntry, *, at: str = "") -> Sto
         entry: The entry.
         at: Its time; empty for now.
     """
-    if connection.dialect.name == "postgresql":  # SQLite runs one write transaction at a time
-        key = sa.func.hashtext(sa.func.current_schema() + sa.literal(f" {entry.team}"))
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CHAIN_LOCK, key)))
+    schema.lock(connection, _CHAIN_LOCK, entry.team)
     # In the form that is read back, since the digest covers that.
     cleaned = {name: clean_text(value) for name in _CONTENT if isinstance(value := getattr(entry, name), str)}
     entry = replace(entry, **cleaned)  # type: ignore[arg-type]  # texts alone

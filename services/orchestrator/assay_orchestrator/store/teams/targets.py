@@ -55,7 +55,7 @@ def create_target(connection: sa.Connection, target: TargetRecord) -> TargetReco
         ConflictError: The team already has a target of this name.
         OverloadedError: The team has too many targets.
     """
-    tokens.require_team(connection, target.team)
+    tokens.get_team(connection, target.team)
     own = _table.c.team == target.team
     if connection.execute(sa.select(_table.c.name).where(own & (_table.c.name == target.name))).one_or_none():
         raise ConflictError(

@@ -134,9 +134,24 @@ def set_disabled(connection: sa.Connection, team: str, *, disabled: bool) -> Tea
     is_there = (_teams.c.team == team) & _teams.c.deleted_at.is_(None)
     changed = sa.update(_teams).where(is_there & is_as_before)
     connection.execute(changed.values(disabled_at=now() if disabled else None))
-    team_row = connection.execute(sa.select(_teams).where(is_there)).mappings().one_or_none()
+    return get_team(connection, team)
+
+
+def get_team(connection: sa.Connection, team: str, *, even_deleted: bool = False) -> TeamRecord:
+    """Return a team.
+
+    Raises:
+        NotFoundError: There is no such team.
+    """
+    query = sa.select(_teams).where(_teams.c.team == team)
+    if not even_deleted:
+        query = query.where(_teams.c.deleted_at.is_(None))
+    team_row = connection.execute(query).mappings().one_or_none()
     if team_row is None:
-        raise _no_team(team)
+        raise NotFoundError(
+            f"there is no team {team!r}: `assay admin teams list` lists the teams, `assay admin teams create` adds one",
+            reason="TEAM_NOT_FOUND",
+        )
     return TeamRecord(**team_row)
 
 
@@ -179,7 +194,7 @@ def create_token(connection: sa.Connection, token: Token, new: NewToken) -> Toke
         NotFoundError: There is no such team.
         OverloadedError: The team has too many unrevoked tokens.
     """
-    require_team(connection, new.team)
+    get_team(connection, new.team)
     own = (_tokens.c.team == new.team) & _tokens.c.revoked_at.is_(None)
     if connection.execute(sa.select(sa.func.count()).where(own)).scalar_one() >= MAX_TOKENS_PER_TEAM:
         raise OverloadedError(
@@ -239,22 +254,6 @@ def note_used(connection: sa.Connection, token_id: str) -> None:
     """Record that a token was used, to the hour."""
     hour = f"{now()[:13]}:00:00.000Z"
     connection.execute(sa.update(_tokens).where(_tokens.c.token_id == token_id).values(last_used_at=hour))
-
-
-def require_team(connection: sa.Connection, team: str) -> None:
-    """Raise unless the team exists.
-
-    Raises:
-        NotFoundError: It does not.
-    """
-    if not has_team(connection, team):
-        raise _no_team(team)
-
-
-def _no_team(team: str) -> NotFoundError:
-    return NotFoundError(
-        f"there is no team {team!r}: create it with `assay admin teams create`", reason="TEAM_NOT_FOUND"
-    )
 
 
 def _select() -> sa.Select[Any]:
