@@ -72,7 +72,7 @@ async def test_a_team_is_deleted_by_the_name_that_they_know(tmp_path: Path) -> N
         database = stack.enter_context(closing(open_database(settings)))
         name = await ServiceScopes(database).of("search")
         for scope in (name, "other~name"):
-            await judge._store.put_verdict(scope, "k", {"score": 1})
+            await judge.store.put_verdict(scope, "k", {"score": 1})
         key = KeyMaker(("m",)).keys(["t"], scope=name, windowed=False)["t"]
         registry._cache.put(key, Computed(np.zeros(2, np.float32), 1, 1, False))  # of the second one
         found = {each.name: await each.delete("search") for each in services_of_teams(database, settings)}
@@ -81,7 +81,7 @@ async def test_a_team_is_deleted_by_the_name_that_they_know(tmp_path: Path) -> N
             "embedder": ({"memory": 1, "disk": 0}, {"memory": 0, "disk": 0}),
             "judge": ({**nothing, "verdicts": 1}, nothing),
         }
-        assert await judge._store.verdict(Scope("other~name"), "k") == {"score": 1}
+        assert await judge.store.verdict(Scope("other~name"), "k") == {"score": 1}
 
 
 async def test_the_replicas_of_a_name_are_all_asked() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
@@ -365,6 +365,14 @@ def at_positions(column: sa.Column[int], indexes: Sequence[int]) -> sa.ColumnEle
     if span <= 2 * len(indexes):
         return sa.and_(column >= indexes[0], column <= indexes[-1])
     return column.in_(indexes)
+
+
+def json_field(connection: sa.Connection, column: sa.ColumnElement[Any], field: str) -> sa.ColumnElement[str]:
+    """Return a field of a JSON object: a string's text, or the JSON text of anything else."""
+    if connection.dialect.name == "postgresql":
+        value: sa.ColumnElement[str] = sa.cast(column, sa.JSON)[field].as_string()
+        return value
+    return sa.func.json_extract(column, f"$.{field}", type_=sa.Text)
 
 
 def lock(connection: sa.Connection, kind: int, team: str = "") -> None:

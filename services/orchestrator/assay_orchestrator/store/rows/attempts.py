@@ -63,10 +63,7 @@ def count_attempts(connection: sa.Connection, run_id: str, first_index: int, cou
 def count_repeated(connection: sa.Connection, run_id: str) -> tuple[int, int]:
     """Return how many rows of a run were asked again after errors, and how many were only rescored."""
     table = schema.row_history.c
-    if connection.dialect.name == "postgresql":
-        status = sa.func.json_extract_path_text(sa.cast(table.result_json, sa.JSON), "status")
-    else:
-        status = sa.func.json_extract(table.result_json, "$.status")
+    status = schema.json_field(connection, table.result_json, "status")
     was_asked = sa.func.max(sa.case((status.in_(FAILED_STATUSES), 1), else_=0)).label("asked")
     rows = (
         sa.select(was_asked)
@@ -124,12 +121,7 @@ def request_retry(connection: sa.Connection, run_id: str) -> None:
     Archiving the rows of a whole run at once would lock the run for too long.
     """
     table, rows = schema.shards, schema.results
-    errors = sa.exists().where(
-        rows.c.run_id == run_id,
-        rows.c.case_index >= table.c.first_case,
-        rows.c.case_index < table.c.first_case + table.c.case_count,
-        results.may_have_error(),
-    )
+    errors = sa.exists().where(shards.is_in_shard(rows), results.may_have_error())
     state = sa.case((table.c.state.in_(shards.IN_WORK), table.c.state), else_="waiting")
     connection.execute(table.update().where(table.c.run_id == run_id, errors).values(retry_errors=True, state=state))
 
@@ -157,12 +149,7 @@ def archive_failed_rows(connection: sa.Connection, shard: Shard, max_attempts: i
         if rows := _retryable(connection, run_id, page, max_attempts):
             _archive_rows(connection, run_id, rows)
         after = _key(page[-1])
-    table = schema.shards
-    connection.execute(
-        table.update()
-        .where(table.c.run_id == run_id, table.c.shard_index == shard.shard_index)
-        .values(retry_errors=False)
-    )
+    shards.change_shard(connection, run_id, shard.shard_index, retry_errors=False)
 
 
 def _archive_rows(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]) -> None:

@@ -87,10 +87,7 @@ def read_scored(connection: sa.Connection, scope: Scope, run_id: str, *, with_us
 def _usage(connection: sa.Connection, run_id: str, first: int, last: int) -> dict[tuple[int, int], Mapping[str, Any]]:
     """Return the usage of each row's last answer, by row."""
     table = schema.answers.c
-    if connection.dialect.name == "postgresql":
-        field: sa.ColumnElement[Any] = sa.cast(sa.cast(table.response_json, sa.JSON)["usage"], sa.Text)
-    else:
-        field = sa.func.json_extract(table.response_json, "$.usage", type_=sa.Text)
+    field = schema.json_field(connection, table.response_json, "usage")
     # JSON is parsed only if its text contains the field.
     usage = sa.case((table.response_json.like('%"usage"%'), field), else_=None)
     answer_rows = connection.execute(

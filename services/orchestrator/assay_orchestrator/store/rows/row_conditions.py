@@ -42,6 +42,7 @@ class RowConditions:
     """
 
     def __init__(self, connection: sa.Connection, run_id: str) -> None:
+        self._connection = connection
         self._is_postgres = connection.dialect.name == "postgresql"
         self.run_id = run_id
 
@@ -161,17 +162,11 @@ class RowConditions:
         else:
             turns = sa.func.json_each(cases.case_json, "$.turns")
         turn = turns.table_valued("value")
-        question = sa.func.nullif(self._json_text(turn.c.value, "input"), "")
-        variables = self._json_text(cases.case_json, "variables")  # as JSON text if there is no input
+        question = sa.func.nullif(schema.json_field(self._connection, turn.c.value, "input"), "")
+        # The JSON text of the variables, where there is no input.
+        variables = schema.json_field(self._connection, cases.case_json, "variables")
         contains = self._holds(sa.func.coalesce(question, variables), text)
         return sa.exists(sa.select(sa.literal(1)).select_from(turn).where(contains).correlate(schema.dataset_cases))
-
-    def _json_text(self, document: sa.ColumnElement[Any], name: str) -> sa.ColumnElement[str]:
-        """Return a field of a JSON object: a string's text, or an object's JSON text."""
-        if self._is_postgres:
-            field: sa.ColumnElement[str] = sa.cast(document, sa.JSON)[name].as_string()
-            return field
-        return sa.func.json_extract(document, f"$.{name}", type_=sa.Text)
 
     def _holds(self, column: sa.ColumnElement[Any], text: str) -> Condition:
         """Return whether a column contains a text, ignoring case."""

@@ -220,17 +220,7 @@ def _store(connection: sa.Connection, stop: Stop, run_ids: Sequence[str]) -> Non
     owners, table = schema.runs, schema.shards
     text = json_text({**dataclasses.asdict(stop), "rule": stop.rule.value, "verdict": stop.verdict.value})
     connection.execute(owners.update().where(owners.c.run_id.in_(run_ids)).values(stop_json=text))
-    has_begun = sa.or_(
-        *(
-            sa.exists().where(
-                rows.c.run_id == table.c.run_id,
-                rows.c.case_index >= table.c.first_case,
-                rows.c.case_index < table.c.first_case + table.c.case_count,
-                *conditions,
-            )
-            for rows, conditions in _begun()
-        )
-    )
+    has_begun = sa.or_(*(sa.exists().where(shards.is_in_shard(rows), *conditions) for rows, conditions in _begun()))
     connection.execute(
         table.update()
         .where(table.c.run_id.in_(run_ids), table.c.state == "waiting", ~has_begun)
@@ -276,12 +266,7 @@ def drop_unasked(connection: sa.Connection, shard: Shard) -> None:
             )
         )
         begun |= {(row.case_index, row.repeat_index) for row in keys}
-    table = schema.shards
-    connection.execute(
-        table.update()
-        .where(table.c.run_id == shard.run_id, table.c.shard_index == shard.shard_index)
-        .values(row_count=len(begun))
-    )
+    shards.change_shard(connection, shard.run_id, shard.shard_index, row_count=len(begun))
     _count_rows(connection, shard.run_id)
 
 

@@ -56,8 +56,8 @@ def read_heads(connection: sa.Connection, scope: Scope) -> list[RunHead]:
             runs.c.ended_at,
             runs.c.state,
             runs.c.pause_cause,
-            _of_spec(connection, "name").label("name"),
-            _of_spec(connection, "labels").label("labels"),
+            schema.json_field(connection, runs.c.spec_json, "name").label("name"),
+            schema.json_field(connection, runs.c.spec_json, "labels").label("labels"),
             runs.c.fair_share,
             runs.c.group_id,
             runs.c.dataset_id,
@@ -70,14 +70,6 @@ def read_heads(connection: sa.Connection, scope: Scope) -> list[RunHead]:
         .order_by(runs.c.created_at.desc(), runs.c.run_id.desc())
     )
     return [_head(row) for row in connection.execute(query)]
-
-
-def _of_spec(connection: sa.Connection, field: str) -> sa.ColumnElement[str]:
-    spec = schema.runs.c.spec_json
-    if connection.dialect.name == "postgresql":
-        value: sa.ColumnElement[str] = sa.cast(spec, sa.JSON)[field].as_string()
-        return value
-    return sa.func.json_extract(spec, f"$.{field}", type_=sa.Text)
 
 
 def _head(row: Any) -> RunHead:

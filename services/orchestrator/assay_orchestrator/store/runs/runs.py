@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -111,45 +111,25 @@ def create_run(connection: sa.Connection, run: RunRecord) -> tuple[RunRecord, bo
 
 
 def _insert(run: RunRecord) -> sa.Insert:
-    return schema.runs.insert().values(
-        run_id=run.run_id,
-        team=run.team,
-        request_id=run.request_id,
-        request_hash=run.request_hash,
-        spec_json=json_text(run.spec),
-        dataset_id=run.dataset_id,
-        state=run.state.value,
-        total_count=run.total_count,
-        assay_version=run.assay_version,
-        created_at=run.created_at,
-        fair_share=run.fair_share,
-        weight=run.weight,
-        agent_key=run.agent_key,
-        concurrency=run.concurrency,
-        hosted=run.hosted,
-        group_id=run.group_id,
-        traceparent=run.traceparent,
-    )
+    plain = {name: getattr(run, name) for name in _PLAIN}
+    return schema.runs.insert().values(**plain, spec_json=json_text(run.spec), state=run.state.value)
 
 
 def get_run(connection: sa.Connection, scope: Scope, run_id: str) -> RunRecord | None:
     """Return the run with an id supplied by a client, or None if the scope cannot reach it."""
     query = sa.select(schema.runs).where(schema.runs.c.run_id == run_id, is_reached(scope))
-    row = connection.execute(query).one_or_none()
-    return _record(row) if row is not None else None
+    return _one(connection, query)
 
 
 def load_run(connection: sa.Connection, run_id: str) -> RunRecord | None:
     """Return a run of any team for background work; None if it was deleted."""
-    row = connection.execute(sa.select(schema.runs).where(schema.runs.c.run_id == run_id)).one_or_none()
-    return _record(row) if row is not None else None
+    return _one(connection, sa.select(schema.runs).where(schema.runs.c.run_id == run_id))
 
 
 def lock_run(connection: sa.Connection, scope: Scope, run_id: str) -> RunRecord | None:
     """Lock a run named by a client until the commit, and return it; None if the scope cannot reach it."""
     query = sa.select(schema.runs).where(schema.runs.c.run_id == run_id, is_reached(scope))
-    row = connection.execute(query.with_for_update()).one_or_none()
-    return _record(row) if row is not None else None
+    return _one(connection, query.with_for_update())
 
 
 def require_run(connection: sa.Connection, scope: Scope, run_id: str) -> None:
@@ -168,8 +148,7 @@ def get_by_request(connection: sa.Connection, scope: Scope, request_id: str) -> 
     """Return the run that a request id created, or None."""
     table = schema.runs
     query = sa.select(table).where(is_reached(scope), table.c.request_id == request_id)
-    row = connection.execute(query).one_or_none()
-    return _record(row) if row is not None else None
+    return _one(connection, query)
 
 
 def list_newest(
@@ -411,34 +390,20 @@ def read_origin(connection: sa.Connection, run_id: str) -> tuple[str, str]:
     return ("", "") if row is None else (row.team, row.traceparent)
 
 
+_PLAIN = {field.name for field in fields(RunRecord)} & set(schema.runs.c.keys()) - {"state", "pause_cause"}
+"""The columns whose values a record has unchanged."""
+
+
+def _one(connection: sa.Connection, query: sa.Select[Any]) -> RunRecord | None:
+    row = connection.execute(query).one_or_none()
+    return _record(row) if row is not None else None
+
+
 def _record(row: sa.Row[Any]) -> RunRecord:
     return RunRecord(
-        run_id=row.run_id,
-        request_id=row.request_id,
-        request_hash=row.request_hash,
+        **{name: getattr(row, name) for name in _PLAIN},
         spec=json.loads(row.spec_json),
-        dataset_id=row.dataset_id,
-        total_count=row.total_count,
-        assay_version=row.assay_version,
-        created_at=row.created_at,
-        team=row.team,
         state=RunState(row.state),
-        state_reason=row.state_reason,
-        finished_count=row.finished_count,
-        passed_count=row.passed_count,
-        failed_count=row.failed_count,
-        agent_error_count=row.agent_error_count,
-        last_sequence=row.last_sequence,
         summary=json.loads(row.summary_json) if row.summary_json else None,
-        started_at=row.started_at,
-        ended_at=row.ended_at,
         pause_cause=PauseCause(row.pause_cause) if row.pause_cause else None,
-        fair_share=row.fair_share,
-        weight=row.weight,
-        agent_key=row.agent_key,
-        concurrency=row.concurrency,
-        hosted=row.hosted,
-        group_id=row.group_id,
-        traceparent=row.traceparent,
-        interrupted_count=row.interrupted_count,
     )

@@ -84,7 +84,7 @@ def top_up(connection: sa.Connection, run_id: str, shares: FairShares) -> list[S
         run_tag, team_tag = run_tag + shard.row_count / run_weight, team_tag + shard.row_count / team_weight
         tag = min(run_tag, team_tag)
         ticket = shard.ticket + 1
-        _change(connection, run_id, shard.shard_index, state="queued", slots=slots, tag=tag, ticket=ticket)
+        shards.change_shard(connection, run_id, shard.shard_index, state="queued", slots=slots, tag=tag, ticket=ticket)
         jobs.append(ShardJob(run_id, shard.shard_index, fair_clock.priority_of(tag), run.hosted, ticket))
     connection.execute(
         schema.runs.update().where(schema.runs.c.run_id == run_id).values(finish_tag=run_tag, team_tag=team_tag)
@@ -109,7 +109,7 @@ def spread_slots(connection: sa.Connection, run_id: str, shares: FairShares) -> 
     free = min(run.concurrency - sum(shard.slots for shard in queued), _room(connection, run, shares))
     for position, shard in enumerate(queued[: max(0, free)]):
         more = free // len(queued) + (position < free % len(queued))
-        _change(connection, run_id, shard.shard_index, slots=shard.slots + more)
+        shards.change_shard(connection, run_id, shard.shard_index, slots=shard.slots + more)
 
 
 def reset_tags(connection: sa.Connection, run_id: str) -> None:
@@ -204,10 +204,3 @@ def _weights(connection: sa.Connection, run: Any, shares: FairShares) -> tuple[f
     ).one()
     weight = shares.team_weights.get(run.fair_share, 1.0)
     return weight, weight * run.weight / float(total), float(tag)
-
-
-def _change(connection: sa.Connection, run_id: str, shard_index: int, **values: object) -> None:
-    table = schema.shards
-    connection.execute(
-        table.update().where(table.c.run_id == run_id, table.c.shard_index == shard_index).values(**values)
-    )

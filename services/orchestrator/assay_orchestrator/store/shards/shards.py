@@ -163,6 +163,21 @@ def start_shard(connection: sa.Connection, run_id: str, shard_index: int, ticket
     )  # fmt: skip
 
 
+def change_shard(connection: sa.Connection, run_id: str, shard_index: int, **values: object) -> None:
+    """Change columns of a shard."""
+    table = schema.shards
+    connection.execute(
+        table.update().where(table.c.run_id == run_id, table.c.shard_index == shard_index).values(**values)
+    )
+
+
+def is_in_shard(rows: sa.Table) -> sa.ColumnElement[bool]:
+    """Return the condition that an entry of a table of rows belongs to a shard of its run."""
+    table = schema.shards.c
+    end = table.first_case + table.case_count
+    return sa.and_(rows.c.run_id == table.run_id, rows.c.case_index >= table.first_case, rows.c.case_index < end)
+
+
 def require_epochs(
     connection: sa.Connection, run_id: str, epochs: Mapping[int, int], *, keep: bool = True
 ) -> dict[int, int]:
@@ -329,15 +344,7 @@ def _stored_count(table: sa.Table) -> sa.ScalarSelect[int]:
     """Return how many rows of a shard have a result."""
     results = schema.results
     return (
-        sa.select(sa.func.count())
-        .select_from(results)
-        .where(
-            results.c.run_id == table.c.run_id,
-            results.c.case_index >= table.c.first_case,
-            results.c.case_index < table.c.first_case + table.c.case_count,
-        )
-        .correlate(table)
-        .scalar_subquery()
+        sa.select(sa.func.count()).select_from(results).where(is_in_shard(results)).correlate(table).scalar_subquery()
     )
 
 
