@@ -84,6 +84,7 @@ async def open_service(
         claims = Claims(store.database) if settings.cache and store.is_shared else None
         limit = settings.queue_limit
         grader = Grader(registry, cache, ledger, batches, recording=recording, claims=claims, queue_limit=limit)
+        # Closed in reverse: batches first, whose settlements still need the ledger, the clients and the store.
         stack.push_async_callback(grader.aclose)
         stack.push_async_callback(batches.aclose)
         if settings.judge.provider not in ("none", "replay"):

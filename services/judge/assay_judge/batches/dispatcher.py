@@ -186,8 +186,10 @@ class BatchDispatcher:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        # After the tasks, which may have left settlements behind.
         await self._settlements.retry()
         try:
+            # Last: once its lease is released, another process writes for the batch.
             await self._store.release()
         except StorageError as error:
             logger.warning("cannot release batch leases, they expire in %g s: %s", self._rules.lease_s, error)
@@ -311,6 +313,7 @@ class BatchDispatcher:
         except BaseException:
             close()
             raise
+        # From here on a larger allowance no longer cancels the order: its money is reserved.
         ordering.is_paid = True
         order = _order_of(prepared, account.run, prompt, sent, most, reservation.name)
         return await run_to_end(self._place(PaidOrder(order, reservation, close), grading.scope))
@@ -318,10 +321,12 @@ class BatchDispatcher:
     async def _place(self, paid: PaidOrder, scope: Scope) -> Ordered:
         """Return an order once it is stored, or the order that its key has already."""
         order = paid.order
+        # Searched again: another row may have placed this order while this one waited for money.
         other = self._find_open(scope, order.key)
         if other is not None:
             await self._settlements.write([paid.unused()])
             return other
+        # Open before it is stored, so that an identical request joins it and places no order of its own.
         ordered = self._open[order.name] = Ordered(order.run)
         await self._accept(paid, ordered)
         return ordered
@@ -360,6 +365,7 @@ class BatchDispatcher:
 
     async def _poll(self) -> None:
         while True:
+            # Cleared before the database is read, so that an order placed meanwhile is not missed.
             self._has_work.clear()
             try:
                 await self._renew_leases()
@@ -440,6 +446,7 @@ class BatchDispatcher:
         await run_to_end(self._finish(record, steps))
 
     async def _finish(self, record: BatchRecord, steps: Sequence[tuple[Order, Step]]) -> None:
+        # First: a process that has lost the batch must reserve no money for its next turns.
         await self._store.renew(record)
         reordered: list[PaidOrder | None] = []
         finished: list[Finished] = []
@@ -449,6 +456,8 @@ class BatchDispatcher:
                 reordered.append(again)
                 outcome = dataclasses.replace(step.outcome, message=self._registry.redact(step.outcome.message))
                 if again is None:
+                    # Cached before the outcome is stored: after a crash in between, the batch is read again and nothing
+                    # is lost.
                     await self._cache.keep(order.run.team, order.key, order.rubric, order.judge, outcome)
                 text = outcome_text(outcome, order.round)
                 finished.append(Finished(order, text, step.cost, None if again is None else again.order))

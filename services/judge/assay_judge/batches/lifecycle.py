@@ -127,6 +127,8 @@ class BatchLifecycle:
             return await self._end()
         if self._is_uncertain and not await self._is_missing(client.batches, orders):
             return False
+        # Until the provider answers, the batch may exist under an unknown id: it is then searched for, not submitted
+        # again.
         self._is_uncertain = True
         try:
             async with asyncio.timeout(_SUBMIT_S):

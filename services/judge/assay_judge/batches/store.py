@@ -332,6 +332,7 @@ class BatchStore:
                 connection.execute(_orders.update().where(*is_kept).values(outcome=kept))
             return outcome
 
+        # Most requests find no outcome, and a read takes no lock.
         if await self._database.read(lambda connection: connection.execute(query).scalar()) is None:
             return None
         return await self._database.write(work)

@@ -52,6 +52,7 @@ class Breaker:
             if not self._probing and loop.time() >= self._open_until:
                 self._probing = True
                 return True
+            # While a probe is in flight only its outcome matters; otherwise this call may become the probe.
             wake = until if self._probing else min(until, self._open_until)
             changed = self._changed
             try:

@@ -348,6 +348,7 @@ class ProviderClient:
             turn.cost, turn.used, turn.tokens = most, estimate, most_tokens  # until the reply shows the actual usage
             budget.account.calls += 1
             usage.calls += 1
+            # Charged in full before the call, so that a call that is cut off counts with its maximum.
             usage.charged += most_tokens
             usage.temperature = sent.temperature
             begun, counted = time.perf_counter(), len(usage.tokens)

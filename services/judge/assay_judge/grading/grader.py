@@ -195,6 +195,7 @@ class Grader:
         """Call the judge, or wait for the identical request that is in flight."""
         grading = prepared.grading
         # The limit is part of the key: another run's cap must not decide about this run's verdict.
+        # One flight per run: the calls are paid from its account.
         flight = (grading.scope, prepared.key, grading.run_id, grading.cap)
         joins = self._single_flight.is_in_flight(flight)
         if joins:
@@ -226,6 +227,7 @@ class Grader:
         usage.last_problem = "another replica is calling the judge for the same verdict"
         async with claims.held(grading.scope.team, prepared.key):
             usage.last_problem = ""
+            # Looked up again: the replica that held the claim has usually stored the verdict.
             outcome = await self._cache.find(grading.scope, prepared.key, grading.rubric)
             if outcome is not None:
                 return dataclasses.replace(outcome, cached=True)

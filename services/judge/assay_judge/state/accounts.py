@@ -54,6 +54,7 @@ class Account:
 
     async def refresh(self) -> None:
         """Read the spent and reserved amounts, unless only this account has changed them since the last query."""
+        # Each write returns the new sums, so a file need not be read again unless batches or a deletion changed them.
         changes = self._store.other_changes
         if self.run.run_id and (self._seen_changes != changes or self._store.is_shared):
             self._note(await self._store.read_spending(self.run))
@@ -81,6 +82,7 @@ class Account:
             return Reservation(self, "")
         if cap is None or self._seems_to_fit(most, cap) or self.spent + most > cap:
             # The call need not wait, or waiting would not help.
+            # Counted before the write: of two calls at once, the second must not see the room that the first is taking.
             self._asked += most
             try:
                 reservation = await self._reserved(most, cap, lasts_s, key)
@@ -134,6 +136,7 @@ class Account:
                 if self._waiting[0] is not turn:
                     await turn.comes.wait()
                     continue
+                # Cleared before the query: money released during the query must wake this call again.
                 turn.comes.clear()
                 reservation = await self._reserved(most, cap, lasts_s, key)
                 self._is_short = reservation is None
@@ -142,9 +145,11 @@ class Account:
                 for other in self._waiting:
                     other.report_waiting()
                 with contextlib.suppress(TimeoutError):
+                    # Another process may release money too, and it cannot wake a call of this one.
                     async with asyncio.timeout(_POLL_S):
                         await turn.comes.wait()
         finally:
+            # A call that leaves passes its wake-up on: the wake-up may have come for it alone.
             self._waiting.remove(turn)
             self._wake()
 
@@ -153,6 +158,7 @@ class Account:
         name = secrets.token_hex(16)
         work = asyncio.ensure_future(self._store.reserve(self.run, name, most, cap, lasts_s, key=key))
         try:
+            # The write may be committed although its caller is cancelled, and nobody else would release that amount.
             status = await asyncio.shield(work)
         except asyncio.CancelledError:
             with contextlib.suppress(StorageError):  # the amount then counts as spent after `lasts_s`

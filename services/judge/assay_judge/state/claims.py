@@ -64,6 +64,7 @@ class Claims:
         while True:
             work = asyncio.ensure_future(self._database.write(lambda c: _claim(c, team, key, owner, self._lease_s)))
             try:
+                # A claim that is committed after its caller left would make the other replicas wait for a whole lease.
                 if await asyncio.shield(work):
                     return
             except asyncio.CancelledError:
@@ -81,6 +82,7 @@ class Claims:
         table = schema.claims
         own = sa.and_(table.c.team == team, table.c.key == key, table.c.owner == owner)
         while True:
+            # Three times per lease, so that one renewal that fails does not lose the claim.
             await asyncio.sleep(self._lease_s / 3)
             with contextlib.suppress(StorageError):
                 await self._database.write(

@@ -47,6 +47,7 @@ class Ledger:
         run = RunKey(scope.team, run_id)
         account = self._accounts.get(run)
         if account is None:
+            # Two objects for one run would each count only their own calls.
             async with self._loading:
                 account = self._accounts.get(run)
                 if account is None:

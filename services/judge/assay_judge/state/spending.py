@@ -93,6 +93,7 @@ def reserve(
 ) -> SpendStatus:  # fmt: skip
     """Reserve an amount if it fits under the cap together with everything spent and reserved."""
     _lock(connection, run)
+    # Read under the lock: two calls that each fit under the cap may not fit together.
     status = read(connection, run)
     if cap is not None and status.spent + status.reserved + most > cap:
         return status
@@ -131,6 +132,7 @@ def settle(
         # The caller holds the claim to the verdict, so any other call for it is lost, even before its expiry.
         bound = {"its_key": key, "its_reservation_id": reservation_id, "now": now, "lost_most": lost_most}
         connection.execute(_BOUND, {**_its(run), **bound})
+    # Only the first settlement finds the reservation, so a repeated one does not pay twice.
     if connection.execute(_RELEASE, {"its_reservation_id": reservation_id}).rowcount:
         values = {**run._asdict(), "nano": min(cost, MOST_NANO), "changed_at": now}
         connection.execute(_pay(connection.dialect.name), values)

@@ -199,6 +199,7 @@ class JudgeStore:
         if row is None:
             return None
         now = time.time()
+        # The least recently used are pruned by day, so most hits need no write.
         if row.used_at < now - _TOUCH_AFTER_S:
             used = {**own, "now": now}
             await self._write(lambda connection: connection.execute(_TOUCH, used))

@@ -214,6 +214,8 @@ class QueueDispatcher:
         """Stop taking jobs, and wait until the jobs in progress have returned."""
         if self._closed:
             return
+        # Jobs that wait for a heartbeat must not keep the process from stopping; without work they go back to the
+        # queue.
         self._work, self._closed = None, True
         self._sure.set()
         self._maintained.set()
@@ -266,6 +268,7 @@ class QueueDispatcher:
             self._woken.clear()
             self._refusal = ""
             try:
+                # A connection that hangs must count as an outage before other processes declare this one dead.
                 async with asyncio.timeout(self._dead_after_s):
                     await self._maintain()
             except (*_DATABASE_PROBLEMS, TimeoutError) as problem:
@@ -274,10 +277,12 @@ class QueueDispatcher:
                 _log.warning("cannot maintain the queue, retrying: %s", self._reason(problem))
                 self._refusal = _refusal(problem)
             self._maintained.set()
+            # A new event for each round: whoever waits next wants the end of the next round, not of this one.
             self._maintained = asyncio.Event()
 
     async def _maintain(self) -> None:
         await self._open()
+        # The heartbeat first: it keeps other processes from taking the jobs that are reclaimed next.
         is_known = await self._beat()
         await self._reclaim_jobs()
         if self._liveness.trusts_silence and not is_known:
@@ -381,6 +386,7 @@ class QueueDispatcher:
         """Requeue the jobs of dead workers: those without heartbeats, or sooner those whose lock is free."""
         manager = self._app.job_manager
         async with self._connector.pool.connection() as connection:
+            # One process at a time: two would requeue the same job twice.
             if not await _try_lock(connection, "%s, hashtext(current_schema())", _REAPER):
                 return
             dead: set[int | None] = set()
@@ -451,6 +457,7 @@ class QueueDispatcher:
                 self._opened = True
 
     async def _do(self, context: procrastinate.JobContext, run_id: str, shard_index: int, ticket: int) -> None:
+        # Until a new worker has its lock, other processes would notice only by its silence that it was killed.
         if context.job.worker_id not in self._locked:
             self._beat_first()
         await self._until_sure_at_last()

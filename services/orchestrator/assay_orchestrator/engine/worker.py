@@ -223,6 +223,7 @@ class ShardWorker:
         except BaseException as problem:
             is_for_others = self._handing_over and not self._dispatcher.alone
             enqueue = isinstance(problem, StorageError) or is_for_others
+            # Not cancelled with the work: a shard that is not released waits until this process counts as dead.
             await asyncio.shield(self._release(shard, enqueue=enqueue))
             raise
 
@@ -230,6 +231,7 @@ class ShardWorker:
         self._supervisor.on_state_changed(run_id)
 
     async def _begin(self, run_id: str, shard_index: int, ticket: int) -> tuple[_ShardStart, float]:
+        # Taken before the write: the shard is this process's for a limited time from the commit on, never longer.
         since, limit = monotonic(), self._max_attempts
         return await self._database.write(lambda c: _begin(c, run_id, shard_index, ticket, limit)), since
 
@@ -246,6 +248,7 @@ class ShardWorker:
         if runner.repoll_after_s is not None:
             self.repoll_timers.note_delay(shard.run_id, runner.repoll_after_s)
 
+        # One transaction: a crash between the end of a shard and the next jobs would leave the run without any.
         outcome = await store.write(leave)
         self._after_commit(shard.run_id, outcome)
         failpoint("shard.leave_after_commit")

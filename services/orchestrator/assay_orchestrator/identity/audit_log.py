@@ -68,6 +68,7 @@ class AuditLog:
             return
         if not self._counted:
             self._begin_window()
+        # Counted before the write: entries of this kind that arrive during it are only added up.
         self._counted[kind] = replace(entry, count=0)
         try:
             await self.record(entry)

@@ -93,6 +93,7 @@ class TeamRequests:
         if state.limit is None:
             return
         wait_s = self._require_pace(team, state, now_s)
+        # Before any wait: requests that arrive meanwhile see the place as taken.
         state.level -= 1
         if self._clock_s() >= state.ends_s or state.taken <= 0:
             await self._take(team, state)

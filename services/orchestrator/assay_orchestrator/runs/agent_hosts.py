@@ -53,6 +53,7 @@ class AgentHosts:
         self._dispatcher.attend(run_id)
         _log.info("client hosts the agent: run=%s concurrency=%d", run_id, concurrency)
         try:
+            # After attaching: a run that ends from now on detaches the client itself.
             await self._forget_ended(run_id)
         except BaseException:
             self.detach(run_id, attachment)

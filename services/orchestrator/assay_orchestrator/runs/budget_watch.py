@@ -91,6 +91,7 @@ class BudgetWatch(PeriodicCheck):
             budget.limit(allotments.limits_of(budget.holder.team, limits))
             renewals |= budget.holders
         if renewals:
+            # Before the write: the leases begin at the database, and a later time would trust them for too long.
             begun = boot_time()
             renewed = await self._database.write(lambda c: allotments.renew(c, renewals))
             for name, note in renewals.items():

@@ -109,6 +109,7 @@ class Creation:
 
         def accept(connection: sa.Connection) -> list[ShardJob]:
             nonlocal stored, is_new
+            # Looked up again in the transaction: the same request may have arrived twice at once.
             if (existing := runs.get_by_request(connection, scope, request_id)) is not None:
                 stored = existing
                 return []
@@ -124,6 +125,7 @@ class Creation:
             rows = _shard_rows(settings)
             shards.create_shards(connection, stored.run_id, dataset.case_count, settings.repeats, rows=rows)
             jobs = self._worker.next_jobs(connection, stored.run_id)
+            # Last: it locks the team's audit until the commit.
             audit.record(connection, scope.call, team=scope.team, resource=stored.run_id)
             failpoint("run.before_commit")
             return jobs

@@ -135,6 +135,7 @@ class RunManager:
         if self._dispatcher.alone:
             resume = partial(self._resume, is_recovery=True)
             await recover_runs(self._database, resume, resumes=self._settings.recover == "auto")
+        # After recovery, which releases every shard, also one that a job would just have started.
         self._dispatcher.open(self._worker.work)
         if not self._dispatcher.alone:
             self._peers.start()
@@ -227,6 +228,7 @@ class RunManager:
         Raises:
             WrongStateError: The run has ended.
         """
+        # Before the change: a pause that completes at once must not be missed.
         moved = self.notifier.subscribe(run_id)
         try:
             state = await self._database.write(lambda c: control.pause(c, scope, run_id, reason=reason))
@@ -356,6 +358,7 @@ class RunManager:
 
     async def aclose(self, *, at_once: bool = False) -> None:
         """Stop work on all runs, `at_once` or after half of the grace period; the next start resumes them."""
+        # First, since a check that finds work would start it again.
         for checks in (self._peers, self._unattended, self._budgets, self._targets):
             await checks.aclose()
         self._hosts.aclose()
@@ -363,12 +366,14 @@ class RunManager:
             self._hosts.hold(session.context.run_id)
         failpoint("stop.draining")
         closing = asyncio.create_task(self._dispatcher.aclose())
+        # The other half of the grace period is for requeueing what is still in flight then.
         await asyncio.wait([closing], timeout=0 if at_once else self._settings.grace_s / 2)
         await self._worker.hand_over()
         await closing  # an unreachable store delays it by a few seconds at most
         await self._worker.repoll_timers.aclose()
         await self._deleter.aclose()
         await self._partial.aclose()
+        # After the sessions, which score with its scorers until they end.
         await self._planner.aclose()
         self.notifier.notify_all()
 

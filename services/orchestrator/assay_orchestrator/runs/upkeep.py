@@ -83,6 +83,7 @@ class Upkeep:
 
     async def _work(self) -> None:
         while True:
+            # Cleared before the work, so that a wake-up during it starts another round.
             self._woken.clear()
             self._pause_s = self._interval_s
             await self._supervise("all", self._look())
@@ -111,6 +112,7 @@ class Upkeep:
         is_new = not await self._database.read(lambda c: erasure.list_counts(c, record.team))
         if is_new:
             _log.info("deleting team: team=%s", record.team)
+        # Its runs end first: they would store rows again.
         await self._runs.stop(scope)
         await self._runs.drop(scope)
         await self._erase_rows(scope)

@@ -107,6 +107,7 @@ def _pause(connection: sa.Connection, run: RunRecord, reason: str) -> RunState:
         runs.apply_command(connection, run_id, Command.PAUSE, reason=reason)
     if run.phase is Phase.PAUSED:
         return RunState.PAUSED
+    # Workers keep the shards that they have taken: their questions in flight are paid for.
     shards.release_queued(connection, run_id)
     return RunState.PAUSED if shards.finish_pause(connection, run_id) else run.state
 

@@ -58,6 +58,7 @@ class PageTokens:
             return None
         raw = _decoded(token)
         signature, payload = raw[:_SIGNATURE_BYTES], raw[_SIGNATURE_BYTES:]
+        # In constant time: a client must not find a valid signature byte by byte.
         if not hmac.compare_digest(signature, await self._signature(scope, query, payload)):
             raise ResumeExpiredError("the page token does not belong to this query: start again without one")
         position = tuple(json.loads(payload))

@@ -59,6 +59,7 @@ def begin_deletion(
     connection.execute(schema.shards.delete().where(schema.shards.c.run_id == run_id))
     spending.forget_run(connection, run_id)
     connection.execute(schema.allotments.delete().where(schema.allotments.c.run_id == run_id))
+    # Stored with the run's removal: after a crash, the next start finds the rows that are left.
     pending = PendingDeletion(run_id, _remove_unused(connection, *removed))
     connection.execute(
         schema.deletions.insert().values(
@@ -108,6 +109,7 @@ def remove_some(connection: sa.Connection, pending: PendingDeletion, limit: int)
         owned.append((schema.dataset_cases, schema.dataset_cases.c.upload_id, pending.upload_id))
     for table, owner, value in owned:
         removed = _remove_first(connection, table, owner == value, limit)
+        # One table at a time, so that a transaction removes at most `limit` rows.
         if removed:
             return removed
     connection.execute(schema.deletions.delete().where(schema.deletions.c.run_id == pending.run_id))

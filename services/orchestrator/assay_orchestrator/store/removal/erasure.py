@@ -73,6 +73,7 @@ def begin_erasure(connection: sa.Connection, team: str) -> tuple[TeamRecord, boo
     Raises:
         NotFoundError: There is no such team.
     """
+    # No run is being created and no upload is ending now; later ones see that the team is deleted.
     runs.lock_creation(connection)
     moment = now()
     new = (_teams.c.team == team) & _teams.c.deleted_at.is_(None)

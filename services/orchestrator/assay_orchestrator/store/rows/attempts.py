@@ -122,6 +122,7 @@ def request_retry(connection: sa.Connection, run_id: str) -> None:
     """
     table, rows = schema.shards, schema.results
     errors = sa.exists().where(shards.is_in_shard(rows), results.may_have_error())
+    # A shard in work stays with its worker: it is not done while its failed rows are marked, so it is started again.
     state = sa.case((table.c.state.in_(shards.IN_WORK), table.c.state), else_="waiting")
     connection.execute(table.update().where(table.c.run_id == run_id, errors).values(retry_errors=True, state=state))
 

@@ -137,6 +137,7 @@ class StopLook:
         version = tuple(run.removed_count for run in self._locked)
         if not self._is_committed or version != self._version:
             self._state, self._seen, self._version = self._fresh(), 0, version
+        # Until the commit: after a rollback, the rows seen here may be missing from the store.
         self._is_committed = False
         stop = self._advance(connection)
         if stop is None:

@@ -48,6 +48,7 @@ def pause_unattended(connection: sa.Connection, limit_s: float) -> list[str]:
     before = now(-limit_s)
     paused = []
     for run_id in _unattended(connection, before):
+        # Checked again under the lock: a client may have attached since the list was read.
         runs.lock_phase(connection, run_id)
         if run_id in _unattended(connection, before) and runs.apply_command(
             connection, run_id, Command.PAUSE_UNATTENDED, reason=_reason(connection, run_id, limit_s)

@@ -106,6 +106,7 @@ def finish_upload(connection: sa.Connection, scope: Scope, upload_id: str, recor
         else:
             _remove_unfinished(connection, upload_id)
             return record
+    # The team has an equal dataset: its runs share one copy of the cases.
     discard_upload(connection, upload_id)
     return stored
 

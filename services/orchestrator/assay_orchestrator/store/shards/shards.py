@@ -200,6 +200,7 @@ def require_epochs(
     query = sa.select(table.c.shard_index, table.c.epoch, table.c.slots).where(
         table.c.run_id == run_id, table.c.shard_index.in_(list(epochs))
     )
+    # A shared lock: batches of one shard need not wait for each other, only a new epoch waits for all of them.
     current = connection.execute(query.with_for_update(read=True) if keep else query).all()
     stored = {row.shard_index: row.epoch for row in current}
     if epochs and not stored:
@@ -300,6 +301,7 @@ def finish_pause(connection: sa.Connection, run_id: str) -> str:
         return ""
     table = schema.shards
     has_work = sa.exists().where(table.c.run_id == run_id, table.c.state.in_(IN_WORK))
+    # A run whose shards are all done is summarised instead: there is nothing left to resume.
     if connection.execute(sa.select(has_work)).scalar_one() or all_done(connection, run_id):
         return ""
     return runs.drain(connection, run_id)

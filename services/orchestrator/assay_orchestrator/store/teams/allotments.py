@@ -141,6 +141,7 @@ def take(
     """
     limits = quotas.read_quotas(connection, holder.team)
     schema.lock(connection, _LOCK, holder.team)
+    # Under the lock: two processes that read the same remainder would both take it.
     sums = _sums(connection, holder)
     unrecorded = used - recorded
     granted: dict[str, int] = {}

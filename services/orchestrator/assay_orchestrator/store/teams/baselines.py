@@ -29,6 +29,7 @@ def set_baseline(connection: sa.Connection, scope: Scope, name: str, run_id: str
     tokens.require_not_deleted(connection, scope.team)
     own = (_table.c.team == scope.team) & (_table.c.name == name)
     set_at = now()
+    # Counted only for a new name: a team at the limit may still move its baselines.
     if not connection.execute(sa.update(_table).where(own).values(run_id=run_id, set_at=set_at)).rowcount:
         name_count = connection.execute(sa.select(sa.func.count()).where(_table.c.team == scope.team)).scalar_one()
         if name_count >= MOST_BASELINES:

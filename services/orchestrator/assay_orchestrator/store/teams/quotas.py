@@ -161,6 +161,7 @@ def take_requests(connection: sa.Connection, team: str, limit: int) -> int:
     row = connection.execute(
         sa.select(table.c.minute, table.c.taken).where(table.c.team == team).with_for_update()
     ).one()
+    # One row per team, reused every minute: rows of past minutes would have to be removed.
     taken_before = row.taken if row.minute == minute else 0
     count = min(max(1, limit // _LEASES_PER_MINUTE), max(0, limit - taken_before))
     values = {"minute": minute, "taken": taken_before + count}

@@ -103,6 +103,7 @@ def create_team(connection: sa.Connection, team: str) -> TeamRecord:
         OverloadedError: The limit of teams is reached.
     """
     existing = connection.execute(sa.select(_teams.c.deleted_at).where(_teams.c.team == team)).one_or_none()
+    # The name of a deleted team stays taken: tokens of other issuers may still name it.
     if existing is not None:
         raise ConflictError(
             f"there is already a team {team!r}"
@@ -129,6 +130,7 @@ def set_disabled(connection: sa.Connection, team: str, *, disabled: bool) -> Tea
     Raises:
         NotFoundError: There is no such team.
     """
+    # A run that is being created either sees the change or is seen by the pause that follows.
     runs.lock_creation(connection)
     is_as_before = _teams.c.disabled_at.is_(None) if disabled else _teams.c.disabled_at.is_not(None)
     is_there = (_teams.c.team == team) & _teams.c.deleted_at.is_(None)
