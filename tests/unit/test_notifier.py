@@ -132,3 +132,20 @@ async def test_a_stop_ends_though_a_cancellation_is_lost() -> None:
     await stage.waits.wait()
     await peers.aclose()
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith(("follow", "look"))]
+
+
+def test_a_watcher_reads_nothing_when_nothing_can_have_followed() -> None:
+    """Published rows that follow on keep the last event known; every other change may have added events unseen."""
+    notifier = Notifier()
+    notifier.subscribe(RUN)
+    assert notifier.has_later(RUN, 0)
+    notifier.note_last(RUN, notifier.version(RUN), 3)
+    assert not notifier.has_later(RUN, 3)
+    notifier.publish(RUN, [large_row(4, 1), large_row(5, 1)])
+    assert (notifier.has_later(RUN, 4), notifier.has_later(RUN, 5)) == (True, False)
+    notifier.publish(RUN, [large_row(8, 1)])  # another process has stored 6 and 7
+    assert notifier.has_later(RUN, 8)
+    before = notifier.version(RUN)
+    notifier.notify(RUN)
+    notifier.note_last(RUN, before, 8)  # read before the change
+    assert notifier.has_later(RUN, 8)

@@ -32,6 +32,7 @@ class _WatchedRun:
         self.recent_bytes = 0
         self.error: AssayError | None = None
         self.version = 0
+        self.last_sequence: int | None = None
 
     def cache(self, events: Sequence[pb.RunEvent]) -> None:
         first, last = events[0].sequence, events[-1].sequence
@@ -71,10 +72,25 @@ class Notifier:
 
     def publish(self, run_id: str, rows: Sequence[CaseResult]) -> None:
         """Publish durable results, in the order of their sequence."""
-        if run_id in self._watched:
-            events = map(event_to_wire, rows)
-            self.cache_events(run_id, [row if row.ByteSize() <= _MAX_BYTES else without_answer(row) for row in events])
+        watched = self._watched.get(run_id)
+        if watched is None or not rows:
+            return
+        events = map(event_to_wire, rows)
+        watched.cache([row if row.ByteSize() <= _MAX_BYTES else without_answer(row) for row in events])
+        is_next = watched.last_sequence == rows[0].sequence - 1
         self.notify(run_id)
+        watched.last_sequence = rows[-1].sequence if is_next else None
+
+    def note_last(self, run_id: str, version: int, sequence: int) -> None:
+        """Note that a read which began at a version of a watched run showed no event after a sequence number."""
+        watched = self._watched.get(run_id)
+        if watched is not None and watched.version == version:
+            watched.last_sequence = sequence
+
+    def has_later(self, run_id: str, sequence: int) -> bool:
+        """Return whether a watched run may have events after a sequence number."""
+        last = self._watched[run_id].last_sequence
+        return last is None or sequence < last
 
     def cache_events(self, run_id: str, events: Sequence[pb.RunEvent]) -> None:
         """Cache events of a watched run, in order, for its other watchers."""
@@ -92,6 +108,7 @@ class Notifier:
         watched = self._watched.get(run_id)
         if watched is not None:
             watched.version += 1
+            watched.last_sequence = None
             for flag in watched.flags:
                 flag.set()
 

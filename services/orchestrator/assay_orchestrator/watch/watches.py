@@ -138,6 +138,7 @@ class Watches:
         run = self._known(scope, run_id)
         if run is None or after > run.last_sequence:
             run = await self._read(scope, run_id)
+            self._notifier.note_last(run_id, version, run.last_sequence)
             if run.state in ACTIVE_STATES:
                 self._active.setdefault(run_id, {})[scope] = (version, run)
         return run
@@ -151,8 +152,9 @@ class Watches:
         return await self._shared(scope, run_id, ("run",), lambda: self._read_run(scope, run_id))
 
     async def _events(self, scope: Scope, run_id: str, after: int, *, with_answers: bool) -> Sequence[pb.RunEvent]:
-        if (run := self._known(scope, run_id)) is not None and run.last_sequence <= after:
+        if not self._notifier.has_later(run_id, after):
             return ()
+        version = self._notifier.version(run_id)
         recent = self._notifier.recent_events(run_id, after, _EVENT_PAGE)
         if recent and (not with_answers or all(map(_is_complete, recent))):
             return recent
@@ -162,7 +164,9 @@ class Watches:
             return first_page(map(event_to_wire, events))
 
         events = await self._shared(scope, run_id, (after, with_answers), lambda: self._database.read(read))
-        if not with_answers:
+        if not events:
+            self._notifier.note_last(run_id, version, after)
+        elif not with_answers:
             self._notifier.cache_events(run_id, events)
         return events
 
