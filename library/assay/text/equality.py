@@ -25,7 +25,8 @@ _IGNORABLE_RANGES = (
 )  # fmt: skip
 _IGNORABLE = frozenset(code for first, last in _IGNORABLE_RANGES for code in range(first, last + 1))
 # The tags at the end of 🏴 are what tells one region's flag from another's.
-_BLANKS = _IGNORABLE | {0x2800}  # a letter of Braille without dots
+_RANGES = "".join(f"{chr(first)}-{chr(last)}" for first, last in _IGNORABLE_RANGES)
+_VISIBLE = re.compile(f"[^\\s\\x00-\\x1f\\x7f-\\x9f{_RANGES}\\u2800]")  # U+2800: a letter of Braille without dots
 _AT_ENDS = "".join(map(chr, sorted(_IGNORABLE - frozenset(_TAGS))))
 _WHITE_SPACE = "".join(char for char in map(chr, range(0x3001)) if char.isspace())
 _PLAIN_ENDS = _AT_ENDS + _WHITE_SPACE
@@ -55,7 +56,7 @@ def folded_case(text: str) -> str:
 
 def is_blank(text: str) -> bool:
     """Return whether a text has only white space, controls and invisible characters."""
-    return all(char.isspace() or ord(char) in _BLANKS or unicodedata.category(char) == "Cc" for char in text)
+    return _VISIBLE.search(text) is None
 
 
 def number_in(text: str) -> tuple[Decimal, str] | None:
@@ -77,7 +78,7 @@ def same_text(first: str, second: str, *, numbers: bool = False) -> bool:
         second: Any text.
         numbers: Whether numbers of equal value are the same, whatever their notation.
     """
-    if plain(first) == plain(second):
+    if first == second or plain(first) == plain(second):
         return True
     value = number_in(first) if numbers else None
     return value is not None and value == number_in(second)

@@ -46,6 +46,8 @@ _RESPONSE_END = re.compile(r"<\|(?:end_response|end_of_solution)\|>\s*\Z", re.IG
 _QUOTES = tuple("`'\"“”‘’«»")
 _NO_THOUGHTS = re.compile(r"[{\[]|```|<(?!/)")
 """Beginnings of JSON, markup and code, in which a tag is content."""
+_MARK = re.compile(r"[<\[◁]|assistantfinal")
+"""A part of every mark of thoughts; most texts contain none."""
 _MOST_CLOSINGS = 20
 
 # gpt-oss: <|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>final<|message|>…<|return|>
@@ -65,6 +67,8 @@ def split_thoughts(text: str) -> tuple[str, str]:
     Args:
         text: What a model wrote.
     """
+    if _MARK.search(text) is None:
+        return "", text
     begun = text.lstrip("\ufeff\u200b\u2060\xa0 \t\r\n")
     thoughts, rest = _channels(begun.removeprefix(turn[0]) if (turn := _TURN.match(begun)) else begun)
     while (block := _block(rest)) is not None:

@@ -86,8 +86,7 @@ def wanted_of_case(metrics: Iterable[Embeds], case: Case) -> dict[EmbeddingSetti
     """Return the texts that a case needs embedded if the answer is not empty, by embedding settings."""
     by_settings: dict[EmbeddingSettings, WantedTexts] = {}
     for metric in metrics:
-        wanted = _wanted_of(metric, case)
-        if metric.embedding is not None and wanted != WantedTexts():
+        if metric.embedding is not None and (wanted := _wanted_of(metric, case)) != WantedTexts():
             by_settings[metric.embedding] = by_settings.get(metric.embedding, WantedTexts()).joined(wanted)
     return by_settings
 

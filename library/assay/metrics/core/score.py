@@ -12,7 +12,7 @@ from assay.statistics.thresholds import holds
 from assay.text.equality import is_blank
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -205,13 +205,15 @@ def not_computed(metric: str, reason: str, *, decides: bool, **detail: Any) -> S
     return Score(metric, ScoreStatus.ERROR, reason=reason, detail={**detail, **marks})
 
 
-def made_advisory(scores: Sequence[Score], optional: Container[str]) -> tuple[Score, ...]:
+def made_advisory(scores: Sequence[Score], optional: Collection[str]) -> Sequence[Score]:
     """Return scores in which failures of optional metrics are advisory: they leave the verdict to the other metrics.
 
     Args:
         scores: The scores of a row.
         optional: Names of the metrics without which the run may end.
     """
+    if not optional:
+        return scores
     return tuple(
         replace(score, detail={**score.detail, "advisory": True})
         if score.metric in optional and score.status is ScoreStatus.ERROR and score.passed is None

@@ -76,10 +76,10 @@ class AgentStatus(StrEnum):
     @property
     def is_failed(self) -> bool:
         """Whether there is no answer: the agent failed or waits for a person."""
-        return self in (AgentStatus.ERROR, AgentStatus.INTERRUPTED)
+        return self in FAILED_STATUSES
 
 
-FAILED_STATUSES = tuple(status.value for status in AgentStatus if status.is_failed)
+FAILED_STATUSES = (AgentStatus.ERROR.value, AgentStatus.INTERRUPTED.value)
 """The statuses that stores and reports count as agent errors."""
 
 

@@ -152,6 +152,8 @@ def remaining_approvals(approvals: Sequence[Approval], interrupts: Sequence[Inte
         approvals: The approvals at the start of the conversation.
         interrupts: The interrupts of its earlier turns, in order.
     """
+    if not approvals:
+        return ()
     script = ScriptedApprovals(approvals)
     for interrupt in interrupts:
         if interrupt.decision:
