@@ -21,7 +21,6 @@ WITHOUT_SCOPE = {
             "lock_phase",
             "read_phase",
             "read_statuses",
-            "take_sequence",
         }
         | {"count_pauses", "read_origin", "drain"},
         "spending": {"add_spent"},

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
+from sqlalchemy.sql import dml
 
 from assay.metrics.core.score import score_from_json, score_to_json
 from assay.model.answers.agent_response import (
@@ -22,7 +24,6 @@ from assay.storage.bulk import insert_rows
 from assay.storage.texts import json_text
 from assay.storage.times import now
 from assay_orchestrator.store import schema
-from assay_orchestrator.store.runs import runs
 from assay_orchestrator.store.shards import shards
 
 if TYPE_CHECKING:
@@ -32,6 +33,11 @@ if TYPE_CHECKING:
 
 _PLAIN_FIELDS = {"status", "text", "latency_ms"}
 _STATUSES = {status.value: status for status in AgentStatus}
+_COUNTS = (
+    "last_sequence", "finished_count", "passed_count", "failed_count", "agent_error_count", "interrupted_count",
+    "removed_count",
+)  # fmt: skip
+"""The columns of a run that change with its rows."""
 
 RowKey = tuple[int, int]
 """Position of the case in the dataset, and repeat."""
@@ -94,12 +100,11 @@ def put_rows(
         insert_rows(connection, schema.answers, values)
         size_bytes += _size_bytes(values, "response_json", "answer_text")
     if new_results:
-        first = runs.take_sequence(connection, run_id, len(new_results))
+        first = _count(connection, run_id, [(row.status, row.passed) for row in new_results]) - len(new_results) + 1
         values = [_values(run_id, first + offset, moment, row) for offset, row in enumerate(new_results)]
         insert_rows(connection, schema.results, values)
         size_bytes += _size_bytes(values, "scores_json")
         _store_values(connection, run_id, first)
-        _count(connection, run_id, [(row.status, row.passed) for row in new_results])
     return Stored(first, slots, size_bytes)
 
 
@@ -171,17 +176,23 @@ def _remove_values(connection: sa.Connection, run_id: str, rows: Sequence[CaseRe
 
 def _store_values(connection: sa.Connection, run_id: str, first_sequence: int) -> None:
     """Store the values of new results metric by metric; SQL takes less time than another list of rows."""
+    connection.execute(_values_insert(connection.dialect.name), {"of_run": run_id, "first": first_sequence})
+
+
+@cache  # built once: building a statement takes several times as long as running it
+def _values_insert(dialect: str) -> sa.Insert:
     table = schema.results.c
-    if connection.dialect.name == "postgresql":
+    if dialect == "postgresql":
         function = sa.func.json_each_text(sa.cast(table.values_json, sa.JSON))
     else:
         function = sa.func.json_each(table.values_json)
     entry = function.table_valued("key", "value", joins_implicitly=True)
     value = sa.cast(entry.c.value, sa.Float)
     scored = sa.select(table.run_id, entry.c.key, table.case_index, table.repeat_index, value)
-    new = scored.where(table.run_id == run_id, table.sequence >= first_sequence, entry.c.value.is_not(None))
-    names = [column.name for column in schema.score_values.c]
-    connection.execute(schema.score_values.insert().from_select(names, new))
+    new = scored.where(
+        table.run_id == sa.bindparam("of_run"), table.sequence >= sa.bindparam("first"), entry.c.value.is_not(None)
+    )
+    return schema.score_values.insert().from_select([column.name for column in schema.score_values.c], new)
 
 
 def remove_orphaned_values(connection: sa.Connection, run_id: str) -> None:
@@ -434,23 +445,35 @@ def _values(run_id: str, sequence: int, moment: str, row: CaseResult) -> dict[st
     }
 
 
-def _count(connection: sa.Connection, run_id: str, rows: Sequence[tuple[str, bool | None]], sign: int = 1) -> None:
-    """Adjust the counts for rows that were stored or removed, by status and verdict."""
-    table = schema.runs
-    removed = {"removed_count": table.c.removed_count + len(rows)} if sign < 0 else {}
-    connection.execute(
-        table.update()
-        .where(table.c.run_id == run_id)
-        .values(
-            **removed,
-            finished_count=table.c.finished_count + sign * len(rows),
-            passed_count=table.c.passed_count + sign * sum(passed is True for _, passed in rows),
-            failed_count=table.c.failed_count + sign * sum(passed is False for _, passed in rows),
-            agent_error_count=table.c.agent_error_count + sign * sum(status in FAILED_STATUSES for status, _ in rows),
-            interrupted_count=table.c.interrupted_count
-            + sign * sum(status == AgentStatus.INTERRUPTED for status, _ in rows),
-        )
+def _count(connection: sa.Connection, run_id: str, rows: Sequence[tuple[str, bool | None]], sign: int = 1) -> int:
+    """Adjust the counts of a run for rows that are stored or removed, by status and verdict.
+
+    Rows that are stored take the run's next sequence numbers. The run stays locked until the transaction ends, so
+    numbers are in commit order and without gaps.
+
+    Returns:
+        The run's last sequence number.
+    """
+    counts = (
+        len(rows) if sign > 0 else 0,
+        sign * len(rows),
+        sign * sum(passed is True for _, passed in rows),
+        sign * sum(passed is False for _, passed in rows),
+        sign * sum(status in FAILED_STATUSES for status, _ in rows),
+        sign * sum(status == AgentStatus.INTERRUPTED for status, _ in rows),
+        len(rows) if sign < 0 else 0,
     )
+    values = {f"more_{name}": count for name, count in zip(_COUNTS, counts, strict=True)}
+    last: int = connection.execute(_counts_update(), {"of_run": run_id, **values}).scalar_one()
+    return last
+
+
+@cache
+def _counts_update() -> dml.ReturningUpdate[int]:
+    table = schema.runs
+    sums = {name: table.c[name] + sa.bindparam(f"more_{name}") for name in _COUNTS}
+    own = table.c.run_id == sa.bindparam("of_run")
+    return table.update().where(own).values(sums).returning(table.c.last_sequence)
 
 
 def _record(row: Any) -> CaseResult:

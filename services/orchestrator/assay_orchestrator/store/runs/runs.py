@@ -222,8 +222,10 @@ def change_state(
 def _store_event(
     connection: sa.Connection, run_id: str, state: RunState, reason: str, moment: str, values: dict[str, Any]
 ) -> None:
-    sequence = take_sequence(connection, run_id, 1)
-    connection.execute(schema.runs.update().where(schema.runs.c.run_id == run_id).values(**values))
+    table = schema.runs
+    changed = table.update().where(table.c.run_id == run_id).values(**values, last_sequence=table.c.last_sequence + 1)
+    # The run stays locked until the transaction ends, so numbers are in commit order and without gaps.
+    sequence = connection.execute(changed.returning(table.c.last_sequence)).scalar_one()
     connection.execute(
         schema.run_events.insert().values(
             run_id=run_id, sequence=sequence, state=state.value, reason=reason, created_at=moment
@@ -347,21 +349,6 @@ def count_active(connection: sa.Connection) -> int:
     table = schema.runs
     query = sa.select(sa.func.count()).select_from(table).where(is_active())
     return connection.execute(query).scalar_one()
-
-
-def take_sequence(connection: sa.Connection, run_id: str, count: int) -> int:
-    """Take the next `count` sequence numbers of a run and return the first.
-
-    The row stays locked until the transaction ends, so numbers are in commit order and without gaps.
-    """
-    table = schema.runs
-    last: int = connection.execute(
-        table.update()
-        .where(table.c.run_id == run_id)
-        .values(last_sequence=table.c.last_sequence + count)
-        .returning(table.c.last_sequence)
-    ).scalar_one()
-    return last - count + 1
 
 
 def read_state_changes(connection: sa.Connection, run_id: str, after: int, count: int) -> list[StateChange]:

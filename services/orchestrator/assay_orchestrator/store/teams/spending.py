@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -11,9 +12,6 @@ from assay.identity.quotas import MAX_AMOUNT
 from assay.storage.texts import CleanString
 from assay.storage.times import now
 from assay_orchestrator.store import schema
-
-if TYPE_CHECKING:
-    pass
 
 _spending = schema.spending
 _SUMS = ("tokens", "nano_usd", "stored_bytes")
@@ -40,11 +38,16 @@ def add_spent(connection: sa.Connection, run_id: str, spent: Spent) -> None:
     """Add to a run's spending and storage of today; sums stay between 0 and the largest amount."""
     if spent == Spent():
         return
+    limited = {f"more_{name}": max(0, min(getattr(spent, name), MAX_AMOUNT)) for name in _SUMS}
+    connection.execute(_addition(connection.dialect.name), {"of_run": run_id, "today": now()[:10], **limited})
+
+
+@cache  # built once: building the statement takes several times as long as running it, and every batch of rows does
+def _addition(dialect: str) -> sa.Insert:
     runs = schema.runs.c
-    limited = {name: max(0, min(getattr(spent, name), MAX_AMOUNT)) for name in _SUMS}
-    amounts = [sa.literal(limited[name], sa.BigInteger) for name in _SUMS]
-    new = sa.select(runs.team, sa.literal(now()[:10]), runs.run_id, *amounts).where(runs.run_id == run_id)
-    _add(connection, new)
+    amounts = [sa.bindparam(f"more_{name}", type_=sa.BigInteger) for name in _SUMS]
+    new = sa.select(runs.team, sa.bindparam("today", type_=sa.String), runs.run_id, *amounts)
+    return _added_to_stored(dialect, new.where(runs.run_id == sa.bindparam("of_run")))
 
 
 def forget_run(connection: sa.Connection, run_id: str) -> None:
@@ -54,7 +57,7 @@ def forget_run(connection: sa.Connection, run_id: str) -> None:
         _spending.c.team, _spending.c.day, sa.literal(_DELETED, CleanString(120)),
         _spending.c.tokens, _spending.c.nano_usd, sa.literal(0, sa.BigInteger),
     )  # fmt: skip
-    _add(connection, remaining.where(own))
+    connection.execute(_added_to_stored(connection.dialect.name, remaining.where(own)))
     connection.execute(_spending.delete().where(own))
 
 
@@ -106,15 +109,17 @@ def total(column: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
     return sa.func.coalesce(sa.func.sum(column * sa.literal(1.0, sa.Float)), 0)
 
 
-def _add(connection: sa.Connection, rows: sa.Select[Any]) -> None:
+def _added_to_stored(dialect: str, rows: sa.Select[Any]) -> sa.Insert:
+    """Return the statement that adds rows to the stored sums."""
     insert: Any
-    if connection.dialect.name == "postgresql":
+    if dialect == "postgresql":
         from sqlalchemy.dialects.postgresql import insert
     else:
         from sqlalchemy.dialects.sqlite import insert
     statement = insert(_spending).from_select([column.name for column in _spending.c], rows)
     sums = {name: _added(_spending.c[name], statement.excluded[name]) for name in _SUMS}
-    connection.execute(statement.on_conflict_do_update(index_elements=["team", "day", "run_id"], set_=sums))
+    addition: sa.Insert = statement.on_conflict_do_update(index_elements=["team", "day", "run_id"], set_=sums)
+    return addition
 
 
 def _added(stored: sa.ColumnElement[int], more: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
