@@ -45,9 +45,14 @@ def shape_problems(path: Path) -> Iterator[str]:
         yield "a catch-all name"
     if text.strip() and not ast.get_docstring(tree):
         yield "no docstring"
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (node.end_lineno or 0) - node.lineno >= 80:
-            yield f"{node.name} has more than 80 lines"
+    waiting: list[ast.AST] = [tree]
+    while waiting:  # neither expressions nor functions inside functions, which are shorter than the outer ones
+        node = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            if (node.end_lineno or 0) - node.lineno >= 80:
+                yield f"{node.name} has more than 80 lines"
+        elif not isinstance(node, ast.expr):
+            waiting += ast.iter_child_nodes(node)
 
 
 def test_modules_are_small_and_described() -> None:
@@ -102,24 +107,26 @@ def test_a_question_to_the_command_itself_reads_nothing_of_runs(arguments: Seque
 BOUNDARIES = dict(
     re.findall(r"^\| a (\w+) \| (\d+) \|", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.MULTILINE)
 )
-"""How often a broad handler stands at each boundary, as CONTRIBUTING.md says."""
+"""The number of broad handlers at each boundary, from CONTRIBUTING.md."""
+BROAD = re.compile(r"except\*?(?:[ (]+(?:Base)?Exception\b|\s*:)")
 
 
 def test_broad_handlers_stand_at_a_boundary() -> None:
     """A handler of any exception raises it again, or its comment names one of four boundaries, as often as listed."""
-    found = dict.fromkeys(BOUNDARIES, 0)
+    counts = dict.fromkeys(BOUNDARIES, 0)
     for path in SOURCES:
-        lines = path.read_text(encoding="utf-8").splitlines()
-        for node in ast.walk(ast.parse("\n".join(lines))):
+        text = path.read_text(encoding="utf-8")
+        lines = text.splitlines()
+        for node in ast.walk(ast.parse(text if BROAD.search(text) else "")):
             if not isinstance(node, ast.ExceptHandler) or isinstance(node.body[-1], ast.Raise):
                 continue
             if node.type is not None and ast.unparse(node.type) not in ("Exception", "BaseException"):
                 continue
             place = re.search(r"# .*\bthe boundary of a (\w+)", lines[node.lineno - 1])
             assert place is not None, f"{path}:{node.lineno}"
-            assert place[1] in found, f"{path}:{node.lineno}"
-            found[place[1]] += 1
-    assert {name: int(count) for name, count in BOUNDARIES.items()} == found
+            assert place[1] in counts, f"{path}:{node.lineno}"
+            counts[place[1]] += 1
+    assert {name: int(count) for name, count in BOUNDARIES.items()} == counts
 
 
 NO_CODE = re.compile(

@@ -73,19 +73,29 @@ def test_pages_name_actors_and_events() -> None:
     assert found == []
 
 
+def suspects(words: re.Pattern[str]) -> Iterator[tuple[Path, ast.Module]]:
+    """Yield the modules whose text has one of the words; a string may continue on the next line."""
+    for path in SOURCES:
+        text = path.read_text(encoding="utf-8")
+        if words.search(re.sub(r"""["']\s+\w?["']""", "", text)):
+            yield path, ast.parse(text)
+
+
 def test_texts_of_the_program_name_actors_and_events() -> None:
     """No help text, error or log line has one of the words."""
-    found = []
-    for path in SOURCES:
-        shown = texts(ast.parse(path.read_text(encoding="utf-8")))
-        found += [f"{path}:{one.lineno}: {one.value!r}" for one in shown if NEVER.search(str(one.value))]
-    assert found == []
+    assert [
+        f"{path}:{text.lineno}: {text.value!r}"
+        for path, tree in suspects(NEVER)
+        for text in texts(tree)
+        if NEVER.search(str(text.value))
+    ] == []
 
 
 def test_docstrings_name_actors_and_events() -> None:
     """No docstring of the product has one of the words."""
-    found = []
-    for path in SOURCES:
-        shown = docstrings(ast.parse(path.read_text(encoding="utf-8")))
-        found += [f"{path}: {one.splitlines()[0]}: {word[0]}" for one in shown for word in NEVER_READ.finditer(one)]
-    assert found == []
+    assert [
+        f"{path}: {docstring.splitlines()[0]}: {word[0]}"
+        for path, tree in suspects(NEVER_READ)
+        for docstring in docstrings(tree)
+        for word in NEVER_READ.finditer(docstring)
+    ] == []

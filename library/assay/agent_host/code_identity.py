@@ -126,7 +126,7 @@ def _agent_hash(agent: AgentSettings, folder: Path) -> str:
     root, parts = folder, module.split(".")
     file = _module_file(root, parts)
     if file is None:
-        spec = importlib.util.find_spec(parts[0])
+        spec = None if parts[0] in sys.stdlib_module_names else importlib.util.find_spec(parts[0])
         if spec is None or not spec.origin or _INSTALLED & {*Path(spec.origin).parts}:
             return ""
         origin = Path(spec.origin)
