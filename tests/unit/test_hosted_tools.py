@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.unit.test_provider_streams import anthropic
 
 from assay.model.answers.agent_response import AgentStatus, Source
 from assay.providers import chat_completions, responses
@@ -43,13 +44,6 @@ RESPONSES: dict[str, tuple[list[dict[str, Any]], list[tuple[str, Any, Any, bool]
     ),
     "listed tools": ([{"type": "mcp_list_tools", "id": "l", "tools": []}, {"type": "reasoning", "id": "r"}, TEXT], []),
 }  # fmt: skip
-
-
-def anthropic() -> Any:
-    """Return the module, imported when a test runs: its SDK takes a second, in each process that collects the tests."""
-    from assay.providers import anthropic
-
-    return anthropic
 
 
 def read(calls: Any) -> list[tuple[str, Any, Any, bool]]:

@@ -66,12 +66,6 @@ def test_every_source_root_is_installed_from_here() -> None:
         assert Path(str(importlib.import_module(name).__file__)) == ROOT / root / name / "__init__.py"
 
 
-def test_one_factory_makes_servers_and_channels() -> None:
-    """gRPC servers and channels are made in assay.rpc and nowhere else."""
-    others = {path: path.read_text(encoding="utf-8") for path in SOURCES if "rpc" not in path.parts}
-    assert [path for path, text in others.items() if "insecure_channel(" in text or "aio.server(" in text] == []
-
-
 def test_the_library_and_the_command_start_light() -> None:
     """Importing them brings nothing heavy."""
     code = (

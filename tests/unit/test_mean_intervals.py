@@ -136,13 +136,6 @@ def test_means_have_cr2_and_the_degrees_of_satterthwaite(rows: list[tuple[float,
     assert ends == pytest.approx((mean - half, mean + half), rel=1e-6, abs=1e-6)
 
 
-def test_copies_of_one_case_are_worth_one() -> None:
-    """200 copies of one case that pass: 1 independent case, interval 0.207 to 1."""
-    found = mean_of([1.0] * 200, "a" * 200)
-    assert found.effective_count() == 1.0
-    assert found.interval() == pytest.approx((0.206549, 1.0), abs=1e-6)
-
-
 @pytest.mark.parametrize(
     ("values", "clusters", "worth"),
     [

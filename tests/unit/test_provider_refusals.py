@@ -164,6 +164,8 @@ NOW = 1_700_000_000.0  # Tue, 14 Nov 2023 22:13:20 GMT
         ({"retry-after": "0"}, 0.0),
         ({"retry-after": "Tue, 14 Nov 2023 22:14:20 GMT"}, 60.0),
         ({"retry-after": "Tue, 14 Nov 2023 22:12:20 GMT"}, 0.0),
+        ({"retry-after": "Tuesday, 14-Nov-23 22:13:50 GMT"}, 30.0),
+        ({"retry-after-ms": "1500"}, 1.5),
         ({"retry-after": "1", "retry-after-ms": "1250"}, 1.25),
         ({"retry-after": "1", "retry-after-ms": "soon"}, 1.0),
         ({}, None),

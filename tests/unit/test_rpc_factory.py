@@ -76,7 +76,7 @@ def test_one_attempt_means_no_retry() -> None:
 
 def test_nothing_else_makes_servers_or_channels() -> None:
     """The settings that were learnt from failures hold everywhere because there is one factory."""
-    sources = [path for folder in ("library", "services", "cli") for path in (ROOT / folder).rglob("*.py")]
+    sources = [path for folder in ("library", "services", "cli", "examples") for path in (ROOT / folder).rglob("*.py")]
     makers = {
         str(path.relative_to(ROOT))
         for path in sources

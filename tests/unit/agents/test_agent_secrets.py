@@ -14,7 +14,6 @@ from assay.model.run import AgentSettings
 from assay.specs.agents import check_agent
 from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.http import HttpAgent
-from assay_orchestrator.agents.http_connection import url_problems
 from assay_orchestrator.agents.http_hosts import check_http_target
 from assay_orchestrator.agents.secrets import Secrets
 
@@ -160,13 +159,19 @@ def test_hosts_are_matched_by_pattern(target: str, allowed: bool) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "http://xn--exmple-cua.com/",
-        "http://good.test\u3002evil.test/",
-        "http://good.test\uff0eevil.test/",
+        "http://xn--bcher-kva.example/",  # one reader has the name, the other its code
+        "http://allowed.example\u3002evil.example/",  # an ideographic full stop: a dot for one of two readers
+        "http://a\uff0eb.example/",
+        "http://\uff11\uff12\uff17.0.0.1/",
+        "http://\u24d4xample.com/",
+        "http://a.example\t.b.example/",
+        "http://[v1.a]/",
+        "http://a.example\\@b.example/",
+        "http://a.example:80@b.example/",
+        "ftp://a.example/",
+        "//a.example/",
         "http://a b/",
-        "http://good.test\\@evil.test/",
         "http://good.test:80:80/",
-        "http://good.test\t.evil.test/",
         "http://good.test\u200b/",
         "http:\\\\good.test/",
         "http:good.test",
@@ -178,20 +183,11 @@ def test_hosts_are_matched_by_pattern(target: str, allowed: bool) -> None:
     ],
 )
 def test_a_host_that_two_parsers_read_differently_is_refused(url: str) -> None:
-    """What was checked against the allowed hosts is what is called, and no URL holds a login."""
+    """The allow-list and the connection would see different hosts, or the URL holds a login."""
     environ = {"AGENT_USER": "user:word"}
     with pytest.raises(InvalidInputError) as refusal:
         HttpAgent(AgentSettings("http", url), AgentAccess(["*"], ["AGENT_*"], environ))
     assert {problem.field for problem in refusal.value.problems} == {"agent.target"}
-
-
-@pytest.mark.parametrize(
-    "url", ["http://API.good.test:8080/a//b@c?d=e@f#g@h", "https://127.0.0.1/", "http://[::1]:81/x"]
-)
-async def test_a_plain_host_is_accepted(url: str) -> None:
-    """Whatever stands behind it."""
-    await HttpAgent(AgentSettings("http", url), AgentAccess(["*"], [], {})).aclose()
-    assert not check_agent(AgentSettings("http", url))
 
 
 @pytest.mark.parametrize("url", ["http://user:word@good.test/", "https://user@good.test", "http://:word@good.test/x"])
@@ -226,28 +222,6 @@ def test_a_literal_credential_is_refused_and_not_shown(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url",
-    [
-        "http://xn--bcher-kva.example/",  # one reader has the name, the other its code
-        "http://allowed.example\u3002evil.example/",  # an ideographic full stop: a dot for one of two readers
-        "http://a\uff0eb.example/",
-        "http://\uff11\uff12\uff17.0.0.1/",
-        "http://\u24d4xample.com/",
-        "http://a.example\t.b.example/",
-        "http://[v1.a]/",
-        "http://a.example\\@b.example/",
-        "http://a.example:80@b.example/",
-        "ftp://a.example/",
-        "http:///path",
-        "//a.example/",
-    ],
-)
-def test_an_address_that_is_read_in_two_ways_is_refused(url: str) -> None:
-    """The allow-list and the connection would see different hosts."""
-    assert [problem.field for problem in url_problems(url)] == ["agent.target"]
-
-
-@pytest.mark.parametrize(
     ("url", "host"),
     [
         ("http://a.example/", "a.example"),
@@ -256,11 +230,13 @@ def test_an_address_that_is_read_in_two_ways_is_refused(url: str) -> None:
         ("http://[::1]/", "::1"),
         ("http://a.example?@b.example/", "a.example"),
         ("http://a.example#@b.example/", "a.example"),
+        ("http://API.good.test:8080/a//b@c?d=e@f#g@h", "api.good.test"),
     ],
 )
-def test_a_plain_address_is_accepted(url: str, host: str) -> None:
-    """The host that the allow-list is asked about is the host that is called."""
-    assert url_problems(url) == []
+async def test_a_plain_address_is_accepted(url: str, host: str) -> None:
+    """The allow-list is asked about the host that is called."""
+    await HttpAgent(AgentSettings("http", url), AgentAccess(["*"], [], {})).aclose()
+    assert not check_agent(AgentSettings("http", url))
     assert check_http_target(url, AgentAccess([host], [])) == []
     assert [problem.field for problem in check_http_target(url, AgentAccess(["other.example"], []))] == ["agent.target"]
     assert httpx2.URL(url).host == host

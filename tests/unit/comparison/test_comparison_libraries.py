@@ -35,18 +35,6 @@ def generators() -> Iterator[np.random.Generator]:
     return (np.random.default_rng([20, seed]) for seed in range(DATA_SETS))
 
 
-def test_mcnemar_is_the_binomial_test() -> None:
-    """The exact p-value is that of wins against losses; the intervals of both rates are Wilson's."""
-    for rng in generators():
-        both, b, c, neither = (int(one) for one in rng.integers(0, rng.choice([4, 30, 400]), 4))
-        if not b + c:
-            continue
-        test = scipy.stats.binomtest(b, b + c, 0.5)
-        assert mcnemar(both, b, c, neither).p == pytest.approx(test.pvalue, rel=1e-7)
-        interval = test.proportion_ci(method="wilson")
-        assert wilson(b, b + c) == pytest.approx((interval.low, interval.high), abs=CLOSE)
-
-
 def test_paired_t() -> None:
     """Statistic, p-value and interval of the paired t-test; each case a cluster of its own changes nothing."""
     for rng in generators():
@@ -117,18 +105,6 @@ def test_friedman() -> None:
         assert (found.statistic, found.p) == pytest.approx((expected.statistic, expected.pvalue), rel=CLOSE, abs=CLOSE)
 
 
-def test_cochran_q_is_friedman_of_zeros_and_ones() -> None:
-    """The two statistics are equal on 0 and 1, so scipy's Friedman test checks Cochran's Q as well."""
-    for rng in generators():
-        rows = rng.integers(0, 2, (int(rng.integers(2, 12)), int(rng.integers(3, 6))))
-        found = cochran_q(rows.tolist())
-        if all(np.ptp(row) == 0 for row in rows):
-            assert (found.statistic, found.p) == (0, 1)
-            continue
-        expected = scipy.stats.friedmanchisquare(*rows.T)
-        assert (found.statistic, found.p) == pytest.approx((expected.statistic, expected.pvalue), rel=CLOSE, abs=CLOSE)
-
-
 def test_adjusted_p_values(monkeypatch: pytest.MonkeyPatch) -> None:
     """Holm's, and Benjamini and Hochberg's, with ties and with ones."""
     from statsmodels.stats.multitest import multipletests
@@ -154,7 +130,7 @@ def test_exact_mcnemar_and_wilson() -> None:
         assert wilson(both, n) == pytest.approx(proportion_confint(both, n, method="wilson"), abs=1e-6)
 
 
-def test_cochran_q_of_two_variants() -> None:
+def test_cochran_q() -> None:
     """Of two to five variants whose cases are right or wrong."""
     from statsmodels.stats.contingency_tables import cochrans_q
 

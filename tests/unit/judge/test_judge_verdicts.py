@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.providers.retry_after import retry_after_s
 from assay.testing.hostile_verdicts import FAMILIES
 from assay.testing.injections import INJECTIONS, obey
 from assay.text.inline_thoughts import split_thoughts
@@ -175,15 +174,6 @@ def changed(text: str, edits: list[tuple[int, int, str]]) -> str:
     return text
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@given(rubric=st.sampled_from(list(VERDICTS)), seed=st.integers(0, 2**32))
-def test_every_member_of_a_family_is_refused(family: str, rubric: str, seed: int) -> None:
-    """Whatever a family makes of a valid verdict: no score."""
-    reply = FAMILIES[family](random.Random(seed), dict(VERDICTS[rubric]))
-    with pytest.raises(InvalidVerdictError):
-        read_verdict(reply, BUILT_IN[rubric], ID)
-
-
 @given(st.sampled_from(list(FAMILIES)), st.sampled_from(list(VERDICTS)), st.integers(0, 2**32), changes)
 def test_a_changed_member_is_refused_or_is_what_it_says(
     family: str, rubric: str, seed: int, edits: list[tuple[int, int, str]]
@@ -204,18 +194,3 @@ def test_a_changed_member_is_refused_or_is_what_it_says(
         assert type(data[name]) in (int, float)
         assert data[name] == score
         assert asked.minimum <= score <= asked.maximum
-
-
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({"retry-after": "7"}, 7.0), ({"retry-after": "0.25"}, 0.25), ({"retry-after-ms": "1500"}, 1.5),
-        ({"retry-after-ms": "1500", "retry-after": "2"}, 1.5),
-        ({"retry-after": "Fri, 15 Jan 2027 08:00:30 GMT"}, 30.0),
-        ({"retry-after": "Fri, 15 Jan 2027 07:00:00 GMT"}, 0.0),
-        ({"retry-after": "Friday, 15-Jan-27 08:00:30 GMT"}, 30.0), ({"retry-after": "soon"}, None), ({}, None),
-    ],
-)  # fmt: skip
-def test_every_form_of_retry_after_is_read(headers: dict[str, str], seconds: float | None) -> None:
-    """Seconds, milliseconds, dates of today's and of older forms, past ones too; nonsense says nothing."""
-    assert retry_after_s(headers, now=1_800_000_000.0) == seconds

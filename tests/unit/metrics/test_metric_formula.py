@@ -33,7 +33,7 @@ from assay.model.case import Case, Turn
 from assay.model.run import Score, ScoreStatus
 from assay.specs.loader import spec_from_mapping
 
-CASE = Case("case", (Turn("question", references=("right",)),))
+CASE = Case("case", (Turn("question", references=("right",), expected_sources=("S",)),))
 FAILED = AgentResponse(
     status=AgentStatus.ERROR, error=AgentError(AgentErrorKind.TIMEOUT, "no answer within 30 s"), latency_ms=1.0
 )

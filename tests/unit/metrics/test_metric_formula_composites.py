@@ -9,32 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.unit.metrics.test_metric_formula import FAILED, row_of, scored
 
 from assay.metrics.combined_score import combined_score
 from assay.metrics.core.score import JudgeEvidence, Metric, Row
 from assay.metrics.rows.row_scores import score_row
 from assay.metrics.satisfaction import satisfaction
-from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, Usage
+from assay.model.answers.agent_response import AgentResponse, Source, Usage
 from assay.model.case import Case, Turn
-from assay.model.run import Score, ScoreStatus
-
-CASE = Case("case", (Turn("question", references=("right",), expected_sources=("S",)),))
-FAILED = AgentResponse(
-    status=AgentStatus.ERROR, error=AgentError(AgentErrorKind.TIMEOUT, "no answer within 30 s"), latency_ms=1.0
-)
-
-
-def scored(name: str, value: float | None, reason: str = "") -> Score:
-    """The score of a metric: with a value, skipped without one, in error with a reason."""
-    if value is not None:
-        return Score(name, ScoreStatus.SCORED, value=value)
-    return Score(name, ScoreStatus.ERROR if reason else ScoreStatus.SKIPPED, reason=reason or "no_reference")
-
-
-def row_of(response: AgentResponse | None = None, *scores: Score) -> Row:
-    """A row with an answer and with scores computed before."""
-    return Row(CASE, response or AgentResponse(text="an answer"), scores={score.metric: score for score in scores})
-
 
 SATISFACTION = (
     "0 if status_error else "

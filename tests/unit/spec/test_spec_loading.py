@@ -11,8 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import Problem, SpecError
-from assay.gates.gates import decide, parse_gate
-from assay.model.run import GateOutcome
 from assay.parsing.fields import Fields
 from assay.parsing.yaml_nodes import parse_yaml
 from assay.specs.loader import load_spec, spec_from_mapping
@@ -205,30 +203,11 @@ def test_yaml_that_means_something_else_is_refused(text: str) -> None:
     assert problems
 
 
-@pytest.mark.parametrize(
-    ("gate", "actual", "outcome"),
-    [
-        ("pass_rate >= 0.3", 0.1 + 0.2, GateOutcome.PASS),
-        ("pass_rate > 0.8", 16 / 20, GateOutcome.FAIL),
-        ("latency.p95 < 4", 3.9, GateOutcome.PASS),
-        ("latency == 1", 1.0, GateOutcome.PASS),
-        ("pass_rate <= 1", None, GateOutcome.INCOMPLETE),
-    ],
-)
-def test_gates_decide_with_a_tolerance(gate: str, actual: float | None, outcome: GateOutcome) -> None:
-    """Float noise decides nothing, and a missing value never passes."""
-    assert decide(parse_gate(gate, metrics={"latency": "latency"}), actual) is outcome
-
-
 @given(st.text(max_size=200))
 def test_no_text_breaks_a_parser(text: str) -> None:
-    """Whatever stands in a gate or a spec, only SpecError comes out."""
-    for parse in (
-        lambda: parse_gate(text, metrics={"latency": "latency"}),
-        lambda: spec_from_mapping({**GOOD, "agent": text}),
-    ):
-        with contextlib.suppress(SpecError):
-            parse()
+    """Any text in a spec is read or refused with SpecError."""
+    with contextlib.suppress(SpecError):
+        spec_from_mapping({**GOOD, "agent": text})
     parse_yaml(text, file="f", problems=[])
 
 
