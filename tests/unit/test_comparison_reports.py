@@ -14,7 +14,6 @@ from html import unescape
 from typing import TYPE_CHECKING, Any
 
 import click
-import jsonschema
 import pytest
 from tests.support.docs.guides import blocks
 from tests.support.reports.charts import layout_problems, texts
@@ -94,6 +93,8 @@ def everything(report: ComparisonReport) -> str:
 
 def test_the_document_keeps_to_its_schema(of_two: ComparisonReport, of_three: ComparisonReport) -> None:
     """jsonschema finds nothing, in comparisons of two and of three runs, with and without their documents."""
+    import jsonschema  # it takes a second, which every process of the tests would spend
+
     jsonschema.Draft202012Validator.check_schema(COMPARISON_SCHEMA)
     validator = jsonschema.Draft202012Validator(COMPARISON_SCHEMA)
     for report in (of_two, of_three, replace(of_two, runs=(), cases=None)):

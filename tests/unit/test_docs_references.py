@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 import tomllib
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.docs import guides
+from tests.support.docs.guides import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted(
-    page
-    for page in ROOT.rglob("*.md")
-    if not any(part.startswith(".") or part == "node_modules" for part in page.relative_to(ROOT).parts)
-)
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAGES = [ROOT / page for page in guides.PAGES]
 READERS_OWN = {"test_agent.py"}
 """Test files that a guide has its readers write."""
 TEST_FILES = [path.name for path in (ROOT / "tests").rglob("test_*.py")]

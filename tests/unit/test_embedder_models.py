@@ -12,7 +12,6 @@ from assay.local_stack.model_files import is_on_disk, model_problem
 from assay_embedder.models import loading, verification
 from assay_embedder.models.architecture import UnknownArchitectureError, read_architecture
 from assay_embedder.models.loading import supported_dimensions
-from assay_embedder.models.packed.attention import Layout
 from assay_embedder.models.verification import Memory
 
 if TYPE_CHECKING:
@@ -124,13 +123,6 @@ def test_the_window_is_never_beyond_the_positions(tmp_path: Path) -> None:
     assert (architecture.max_tokens, architecture.counts_from_padding) == (62, True)
     written(tmp_path, sentence_bert_config={"max_seq_length": 20})
     assert read_architecture(tmp_path).max_tokens == 20
-
-
-def test_groups_have_one_length_each_and_are_divided() -> None:
-    """Groups cover all rows in order, hold one length, and keep to the chunk unless one text is longer."""
-    layout = Layout([2, 2, 2, 5, 9, 9])
-    assert list(layout.groups()) == [(slice(0, 6), 3, 2), (slice(6, 11), 1, 5), (slice(11, 29), 2, 9)]
-    assert [(count, length) for _, count, length in layout.groups(4)] == [(2, 2), (1, 2), (1, 5), (1, 9), (1, 9)]
 
 
 def test_disagreement_is_measured_by_the_bound_of_the_precision() -> None:

@@ -110,7 +110,7 @@ def test_every_block_is_read_by_a_test() -> None:
 
 def test_code_is_fenced() -> None:
     """No block is made by indentation alone, which this file would not find."""
-    for page in PAGES:
+    for page in set(PAGES) - {"CHANGELOG.md"}:
         text = re.sub(
             r"^( *)```.*?^\1```$", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE
         )

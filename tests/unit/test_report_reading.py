@@ -7,7 +7,6 @@ import copy
 import json
 from typing import TYPE_CHECKING, Any
 
-import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -150,6 +149,8 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
 
 def test_reports_keep_to_the_published_schema(written: Path) -> None:
     """jsonschema finds nothing in the document of a run; the schema itself is sound."""
+    import jsonschema  # it takes a second, which every process of the tests would spend
+
     schema = results_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     assert list(jsonschema.Draft202012Validator(schema).iter_errors(json.loads(written.read_text("utf-8")))) == []
@@ -179,6 +180,8 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @given(st.data())
 def test_the_checks_agree_with_jsonschema(document: Any, data: st.DataObject) -> None:
     """A document with one value replaced or taken away is right for both, or wrong for both."""
+    import jsonschema
+
     changed = copy.deepcopy(document)
     *above, last = data.draw(st.sampled_from(places(changed)[1:]))
     inner = changed

@@ -10,8 +10,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = sorted(
     str(page.relative_to(ROOT))
-    for page in ROOT.rglob("*.md")
-    if page.name != "CHANGELOG.md" and not any(part.startswith(".") for part in page.relative_to(ROOT).parts)
+    for pattern in ("*.md", "[!.]*/**/*.md")  # environments, which hold most files, begin with a dot
+    for page in ROOT.glob(pattern)
+    if not any(part.startswith(".") or part == "node_modules" for part in page.relative_to(ROOT).parts)
 )
 _FENCED = re.compile(r"^(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^(?P=indent)```$", re.DOTALL | re.MULTILINE)
 

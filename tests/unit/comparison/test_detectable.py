@@ -32,21 +32,26 @@ def of_rates(a_only: int, b_only: int, n: int, **settings: Any) -> MetricCompari
 
 
 @pytest.mark.parametrize(
-    ("found", "has_figure"),
+    ("differences", "alpha", "has_figure"),
     [
-        (of_scores([0.4] * 5), False),  # five can never decide
-        (of_scores(DIFFERENCES), True),
-        (of_scores([*DIFFERENCES, *[0.0] * 60]), False),  # of 66 more often five differ than six
-        (of_scores([*DIFFERENCES, *[0.2] * 3], alpha=0.01), True),
-        (of_scores(DIFFERENCES, alpha=0.01), False),
-        (of_rates(0, 5, 50), False),
-        (of_rates(3, 3, 50), False),
-        (of_rates(5, 15, 50), True),
+        ([0.4] * 5, 0.05, False),  # five can never decide
+        (DIFFERENCES, 0.05, True),
+        ([*DIFFERENCES, *[0.0] * 60], 0.05, False),  # of 66 more often five differ than six
+        ([*DIFFERENCES, *[0.2] * 3], 0.01, True),
+        (DIFFERENCES, 0.01, False),
     ],
 )
-def test_what_too_few_cases_can_never_show_is_not_detectable(found: MetricComparison, has_figure: bool) -> None:
+def test_scores_that_can_never_decide_have_no_detectable_difference(
+    differences: list[float], alpha: float, has_figure: bool
+) -> None:
     """Where no p-value is below alpha, or hardly ever, no difference is called detectable."""
-    assert (found.detectable is not None) is has_figure
+    assert (of_scores(differences, alpha=alpha).detectable is not None) is has_figure
+
+
+@pytest.mark.parametrize(("a_only", "b_only", "has_figure"), [(0, 5, False), (3, 3, False), (5, 15, True)])
+def test_rates_that_can_never_decide_have_no_detectable_difference(a_only: int, b_only: int, has_figure: bool) -> None:
+    """The same holds for pass rates, of which the cases count that pass in one run alone."""
+    assert (of_rates(a_only, b_only, 50).detectable is not None) is has_figure
 
 
 def test_detectable_differences_are_those_of_the_test() -> None:

@@ -95,3 +95,10 @@ def test_numbers_that_are_none_stay_with_their_text() -> None:
     found = attended(usual, broken)
     assert torch.equal(found[0], attended(usual)[0])
     assert found[1].isnan().any()
+
+
+def test_groups_have_one_length_each_and_are_divided() -> None:
+    """Groups cover all rows in order, hold one length, and keep to the chunk unless one text is longer."""
+    layout = Layout([2, 2, 2, 5, 9, 9])
+    assert list(layout.groups()) == [(slice(0, 6), 3, 2), (slice(6, 11), 1, 5), (slice(11, 29), 2, 9)]
+    assert [(count, length) for _, count, length in layout.groups(4)] == [(2, 2), (1, 2), (1, 5), (1, 9), (1, 9)]
