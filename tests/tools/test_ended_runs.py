@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+from tests.support.processes.child_process import child_process
 from tests.support.processes.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def pytest_run(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
     """Run pytest over the tests of a folder, with the options of this project; kill it at the end of the block."""
     (folder / "conftest.py").write_text(CONFTEST)
     command = [sys.executable, "-c", PYTEST, "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(folder), *options]
-    with subprocess.Popen(
+    with child_process(
         [*command, str(folder)],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -63,10 +64,7 @@ def pytest_run(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
         text=True,
         start_new_session=True,
     ) as run:
-        try:
-            yield run
-        finally:
-            run.kill()  # else a failed assertion would wait for the run
+        yield run
 
 
 def test_a_worker_that_dies_ends_the_run_with_its_reason(tmp_path: Path) -> None:

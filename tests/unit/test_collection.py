@@ -6,6 +6,7 @@ import ast
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 from tests.support.processes import temporary_files
+from tests.support.processes.child_process import child_process
 from tests.support.processes.temporary_files import NEEDED_BYTES, keep_in_memory
 from tests.support.processes.waiting import until, wait_until
 from tests.support.rings.collection import CORE, FOLDERS, Ring, check_folders
@@ -111,6 +113,26 @@ def test_no_test_polls_without_an_end() -> None:
             if isinstance(node, ast.While) and not takes and all(map(is_idle, node.body)):
                 found.append(f"{path.relative_to(TESTS)}:{node.lineno}")
     assert found == []
+
+
+def test_no_block_waits_for_a_process_without_an_end() -> None:
+    """`with subprocess.Popen(...)` waits for ever after a failed assertion: use `child_process`."""
+    blocks = []
+    for path in sorted(TESTS.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text if "Popen(" in text else "")):
+            starts = isinstance(node, ast.withitem) and ast.unparse(node.context_expr).partition("(")[0]
+            if starts and starts.endswith("Popen"):
+                blocks.append(str(path.relative_to(TESTS)))
+    assert blocks == ["support/processes/child_process.py"]
+
+
+def test_a_child_process_ends_with_its_block() -> None:
+    """It is killed whether the block ends or fails."""
+    command = [sys.executable, "-c", "import time; time.sleep(600)"]
+    with pytest.raises(ZeroDivisionError), child_process(command) as process:
+        raise ZeroDivisionError
+    assert process.returncode == -signal.SIGKILL
 
 
 async def test_waiting_ends_with_what_was_seen() -> None:

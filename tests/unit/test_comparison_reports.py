@@ -19,7 +19,7 @@ from tests.support.docs.guides import blocks
 from tests.support.reports.charts import layout_problems, texts
 from tests.support.reports.comparison_reports import COMPARISON_SCHEMA, A, B, compared, filled, run_document, three, two
 from tests.support.reports.golden_reports import GOLDEN
-from tests.support.reports.report_documents import HOSTILE
+from tests.support.reports.report_documents import HOSTILE, validator
 from tests.unit.charts.test_charts_text import glyphs
 from tests.unit.test_report_markdown import LINKED, PARTS, READER, cells, leaves, paired_cells
 
@@ -93,13 +93,9 @@ def everything(report: ComparisonReport) -> str:
 
 def test_the_document_keeps_to_its_schema(of_two: ComparisonReport, of_three: ComparisonReport) -> None:
     """jsonschema finds nothing, in comparisons of two and of three runs, with and without their documents."""
-    import jsonschema  # it takes a second, which every process of the tests would spend
-
-    jsonschema.Draft202012Validator.check_schema(COMPARISON_SCHEMA)
-    validator = jsonschema.Draft202012Validator(COMPARISON_SCHEMA)
     for report in (of_two, of_three, replace(of_two, runs=(), cases=None)):
         document = json.loads(json_text(comparison_document(report)))
-        assert list(validator.iter_errors(document)) == []
+        assert list(validator(COMPARISON_SCHEMA).iter_errors(document)) == []
 
 
 def test_the_schema_has_every_field_of_a_comparison() -> None:

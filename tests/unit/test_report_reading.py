@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.reports.report_documents import validator
 from tests.unit.test_report_document import ROWS, finished
 
 from assay.errors import InvalidInputError
@@ -149,11 +150,7 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
 
 def test_reports_keep_to_the_published_schema(written: Path) -> None:
     """jsonschema finds nothing in the document of a run; the schema itself is sound."""
-    import jsonschema  # it takes a second, which every process of the tests would spend
-
-    schema = results_schema()
-    jsonschema.Draft202012Validator.check_schema(schema)
-    assert list(jsonschema.Draft202012Validator(schema).iter_errors(json.loads(written.read_text("utf-8")))) == []
+    assert list(validator(results_schema()).iter_errors(json.loads(written.read_text("utf-8")))) == []
 
 
 OTHER = st.one_of(
@@ -180,8 +177,6 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @given(st.data())
 def test_the_checks_agree_with_jsonschema(document: Any, data: st.DataObject) -> None:
     """A document with one value replaced or taken away is right for both, or wrong for both."""
-    import jsonschema
-
     changed = copy.deepcopy(document)
     *above, last = data.draw(st.sampled_from(places(changed)[1:]))
     inner = changed
@@ -195,7 +190,7 @@ def test_the_checks_agree_with_jsonschema(document: Any, data: st.DataObject) ->
     found = [*problems_of_head(changed), *(["rows"] if "rows" not in changed or not isinstance(rows, list) else [])]
     for index, row in enumerate(rows) if isinstance(rows, list) else ():
         found += problems_of_row(row, f"rows[{index}]")
-    valid = jsonschema.Draft202012Validator(results_schema()).is_valid(changed)
+    valid = validator(results_schema()).is_valid(changed)
     assert (found == []) is valid, found
 
 

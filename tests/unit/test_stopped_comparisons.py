@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import jsonschema
 import pytest
 from tests.support.reports.comparison_reports import COMPARISON_SCHEMA, compared, run_document, stopped, two
+from tests.support.reports.report_documents import validator
 
 from assay.comparison.model import Verdict
 from assay.reports.comparison.formats.json_document import comparison_document
@@ -46,7 +46,7 @@ def test_the_rule_decides_and_every_report_says_so(tmp_path: Path) -> None:
             18,
             200,
         )
-        jsonschema.Draft202012Validator(COMPARISON_SCHEMA).validate(document)
+        validator(COMPARISON_SCHEMA).validate(document)
         assert COMPARISON.from_wire(COMPARISON.to_wire(report.comparison)).stopping == report.comparison.stopping
 
 
@@ -70,7 +70,7 @@ def test_planned_looks_show_the_estimate_that_allows_for_them(tmp_path: Path) ->
         assert "+0.61 [+0.25, +0.97]" in short_lines(report)[3]
         document = json.loads(json_text(comparison_document(report)))
         assert document["comparison"]["stopping"]["looks"] == [9, 18]
-        jsonschema.Draft202012Validator(COMPARISON_SCHEMA).validate(document)
+        validator(COMPARISON_SCHEMA).validate(document)
         assert COMPARISON.from_wire(COMPARISON.to_wire(report.comparison)) == report.comparison
 
 

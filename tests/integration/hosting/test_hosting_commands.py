@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 from tests.support.docs.guides import blocks
+from tests.support.processes.child_process import child_process
 from tests.support.processes.waiting import until, wait_until
 
 from assay.agent_host.command.launcher import MAX_FRUITLESS
@@ -469,7 +470,7 @@ def test_nothing_outlives_a_client_that_is_killed(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     command = [sys.executable, str(client), str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ}) as process:
+    with child_process(command, stdout=subprocess.PIPE, text=True, env={**os.environ}) as process:
         assert process.stdout is not None
         child = int(process.stdout.readline())
         group = os.getpgid(child)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+from tests.support.processes.child_process import child_process
 from tests.support.processes.waiting import wait_until
 
 from assay.metrics import complete_parameters
@@ -229,7 +230,7 @@ def test_scorers_die_with_a_parent_that_is_killed(tmp_path: Path) -> None:
 
         asyncio.run(ScorerPool(ScoringLimits()).do("run", Sleep()))
     """
-    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)]) as parent:
+    with child_process([sys.executable, "-c", textwrap.dedent(script)]) as parent:
         pid = _pid_in(mark)
         scorer = psutil.Process(pid)
         parent.kill()

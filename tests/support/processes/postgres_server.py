@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import psutil
 import psycopg
 import pytest
+from tests.support.processes.child_process import child_process
 from tests.support.processes.leftovers import unmarked_environment
 
 if TYPE_CHECKING:
@@ -175,8 +176,11 @@ def guarded_folder() -> Iterator[Path]:
     # Not in pytest's folder for temporary files, which the server's user may not enter.
     folder = mkdtemp(prefix="assay-postgres-")
     command = ["sh", "-c", _GUARD, "sh", folder]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, env=unmarked_environment()):
-        yield Path(folder)
+    with child_process(command, stdin=subprocess.PIPE, start_new_session=True, env=unmarked_environment()) as guard:
+        try:
+            yield Path(folder)
+        finally:
+            guard.communicate()  # its input ends
 
 
 @contextmanager

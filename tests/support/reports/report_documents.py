@@ -21,6 +21,14 @@ if TYPE_CHECKING:
 HOSTILE = "\x1b[31mred\x00 \u202ecba <b>&\"',;\r\n\t|`@team #1"
 
 
+def validator(schema: Mapping[str, Any]) -> Any:
+    """Return jsonschema's validator of a schema, which must be sound."""
+    import jsonschema  # it takes a second, which every process of the tests would spend before the first test
+
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
 def score(value: float | None, *, passed: bool | None = None, **changes: Any) -> dict[str, Any]:
     """Return a score; a score without a value is skipped."""
     status = "skipped" if value is None else "scored"

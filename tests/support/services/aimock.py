@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.processes.child_process import child_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +32,7 @@ def serving(script: Path) -> Iterator[str]:
     if not (Path(folder) / "dist" / "index.js").is_file():
         pytest.skip("ASSAY_AIMOCK names no folder of @copilotkit/aimock: run `make test-aimock`")
     command = [node, str(script), str(Path(folder).resolve())]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with child_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         yield process.stdout.readline().strip()
         assert process.stdin is not None

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.embedder.word_counter import WordCounter, embeddings_of
+from tests.support.processes.child_process import child_process
 from tests.support.processes.waiting import until, wait_until
 
 from assay.errors import SetupError
@@ -328,7 +329,7 @@ def test_kill_while_vectors_are_written(tmp_path: Path, caplog: pytest.LogCaptur
     """After kill -9 the next process finds whole entries alone, each as it was stored, and keeps new ones."""
     for first in (0, 1_000_000):
         command = [sys.executable, "-c", _WRITER, str(tmp_path), str(first)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        with child_process(command, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             last = int([process.stdout.readline() for _ in range(3)][-1])
             process.kill()
