@@ -29,8 +29,8 @@ class Address:
 
     Args:
         scheme: "https" over TLS, else "http"; also for gRPC.
-        host: In lower case, without the brackets of an address of IPv6.
-        port: The port; None where it is no number yet.
+        host: In lower case, without the brackets of an IPv6 address.
+        port: The port; None if it is not a number yet.
     """
 
     scheme: str
@@ -59,9 +59,9 @@ def url_address(url: str) -> Address:
 def dial_problem(url: str) -> str:
     """Return why no client can connect to a URL's host and port; empty if one can.
 
-    Refuses what the HTTP client's own URL class refuses, so that an address that passes fails only when it is called,
-    as an unreachable one. The client's package need not be installed where specs are validated, so symbols in an
-    international name (emoji, for example) are found only when the client connects.
+    Refuses what the HTTP client's URL class refuses, so a valid address can only fail as unreachable. The client's
+    package need not be installed where specs are validated, so symbols in an international name (emoji, for example)
+    are detected only when the client connects.
 
     Args:
         url: A URL with a scheme, in any spelling.
@@ -84,7 +84,7 @@ def service_address_problem(address: str) -> str:
     """Return why no client can dial the address of a gRPC service; empty if one can.
 
     Args:
-        address: host:port, unix:PATH, or another of gRPC's forms (dns:///, ipv4:, ipv6:), whose port may be left out.
+        address: host:port, unix:PATH, or another of gRPC's forms (dns:///, ipv4:, ipv6:) with an optional port.
     """
     if address.startswith("unix:"):
         return ""
@@ -105,7 +105,7 @@ def service_address_problem(address: str) -> str:
 
 
 def read_service_address(text: str) -> str:
-    """Return the address of a gRPC service, as a setting has it; empty for none.
+    """Return the address of a gRPC service from a setting; empty for none.
 
     Raises:
         ValueError: No client can dial it.
@@ -118,7 +118,7 @@ def read_service_address(text: str) -> str:
 def host_problem(host: str) -> str:
     """Return why a host without a port is neither a name nor an address; empty if it is valid.
 
-    A host whose last label is a number is an IPv4 address, of which the client takes four decimals without a leading 0.
+    A host whose last label is a number is an IPv4 address: four decimals without leading zeros.
     """
     if ":" in host:
         return _ipv6_problem(host)
@@ -159,7 +159,8 @@ def _ipv6_problem(host: str) -> str:
 def covers(pattern: str, called: Address) -> bool:
     """Return whether an address matches a pattern: `HOST`, `HOST:PORT` or `https://HOST[:PORT]`.
 
-    HOST is a whole name, or `*.` and the end of one. Without a port it is every port, after a scheme the scheme's own.
+    HOST is a whole name, or `*.` and the end of a name. Without a port, the pattern covers every port, or the scheme's
+    own after a scheme.
     """
     match = _PATTERN.fullmatch(pattern)
     if match is None:
@@ -171,7 +172,7 @@ def covers(pattern: str, called: Address) -> bool:
 
 
 def pattern_problem(pattern: str) -> str:
-    """Return why a text is not such a pattern; empty if it is one."""
+    """Return why a text is not such a pattern; empty if it is."""
     match = _PATTERN.fullmatch(pattern)
     if match is not None and (not match["port"] or 0 < int(match["port"]) < 65_536):
         return ""

@@ -1,4 +1,4 @@
-"""A TCP or TLS connection for an HTTP client: bytes that arrive without a request are never taken for a reply."""
+"""A TCP or TLS connection for an HTTP client that never takes unrequested bytes for a reply."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NEXT_ADDRESS_S = 0.25  # RFC 8305: a second address of the host is tried beside
 
 
 class AddressNotAllowedError(httpx2.ConnectError):
-    """The host has an address that may not be connected to; another attempt would be refused as well."""
+    """The host has an address that may not be connected to; a retry would be refused too."""
 
 
 class Wire(asyncio.Protocol):
@@ -52,11 +52,11 @@ class Wire(asyncio.Protocol):
         self.idle = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
+        """Store the transport."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one by its methods alone
 
     def data_received(self, data: bytes) -> None:
-        """Keep bytes of a reply; report bytes that arrive while the connection is idle."""
+        """Store bytes of a reply; report bytes that arrive while the connection is idle."""
         if self.idle:
             if data.strip(BLANK):
                 self.abort()
@@ -69,7 +69,7 @@ class Wire(asyncio.Protocol):
             self._transport.pause_reading()
 
     def eof_received(self) -> None:
-        """Note the end of what the server sends; the transport closes itself."""
+        """Record the end of the server's bytes; the transport closes itself."""
         self._eof = True
         self._news.set()
 
@@ -84,11 +84,11 @@ class Wire(asyncio.Protocol):
         self._on_lost(self)
 
     def pause_writing(self) -> None:
-        """Note that too many bytes wait to be sent."""
+        """Record that the send buffer is full."""
         self._flushed.clear()
 
     def resume_writing(self) -> None:
-        """Note that there is room again."""
+        """Record that the send buffer has room again."""
         self._flushed.set()
 
     @property
@@ -102,13 +102,13 @@ class Wire(asyncio.Protocol):
         return bytes(self._buffer)
 
     def has_news(self) -> bool:
-        """Return whether the operating system holds bytes, or the end, that this process has not seen yet."""
+        """Return whether the operating system has bytes, or the end, that this process has not read yet."""
         poll = select.poll()
         poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
         return bool(poll.poll(0))
 
     async def write(self, data: bytes) -> None:
-        """Send bytes; waits while too many are still unsent."""
+        """Send bytes; wait while the send buffer is full."""
         if data and self.usable:
             self._transport.write(data)
             await self._flushed.wait()
@@ -159,14 +159,14 @@ async def open_wire(
     Args:
         url: The address of the request.
         make: Returns the protocol of a connection.
-        context: How to speak TLS; None for plain HTTP.
-        timeout_s: Longest time that connecting may take, name look-up and TLS included.
-        egress: Which addresses may be connected to, and through which proxy.
+        context: The TLS settings; None for plain HTTP.
+        timeout_s: Timeout of connecting, including name resolution and TLS.
+        egress: The allowed addresses, and the proxy.
 
     Raises:
         AddressNotAllowedError: The host has an address that may not be connected to.
         httpx2.ConnectTimeout: It took longer.
-        httpx2.ConnectError: No address of the host takes connections, or TLS failed.
+        httpx2.ConnectError: No address of the host accepts connections, or TLS failed.
     """
     host = url.raw_host.decode("ascii")
     port = url.port or (80 if context is None else 443)

@@ -1,7 +1,7 @@
 """Outgoing connections: the addresses they may reach, and their proxy.
 
-A name is resolved once, every address that it has is checked, and the connection goes to an address that was checked: a
-name that changes between a check and a connection (DNS rebinding) leads nowhere.
+A name is resolved once, all its addresses are checked, and the connection goes to a checked address, so that a name
+that changes between check and connection (DNS rebinding) has no effect.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ class Egress:
     """The rules for outgoing connections.
 
     Args:
-        networks: Networks that addresses may be in, beside the public internet; None for every address.
-        proxy: An HTTP proxy, "http://host:port", that connections are made through; empty for none. It resolves names,
-            and so it decides about their addresses.
+        networks: Allowed networks besides the public internet; None for every address.
+        proxy: An HTTP proxy for connections, "http://host:port"; empty for none. It resolves names, so it decides about
+            their addresses.
     """
 
     networks: tuple[IPNetwork, ...] | None = None
     proxy: str = ""
 
     def allows(self, address: str) -> bool:
-        """Return whether an address, in the form that `getaddrinfo` gives it, may be connected to."""
+        """Return whether an address, in the form of `getaddrinfo`, may be connected to."""
         if self.networks is None:
             return True
         plain = _without_embedding(ipaddress.ip_address(address.partition("%")[0]))
@@ -78,7 +78,7 @@ class Egress:
         """Return the addresses of a host, all of which may be connected to.
 
         Args:
-            host: A name, or an address in any spelling that the system reads.
+            host: A name, or an address in any spelling that the system accepts.
             port: The port.
 
         Raises:
@@ -93,7 +93,7 @@ class Egress:
         return list(infos)
 
     def forbids_literal(self, host: str) -> bool:
-        """Return whether a host is an address, in any spelling that the system reads, that may not be connected to."""
+        """Return whether a host is a forbidden address, in any spelling that the system accepts."""
         return not all(self.allows(str(info[4][0])) for info in _numeric(host.strip("[]"), None))
 
 
@@ -118,10 +118,10 @@ def own_networks(hosts: Iterable[str]) -> tuple[IPNetwork, ...]:
 
 
 def read_networks(text: str) -> tuple[IPNetwork, ...] | None:
-    """Return the networks of a comma-separated list; None where one entry is "*", which allows every address.
+    """Return the networks of a comma-separated list; None if an entry is "*", which allows every address.
 
     Raises:
-        ValueError: A part is no network.
+        ValueError: An entry is not a network.
     """
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if "*" in parts:
@@ -136,7 +136,7 @@ def read_proxy(text: str) -> str:
     """Return the URL of a proxy.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is not such a URL.
     """
     parts = urlsplit(text)
     if text and (parts.scheme != "http" or not parts.hostname or parts.username or parts.path not in ("", "/")):
@@ -176,7 +176,7 @@ async def connect_through(proxy: str, host: str, port: int) -> socket.socket:
 
 
 async def _reply_status(connected: socket.socket) -> str:
-    """Return the status of a proxy's reply, read to the end of its headers and no byte further."""
+    """Return the status of a proxy's reply; reads to the end of its headers and no byte further."""
     loop = asyncio.get_running_loop()
     reply = b""
     while not reply.endswith(b"\r\n\r\n"):
@@ -190,7 +190,7 @@ async def _reply_status(connected: socket.socket) -> str:
 
 
 def _numeric(host: str, port: int | None) -> list[AddressInfo]:
-    """Return the address that a host spells, without a look-up; none for a name."""
+    """Return the address that a host denotes, without resolving; None for a name."""
     try:
         return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST))
     except (OSError, UnicodeError):

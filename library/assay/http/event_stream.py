@@ -12,13 +12,13 @@ EVENT_STREAM = "text/event-stream"
 
 
 async def read_events(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """Yield the data of each event; comments, and events with empty data, only keep a connection open.
+    """Yield the data of each event; comments and events with empty data only keep the connection open.
 
     The caller bounds the stream. An event that the stream ends in the middle of is left out, as the standard says.
     Lines end with \\n or \\r\\n alone: JSON may hold the other characters that Python ends lines at.
 
     Args:
-        chunks: The body as it arrives, cut anywhere.
+        chunks: The body in arbitrary pieces.
     """
     data: list[bytes] = []
     async for line in _lines(chunks):

@@ -1,7 +1,7 @@
-"""HTTP/1.1 for agents and providers: each reply belongs to the request it answers.
+"""HTTP/1.1 for agents and providers, which pairs each reply with its own request.
 
-The common pools of connections take bytes that are left after a reply for the beginning of the next one, which
-gives a row the answer of another row. Here a connection with such bytes is closed ("a client MUST NOT process …
+Common connection pools take bytes left after a reply for the beginning of the next reply, so a row could get another
+row's answer. Here a connection with such bytes is closed ("a client MUST NOT process …
 such extra data as a separate response", RFC 9112, section 6.3). Bytes that arrive only after the next request was
 sent look like its reply: so with the first bytes that no request asked for, connections to that host are
 used for one request each.
@@ -35,13 +35,13 @@ _Origin = tuple[str, str, int | None]
 class HttpTransport(httpx2.AsyncBaseTransport):
     """A pool of connections, each reused while its host sends one reply per request.
 
-    It has no time limits but that of connecting: the caller bounds the whole attempt.
+    Only connecting has a timeout: the caller limits the whole attempt.
 
     Args:
-        concurrency: Most requests at once.
-        keepalive_s: How long an idle connection is kept, in seconds.
-        connect_timeout_s: Longest time that connecting may take, in seconds.
-        egress: Which addresses may be connected to, and through which proxy.
+        concurrency: Maximum number of concurrent requests.
+        keepalive_s: How long an idle connection stays open, in seconds.
+        connect_timeout_s: Timeout of connecting, in seconds.
+        egress: The allowed addresses, and the proxy.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class HttpTransport(httpx2.AsyncBaseTransport):
         self._slots.release()
 
     def _settle(self, exchange: _Exchange, origin: _Origin) -> None:
-        """Keep the connection of a request if nothing is wrong with it."""
+        """Return the connection of a request to the pool if it is sound."""
         if exchange.surplus:
             self._distrust(exchange.wire, origin, exchange.surplus)
         elif exchange.may_go_on and origin not in self._misbehaving:
@@ -114,7 +114,7 @@ class HttpTransport(httpx2.AsyncBaseTransport):
         exchange.wire.abort()
 
     def _reusable(self, origin: _Origin) -> Wire | None:
-        """Return the connection idle for longest: its surplus bytes had the most time to arrive."""
+        """Return the connection that has been idle for longest: its surplus bytes had the most time to arrive."""
         idle = self._idle.get(origin, deque())
         for _ in range(len(idle)):
             since, wire = idle.popleft()

@@ -28,9 +28,9 @@ class Access:
     """Admits the calls of identities with the right of their method.
 
     Args:
-        authenticator: Knows tokens; None where no call needs one.
+        authenticator: Identifies tokens; None if calls need none.
         recheck_s: How often the token of an open stream is looked up again, in seconds.
-        teams: Knows how many calls teams may make; None for any number.
+        teams: Limits the calls of teams; None for no limit.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Access:
         return await self._authenticator.authenticate(_token(context))
 
     async def admit_team(self, identity: Identity | None) -> None:
-        """Count a call of its caller's team.
+        """Count a call of the caller's team.
 
         Raises:
             TeamRefusedError: The team makes too many calls.
@@ -79,6 +79,7 @@ class Access:
                     continue  # the database does not answer: a call that was admitted is not ended for that
                 except AssayError as refusal:
                     refusals.append(refusal)
+                    # Ends the block in the handler's own task: cancelling the task would look like a client that left.
                     limit.reschedule(0)
 
         try:
@@ -95,7 +96,7 @@ class Access:
 
 
 def check_right(identity: Identity | None, method: str, rule: MethodRule) -> None:
-    """Admit a call whose caller has the right of its method; its handler then knows the caller.
+    """Require the right of a method, and set the caller for its handler.
 
     Raises:
         PermissionDeniedError: The role of the caller lacks the right.
@@ -118,11 +119,11 @@ def check_named_teams(identity: Identity, named: Sequence[tuple[str, Name]], mes
 
     Args:
         identity: The caller.
-        named: The fields that `named_teams` has found.
+        named: The result of `named_teams`.
         message: The message.
 
     Raises:
-        PermissionDeniedError: It does; names the field, and says nothing about the team.
+        PermissionDeniedError: It does; the error names the field and reveals nothing about the team.
     """
     for path, kind in named:
         if kind is Name.TEAM and identity.may(Right.OPERATE):
@@ -149,7 +150,7 @@ def _token(context: Context) -> str:
     """Return the token of a call.
 
     Raises:
-        UnauthenticatedError: There is none, or more than one.
+        UnauthenticatedError: It has none, or several.
     """
     given = [value for key, value in context.invocation_metadata() or () if key == TOKEN_KEY]
     if not given:

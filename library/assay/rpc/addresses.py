@@ -1,4 +1,4 @@
-"""Addresses of servers: lists of them, and whether one stays on this machine."""
+"""Addresses of servers: lists, and whether an address is local."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def is_local(address: str) -> bool:
     """Return whether an address to dial or to serve at is a unix socket or loopback, which no other machine reads.
 
     Args:
-        address: "unix:/path", "host:port", or "dns:///host:port" and the like; without a host it is all of them.
+        address: "unix:/path", "host:port", or "dns:///host:port" and the like; an empty host means every interface.
     """
     if address.startswith(("unix:", "unix-abstract:")):
         return True

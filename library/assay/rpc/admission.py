@@ -16,14 +16,13 @@ _IPV6_PREFIX = 64  # one machine has all addresses of such a network
 
 
 class SlotPool:
-    """The slots of one kind. A holder may have at most `ratio` times as many as are free.
+    """The slots of one kind. A holder may hold at most `ratio` times the number of free slots.
 
-    Alone it may use most of them, and however many it takes, some remain for others. A holder is the address of a
-    client, or a team.
+    A single holder can use most slots, and some always remain for others. A holder is a client's address or a team.
 
     Args:
-        slots: Which ones they are.
-        limit: How many there are; None for no limit.
+        slots: The kind.
+        limit: Their number; None for no limit.
         ratio: The share of one holder.
     """
 
@@ -38,14 +37,15 @@ class SlotPool:
         """Take a slot; `release` it.
 
         Args:
-            address: The client; empty for one of this machine, which may have all.
+            address: The client's address; empty for a local client, which has no share.
 
         Raises:
-            OverloadedError: All are taken, or this client has its share.
+            OverloadedError: No slot is free, or the client has used its share.
         """
         if self._limit is None:
             return
         free = self._limit - self._taken
+        # Refused, not queued: a queue would hide the overload until its callers' deadlines.
         if free <= 0:
             raise OverloadedError(f"the server takes {self._limit} {self._what}: try again in 1 s")
         if address:
@@ -53,7 +53,7 @@ class SlotPool:
         self._taken += 1
 
     def release(self, address: str) -> None:
-        """Give a slot back."""
+        """Release a slot."""
         if self._limit is None:
             return
         self._taken -= 1
@@ -61,16 +61,16 @@ class SlotPool:
             self._let_go(address)
 
     def take_for(self, team: str) -> None:
-        """Count a slot that is taken for a team, too; `release_for` it.
+        """Count a taken slot for a team as well; `release_for` it.
 
         Raises:
-            OverloadedError: The team has its share.
+            OverloadedError: The team has used its share.
         """
         if self._limit is not None:
             self._hold(f"team {team}", self._limit - self._taken + 1, "team")
 
     def release_for(self, team: str) -> None:
-        """Stop counting it."""
+        """Stop counting a slot for a team."""
         if self._limit is not None:
             self._let_go(f"team {team}")
 
@@ -118,11 +118,11 @@ class Admission:
         """Hold a slot inside the block.
 
         Args:
-            slots: Which ones; NONE are never refused.
+            slots: The kind; NONE is never refused.
             peer: The client as gRPC names it, "ipv4:192.0.2.1:50000".
 
         Raises:
-            OverloadedError: All are taken, or this client has its share.
+            OverloadedError: No slot is free, or the client has used its share.
         """
         pool, address = self._pools[slots], peer_address(peer)
         pool.take(address)
@@ -133,10 +133,10 @@ class Admission:
 
     @contextmanager
     def team_slot(self, slots: Slots, team: str) -> Iterator[None]:
-        """Count a slot that is held for a team, too, inside the block; empty for a caller without one.
+        """Count a held slot for a team as well, inside the block; an empty team is not counted.
 
         Raises:
-            OverloadedError: The team has its share.
+            OverloadedError: The team has used its share.
         """
         if not team:
             yield
@@ -151,7 +151,7 @@ class Admission:
 
 @lru_cache(maxsize=4096)
 def peer_address(peer: str) -> str:
-    """Return what identifies a client across its connections; empty for one at a unix socket."""
+    """Return the identity of a client across its connections; empty for a unix socket."""
     kind, _, rest = peer.partition(":")
     if kind == "unix":
         return ""

@@ -27,7 +27,7 @@ class CallAudit:
         auditor: Stores entries.
         context: The call.
         method: The full name of its method.
-        rule: The method's.
+        rule: The rule of the method.
     """
 
     def __init__(self, auditor: Auditor, context: Context, method: str, rule: MethodRule) -> None:
@@ -57,6 +57,7 @@ class CallAudit:
                 call.named = call.named or resource
         call.named = call.named or call.team
         call.request_id = call.request_id or getattr(message, "request_id", "")
+        # A call that only checks changes nothing that an audit could record.
         if getattr(message, "validate_only", False):
             call.settle()
 
@@ -103,6 +104,6 @@ def action_of(method: str) -> str:
 
 
 def host_of(peer: str) -> str:
-    """Return the address of a client that gRPC names "ipv4:192.0.2.1:50000"; empty for one at a unix socket."""
+    """Return the host of a peer such as "ipv4:192.0.2.1:50000"; empty for a unix socket."""
     kind, _, rest = peer.partition(":")
     return "" if kind == "unix" else unquote(rest.rpartition(":")[0]).strip("[]")

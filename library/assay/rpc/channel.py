@@ -1,4 +1,4 @@
-"""A gRPC channel with deadlines, retries and keepalive, and the right way to read a stream."""
+"""gRPC channels with deadlines, retries and keepalive, and streams that are always closed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PAUSE_BETWEEN_WATCHES_S = 0.1
 
 
 class WrappedChannel(grpc.aio.Channel):
-    """Makes its calls by another channel.
+    """Delegates calls to another channel.
 
     Args:
         channel: The channel that makes the calls.
@@ -58,7 +58,7 @@ class WrappedChannel(grpc.aio.Channel):
         await self._channel.wait_for_state_change(last_observed_state)
 
     async def channel_ready(self) -> None:
-        """Wait until there is a connection."""
+        """Wait until the channel is connected."""
         await self._channel.channel_ready()
 
     def unary_unary(self, method: str, *arguments: Any, **options: Any) -> Any:
@@ -83,7 +83,7 @@ class WrappedChannel(grpc.aio.Channel):
 
 
 def open_channel(address: str, options: ChannelOptions = ChannelOptions()) -> grpc.aio.Channel:  # noqa: B008
-    """Return a channel; it connects with the first call and is closed by `async with` or `close`.
+    """Return a channel, which connects with the first call; close it with `async with` or `close`.
 
     Args:
         address: "unix:/path", "host:port", or "dns:///host:port" for all servers behind a name:
@@ -122,11 +122,11 @@ def _credentials(address: str, options: ChannelOptions) -> grpc.ChannelCredentia
 
 
 async def server_version(channel: grpc.aio.Channel, service_name: str) -> str | None:
-    """Return the version of Assay that a server runs; None if it does not say.
+    """Return the version of Assay that a server runs; None if it is unknown.
 
     Args:
-        channel: The channel to a server that is ready.
-        service_name: A service of it.
+        channel: A channel to a ready server.
+        service_name: One of its services.
 
     Raises:
         UnavailableError: It does not answer.
@@ -145,7 +145,7 @@ async def server_version(channel: grpc.aio.Channel, service_name: str) -> str | 
 
 
 async def wait_for_ready(channel: grpc.aio.Channel, service_name: str, timeout_s: float) -> None:
-    """Wait until the server says through health that a service is ready.
+    """Wait until health reports that a service is ready.
 
     Args:
         channel: The channel to the server, which may not have started yet.
@@ -154,7 +154,7 @@ async def wait_for_ready(channel: grpc.aio.Channel, service_name: str, timeout_s
 
     Raises:
         UnavailableError: It was not ready in time (reason NOT_READY).
-        SetupError: A server answers that does not serve this (reason SERVICE_UNKNOWN).
+        SetupError: The server answers and does not have the service (reason SERVICE_UNKNOWN).
     """
     try:
         async with asyncio.timeout(timeout_s):
@@ -168,10 +168,10 @@ async def wait_for_ready(channel: grpc.aio.Channel, service_name: str, timeout_s
 
 
 class StreamReading(Generic[T]):
-    """The messages of a call, whose stream is cancelled when reading ends for whatever reason.
+    """The messages of a call; its stream is cancelled when reading ends, for any reason.
 
     Args:
-        call: A call with a stream of answers.
+        call: A call with a stream of responses.
     """
 
     def __init__(self, call: Any) -> None:
@@ -197,20 +197,20 @@ class StreamReading(Generic[T]):
 def read_stream(
     call: grpc.aio.UnaryStreamCall[Any, T] | grpc.aio.StreamStreamCall[Any, T],
 ) -> StreamReading[T]:
-    """Read a stream so that it is never left open: gRPC itself does not cancel one that is dropped.
+    """Read a stream and always close it: gRPC does not cancel a stream that is dropped.
 
     `async with read_stream(stub.WatchRun(request)) as messages: async for message in messages: ...`
     ends the call with the block. A plain `async for message in read_stream(call)` ends it with the loop,
     or, after a `break`, as soon as the event loop runs again.
 
     Args:
-        call: A call with a stream of answers.
+        call: A call with a stream of responses.
     """
     return StreamReading(call)
 
 
 class _DefaultDeadline(grpc.aio.UnaryUnaryClientInterceptor):
-    """Gives a deadline to calls that have none."""
+    """Sets the default deadline of calls without one."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
@@ -234,7 +234,7 @@ class _DefaultDeadline(grpc.aio.UnaryUnaryClientInterceptor):
 
 
 async def _becomes_ready(channel: grpc.aio.Channel, service_name: str) -> bool:
-    """Return True once the service is ready, False when the server went away before."""
+    """Return True once the service is ready, or False if the connection breaks first."""
     watch = channel.unary_stream(
         "/grpc.health.v1.Health/Watch",
         request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
@@ -281,7 +281,7 @@ class TokenChannel(WrappedChannel):
 
 
 class TracedChannel(WrappedChannel):
-    """Sends a traceparent with every call that is made within a span."""
+    """Sends a traceparent with every call made within a span."""
 
     def _calling(self, method: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def with_parent(*arguments: Any, metadata: Any = None, **options: Any) -> Any:

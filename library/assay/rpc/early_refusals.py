@@ -1,4 +1,4 @@
-"""Refusing calls before their messages are read, the cheapest defence against a flood from one team."""
+"""Refusal of calls before their messages are read: the cheapest defence against a flood from one team."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ Refuse: TypeAlias = Callable[[Context], Awaitable[None]]
 
 
 class EarlyRefusals:
-    """Refuses further calls with a token whose team was refused, until that team may make one again.
+    """Refuses further calls of a refused team's token until that team may call again.
 
-    Nothing is looked up, counted or decoded for them, and no message is read. Teams that make fewer calls than they
-    may are never among them.
+    Such a call costs no lookup, no count and no decoding. Teams within their limits are never affected.
 
     Args:
-        counted: Adds to what answers calls of a method what counts them.
-        longest_s: A team that may make a call later than after this time is looked at again by then, in seconds.
+        counted: Wraps the answering function of a method so that its calls are counted.
+        longest_s: After this time at most a team is checked again, in seconds.
     """
 
     def __init__(self, counted: Callable[[str, Answer], Answer], longest_s: float) -> None:
@@ -38,20 +37,21 @@ class EarlyRefusals:
 
         Args:
             context: The call.
-            retry_after_s: When its team may make another one, in seconds.
+            retry_after_s: When its team may call again, in seconds.
             refuse: Ends a call with the refusal.
         """
         if len(self._refused) >= _MOST_REMEMBERED:
+            # Bounded, since the tokens come from clients; a forgotten team is refused again as usual.
             self._refused.clear()
         until_s = asyncio.get_running_loop().time() + min(retry_after_s, self._longest_s)
         self._refused[_token_of(context.invocation_metadata() or ())] = _Refused(refuse, until_s)
 
     def handler(self, method: str, metadata: Iterable[tuple[str, Any]]) -> Handler | None:
-        """Return the handler that refuses a call; None if it is to be admitted as usual.
+        """Return the handler that refuses a call; None to admit it as usual.
 
         Args:
             method: The full name of its method.
-            metadata: What came with it.
+            metadata: The metadata of the call.
         """
         if not self._refused:
             return None
@@ -83,5 +83,5 @@ class _Refused:
 
 
 def _token_of(metadata: Iterable[tuple[str, Any]]) -> Any:
-    """Return the token of a call as it came; None where it has none."""
+    """Return the token of a call unparsed; None if it has none."""
     return next((value for key, value in metadata if key == TOKEN_KEY), None)

@@ -1,4 +1,4 @@
-"""grpc.health.v1 for a whole process: either all services are ready or none."""
+"""grpc.health.v1 for a whole process: all services are ready, or none is."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Health(health_pb2_grpc.HealthServicer):
         self._changed = asyncio.Event()
 
     def set_serving(self, serving: bool) -> None:
-        """Publish whether the process takes work."""
+        """Set whether the process accepts calls."""
         self._serving = serving
         self._wake()
 
     def close(self) -> None:
-        """End all watches, after they have seen the last change."""
+        """End all watches after the last change was sent."""
         self._closed = True
         self._wake()
 
@@ -61,6 +61,7 @@ class Health(health_pb2_grpc.HealthServicer):
         """Yield the status of one service, then each change."""
         last: int | None = None
         while True:
+            # Taken before the status is read: a change in between then ends the wait below at once.
             changed = self._changed
             now = self._status(request.service)
             if now != last:

@@ -1,4 +1,4 @@
-"""The interceptor of every server, between the wire and the handlers."""
+"""The interceptor of every server: admission, access, decoding, time limits and failures of calls."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ from assay.telemetry.tracing import has_span
 
 logger = logging.getLogger("assay.rpc")
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+_Answer: TypeAlias = Callable[[Any, Context], Any]
 _Decode: TypeAlias = Callable[[Any, Identity | None, CallAudit | None], Any]
 
 MALFORMED = "MALFORMED_REQUEST"
@@ -43,7 +44,7 @@ class CallDeadlines:
     """Cancels calls that exceed the server's limit; since the limit is the same for all, the oldest call is next.
 
     Args:
-        limit_s: That time, in seconds.
+        limit_s: The limit, in seconds.
     """
 
     def __init__(self, limit_s: float) -> None:
@@ -53,7 +54,7 @@ class CallDeadlines:
         self._is_set = False
 
     def begin(self, task: asyncio.Task[Any]) -> None:
-        """Limit a task's time from now on; call `end` when it is done."""
+        """Start the time limit of a task; `end` it when the task is done."""
         loop = asyncio.get_running_loop()
         self._ends_at[task] = loop.time() + self.limit_s
         if not self._is_set:
@@ -61,7 +62,7 @@ class CallDeadlines:
             loop.call_later(self.limit_s, self._check)
 
     def end(self, task: asyncio.Task[Any]) -> bool:
-        """Stop limiting a task; return whether its time ran out and nothing else cancelled it."""
+        """End the time limit of a task; return whether it expired and nothing else cancelled the task."""
         self._ends_at.pop(task, None)
         if task not in self._expired:
             return False
@@ -76,6 +77,7 @@ class CallDeadlines:
                 loop.call_at(ends_at, self._check)
                 return
             del self._ends_at[task]
+            # Noted before the cancellation, which the handler's end must tell from a client that left.
             self._expired.add(task)
             task.cancel()
         self._is_set = False
@@ -84,18 +86,17 @@ class CallDeadlines:
 class CallInterceptor(grpc.aio.ServerInterceptor):
     """Admits and authorizes each call, decodes its messages, limits its time, and turns every failure into a status.
 
-    It looks up the method's rule; a method without one is not served. Requests reach it as bytes, so that a
-    message that cannot be decoded is an INVALID_ARGUMENT like any other wrong input.
+    A method without a rule is not served. Requests arrive as bytes, so an undecodable message is an INVALID_ARGUMENT
+    like any other wrong input.
 
-    A handler's failure always ends its call, and the client sees no more of it than it may know. Domain errors
-    become their status. Any other exception becomes INTERNAL with an id; its text stays in this process's log.
-    A cancellation that did not come from the client becomes UNAVAILABLE: without a status the client would wait
-    for ever.
+    A failing handler always ends its call. A domain error becomes its status. Any other exception becomes INTERNAL with
+    an id, and its text stays in this process's log. A cancellation that did not come from the client becomes
+    UNAVAILABLE: without a status the client would wait forever.
 
     Args:
         options: The limits.
         rules: The rule of each method by its full name, "/package.Service/Method".
-        until_open: Waits until a method, by its full name, may be called; None where all may from the start.
+        until_open: Waits until a method, by its full name, may be called; None if all may be called from the start.
     """
 
     def __init__(
@@ -159,23 +160,24 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             self._served[method] = served
         return served
 
-    def _answer_of(self, handler: Handler, method: str, rule: MethodRule) -> Callable[[Any, Context], Any]:
+    def _answer_of(self, handler: Handler, method: str, rule: MethodRule) -> _Answer:
         if rule.server_streams:
             return self._streaming(handler, method, rule)
         if rule.client_streams:
             return self._collecting(handler, method, rule)
         return self._unary(handler, method, rule)
 
-    def _counted(self, method: str, answer: Callable[[Any, Context], Any]) -> Callable[[Any, Context], Any]:
+    def _counted(self, method: str, answer: _Answer) -> _Answer:
         observed = self._observed.get(method)
         return answer if observed is None else observed.counted(answer)
 
-    def _unary(self, handler: Handler, method: str, rule: MethodRule) -> Callable[[Any, Context], Any]:
+    def _unary(self, handler: Handler, method: str, rule: MethodRule) -> _Answer:
         """Return the handler of unary calls, which are the most frequent and the shortest."""
         behave, decode = _behaviour(handler), self._decoder(handler, method, rule)
-        pool, deadlines, access = self._admission.pool(rule.slots), self._deadlines, self._access
+        pool, access = self._admission.pool(rule.slots), self._access
 
         async def in_turn(raw: Any, context: Context, identity: Identity, audit: CallAudit | None) -> Any:
+            # The slot of the address is already held: a team's share is counted on top of it.
             team = identity.team
             pool.take_for(team)
             try:
@@ -189,6 +191,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                 pool.release_for(team)
 
         async def admitted(raw: Any, context: Context) -> Any:
+            # Before the token is looked up, so that a flood of bad tokens does not reach the database.
             address = peer_address(context.peer())
             pool.take(address)
             audit = self._audit_of(context, method, rule)
@@ -211,37 +214,35 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             finally:
                 pool.release(address)
 
-        async def answer(raw: Any, context: Context) -> Any:
+        return self._limited(admitted, method)
+
+    def _limited(self, answer: _Answer, method: str) -> _Answer:
+        """Return an answering function with the server's time limit, whose failures end the call with a status."""
+        deadlines = self._deadlines
+
+        async def limited(raw: Any, context: Context) -> Any:
             task = asyncio.current_task()
             assert task is not None, "gRPC calls handlers in tasks"
             deadlines.begin(task)
             try:
-                return await admitted(raw, context)
+                return await answer(raw, context)
             except BaseException as error:  # noqa: BLE001 - the boundary of a request
                 await self._end(context, method, error, is_late=deadlines.end(task))
             finally:
                 deadlines.end(task)
 
-        return answer
+        return limited
 
-    def _collecting(self, handler: Handler, method: str, rule: MethodRule) -> Callable[[Any, Context], Any]:
+    def _collecting(self, handler: Handler, method: str, rule: MethodRule) -> _Answer:
         behave = _behaviour(handler)
 
         async def answer(raw: Any, context: Context) -> Any:
-            task = asyncio.current_task()
-            assert task is not None, "gRPC calls handlers in tasks"
-            self._deadlines.begin(task)
-            try:
-                async with self._reading(raw, context, handler, method, rule) as request:
-                    return await _coroutine(behave(request, context), method)
-            except BaseException as error:  # noqa: BLE001 - the boundary of a request
-                await self._end(context, method, error, is_late=self._deadlines.end(task))
-            finally:
-                self._deadlines.end(task)
+            async with self._reading(raw, context, handler, method, rule) as request:
+                return await _coroutine(behave(request, context), method)
 
-        return answer
+        return self._limited(answer, method)
 
-    def _streaming(self, handler: Handler, method: str, rule: MethodRule) -> Callable[[Any, Context], Any]:
+    def _streaming(self, handler: Handler, method: str, rule: MethodRule) -> _Answer:
         behave = _behaviour(handler)
 
         async def answer(raw: Any, context: Context) -> None:
@@ -264,7 +265,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
     async def _reading(
         self, raw: Any, context: Context, handler: Handler, method: str, rule: MethodRule
     ) -> AsyncIterator[Any]:
-        """Admit a call with a stream, and yield what its handler reads: a message, or the client's stream of them."""
+        """Admit a call with a stream, and yield the input of its handler: a message or the client's stream."""
         audit = self._audit_of(context, method, rule)
         with self._admission.slot(rule.slots, context.peer()):
             async with audit.recorded() if audit is not None else nullcontext():
@@ -324,7 +325,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                 request.answered()
 
     async def _end(self, context: Context, method: str, error: BaseException, *, is_late: bool = False) -> None:
-        """End a call with the status of its failure; re-raise a failure that gRPC itself must see."""
+        """End a call with the status of its failure; re-raise a failure that gRPC must see."""
         if is_late:
             limit_s = self._deadlines.limit_s
             message = f"the call took longer than {limit_s:g} s, the server's limit: ask for less in one call"
@@ -354,7 +355,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         error.__traceback__ = None  # its frames hold the call, and some of them the error
 
     def _refusing(self, refusal: TeamRefusedError) -> Callable[[Context], Awaitable[None]]:
-        """Return a handler that ends calls with one refusal."""
+        """Return a function that ends calls with this refusal."""
         status = self._status_of(refusal)
 
         async def refuse(context: Context) -> None:
@@ -368,7 +369,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         return _Status(status.code_of(error), sent.message, ((status.DETAILS_KEY, sent.SerializeToString()),))
 
     async def _abort(self, context: Context, sent: _Status) -> None:
-        """End a call with a status; its handler then returns, and gRPC knows that it has ended."""
+        """End a call with a status; its handler then returns."""
         try:
             # A client that does not read takes no status either; gRPC keeps it for later.
             async with asyncio.timeout(self._options.status_stall_s):
@@ -384,12 +385,12 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
 
 
 class _Served(NamedTuple):
-    """The server side of one method.
+    """The handlers of one method.
 
     Args:
         plain: Its handler.
-        traced: The same for calls that have a span; None where none has.
-        is_limited: Whether calls of teams that were refused are refused.
+        traced: The handler of calls with a span; None if there are none.
+        is_limited: Whether early refusals apply.
         is_read: Whether it only reads.
     """
 
@@ -419,7 +420,7 @@ def _decoded(handler: Handler, method: str, raw: Any) -> Any:
 
 
 def _is_cancelled() -> bool:
-    """Return whether gRPC ended this call, because its client left or the server stops.
+    """Return whether gRPC cancelled this call because its client left or the server is stopping.
 
     gRPC then cancels the handler's task; `context.cancelled()` stays False for streams. A cancellation
     that escaped from an inner task leaves the handler's own task uncancelled.
@@ -443,9 +444,9 @@ def presentable(error: Exception, method: str) -> AssayError:
     """Return the part of a failure that a client may see; the log gets the rest.
 
     Args:
-        error: What a handler raised. A domain error is shown as it is; of a group of nothing but domain errors, as
-            tasks raise that fail together, the first.
-        method: Where it happened, for the log.
+        error: The exception of a handler. A domain error is shown unchanged; of a group of only domain errors, the
+            first.
+        method: The method, for the log.
     """
     causes = _causes(error)
     domain_errors = [cause for cause in causes if isinstance(cause, AssayError)]

@@ -1,4 +1,4 @@
-"""The table of methods: each one's needs of server and caller, and whether gRPC may retry it."""
+"""The table of methods: slots, rights, names and audit of each, and whether gRPC may retry it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from assay.rpc.options import ChannelOptions
 
 
 class Slots(enum.Enum):
-    """Which of a server's slots a call takes while it runs."""
+    """The kind of slot that a call takes while it runs."""
 
     NONE = "none"
     CALLS = "calls at once"
@@ -21,7 +21,7 @@ class Slots(enum.Enum):
 
 
 class Silence(enum.Enum):
-    """When a client that sends nothing on its stream counts as idle; its first message is always due."""
+    """When a silent client stream counts as idle; its first message is always due."""
 
     NEVER = "never"
     ALWAYS = "always"
@@ -29,7 +29,7 @@ class Silence(enum.Enum):
 
 
 class Name(enum.Enum):
-    """The resource that a request's field names, and where the caller's right to it is checked."""
+    """The kind of resource that a request's field names, and where access to it is checked."""
 
     SCOPED = "something of a team: the handler looks it up within the caller's scope, or makes it there"
     TEAM = "a team: the interceptor refuses another one than the caller's, but to operators"
@@ -38,7 +38,7 @@ class Name(enum.Enum):
 
 
 class Audit(enum.Enum):
-    """The audit entries of a method's calls, under an action made from its name: "delete-run" for DeleteRun."""
+    """The audit entries of a method's calls; the action is derived from its name: "delete-run" for DeleteRun."""
 
     CHANGE = "each call that changes something; an entry is stored with the change"
     EXPORT = "that results of a run were read as a whole: the handler records it"
@@ -51,18 +51,19 @@ CHANGING_RIGHTS = frozenset({Right.RUN, Right.ADMINISTER, Right.OPERATE})
 
 @dataclass(frozen=True, slots=True)
 class MethodRule:
-    """The needs of one method.
+    """The rule of one method.
 
     Args:
         slots: The slots that its calls take.
         client_streams: Whether the client sends a stream.
         server_streams: Whether the server sends a stream.
-        idempotent: Whether gRPC may call it again when the server is unavailable; never for a stream, which
-            its caller resumes with what it has seen.
-        silence: When its client is idle; for streams of the client.
-        right: What its caller must have; None for a method of no contract, which callers with an identity cannot call.
-        names: The fields of its request that name something, by their paths, e.g. "attach.run_id".
-        audit: What the audit has of its calls; None for a method that only reads.
+        idempotent: Whether gRPC may retry it if the server is unavailable; never for a stream, which its caller
+            resumes.
+        silence: When its client counts as idle, for client streams.
+        right: The right that its caller needs; None for a method without a contract, which identified callers cannot
+            call.
+        names: The fields of its request that name a resource, by path, e.g. "attach.run_id".
+        audit: The audit entries of its calls; None for a method that only reads.
     """
 
     slots: Slots
@@ -221,9 +222,9 @@ def service_config(options: ChannelOptions, *, pool: bool) -> str:
     """Return the gRPC service config of a channel as JSON.
 
     Args:
-        options: Attempts and pauses.
-        pool: Whether the target names several servers: calls then go to them in turn, to healthy ones alone unless
-            the options say otherwise.
+        options: Attempts and backoff.
+        pool: Whether the target names several servers: calls then rotate among the healthy ones, or among all if the
+            options say so.
     """
     config: dict[str, object] = {}
     if options.attempts > 1:

@@ -1,4 +1,4 @@
-"""The metrics of calls: by method, their number, codes, durations and concurrency."""
+"""Metrics of calls by method: number, status codes, durations and concurrency."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class ObservedMethod:
     """The instruments of one method, looked up once.
 
     Args:
-        method: Its full name, "/package.Service/Method".
-        rule: What it needs.
+        method: The full name, "/package.Service/Method".
+        rule: The rule of the method.
 
     Attributes:
         has_spans: Whether its calls may have spans.
@@ -104,7 +104,7 @@ def _code_of(context: Any) -> grpc.StatusCode | None:
 
 
 def parent_of(metadata: Iterable[tuple[str, Any]]) -> str:
-    """Return the traceparent that came with a call; empty for none."""
+    """Return the traceparent of a call; empty for none."""
     return next((str(value) for key, value in metadata if key == TRACEPARENT), "")
 
 

@@ -31,35 +31,35 @@ class ServerOptions:
     """The limits and timings of a server.
 
     Args:
-        keepalive_time_ms: A quiet connection is probed this often.
-        keepalive_timeout_ms: A peer that does not answer a probe for this long is gone.
-        min_ping_interval_ms: Clients that probe a quiet connection more often are cut off.
-        max_message_bytes: Largest message, both ways.
-        connection_age_ms: Connections are renewed after this time, so that new servers get work.
-        connection_age_grace_ms: Calls on an aged connection may take this long.
-        connection_idle_ms: A connection without calls is closed after this time.
-        streams_per_connection: Calls at once on one connection; more wait in the client.
-        max_concurrent_calls: Calls with one answer that run at once; more are refused.
-        max_open_streams: Calls with a stream either way that run at once; more are refused.
-        peer_ratio: One client address may hold this many times as many of either as are free.
-        deadline_cap_s: A call with one answer runs no longer than this, whatever the client asked for.
-        first_message_s: The first message of a client's stream must come within this time.
-        stream_idle_s: A client's stream on which the server waits for a message ends after this time without one.
-        write_stall_s: A stream whose client takes no message for this long is ended.
-        status_stall_s: A status that a client does not take for this long is left to gRPC, which keeps it for later.
-        handshake_s: A new connection must have introduced itself within this time.
-        max_connections: Connections at once; more are closed when they come.
-        reflection: Whether tools may ask the server for its contracts.
-        tls: What the server proves its identity with, over TLS; None for plain connections.
+        keepalive_time_ms: Interval of probes on a quiet connection.
+        keepalive_timeout_ms: How long a probe may stay unanswered before the peer counts as gone.
+        min_ping_interval_ms: Clients that probe a quiet connection more often are disconnected.
+        max_message_bytes: Maximum size of a message in either direction.
+        connection_age_ms: Connections are renewed after this time, so that new servers get calls.
+        connection_age_grace_ms: How long calls on an aged connection may still take.
+        connection_idle_ms: How long a connection without calls stays open.
+        streams_per_connection: Maximum concurrent calls per connection; more wait in the client.
+        max_concurrent_calls: Maximum concurrent unary calls; more are refused.
+        max_open_streams: Maximum concurrent streaming calls; more are refused.
+        peer_ratio: A client address may hold at most this multiple of the free slots, of either kind.
+        deadline_cap_s: Maximum duration of a unary call, whatever deadline the client sets.
+        first_message_s: Within this time the first message of a client stream must arrive.
+        stream_idle_s: How long a client stream may be silent while the server waits for a message.
+        write_stall_s: How long the client of a stream may read nothing before the stream is ended.
+        status_stall_s: How long to wait until a client reads a status; then gRPC keeps it for later.
+        handshake_s: Within this time a new connection must complete its handshake.
+        max_connections: Maximum concurrent connections; more are closed at once.
+        reflection: Whether tools may query the server's contracts.
+        tls: The server's identity for TLS; None for plain connections.
         credentials: The same, made elsewhere.
-        interceptors: Further ones, between Assay's own and the handlers; a request reaches them as bytes.
-        health_address: A further address that serves health alone, without TLS and tokens; empty for none.
-        authenticator: Knows the tokens that callers must have; None where no call needs one.
-        auditor: Stores what callers with an identity changed, and what was refused; None where nothing is recorded.
-        recheck_s: The token of an open stream is looked up again this often.
-        redact: Returns the text of an error without secrets, before it is sent.
-        team_admission: Knows how many calls teams may make; None for any number.
-        refused_s: Calls of a team that was refused are refused without a look for this long at most.
+        interceptors: Further interceptors between Assay's own and the handlers; they see requests as bytes.
+        health_address: A further address that serves only health, without TLS and tokens; empty for none.
+        authenticator: Identifies the tokens of callers; None if calls need none.
+        auditor: Stores audit entries for changes and refusals; None to record nothing.
+        recheck_s: Interval of checks of an open stream's token.
+        redact: Removes secrets from the text of an error before it is sent.
+        team_admission: Limits the calls of teams; None for no limit.
+        refused_s: How long at most calls of a refused team are refused without a check.
     """
 
     keepalive_time_ms: int = 30_000
@@ -101,27 +101,26 @@ class ChannelOptions:
     """The limits and timings of a client.
 
     Args:
-        keepalive_time_ms: A connection with open calls is probed this often; at least the server's
+        keepalive_time_ms: Interval of probes on a connection with open calls; at least the server's
             `min_ping_interval_ms`.
-        keepalive_timeout_ms: A server that does not answer a probe for this long is gone.
-        max_message_bytes: Largest message, both ways.
-        default_timeout_s: Deadline of a call with one request and one answer that names none.
-        connect_timeout_ms: A server that does not complete a connection within this time is tried again.
-        reconnect_min_ms: First pause before connecting again.
-        reconnect_max_ms: Longest pause before connecting again.
-        attempts: Attempts in all of an idempotent call that finds its server unavailable, 1 to 5.
+        keepalive_timeout_ms: How long a probe may stay unanswered before the server counts as gone.
+        max_message_bytes: Maximum size of a message in either direction.
+        default_timeout_s: Deadline of a unary call without one.
+        connect_timeout_ms: Timeout of an attempt to connect.
+        reconnect_min_ms: First pause before reconnecting.
+        reconnect_max_ms: Longest pause before reconnecting.
+        attempts: Maximum attempts at an idempotent call whose server is unavailable, 1 to 5.
         retry_min_ms: First pause before another attempt, at least 10.
         retry_max_ms: Longest pause before another attempt.
-        pool_health: Whether calls to the servers behind a name go only to those whose health says that the process as
-            a whole serves; for servers that have it.
-        authority: The host and port that the server is known by, where the channel names its addresses; TLS demands a
-            certificate for it.
-        proxy: "http://host:port" of a proxy that connections are made through; empty for none.
-        tls: How the server is recognised, over TLS, and the client proves its identity; None for plain connections,
-            but to another machine with a token.
+        pool_health: Whether calls to several servers behind a name go only to those that report the whole process as
+            healthy; for servers that report health.
+        authority: The server's own host and port if the channel names its addresses; TLS requires a certificate for it.
+        proxy: The proxy for connections, "http://host:port"; empty for none.
+        tls: The trusted authorities and the client's identity for TLS; None for plain connections, except to another
+            machine with a token.
         credentials: The same, made elsewhere.
-        token: An API token, sent with every call; empty for none. It leaves this machine over TLS alone.
-        interceptors: Further ones, after Assay's own.
+        token: An API token, sent with every call; empty for none. It leaves this machine only over TLS.
+        interceptors: Further interceptors after Assay's own.
     """
 
     keepalive_time_ms: int = 30_000

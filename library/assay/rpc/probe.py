@@ -1,4 +1,4 @@
-"""`python -m assay.rpc.probe HOST:PORT [SERVICE]`: whether a service takes work, for health checks of containers."""
+"""`python -m assay.rpc.probe HOST:PORT [SERVICE]`: checks whether a service is ready, for container health checks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TIMEOUT_S = 4.0
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Return 0 if the service, or the process as a whole, takes work; 1 if not; 2 for a wrong command line."""
+    """Return 0 if the service, or the process as a whole, is ready; 1 if not; 2 for a wrong command line."""
     if len(arguments) not in (1, 2):
         sys.stderr.write("usage: python -m assay.rpc.probe HOST:PORT [SERVICE]\n")
         return 2

@@ -1,4 +1,4 @@
-"""A client's stream as a handler reads it: decoded messages, each awaited for a limited time."""
+"""A client's stream as its handler reads it: decoded, with a limit on silence."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from assay.rpc.options import ServerOptions
 
 
 class RequestStream:
-    """Limits how long a client may be silent, and decodes what it sends.
+    """Decodes a client's messages and limits its silence.
 
-    Inside `async with` it ends the handler when the first message does not come in time, or a further one while
-    the method's rule says that one is due.
+    Inside `async with`, it ends the handler if the first message is late, or a later one while the method's rule
+    requires it.
 
     Args:
-        raw: The messages as bytes.
-        decode: Makes a message of bytes; its errors end the call.
-        silence: When the client is idle.
-        options: How long it may be.
+        raw: The encoded messages.
+        decode: Decodes a message; its errors end the call.
+        silence: When the client counts as idle.
+        options: The limits.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class RequestStream:
             raise self._problem() from None
 
     def answered(self) -> None:
-        """Note that a message was sent to the client."""
+        """Record that a message was sent to the client."""
         self._unanswered_count -= 1
         self._schedule()
 

@@ -38,13 +38,13 @@ _LEAVE_S = 0.5
 
 
 class RpcServer:
-    """One gRPC server of a process.
+    """A gRPC server.
 
     Args:
-        options: How it behaves towards clients.
+        options: Its limits and timings.
 
     Attributes:
-        stopping: Set when stopping starts; handlers of long streams then end them.
+        stopping: Set when the server begins to stop; handlers of long streams then end them.
     """
 
     def __init__(self, options: ServerOptions = ServerOptions()) -> None:  # noqa: B008  # frozen
@@ -71,12 +71,12 @@ class RpcServer:
 
         Args:
             service_name: Full name, e.g. "assay.v1.RunService"; health and reflection use it.
-            register: Registers the servicer with the gRPC server; None where `complete` does after the start. Calls of
+            register: Registers the servicer with the gRPC server; None if `complete` will, after the start. Calls of
                 such a service wait until the server serves.
-            methods: The rule of each of its methods by name; None for those of `assay.rpc.methods.METHODS`.
+            methods: The rule of each method by name; None for those in `assay.rpc.methods.METHODS`.
 
         Raises:
-            RuntimeError: The server has started, or a method of the service has no rule, or one that does not fit.
+            RuntimeError: The server has started, or a method of the service has no fitting rule.
         """
         if self._server is not None:
             raise RuntimeError(f"{service_name} was added after the server had started")
@@ -88,16 +88,16 @@ class RpcServer:
             self._held.add(service_name)
 
     def complete(self, service_name: str, register: Callable[[grpc.aio.Server], None]) -> None:
-        """Register the servicer of a service that was added without one.
+        """Register the servicer of a service added without one.
 
-        For a server that listens before it imports what its calls need: calls that come meanwhile wait until it serves.
+        For a server that listens before its slow imports: early calls wait until it serves.
 
         Args:
-            service_name: As it was added.
+            service_name: The name passed to `add`.
             register: Registers the servicer with the gRPC server.
 
         Raises:
-            RuntimeError: A method of the service has no rule, or one that does not fit.
+            RuntimeError: A method of the service has no fitting rule.
         """
         names = (name.rpartition("/") for name in self._rules)
         rules = {method: self._rules[f"{path}/{method}"] for path, _, method in names if path == f"/{service_name}"}
@@ -105,18 +105,18 @@ class RpcServer:
         self._handlers.add(register)
 
     async def start(self, address: str) -> str:
-        """Listen at an address; health says NOT_SERVING until `set_serving`.
+        """Listen at an address; health reports NOT_SERVING until `set_serving`.
 
-        A server that listens already keeps its address.
+        A server that is already listening keeps its address.
 
         Args:
-            address: "unix:/path", or "host:port" where port 0 takes a free one.
+            address: "unix:/path" or "host:port"; port 0 takes a free port.
 
         Returns:
-            The address that clients can use, with the port that was taken.
+            The address for clients, with the actual port.
 
         Raises:
-            SetupError: The address is taken or is no address, or the files of TLS cannot be used.
+            SetupError: The address is taken or invalid, or the TLS files cannot be used.
         """
         if self._bound:
             return self._bound
@@ -142,7 +142,7 @@ class RpcServer:
         return bound
 
     async def _start_health(self) -> None:
-        """Serve health alone at its own address: probes of Kubernetes speak no TLS and have no tokens."""
+        """Serve only health at its own address: Kubernetes probes have neither TLS nor tokens."""
         address = self._options.health_address
         if not address:
             return
@@ -178,25 +178,26 @@ class RpcServer:
             await self._opened.wait()
 
     def set_serving(self, serving: bool) -> None:
-        """Report through health whether the server takes work."""
+        """Report through health whether the server accepts calls."""
         self._serving = serving
         self._health.set_serving(serving)
         if serving:
             self._opened.set()
 
     def begin_stopping(self) -> None:
-        """Turn health to NOT_SERVING and set `stopping`; running calls continue."""
+        """Report NOT_SERVING and set `stopping`; running calls continue."""
         self.set_serving(False)
         self.stopping.set()
         self._opened.set()  # no call waits for a start that will not come
 
     async def stop(self, grace_s: float) -> None:
-        """Refuse new calls, let running ones finish, then cancel the rest.
+        """Refuse new calls, let running calls finish, then cancel the rest.
 
         Args:
             grace_s: Running calls may take this long; 0 cancels them at once.
         """
         self.begin_stopping()
+        # Watches of health would otherwise hold up the stop for the whole grace period.
         self._health.close()
         for server in (self._server, self._health_server):
             if server is not None:
@@ -206,22 +207,21 @@ class RpcServer:
 class _Handlers(grpc.GenericRpcHandler):
     """The handlers of a server; unlike gRPC's own, they may be added after the start.
 
-    gRPC's server has a task for each method that generated code registers, and looks at all of them for each call: with
-    one handler of all methods a call costs less.
+    gRPC's server searches its registered methods for each call; a single handler for all methods is cheaper.
     """
 
     def __init__(self) -> None:
         self._handlers: list[grpc.GenericRpcHandler] = []
 
     def add(self, register: Callable[[grpc.aio.Server], None]) -> None:
-        """Add what a function registers with a server."""
+        """Add the handlers that a function registers."""
         register(self)  # type: ignore[arg-type]  # takes handlers like a server
 
     def add_generic_rpc_handlers(self, handlers: Iterable[grpc.GenericRpcHandler]) -> None:
         self._handlers.extend(handlers)
 
     def add_registered_method_handlers(self, service_name: str, handlers: object) -> None:
-        """Generated code registers its methods twice; once is enough."""
+        """Ignore the second registration of generated code."""
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
         candidates = (handlers.service(details) for handlers in self._handlers)
@@ -233,10 +233,10 @@ def _nothing(server: grpc.aio.Server) -> None:
 
 
 def rules_of(service_name: str, methods: Mapping[str, MethodRule]) -> dict[str, MethodRule]:
-    """Return the rules of a service's methods by their full names, after comparing them with its descriptor.
+    """Check the rules of a service's methods against its descriptor; return them by full name.
 
     Raises:
-        RuntimeError: A method has no rule, or one for another kind of stream.
+        RuntimeError: A method has no rule, or a rule for another kind of stream.
     """
     try:
         described = descriptor_pool.Default().FindServiceByName(service_name).methods
@@ -265,7 +265,7 @@ def rules_of(service_name: str, methods: Mapping[str, MethodRule]) -> dict[str, 
 def naming_fields(message: Descriptor, prefix: str = "") -> Iterator[str]:
     """Yield the paths of a request's fields that name a resource, by the naming rules of the contracts.
 
-    Repeated messages are left out: they hold content, such as cases and answers, with ids of their own.
+    Repeated messages are skipped: they are content, such as cases and answers, with their own ids.
     """
     for field in message.fields:
         path = f"{prefix}{field.name}"
@@ -288,18 +288,19 @@ async def serve_until_signal(
     """Serve until SIGTERM or SIGINT, then drain and stop; a second signal stops at once.
 
     Args:
-        server: A server that has not started, or listens there already.
-        address: Where to listen, as in `RpcServer.start`.
-        on_ready: Awaited with the bound address before health says SERVING, e.g. to warm up.
-        on_drain: Awaited after health says NOT_SERVING and `stopping` is set.
-        grace_s: Running calls may take this long after the drain.
-        also_stop_on: Stops the server like a first signal; a first signal sets it.
-        leave_s: Calls are taken for so long after health says NOT_SERVING, but at a unix socket.
+        server: A server that has not started, or is already listening there.
+        address: The address, as in `RpcServer.start`.
+        on_ready: Awaited with the bound address before health reports SERVING, e.g. to warm up.
+        on_drain: Awaited after health reports NOT_SERVING and `stopping` is set.
+        grace_s: How long running calls may take after the drain, in seconds.
+        also_stop_on: Stops the server like a first signal, which also sets it.
+        leave_s: How long calls are still accepted after NOT_SERVING, in seconds; not at a unix socket.
 
     Raises:
-        SetupError: The address is taken or is no address.
+        SetupError: The address is taken or invalid.
     """
     first, second = also_stop_on or asyncio.Event(), asyncio.Event()
+    # Before the start, so that a signal during the start is not lost.
     with _signals_set(first, second):
         bound = await server.start(address)
         try:
@@ -363,11 +364,12 @@ def _signals_set(first: asyncio.Event, second: asyncio.Event) -> Iterator[None]:
 
 
 def exit_now(status: int) -> NoReturn:
-    """End a process whose resources are closed, without unloading its modules one by one.
+    """End a process whose resources are closed, without unloading its modules.
 
-    That unloading takes longer than serving a small run does, and the command waits for it.
+    Unloading takes longer than serving a small run, and the command would wait for it.
     """
     logging.shutdown()
+    # `os._exit` flushes nothing.
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(status)
@@ -386,7 +388,7 @@ def _check_address(address: str) -> None:
 
 
 def _free_socket_path(path: Path) -> None:
-    """Remove a socket file without a listener; gRPC would also take one that is in use."""
+    """Remove a socket file without a listener; gRPC would also replace a socket in use."""
     if len(bytes(path)) > _MAX_SOCKET_PATH_BYTES:
         message = f"The socket path {path} is longer than {_MAX_SOCKET_PATH_BYTES} bytes; use a shorter one."
         raise SetupError(message, reason="BAD_ADDRESS")

@@ -1,4 +1,4 @@
-"""Domain errors to gRPC status codes and back: one table, both ways."""
+"""Domain errors as gRPC status codes and back: one table for both directions."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def code_of(error: AssayError) -> grpc.StatusCode:
 def to_status(error: AssayError, redact: Callable[[str], str] = str) -> Any:
     """Return the `google.rpc.Status` of an error, small enough for response trailers.
 
-    It holds ErrorInfo, for wrong input the first violations of fields, for overload RetryInfo.
+    It contains ErrorInfo, the first field violations for invalid input, and RetryInfo for overload.
 
     Args:
         error: The error.
@@ -125,7 +125,7 @@ def from_rpc_error(error: grpc.aio.AioRpcError) -> AssayError:
 
 
 def retry_after_s(error: grpc.aio.AioRpcError) -> float | None:
-    """Return the wait that a server asks for before another call, in seconds; None if it asks for none."""
+    """Return how long a server asks clients to wait, in seconds; None if it does not."""
     retry = _details(error.trailing_metadata()).get(error_details_pb2.RetryInfo)
     return None if retry is None else max(0.0, retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9)
 
@@ -143,9 +143,9 @@ def error_of(
     Args:
         code: The status code, or its number.
         reason: The machine-readable reason; empty for the code's own.
-        message: The sentence for people.
-        kind: Name of the error's class; empty or unknown for the class that stands for the code.
-        problems: The problems of a wrong input.
+        message: The sentence.
+        kind: The name of the error's class; empty or unknown for the class of the code.
+        problems: The problems of invalid input.
     """
     code = _STATUS_CODES.get(code, grpc.StatusCode.UNKNOWN) if isinstance(code, int) else code
     kind_of_error = _KINDS.get(kind) or _BY_CODE.get(code, errors.InternalError)
@@ -214,7 +214,7 @@ def _place(file: str, line: int | None) -> str:
 
 
 def _too_large(details: str) -> str:
-    """Return what gRPC means by "SERVER: Received message larger than max (50001500 vs. 4194304)"."""
+    """Return the error for gRPC's "SERVER: Received message larger than max (50001500 vs. 4194304)"."""
     sizes = _SIZES.search(details)
     size = f"{int(sizes[1]):,} bytes, more than {int(sizes[2]):,}" if sizes else details
     return f"A message is too large: {size}. Send less in one message."
@@ -231,7 +231,7 @@ def _foreign(code: grpc.StatusCode, details: str) -> AssayError:
 
 
 def _details(trailers: Any) -> dict[type[Any], Any]:
-    """Return the details that came with a failed call, by their type."""
+    """Return the details of a failed call, by type."""
     raw = next((value for key, value in trailers or () if key == DETAILS_KEY), b"")
     details_by_type: dict[type[Any], Any] = {}
     try:

@@ -1,4 +1,4 @@
-"""Answering a stream of requests, several at once."""
+"""Concurrent answers to a stream of requests."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ async def answered(
     in_flight: int,
     stopping: asyncio.Event,
 ) -> AsyncIterator[Response]:
-    """Yield the answer of each request as soon as it is ready, in any order.
+    """Yield the answer to each request as soon as it is ready, in any order.
 
     Args:
-        requests: The client's stream; read no further while `in_flight` requests are worked on.
-        answer: Answers one request; what it raises ends the stream.
-        in_flight: Most requests worked on at once.
-        stopping: Once set no further request is read and the stream ends after the answers in flight.
+        requests: The client's stream; not read while `in_flight` requests are being answered.
+        answer: Answers one request; an exception ends the stream.
+        in_flight: Maximum number of requests answered at once.
+        stopping: Once set, no further request is read, and the stream ends after the answers in flight.
 
     Raises:
-        UnavailableError: The server is stopping (reason STOPPING); what has no answer was not worked on.
+        UnavailableError: The server is stopping (reason STOPPING); unanswered requests were not processed.
     """
     source = aiter(requests)
     stop = asyncio.ensure_future(stopping.wait())
@@ -40,6 +40,7 @@ async def answered(
         while reading or working:
             waited: set[asyncio.Task[Any]] = {*working}
             if reading and len(working) < in_flight:
+                # At the limit nothing more is read, so HTTP/2's flow control slows the client down.
                 waited |= {reading, stop}
             done, _ = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
             if stop in done:

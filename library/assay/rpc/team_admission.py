@@ -1,4 +1,4 @@
-"""Rate limits of teams: the check before each call, and how a flood from one team is slowed down."""
+"""Rate limits of teams: the check before each call, and the slowing of a flood from one team."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ class TeamAdmission(Protocol):
     """The rate limits of teams."""
 
     async def admit(self, team: str) -> None:
-        """Count one more call of a team.
+        """Count a call of a team.
 
         Raises:
-            TeamRefusedError: It makes too many.
+            TeamRefusedError: The team makes too many calls.
         """
 
 
 class TeamRefusedError(OverloadedError):
-    """A team makes more calls than it may.
+    """A team exceeds its rate limit.
 
     Args:
-        message: Which quota that is, and what helps.
+        message: The quota, and what helps.
         team: The team.
-        retry_after_s: When it may make another one, in seconds.
+        retry_after_s: When it may call again, in seconds.
         reason: The machine-readable reason.
     """
 
@@ -45,10 +45,10 @@ class TeamRefusedError(OverloadedError):
 
 
 class Refusals:
-    """Answers refused calls late: a connection has a limited number of open calls, so a flood slows down by itself.
+    """Delays refusals: a connection has a limited number of open calls, so a flood slows itself down.
 
-    Refusing costs a server nearly as much as answering. A refused call waits the longer, the more of its team wait
-    already; it holds no slot, and beyond a number of them further ones are refused at once.
+    Refusing costs nearly as much as answering. The more refused calls of a team wait, the longer the next one waits. A
+    waiting call holds no slot; above a maximum, further calls are refused at once.
 
     Args:
         jitter: Returns a random number from 0 to 1.
@@ -63,7 +63,7 @@ class Refusals:
 
         Args:
             refusal: The refusal.
-            remaining_s: How long the client waits for an answer, in seconds; None where it waits without end.
+            remaining_s: How long the client waits, in seconds; None for no deadline.
         """
         team = refusal.team
         waiting = self._waiting[team]
@@ -84,12 +84,12 @@ class Refusals:
 
 
 class TeamTurns:
-    """Limits the unary calls of each team that run at once; further ones wait their turn.
+    """Limits the concurrent unary calls of each team; further calls wait their turn.
 
-    So a call waits for a few calls of each other team at most, however many one of them has sent.
+    A call thus waits for at most a few calls of each other team, however many they send.
 
     Args:
-        most: How many of one team are worked on at once.
+        most: Maximum number of concurrent calls per team.
     """
 
     def __init__(self, most: int = _WORKED_ON_PER_TEAM) -> None:
@@ -109,11 +109,12 @@ class TeamTurns:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
+                # The turn came at the moment of the cancellation: the next call must get it.
                 self.leave(team)
             raise
 
     def leave(self, team: str) -> None:
-        """Give the turn to the next call of the team."""
+        """Pass the turn to the team's next call."""
         waiting = self._waiting.get(team)
         while waiting:
             turn = waiting.popleft()

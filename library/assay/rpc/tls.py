@@ -18,12 +18,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServerFiles:
-    """The identity of a server, and the authority of the clients it accepts.
+    """The identity of a server, and the authorities of the clients that it accepts.
 
     Args:
-        certificate: Its certificate and those between it and its authority, PEM.
+        certificate: Its certificate and the intermediate certificates, PEM.
         key: Its private key, PEM.
-        client_ca: The authorities whose clients alone may connect, PEM; None for all clients.
+        client_ca: The authorities of accepted clients, PEM; None to accept every client.
     """
 
     certificate: Path
@@ -33,11 +33,11 @@ class ServerFiles:
 
 @dataclass(frozen=True, slots=True)
 class ClientFiles:
-    """The authority by which a client recognises its server, and the client's own identity.
+    """The authorities that a client trusts, and the client's own identity.
 
     Args:
-        ca: The authorities of servers, PEM; None for those that gRPC brings along.
-        certificate: The client's own certificate, PEM; None where the server asks for none.
+        ca: The authorities of servers, PEM; None for gRPC's own list.
+        certificate: The client's own certificate, PEM; None if the server does not ask for one.
         key: Its private key, PEM.
     """
 
@@ -61,7 +61,7 @@ def server_credentials(files: ServerFiles) -> grpc.ServerCredentials:
 
 
 def channel_credentials(files: ClientFiles) -> grpc.ChannelCredentials:
-    """Return the credentials of a client, as its files are now.
+    """Return the credentials of a client from the current contents of its files.
 
     Raises:
         SetupError: A file cannot be read, or key and certificate do not belong together.
@@ -75,7 +75,8 @@ def channel_credentials(files: ClientFiles) -> grpc.ChannelCredentials:
 
 
 class _FollowedFiles:
-    """Reads a server's files again once they have changed. While they do not fit each other, the old ones are kept."""
+    """Reads a server's files again when they change. While they do not match each other, the old contents stay in
+    use."""
 
     def __init__(self, files: ServerFiles) -> None:
         self._files = files
@@ -89,7 +90,7 @@ class _FollowedFiles:
         return self._configuration()
 
     def changed(self) -> grpc.ServerCertificateConfiguration | None:
-        """Return the files' contents for the next connection if they have changed since the last reading."""
+        """Return the contents for the next connection if the files have changed since the last read."""
         with self._lock:
             try:
                 stamp = self._stamp_now()

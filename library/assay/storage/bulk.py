@@ -1,4 +1,4 @@
-"""Bulk inserts, in the fastest way of each database."""
+"""Bulk inserts, the fastest way for each database."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def insert_rows(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert rows, of which there is at least one and which all have the same columns.
+    """Insert at least one row; all rows have the same columns.
 
     Raises:
-        sqlalchemy.exc.IntegrityError: A row is there already; none is inserted.
+        sqlalchemy.exc.IntegrityError: A row exists already; nothing is inserted.
     """
     if connection.dialect.name == "postgresql":
         _copy(connection, table, rows)
@@ -23,7 +23,7 @@ def insert_rows(connection: sa.Connection, table: sa.Table, rows: Sequence[Mappi
 
 
 def _insert_by_position(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert rows in one statement of the driver: SQLAlchemy would look at each value of each row for itself."""
+    """Insert rows in one statement of the driver: SQLAlchemy would process every value of every row."""
     processors = {column.name: column.type.bind_processor(connection.dialect) for column in table.c}
     names = list(rows[0])
     values = [

@@ -1,8 +1,8 @@
 """Changes that take effect once even if the connection breaks before their commit is confirmed.
 
-Every change leaves a mark in the transaction that carries it out. Where the connection broke in the commit, the mark
-says afterwards whether that took place. PostgreSQL's own answer (`pg_xact_status`) does not do: a server that was
-killed may give the number of a transaction that it lost to another one.
+Every change leaves a mark in its own transaction. If the connection breaks during the commit, the mark shows afterwards
+whether the commit took place. PostgreSQL's own `pg_xact_status` is not enough: a killed server may reuse the number of
+a lost transaction.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _KEPT = timedelta(days=7)
 
 
 def introduce(connection: sa.Connection, table: sa.Table, count: int) -> list[str]:
-    """Return the names of a new process's writers, each of which makes one change at a time.
+    """Return the names of a new process's writers; each makes one change at a time.
 
-    Those of processes that are gone are removed after a week; one that is older and still there comes back with its
+    Writers of ended processes are removed after a week; an older process that still runs adds its writer again with its
     next change.
     """
     moment = datetime.now(UTC)
@@ -35,12 +35,12 @@ def introduce(connection: sa.Connection, table: sa.Table, count: int) -> list[st
 
 
 class Change(Generic[T]):
-    """A change on its way into the database.
+    """A change that is being stored.
 
     Args:
-        change: What to do in one transaction; it may be done again from the start.
-        table: Where the marks are.
-        writer: Who makes it, one of those that `introduce` named.
+        change: Makes the change in one transaction; may be repeated from the start.
+        table: The table of marks.
+        writer: The writer, one of those that `introduce` returned.
     """
 
     def __init__(self, change: Callable[[sa.Connection], T], table: sa.Table, writer: str) -> None:
@@ -51,10 +51,12 @@ class Change(Generic[T]):
         self._result: T
 
     def carry_out(self, engine: sa.Engine) -> T:
-        """Return what the change returned, once it is durable."""
+        """Return the result of the change once it is durable."""
+        # An earlier attempt may have been committed although its connection broke.
         if self._mark and self._is_committed(engine):
             return self._result
         with engine.begin() as connection:
+            # Empty until this attempt has left its own mark: the mark of the last one was rolled back.
             self._mark = ""
             self._result = self._change(connection)
             mark = uuid.uuid4().hex

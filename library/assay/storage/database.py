@@ -1,4 +1,4 @@
-"""The database protocol, and the choice between its two implementations."""
+"""The database protocol, and the choice of its implementation."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ T = TypeVar("T")
 
 
 class Transactions(Protocol):
-    """Reads and writes, each in a transaction of its own."""
+    """Reads and writes, each in its own transaction."""
 
     async def read(self, query: Callable[[sa.Connection], T]) -> T:
-        """Run a query off the event loop and return its result; it reads one snapshot.
+        """Run a query off the event loop, on one snapshot, and return its result.
 
-        A query, as a change, may be run again from the start after its connection broke.
+        Queries and changes may be repeated from the start if the connection breaks.
 
         Raises:
             StorageError: The database cannot be read.
@@ -33,12 +33,11 @@ class Transactions(Protocol):
     async def write(self, change: Callable[[sa.Connection], T]) -> T:
         """Run a change in one transaction; when this returns, it is durable.
 
-        A caller that is cancelled while it waits does not undo the change: it is finished regardless, and a
-        change that is handed in later finds it done.
+        Cancelling the caller does not undo the change: it completes, and a later change sees it.
 
         Raises:
-            StorageError: The database cannot be written; nothing of the change is stored, or, where the
-                connection broke in the last moment and did not come back, all of it.
+            StorageError: The database cannot be written. Nothing of the change is stored, or all of it if the
+                connection broke during the commit and did not come back.
         """
 
 
@@ -50,32 +49,33 @@ class Database(Transactions, Protocol):
 
         Args:
             change: What to do.
-            durable: Whether the change outlives a power cut. Without it, SQLite does not wait for the disk; the change
-                still outlives the process.
+            durable: Whether the change survives a power failure. If not, SQLite does not wait for the disk; the change
+                still survives the process.
         """
 
     async def forget_deleted(self) -> None:
-        """Remove deleted data from the files as well, as far as the database can while it is in use."""
+        """Remove deleted data from the files too, as far as the database can do that in use."""
 
     def close(self) -> None:
-        """Finish pending writes and release the database to other processes."""
+        """Finish pending writes and release the database for other processes."""
 
 
 def open_database(
     tables: ServiceTables, *, path: Path, url: str = "", patience_s: float = 60.0, migrates: bool = True
 ) -> Database:
-    """Open the database at a URL, or else in a file, and bring its tables up to date.
+    """Open the database at a URL, or else in a file, and update its tables.
 
     Args:
         tables: The tables of the service.
         path: The SQLite file.
-        url: The PostgreSQL database that is used instead; empty for the file.
-        patience_s: How long a PostgreSQL that went away is waited for, in seconds.
-        migrates: Whether migrations that a PostgreSQL lacks are applied here, or waited for as long as for the server.
+        url: A PostgreSQL database to use instead; empty for the file.
+        patience_s: How long to wait for an unreachable PostgreSQL, in seconds.
+        migrates: Whether missing migrations of PostgreSQL are applied here; otherwise this waits for them, as long as
+            for the server.
 
     Raises:
-        StorageError: It cannot be opened, another process has the file, it lacks migrations that are not applied here,
-            or a newer version wrote it.
+        StorageError: It cannot be opened, another process has the file, migrations are missing and not applied here, or
+            a newer version wrote it.
         SetupError: The driver for PostgreSQL is not installed.
     """
     if url:

@@ -1,4 +1,4 @@
-"""Failures of a database: clients learn what to do; the log also says where and quotes the driver."""
+"""Failures of a database: clients see what to do; the log adds the place and the driver's words."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _log = logging.getLogger(__name__)
 
 
 class UnstorableValueError(ValueError):
-    """A value does not fit the database: a defect in the code that stores it, which no retry removes."""
+    """A value does not fit the database: a defect of the storing code, which no retry fixes."""
 
 
 class FailureLog:
     """Makes the errors of one database.
 
-    While it is opened, its operator alone sees them, with everything. From then on they reach clients, so they name
-    neither address nor file: that goes into the log, the same sentence every 10 s at most.
+    While the database is being opened, only its operator sees the errors, in full. Afterwards they reach clients, so
+    they name neither address nor file: those go into the log, the same sentence at most every 10 s.
     """
 
     def __init__(self) -> None:
@@ -34,8 +34,8 @@ class FailureLog:
         """Return the error to raise.
 
         Args:
-            shown: What clients may know.
-            full: What the operator is to know.
+            shown: The text for clients.
+            full: The text for the operator.
         """
         if not self.is_open:
             return StorageError(full)

@@ -1,4 +1,4 @@
-"""Outlasting a PostgreSQL outage: a restart, a failover, a moment without free connections."""
+"""Outlasts a PostgreSQL outage: a restart, a failover, a moment without free connections."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _log = logging.getLogger(__name__)
 
 
 class Outages:
-    """Retries what an outage broke until its patience runs out.
+    """Retries what an outage interrupted, until its patience runs out.
 
-    From then on everything fails after a second try, without waiting, until something succeeds again.
+    From then on everything fails after a second attempt, without waiting, until something succeeds again.
 
     Args:
-        patience_s: How long an outage is waited out, in seconds.
-        describe: Returns what the log says about a problem.
+        patience_s: How long to wait during an outage, in seconds.
+        describe: Returns the log text of a problem.
     """
 
     def __init__(self, patience_s: float, describe: Callable[[BaseException], str]) -> None:
@@ -40,11 +40,11 @@ class Outages:
         self._closing = False
 
     def outlast(self, attempt: Callable[[], T], gave_up: threading.Event) -> T:
-        """Return the result of an attempt, repeated as often as needed.
+        """Return the result of an attempt, which is repeated as often as needed.
 
         Args:
-            attempt: What to do. Whatever it changes it changes once, however often it is made.
-            gave_up: Set when no caller waits any more: it is then not retried.
+            attempt: The attempt; repeating it must not change anything twice.
+            gave_up: Set when no caller waits any more; the attempt is then not repeated.
 
         Raises:
             sqlalchemy.exc.DBAPIError: It failed, and another attempt would fail as well.
@@ -63,15 +63,16 @@ class Outages:
             else:
                 self._end()
                 return result
+            # The first retry needs no pause: usually an idle connection had ended.
             if failure_count > 1:
                 gave_up.wait(_PAUSE_S)
 
     def close(self) -> None:
-        """Wait no longer."""
+        """Stop waiting."""
         self._closing = True
 
     def _lasts(self, failure_count: int, problem: BaseException) -> bool:
-        """Return whether to try again after so many failures in a row."""
+        """Return whether to retry after this many consecutive failures."""
         if failure_count == 1:
             return True  # most likely a connection that ended while idle
         with self._mutex:

@@ -66,24 +66,24 @@ _log = logging.getLogger(__name__)
 
 
 class PostgresDatabase:
-    """A PostgreSQL database, used by any number of processes at a time.
+    """A PostgreSQL database, used by any number of processes.
 
-    Reads and writes run on threads, each with a connection of its own. A write is one transaction at READ
-    COMMITTED that is durable (synchronous_commit=on) when `write` returns; several run at once, and what may not
-    overlap is ordered by the locks of its rows. A read is one transaction at REPEATABLE READ: its queries see one
-    moment, or a commit between two of them would let a watcher miss events.
+    Reads and writes run on threads, each with its own connection. A write is one transaction at READ COMMITTED that is
+    durable (synchronous_commit=on) when `write` returns. Writes run concurrently; row locks order those that must not
+    overlap. A read is one transaction at REPEATABLE READ: a commit between two of its queries could make a watcher miss
+    events.
 
-    Either is tried again when the connection breaks, so that its caller does not notice a short outage.
-    Where it broke during a commit, `changes` finds out whether that took place.
+    Both are retried if the connection breaks, so callers do not notice a short outage. If it breaks during a commit,
+    `changes` finds out whether the commit took place.
 
     Args:
-        url: "postgresql://..." with anything that libpq's URLs may have.
+        url: "postgresql://...", with any option of libpq's URLs.
         tables: The tables of the service.
-        patience_s: How long a database that was there once is waited for when it is away, in seconds.
-        migrates: Whether missing migrations are applied here; if not, they are waited for as long.
+        patience_s: How long to wait for a database that was reachable before, in seconds.
+        migrates: Whether missing migrations are applied here; otherwise this waits for them, equally long.
 
     Raises:
-        StorageError: The database cannot be used, lacks migrations that are not applied here, or a newer version wrote
+        StorageError: The database cannot be used, migrations are missing and not applied here, or a newer version wrote
             it.
     """
 
@@ -129,11 +129,11 @@ class PostgresDatabase:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """libpq's parameters, including the password, for others who connect to the same database."""
+        """libpq's parameters, including the password, for further connections to the same database."""
         return dict(self._parameters)
 
     async def read(self, query: Callable[[sa.Connection], T]) -> T:
-        """Run a query on a reading thread and return its result; it reads one snapshot."""
+        """Run a query on a reading thread, on one snapshot, and return its result."""
         gave_up = threading.Event()
         try:
             return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, query, gave_up)
@@ -141,10 +141,10 @@ class PostgresDatabase:
             gave_up.set()
 
     async def write(self, change: Callable[[sa.Connection], T], *, durable: bool = True) -> T:
-        """Run a change in one transaction; when this returns, it is durable, whatever the argument says.
+        """Run a change in one transaction; it is durable when this returns, whatever the argument is.
 
-        A caller that is cancelled while it waits does not undo the change. It continues to wait and is cancelled
-        afterwards, so that whatever it writes next, as it cleans up, comes after this change and not beside it.
+        Cancelling the caller does not undo the change. The caller waits for it and is cancelled afterwards, so that its
+        cleanup is stored after this change, not beside it.
         """
         gave_up = threading.Event()
         work = asyncio.wrap_future(self._writers.submit(self._write, change, gave_up))
@@ -161,7 +161,7 @@ class PostgresDatabase:
         return work.result()
 
     async def forget_deleted(self) -> None:
-        """Do nothing: the server's own vacuum does it, at times that its operator sets."""
+        """Do nothing: the server's vacuum does it, as its operator configures."""
 
     def close(self) -> None:
         """Finish pending writes and close the connections."""
@@ -180,6 +180,7 @@ class PostgresDatabase:
             return self._outages.outlast(attempt, gave_up)
 
     def _write(self, change: Callable[[sa.Connection], T], gave_up: threading.Event) -> T:
+        # One mark per change in progress: with a shared mark, none could tell its own commit.
         name = self._free_names.get()
         once = Change(change, self._tables.write_marks, name)
 
@@ -221,12 +222,13 @@ class PostgresDatabase:
             connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
             connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
             connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s, hashtext(current_schema()))", (UPGRADE_LOCK,))
+            # Checked again under the lock: another process may have applied the migrations meanwhile.
             if self._needs_upgrade(connection):
                 self._check_unused(connection)
                 revisions.upgrade(connection, self._tables)
 
     def _wait_for_migrations(self, patience_s: float) -> None:
-        """Wait until another process has brought the tables up to date; this one may lack the right."""
+        """Wait until another process has updated the tables; this one may lack the right."""
         deadline = time.monotonic() + patience_s
         is_waiting = False
         while True:
@@ -244,7 +246,7 @@ class PostgresDatabase:
             time.sleep(_MIGRATION_POLL_S)
 
     def _check_unused(self, connection: sa.Connection) -> None:
-        """Raise if processes of an older version use the tables: they would write rows that these cannot hold."""
+        """Raise if processes of an older version use the tables: their rows would not fit the new tables."""
         if names := self._tables.running_processes(connection):
             raise StorageError(
                 f"{self._place} is used by processes of an older version ({', '.join(names)}): stop them, then start "

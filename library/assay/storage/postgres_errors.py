@@ -1,4 +1,4 @@
-"""PostgreSQL's errors as sentences for people, without the password."""
+"""PostgreSQL's errors as readable sentences, without the password."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _PASSING = ("08", "25P03", "57P01", "57P02", "57P03", "57P05", "53300", "40")
 
 
 def is_passing(problem: BaseException) -> bool:
-    """Return whether the same statement may soon succeed without anyone acting."""
+    """Return whether the same statement may soon succeed without intervention."""
     state = getattr(problem, "sqlstate", None) or _guess(problem, str(problem))
     if not state:
         return isinstance(problem, psycopg.OperationalError | psycopg.InterfaceError)
@@ -58,17 +58,17 @@ def is_passing(problem: BaseException) -> bool:
 
 
 def is_data_exception(problem: BaseException | None) -> bool:
-    """Return whether a value is at fault: it is out of the range of its column, or no value of its type."""
+    """Return whether a value is at fault: out of the column's range, or invalid for its type."""
     return (getattr(problem, "sqlstate", None) or "").startswith("22") or isinstance(problem, psycopg.DataError)
 
 
 def sentence(place: str, problem: BaseException | None, password: str) -> str:
-    """Return a sentence on what is wrong with the database and what to do.
+    """Return what is wrong with the database and what to do, as a sentence.
 
     Args:
         place: The database as users know it.
-        problem: What the driver raised.
-        password: Replaced by stars wherever the driver's words quote it; may be empty.
+        problem: The driver's error.
+        password: Replaced by stars in the driver's words; may be empty.
     """
     text = " ".join(str(problem).split()).removeprefix("connection failed: ")
     if password:
@@ -83,11 +83,11 @@ def sentence(place: str, problem: BaseException | None, password: str) -> str:
 
 
 def client_sentence(place: str, problem: BaseException | None) -> str:
-    """Return the part that a service's clients may see: neither the database's address nor the driver's words.
+    """Return the part for clients, without the database's address and the driver's words.
 
     Args:
         place: The database as clients know it.
-        problem: What the driver raised.
+        problem: The driver's error.
     """
     state = getattr(problem, "sqlstate", None) or _guess(problem, str(problem))
     for prefix, remedy in _REMEDIES:

@@ -1,4 +1,4 @@
-"""The revision of a database's tables, and upgrades to the newest."""
+"""The revision of a database's tables, and upgrades to the newest revision."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _log = logging.getLogger(__name__)
 
 
 def needs_upgrade(tables: ServiceTables, revision: str | None, place: str, remedy: str) -> bool:
-    """Return whether tables of this revision are to be upgraded; None stands for a new database.
+    """Return whether tables of this revision must be upgraded; None is a new database.
 
     Args:
         tables: The tables of the service.
-        revision: What `read_revision` returned.
+        revision: The result of `read_revision`.
         place: The database as users know it.
-        remedy: What else than upgrading Assay a user can do about a database that is too new.
+        remedy: What helps with a too new database, besides upgrading Assay.
 
     Raises:
         StorageError: A newer version of Assay wrote it.
@@ -37,7 +37,7 @@ def needs_upgrade(tables: ServiceTables, revision: str | None, place: str, remed
 
 
 def read_revision(connection: sa.Connection, tables: ServiceTables) -> str | None:
-    """Return the revision of the tables; None where there are none."""
+    """Return the revision of the tables; None if there are none."""
     if not connection.dialect.has_table(connection, tables.version_table):
         return None
     revision: str | None = connection.exec_driver_sql(f"SELECT version_num FROM {tables.version_table}").scalar()  # noqa: S608 - no value
@@ -45,7 +45,7 @@ def read_revision(connection: sa.Connection, tables: ServiceTables) -> str | Non
 
 
 def upgrade(connection: sa.Connection, tables: ServiceTables, revision: str = "head") -> None:
-    """Run the migrations up to a revision and commit them, all in one transaction."""
+    """Run the migrations up to a revision and commit them in one transaction."""
     # Imported here: alembic takes longer to import than most runs to start, and is rarely needed.
     from alembic import command
     from alembic.config import Config

@@ -1,4 +1,4 @@
-"""SQLite in a file: locked against a second process, migrated, and used off the event loop."""
+"""A SQLite file: locked against a second process, migrated, and used off the event loop."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ T = TypeVar("T")
 class SqliteDatabase:
     """The embedded SQLite database of one process.
 
-    Writes happen one after the other on a thread of their own, each in one transaction that is durable
-    (WAL, synchronous=FULL) when `write` returns. Reads happen beside them on other threads.
+    One thread runs the writes one by one, each in a transaction that is durable (WAL, synchronous=FULL) when `write`
+    returns. Other threads read at the same time.
 
     Args:
-        path: The database file; its folder is created (0700) where it is missing.
+        path: The database file; a missing folder is created (0700).
         tables: The tables of the service.
 
     Raises:
@@ -77,20 +77,22 @@ class SqliteDatabase:
         self._failures.is_open = True
 
     async def read(self, query: Callable[[sa.Connection], T]) -> T:
-        """Run a query on a reading thread and return what it returns."""
+        """Run a query on a reading thread and return its result."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._run, query)
 
     async def write(self, change: Callable[[sa.Connection], T], *, durable: bool = True) -> T:
         """Run a change in one transaction; when this returns, it is durable.
 
-        A caller that is cancelled while it waits does not undo the change: it is finished regardless.
+        Cancelling the caller does not undo the change: it completes.
 
         Args:
             change: What to do.
-            durable: False where a power cut may lose the change; then nothing waits for the disk.
+            durable: Whether to wait for the disk; if not, a power failure may lose the change.
         """
 
         def checked(connection: sa.Connection) -> T:
+            # The file is checked after the change and before its commit: a change in a deleted file must not count as
+            # stored.
             result = change(connection)
             self._require_own_file()
             if not os.path.exists(self._log):  # noqa: PTH110 - a third of pathlib's time, with every write
@@ -104,7 +106,7 @@ class SqliteDatabase:
         await asyncio.get_running_loop().run_in_executor(self._writer, self._empty_log)
 
     def close(self) -> None:
-        """Finish pending writes, close the file and release it to other processes."""
+        """Finish pending writes, close the file and release it for other processes."""
         for pool in (self._writer, self._readers):
             pool.shutdown(wait=True)
         for connection in self._connections.values():
@@ -125,6 +127,7 @@ class SqliteDatabase:
                     finally:
                         _close_cursors(connection)
             except BaseException:
+                # The failed connection may keep a snapshot or a lock; the next query opens another one.
                 del self._connections[threading.get_ident()]
                 connection.invalidate()  # closes the file too
                 raise
@@ -143,7 +146,7 @@ class SqliteDatabase:
         return self._connections[key]
 
     def _require_own_file(self) -> None:
-        """Raise if the file was deleted or replaced: anything stored in it would be lost silently."""
+        """Raise if the file was deleted or replaced: whatever is stored in it would be lost silently."""
         if self._identity is not None and _identity(self._file) != self._identity:
             raise self._gone(str(self._path))
 
@@ -203,7 +206,7 @@ def _lock(path: Path, tables: ServiceTables) -> int:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Return the identity of the file at a path; None if there is none or it cannot be seen."""
+    """Return the identity of the file at a path; None if it is missing or unreadable."""
     try:
         status = os.stat(path)  # noqa: PTH116 - as above
     except OSError:
@@ -212,7 +215,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 class _Connection(sqlite3.Connection):
-    """A connection that knows its cursors."""
+    """A connection that tracks its cursors."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -233,7 +236,7 @@ def _raw(connection: sa.Connection) -> _Connection:
 
 
 def _wait_for_disk(connection: sa.Connection, durable: bool) -> None:
-    """Let the next commit wait for the disk, or not."""
+    """Set whether the next commit waits for the disk."""
     raw = _raw(connection)
     if raw.is_durable != durable:  # SQLite refuses the change inside a transaction
         raw.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}").close()
@@ -267,7 +270,7 @@ def _begin(connection: sa.Connection) -> None:
 
 
 def _create(connection: sa.Connection, tables: ServiceTables) -> None:
-    """Make the tables of a new database; a test proves that the migrations come to the same."""
+    """Create the tables of a new database; a test proves that the migrations give the same."""
     tables.create(connection)
     connection.exec_driver_sql(f"CREATE TABLE {tables.version_table} (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
     connection.exec_driver_sql(f"INSERT INTO {tables.version_table} VALUES (?)", (tables.head_revision,))  # noqa: S608
@@ -277,12 +280,12 @@ def _create(connection: sa.Connection, tables: ServiceTables) -> None:
 
 
 def _sentence(place: str, problem: sa.exc.DatabaseError | sqlite3.DatabaseError, other_folder: str) -> str:
-    """Return a sentence on what is wrong with the database and what to do.
+    """Return what is wrong with the database and what to do, as a sentence.
 
     Args:
-        place: The database as the reader may know it.
-        problem: What the driver raised; its words name no file.
-        other_folder: How a user chooses another folder.
+        place: The database as the reader knows it.
+        problem: The driver's error; its words name no file.
+        other_folder: How to choose another folder.
     """
     text = str(problem.orig if isinstance(problem, sa.exc.DatabaseError) else problem)
     if "disk is full" in text or "disk I/O" in text:

@@ -1,7 +1,7 @@
-"""Checking a SQLite file that its last process did not close, before it is changed.
+"""Checks a SQLite file that its last process did not close, before it is changed.
 
-SQLite takes its write-ahead log up to the first frame whose checksum is wrong. What was committed after that frame is
-gone, and no error says so: here it is counted. The format is that of https://www.sqlite.org/fileformat2.html#walformat,
+SQLite reads its write-ahead log up to the first frame with a wrong checksum. Later commits are lost without an error;
+they are counted here. The format is that of https://www.sqlite.org/fileformat2.html#walformat,
 and of https://www.sqlite.org/walformat.html for the index beside it.
 """
 
@@ -30,18 +30,18 @@ _logger = logging.getLogger(__name__)
 
 
 def log_of(path: Path) -> Path:
-    """Return where SQLite keeps the write-ahead log of a file."""
+    """Return the path of a file's write-ahead log."""
     return path.with_name(path.name + "-wal")
 
 
 def check_after_a_kill(path: Path) -> None:
-    """Raise if a file or its log is damaged; one that was closed has no log and is not checked.
+    """Raise if a file or its log is damaged; a properly closed file has no log and is not checked.
 
     Args:
-        path: The file, which no process writes.
+        path: The file, which no process may be writing.
 
     Raises:
-        StorageError: It is damaged: nothing was changed.
+        StorageError: It is damaged; nothing was changed.
         sqlite3.DatabaseError: It cannot be read at all.
         OSError: Likewise.
     """
@@ -65,7 +65,7 @@ def check_after_a_kill(path: Path) -> None:
 
 
 def _count_lost_commits(path: Path, log: Path, page_bytes: int) -> int:
-    """Return how many durable transactions a log holds behind what SQLite has read of it."""
+    """Return how many durable transactions a log contains after the part that SQLite reads."""
     index = path.with_name(path.name + "-shm").read_bytes()
     if struct.unpack_from("=I", index)[0] != _INDEX_VERSION:
         return 0  # a later SQLite: it may keep its index in another way
@@ -90,7 +90,7 @@ def _count_lost_commits(path: Path, log: Path, page_bytes: int) -> int:
 
 
 def _is_header(head: bytes) -> bool:
-    """Return whether a log's header is whole: it has the checksum of its first six words."""
+    """Return whether a log's header is intact, by the checksum of its first six words."""
     magic, *_, first, second = _HEADER.unpack(head)
     words = struct.unpack_from("<6I" if magic == _MAGIC_LITTLE else ">6I", head)
     sums = [0, 0]

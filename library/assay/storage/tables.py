@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ServiceTables:
-    """The tables of one service. Services that share a database differ in every table's name.
+    """The tables of one service. Services that share a database have no table name in common.
 
     Args:
-        service: The service as messages and connections name it, e.g. "orchestrator".
-        create: Makes everything of the newest revision in an empty database; a test compares it with the migrations.
-        write_marks: The table of the marks that changes leave, see `assay.storage.changes`.
+        service: The service's name in messages and connections, e.g. "orchestrator".
+        create: Creates the newest revision in an empty database; a test compares it with the migrations.
+        write_marks: The table of marks, see `assay.storage.changes`.
         migrations: The folder of alembic's scripts.
-        head_revision: The newest revision, of those that compare as texts do.
-        version_table: Where the database holds its revision.
-        other_folder: How a user chooses another folder for the SQLite file.
-        other_process: What a user does about another process that has the file.
-        running_processes: Returns the names of the processes that work with the tables in PostgreSQL, as messages name
-            them; a service whose versions may share its tables has none.
+        head_revision: The newest revision; revisions compare as texts.
+        version_table: The table of the database's revision.
+        other_folder: How to choose another folder for the SQLite file.
+        other_process: What to do about another process that has the file.
+        running_processes: Returns the names, for messages, of the processes that use the tables in PostgreSQL; None if
+            different versions of the service may share its tables.
     """
 
     service: str

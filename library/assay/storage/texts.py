@@ -1,4 +1,4 @@
-"""Texts that both databases accept: without NUL, which PostgreSQL refuses, and without lone surrogates."""
+"""Texts that both databases accept: without NUL, which PostgreSQL refuses, and lone surrogates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ESCAPED_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 
 
 def json_text(data: object) -> str:
-    """Return JSON text that can be stored, and read by the JSON functions of the database.
+    """Return JSON text that can be stored and that the database's JSON functions can read.
 
     Raises:
         ValueError: A number is not finite.
@@ -30,7 +30,7 @@ def json_text(data: object) -> str:
 
 
 class CleanText(sa.types.TypeDecorator[str]):
-    """Text of any length; also what is compared with it is cleaned, so it is found again."""
+    """Text of any length; values compared with it are cleaned too, so that they match."""
 
     impl = sa.Text
     cache_ok = True
@@ -41,7 +41,7 @@ class CleanText(sa.types.TypeDecorator[str]):
 
 
 class CleanString(sa.types.TypeDecorator[str]):
-    """Text up to a length, cleaned likewise."""
+    """Text up to a length, cleaned like `CleanText`."""
 
     impl = sa.String
     cache_ok = True

@@ -24,12 +24,12 @@ def time_limit(connection: sa.Connection, limit_s: float, remedy: str) -> Iterat
     On PostgreSQL, the limit is for each statement until the transaction ends.
 
     Args:
-        connection: On which they run, in a transaction.
-        limit_s: How long, in seconds.
+        connection: The connection of the queries, in a transaction.
+        limit_s: The limit, in seconds.
         remedy: What the caller can do, after "the query took longer than 10 s: ".
 
     Raises:
-        DeadlineError: They took longer, reason QUERY_TIMEOUT.
+        DeadlineError: They took longer (reason QUERY_TIMEOUT).
     """
     driver = connection.connection.driver_connection
     timeout = DeadlineError(f"the query took longer than {limit_s:g} s: {remedy}", reason="QUERY_TIMEOUT")

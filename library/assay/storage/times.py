@@ -1,4 +1,4 @@
-"""Times as the store keeps them: UTC, ISO 8601, milliseconds."""
+"""Times in the store's form: UTC, ISO 8601, milliseconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The current run, case and team, which log lines carry as fields."""
+"""The current run, case and team, as fields of log lines."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _fields: ContextVar[Mapping[str, str]] = ContextVar("fields of log lines", defau
 
 
 def fields() -> Mapping[str, str]:
-    """Return the fields of the present task, by name."""
+    """Return the fields of the current task, by name."""
     return _fields.get()
 
 
 def add_fields(**values: str) -> None:
-    """Add fields to the present task and the tasks that it starts; an empty value adds none."""
+    """Add fields to the current task and the tasks that it starts; an empty value adds nothing."""
     _fields.set({**_fields.get(), **{name: value for name, value in values.items() if value}})
 
 

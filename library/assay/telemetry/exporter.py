@@ -31,11 +31,11 @@ async def exporting(address: str, *, service: str, role: str = "", names_teams: 
     Args:
         address: HOST:PORT; port 0 takes a free one. Empty for none.
         service: The service's name.
-        role: What this process does of it, where processes differ.
-        names_teams: Whether series are per team, where that is allowed.
+        role: The role of this process, if processes have different roles.
+        names_teams: Whether series may name teams.
 
     Raises:
-        SetupError: The address is taken or is none.
+        SetupError: The address is taken or invalid.
     """
     if not address:
         yield ""

@@ -1,7 +1,7 @@
 """The instruments of a process for Prometheus; without an exporter they record nothing.
 
-A module declares its instruments as it declares its logger. `prometheus_client` is imported by the first export alone.
-A series is looked up once where calls are many: what it returns depends on whether the process exports by then.
+A module declares its instruments like its logger. Only an export imports `prometheus_client`. Frequent calls look their
+series up once, after the export has begun: the result depends on it.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
         """The values of an instrument under one set of labels."""
 
         def inc(self, amount: float = 1.0) -> None:
-            """Count something; a gauge rises."""
+            """Increase by an amount."""
 
         def dec(self, amount: float = 1.0) -> None:
-            """Lower a gauge."""
+            """Decrease a gauge."""
 
         def set(self, value: float) -> None:
             """Set a gauge."""
 
         def set_function(self, read: Callable[[], float]) -> None:
-            """Read a gauge by a function when it is scraped, in another thread."""
+            """Read a gauge from a function at each scrape, in another thread."""
 
         def set_to_current_time(self) -> None:
-            """Set a gauge to the present moment, in seconds since 1970."""
+            """Set a gauge to the current time, in seconds since 1970."""
 
         def observe(self, amount: float) -> None:
             """Add a value to a histogram."""
@@ -78,11 +78,11 @@ _export = _Export()
 
 
 class Instrument:
-    """One name with a kind, labels and a text, which [observability.md](docs/observability.md) lists.
+    """A name with a kind, labels and a text, as listed in [observability.md](docs/observability.md).
 
     Args:
-        name: `assay_…`, with the unit at its end; of a counter `…_total`.
-        text: What it is, a sentence without its full stop.
+        name: `assay_…`, ending with the unit; `…_total` for a counter.
+        text: Its description, a sentence without the full stop.
         labels: The names of its labels.
     """
 
@@ -113,7 +113,7 @@ class Instrument:
 
 
 class Counter(Instrument):
-    """Counts events; it only rises."""
+    """Counts events; it only increases."""
 
     kind = "counter"
 
@@ -124,7 +124,7 @@ class Counter(Instrument):
 
 
 class Gauge(Instrument):
-    """Holds a current value; it appears with the first value, since 0 would be a value too."""
+    """Has a current value; it appears with its first value, because 0 would be a value too."""
 
     kind = "gauge"
 
@@ -144,10 +144,10 @@ class Gauge(Instrument):
 
 
 class Histogram(Instrument):
-    """Counts values by their size.
+    """Counts values by size.
 
     Args:
-        buckets: The upper bounds of the sizes, ascending.
+        buckets: Upper bounds of the sizes, ascending.
     """
 
     kind = "histogram"
@@ -166,7 +166,7 @@ def begin_export(registry: CollectorRegistry, *, names_teams: bool = False) -> N
     """Record from now on, into a registry.
 
     Args:
-        registry: What is scraped.
+        registry: The scraped registry.
         names_teams: Whether `team_label` names teams.
     """
     _export.registry, _export.names_teams = registry, names_teams
@@ -188,7 +188,8 @@ def is_exporting() -> bool:
 
 
 def team_label(team: str) -> str:
-    """Return a team as the value of a label: empty, which is no label, unless the operator wants teams to be named."""
+    """Return a team as the value of a label: empty, which means no label, unless the operator lets series name
+    teams."""
     return bounded_label("team", team) if _export.names_teams else ""
 
 

@@ -1,4 +1,4 @@
-"""The HTTP server that Prometheus reads, in threads of its own: a busy event loop delays no scrape."""
+"""The HTTP server that Prometheus reads, in its own threads: a busy event loop does not delay a scrape."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class ScrapeServer:
     """Answers every path with the metrics of a registry.
 
     Args:
-        host: Where it listens.
-        port: Its port; 0 takes a free one.
-        registry: What is read.
+        host: The host to listen at.
+        port: The port; 0 takes a free port.
+        registry: The registry to serve.
 
     Raises:
-        OSError: The address is taken, or none of this machine.
+        OSError: The address is taken, or not an address of this machine.
     """
 
     def __init__(self, host: str, port: int, registry: CollectorRegistry) -> None:
@@ -44,7 +44,7 @@ class ScrapeServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening; blocks for a moment."""
+        """Stop listening; blocks briefly."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -69,20 +69,20 @@ class _Server(ThreadingMixIn, WSGIServer):
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer, and give the slot back."""
+        """Answer, and release the slot."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._slots.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log a request that failed: one whose client went away is no event for people."""
+        """Log a failed request, except if its client disconnected."""
         problem = sys.exc_info()[1]
         level = logging.DEBUG if isinstance(problem, OSError) else logging.ERROR
         _log.log(level, "request for metrics failed", exc_info=problem)
 
     def server_bind(self) -> None:
-        """Bind without asking the resolver for the name of the address, which may take seconds."""
+        """Bind without resolving the address's name, which may take seconds."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
         self.setup_environ()
@@ -93,7 +93,7 @@ class _Server6(_Server):
 
 
 class _LoggedErrors(io.StringIO):
-    """Logs the current exception instead of the traceback that the library would write."""
+    """Logs the current exception in place of the library's traceback."""
 
     def flush(self) -> None:
         """Log it."""
@@ -107,8 +107,8 @@ class _Handler(WSGIRequestHandler):
     timeout = _IDLE_S
 
     def get_stderr(self) -> TextIO:
-        """Return where a request that fails is reported: the log."""
+        """Return the stream for reports of failed requests: the log."""
         return _LoggedErrors()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
-        """Log nothing: a scrape is no event for people."""
+        """Log nothing: scrapes are routine."""

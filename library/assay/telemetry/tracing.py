@@ -1,8 +1,9 @@
-"""Spans for OpenTelemetry, in traces that a client or the process itself began.
+"""Spans for OpenTelemetry, in traces that a client or this process began.
 
-`opentelemetry` is imported by `tracing` alone; without it every function here returns at once. The provider is this
-process's own and never the global one, which belongs to the user's code. Spans have neither texts of users nor those of
-exceptions. Names of variables are OpenTelemetry's: OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_TRACES_SAMPLER and the rest.
+Only `tracing` imports `opentelemetry`; without it every function here returns at once. The provider belongs to this
+process and is never the global one, which belongs to the user's code. Spans contain texts of neither users nor
+exceptions. The environment variables are OpenTelemetry's: OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_TRACES_SAMPLER and the
+others.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
     class Span(Protocol):
-        """The current span, to which the code inside it may add."""
+        """The current span."""
 
         def set(self, name: str, value: str | int | float | bool) -> None:
             """Set an attribute: an identifier, a count or a code, never a text of a user."""
 
         def fail(self, reason: str) -> None:
-            """Mark it as failed, for a reason that is one stable word."""
+            """Mark the span as failed, with a stable one-word reason."""
 
 
 TRACEPARENT = "traceparent"
@@ -84,11 +85,11 @@ _unrecorded: ContextVar[str] = ContextVar("traceparent of a trace that is not re
 
 @contextmanager
 def tracing(service: str, *, role: str = "") -> Iterator[None]:
-    """Record spans inside the block; send the remaining ones at its end, for 5 s at most.
+    """Record spans inside the block; send the remaining spans at its end, for at most 5 s.
 
     Args:
         service: The name of the service, or `command`.
-        role: What this process does of it, where processes differ.
+        role: The role of this process, if processes have different roles.
     """
     import threading  # imported here, as all that only recording needs
 
@@ -116,12 +117,12 @@ def is_tracing() -> bool:
 def span(
     name: str, *, kind: str = "internal", parent: str | None = None, attributes: Mapping[str, str | int] | None = None
 ) -> AbstractContextManager[Span]:
-    """Record a span around a block; one that raises has failed, by the name of its exception.
+    """Record a span around a block; an exception marks it as failed, with the exception's name.
 
     Args:
-        name: What is done, without identifiers.
+        name: The operation, without identifiers.
         kind: `internal`, `server` or `client`.
-        parent: The traceparent of the span above it, empty for none; None for the present span.
+        parent: The traceparent of the parent span, empty for none; None for the current span.
         attributes: Identifiers, counts and codes.
     """
     tracer = _process.tracer
@@ -131,7 +132,7 @@ def span(
 
 
 def _is_unsampled() -> bool:
-    """Return whether the current span belongs to an unrecorded trace, of which no later span is recorded either."""
+    """Return whether the current span belongs to an unrecorded trace, whose later spans are not recorded either."""
     context = _process.current_span().get_span_context()
     return context.is_valid and not context.trace_flags & _SAMPLED
 
@@ -139,22 +140,22 @@ def _is_unsampled() -> bool:
 def has_span(parent: str, *, is_read: bool) -> bool:
     """Return whether a call that a server answers has a span, recorded or not.
 
-    Where the operator sets no sampler, calls that only read and belong to no trace have one in one of a hundred cases:
-    they are most, and say least.
+    Unless the operator sets a sampler, only one in a hundred reading calls without a trace has a span: they are the
+    most frequent and the least informative.
 
     Args:
-        parent: The traceparent that came with the call; empty for none.
+        parent: The traceparent of the call; empty for none.
         is_read: Whether the method only reads.
     """
     return not is_read or parent != "" or _process.has_sampler or random.random() < RECORDED_READS  # noqa: S311
 
 
 def server_span(name: str, *, parent: str) -> AbstractContextManager[Span]:
-    """Record a span around a call that a server answers, as its caller decides or the operator's sampler.
+    """Record a span around a served call if its caller or the operator's sampler decides so.
 
     Args:
         name: The method.
-        parent: The traceparent that came with the call; empty for none.
+        parent: The traceparent of the call; empty for none.
     """
     tracer = _process.tracer
     if tracer is None:
@@ -167,10 +168,10 @@ def server_span(name: str, *, parent: str) -> AbstractContextManager[Span]:
 
 
 def unsampled(parent: str) -> AbstractContextManager[Span]:
-    """Return a block inside which nothing is recorded, neither here nor in the services it calls.
+    """Return a context in which nothing is recorded, neither here nor in called services.
 
     Args:
-        parent: The traceparent of the trace that is continued without its spans; empty for none.
+        parent: The traceparent of the trace to continue without spans; empty for none.
     """
     return _NOTHING if _process.tracer is None else _Unsampled(_unsampled_parent(parent) or _new_parent())
 
@@ -234,7 +235,7 @@ def _recorded(
 
 
 def parent_context(parent: str) -> Context:
-    """Return the context below a traceparent; that of no span where it is empty or malformed."""
+    """Return the context of a traceparent; one without a span if it is empty or malformed."""
     from opentelemetry.context import Context
 
     given = _PARENT.fullmatch(parent)
@@ -246,7 +247,7 @@ def parent_context(parent: str) -> Context:
 
 @lru_cache(maxsize=256)
 def _unsampled_parent(parent: str) -> str:
-    """Return the traceparent of a trace that is continued without its spans, as cases of a run are; empty for none."""
+    """Return the traceparent that continues a trace without spans, as for cases of a run; empty for none."""
     return f"{parent[:-2]}00" if _PARENT.fullmatch(parent) else ""
 
 
