@@ -144,6 +144,23 @@ async def test_guarded_tasks_are_tasks_as_ever() -> None:
     assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
 
 
+async def test_a_hanging_thread_does_not_keep_the_process_alive() -> None:
+    """A process whose agent hangs in a synchronous call ends."""
+    program = (
+        "import asyncio, threading\n"
+        "from assay.model.answers.agent_response import AgentRequest\n"
+        "from assay.agent_host.caller import AgentCaller\n"
+        "caller = AgentCaller(lambda request: threading.Event().wait())\n"
+        "response = asyncio.run(caller.call(AgentRequest('q#0', 'r', 'c', 'q', timeout_s=0.05)))\n"
+        "print(response.error.kind)\n"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    out, err = await process.communicate()
+    assert (process.returncode, out.strip(), err) == (0, b"timeout", b"")
+
+
 def test_only_a_loop_that_did_not_run_for_longer_than_a_second_was_suspended() -> None:
     """Each such time counts once, as soon as it is over."""
     now = [100.0]

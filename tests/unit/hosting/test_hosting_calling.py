@@ -15,7 +15,7 @@ from tests.support.docs.guides import blocks
 from tests.support.processes.waiting import until
 
 from assay.agent_host.caller import AgentCaller
-from assay.model.answers.agent_response import AgentErrorKind, AgentRequest, AgentResponse, AgentStatus
+from assay.model.answers.agent_response import AgentErrorKind, AgentRequest, AgentResponse, AgentStatus, Source
 from assay.model.answers.response_limits import MAX_ANSWER_BYTES
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ def asked(text: str = "q", *, timeout_s: float = 30.0) -> AgentRequest:
     return AgentRequest(request_id="r", run_id="run", case_id="c", input=text, timeout_s=timeout_s)
 
 
-async def outcome(agent: Callable[..., Any], *, timeout_s: float = 30.0) -> AgentResponse:
-    """Return what one call of the agent comes to."""
-    caller = AgentCaller(agent)
+async def outcome(agent: Callable[..., Any], *, timeout_s: float = 30.0, **options: Any) -> AgentResponse:
+    """Return the answer to one call of the agent."""
+    caller = AgentCaller(agent, **options)
     try:
         return await caller.call(asked(timeout_s=timeout_s))
     finally:
@@ -88,6 +88,51 @@ async def test_every_kind_of_callable_answers(agent: Callable[..., Any]) -> None
     assert response.latency_ms is not None
 
 
+def typed(request: AgentRequest) -> AgentResponse:
+    return AgentResponse(text=f"{request.input}!", retrieved=(Source(title="a"),))
+
+
+async def test_a_typed_answer_is_taken() -> None:
+    """An agent may return the object itself."""
+    response = await outcome(typed)
+    assert (response.status, response.text, response.retrieved) == (AgentStatus.SUCCESS, "q!", (Source(title="a"),))
+
+
+async def test_a_synchronous_function_runs_beside_the_loop() -> None:
+    """Two synchronous calls run at once, each in a thread: they meet at a barrier."""
+    barrier = threading.Barrier(2, timeout=30)
+
+    def agent(request: AgentRequest) -> str:
+        barrier.wait()
+        return request.input
+
+    caller = AgentCaller(agent)
+    answers = await asyncio.gather(*(caller.call(asked(f"q{i}")) for i in range(2)))
+    await caller.aclose()
+    assert [answer.text for answer in answers] == ["q0", "q1"]
+
+
+async def test_the_first_piece_with_a_text_is_timed() -> None:
+    """Each piece is passed on as it comes; an agent that yields no text, or returns one, has no such time."""
+
+    async def in_pieces(request: AgentRequest) -> AsyncIterator[str]:
+        yield ""
+        yield "a"
+        yield "b"
+
+    async def silent(request: AgentRequest) -> AsyncIterator[str]:
+        yield ""
+
+    seen: list[str] = []
+    response = await AgentCaller(in_pieces).call(asked(), seen.append)
+    assert (response.text, seen) == ("ab", ["", "a", "b"])
+    assert response.latency_ms is not None
+    assert response.time_to_first_token_ms is not None
+    assert 0 < response.time_to_first_token_ms <= response.latency_ms
+    for agent in (silent, typed):
+        assert (await outcome(agent)).time_to_first_token_ms is None
+
+
 class UnprintableError(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no text")
@@ -129,6 +174,17 @@ async def test_what_the_agent_raises_is_its_answer(problem: BaseException, messa
         assert message in response.error.message.replace("the agent cancelled itself", "Cancelled")
 
 
+async def test_a_long_message_is_cut() -> None:
+    """An error message is at most 4,000 characters."""
+
+    def raises(request: AgentRequest) -> str:
+        raise ValueError("x" * 10_000)
+
+    response = await outcome(raises)
+    assert response.error is not None
+    assert len(response.error.message) == 4000
+
+
 @pytest.fixture
 def release() -> Iterator[threading.Event]:
     """Return an event that lets hanging threads go; set after the test."""
@@ -160,6 +216,63 @@ async def test_a_call_that_hangs_ends_at_its_limit_and_blocks_nobody(release: th
         assert hung.error.retryable
         assert [other.text for other in others] == ["ok"] * 5
         await caller.aclose()
+
+
+async def never(request: AgentRequest) -> str:
+    await asyncio.Event().wait()
+    return ""
+
+
+async def stubborn(request: AgentRequest) -> str:
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        return "too late"
+    return ""
+
+
+async def clumsy(request: AgentRequest) -> str:
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        raise ValueError("cancelled?") from None
+    return ""
+
+
+async def silent(request: AgentRequest) -> AsyncIterator[str]:
+    yield "first"
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("agent", [never, stubborn, clumsy, silent])
+async def test_an_asynchronous_agent_that_hangs_times_out(agent: Callable[..., Any]) -> None:
+    """No answer within the time limit is a timeout, however the agent takes its cancellation."""
+    response = await outcome(agent, timeout_s=0.05)
+    assert response.error is not None
+    assert (response.error.kind, response.error.retryable) == (AgentErrorKind.TIMEOUT, True)
+    assert "0.05 s" in response.error.message
+
+
+async def test_calls_that_are_cancelled_do_not_count_as_hanging() -> None:
+    """A lost connection cancels many slow calls at once: the agent is still called afterwards."""
+    release, running = threading.Event(), threading.Semaphore(0)
+
+    def agent(request: AgentRequest) -> str:
+        if request.input != "q0":
+            running.release()
+            release.wait(60)
+        return "answer"
+
+    caller = AgentCaller(agent)
+    calls = [asyncio.create_task(caller.call(asked(f"q{i}"))) for i in range(1, 121)]
+    await asyncio.to_thread(lambda: [running.acquire(timeout=60) for _ in calls])
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+    response = await caller.call(asked("q0"))
+    release.set()
+    await caller.aclose()
+    assert response.text == "answer"
 
 
 async def test_cancelling_the_call_cancels_the_agent() -> None:
@@ -209,18 +322,6 @@ async def test_a_stream_is_closed_at_the_limit() -> None:
     assert closed.is_set()
 
 
-async def test_a_stream_of_something_else_is_malformed() -> None:
-    """A generator yields texts; the message names what came instead."""
-
-    async def numbers(request: AgentRequest) -> AsyncIterator[int]:
-        yield 1
-
-    response = await outcome(numbers)
-    assert kind_of(response) is AgentErrorKind.MALFORMED
-    assert response.error is not None
-    assert "int" in response.error.message
-
-
 def deep(levels: int) -> object:
     value: object = "x"
     for _ in range(levels):
@@ -234,37 +335,78 @@ def circle() -> object:
     return {"text": "t", "output": value}
 
 
+class Hostile(dict[str, Any]):
+    """A mapping that raises when it is read."""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        raise ZeroDivisionError
+
+
+DOUBLED: list[Any] = ["x" * 1000]
+for _ in range(60):
+    DOUBLED = [DOUBLED, DOUBLED]
+
+
 @pytest.mark.parametrize(
-    ("make", "kind"),
+    ("make", "problem"),
     [
-        (lambda: None, AgentErrorKind.MALFORMED),
-        (lambda: 42, AgentErrorKind.MALFORMED),
-        (lambda: object(), AgentErrorKind.MALFORMED),
-        (lambda: {"text": {1, 2}}, AgentErrorKind.MALFORMED),
-        (lambda: {"text": "t", "output": object()}, AgentErrorKind.MALFORMED),
-        (lambda: {"text": "t", "output": float("nan")}, AgentErrorKind.MALFORMED),
-        (lambda: {"text": "t", "output": deep(100_000)}, AgentErrorKind.MALFORMED),
-        (lambda: {"text": deep(100_000)}, AgentErrorKind.MALFORMED),
-        (lambda: {"status": deep(100_000)}, AgentErrorKind.MALFORMED),
-        (circle, AgentErrorKind.MALFORMED),
-        (lambda: "x" * 200_000_000, AgentErrorKind.TOO_LARGE),
-        (lambda: {"text": "x" * 200_000_000}, AgentErrorKind.TOO_LARGE),
-        (lambda: {"text": "t", "output": ["y" * 1000] * 1_000_000}, AgentErrorKind.TOO_LARGE),
-        (lambda: {"text": "t", "output": [[]] * 1_000_000}, AgentErrorKind.TOO_LARGE),
+        (lambda: None, "None"),
+        (lambda: 42, "a number"),
+        (lambda: object(), "agent.map"),
+        (lambda: {"text": {1, 2}}, "text must be a string"),
+        (lambda: {"text": "a", "status": "fine"}, "status must be"),
+        (lambda: {"text": "a", "usage": {"input_tokens": -1}}, "usage.input_tokens"),
+        (lambda: {"text": "a", "sources": [{"score": float("nan")}]}, "sources[0].score"),
+        (lambda: {"text": "a", "metadata": {("a", "b"): 1}}, "metadata"),
+        (lambda: {"text": "a", "tool_calls": [{"arguments": {}}]}, "tool_calls[0].name"),
+        (lambda: {"text": "t", "output": object()}, "output"),
+        (lambda: {"text": "t", "output": float("nan")}, "output"),
+        (lambda: {"text": "t", "output": deep(100_000)}, "more than 100 levels"),
+        (lambda: {"text": deep(100_000)}, "more than 100 levels"),
+        (lambda: {"status": deep(100_000)}, "more than 100 levels"),
+        (circle, "more than 100 levels"),
+        (lambda: AgentResponse(text="a", output=object()), "output"),
+        (lambda: AgentResponse(status="fine"), "AttributeError"),  # type: ignore[arg-type]  # wrong on purpose
+        (lambda: Hostile(), "ZeroDivisionError"),
+        (lambda: (piece for piece in (1, 2)), "it yielded a int"),
     ],
 )
-async def test_garbage_is_an_error_not_an_answer(make: Callable[[], object], kind: AgentErrorKind) -> None:
-    """Wrong, deep, circular and huge values become an error with a short message."""
+async def test_a_value_that_is_no_answer_is_malformed(make: Callable[[], object], problem: str) -> None:
+    """A wrong, deep, circular or hostile value is refused for good, with its field in a short message."""
     response = await outcome(lambda request: make())
-    assert kind_of(response) is kind
+    assert kind_of(response) is AgentErrorKind.MALFORMED
     assert response.error is not None
+    assert not response.error.retryable
+    assert problem in response.error.message
+    assert len(response.error.message) < 300
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: "x" * 200_000_000,
+        lambda: {"text": "x" * 200_000_000},
+        lambda: {"text": "t", "output": ["y" * 1000] * 1_000_000},
+        lambda: {"text": "t", "output": [[]] * 1_000_000},
+        lambda: {"output": DOUBLED},  # its JSON would have no end
+    ],
+)
+async def test_a_value_that_is_too_large_is_refused_before_it_is_written(make: Callable[[], object]) -> None:
+    """A huge value becomes an error with a short message, which is not asked for again."""
+    response = await outcome(lambda request: make())
+    assert kind_of(response) is AgentErrorKind.TOO_LARGE
+    assert response.error is not None
+    assert not response.error.retryable
     assert len(response.error.message) < 300
 
 
 async def test_the_largest_answer_still_passes() -> None:
-    """An answer of exactly the limit is taken."""
+    """An answer of exactly the limit, the default one or a given one, is taken; one byte more is not."""
     response = await outcome(lambda request: "x" * MAX_ANSWER_BYTES)
     assert len(response.text) == MAX_ANSWER_BYTES
+    fits = await outcome(lambda request: "ا" * 50, max_answer_bytes=100)
+    over = await outcome(lambda request: "ا" * 50 + "x", max_answer_bytes=100)
+    assert (fits.error, over.text) == (None, "")
 
 
 async def test_too_many_hanging_threads_stop_further_calls(release: threading.Event) -> None:
