@@ -53,6 +53,7 @@ from assay_judge.settings import Settings as Judge
 from assay_orchestrator.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import ModuleType
 
     from assay.errors import Problem
@@ -88,11 +89,6 @@ def keys(text: str, first: str = "key") -> list[str]:
     return re.findall(r"`([\w-]+)`", "\n".join(line.split("|")[1] for line in table[1].splitlines()))
 
 
-def test_the_spec() -> None:
-    """Every key of a spec is in the table at the top of its page."""
-    assert set(keys(section("docs/spec.md", "The spec, `assay.yaml`"))) == set(loader._KEYS)
-
-
 def test_adapters() -> None:
     """The table of adapters has every one, and so has the glossary."""
     assert sorted(keys(section("docs/spec.md", "Agents"), "`adapter`")) == sorted(ADAPTERS)
@@ -100,33 +96,23 @@ def test_adapters() -> None:
     assert tuple(re.findall(r"`(\w+)`", row)) == ADAPTERS
 
 
-def test_judges() -> None:
-    """Every key of `judge`."""
-    assert set(keys(section("docs/spec.md", "Judges"))) == set(judging._KEYS)
-
-
-def test_prompts() -> None:
-    """Every option of the adapters openai and anthropic."""
-    assert set(keys(section("docs/spec.md", "Prompts"))) == set(prompt_options.PROMPT_KEYS)
-
-
 @pytest.mark.parametrize(
-    ("adapter", "heading", "first"),
+    ("page", "heading", "first", "names"),
     [
-        ("adk", "Google ADK", "key"),
-        ("langgraph", "LangGraph", "option"),
-        ("pydantic_ai", "pydantic-ai", "option"),
-        ("openai_agents", "OpenAI Agents SDK", "option"),
+        ("spec", "The spec, `assay.yaml`", "key", loader._KEYS),
+        ("spec", "Judges", "key", judging._KEYS),
+        ("spec", "Prompts", "key", prompt_options.PROMPT_KEYS),
+        ("http", "Google ADK behind its server", "key", server_options.ADK_SERVER_KEYS),
+        ("frameworks", "Google ADK", "key", {"target", *FRAMEWORKS["adk"].options}),
+        ("frameworks", "LangGraph", "option", FRAMEWORKS["langgraph"].options),
+        ("frameworks", "pydantic-ai", "option", FRAMEWORKS["pydantic_ai"].options),
+        ("frameworks", "OpenAI Agents SDK", "option", FRAMEWORKS["openai_agents"].options),
     ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_frameworks(adapter: str, heading: str, first: str) -> None:
-    """Every option of a framework's adapter."""
-    assert set(keys(section("docs/frameworks.md", heading), first)) - {"target"} == set(FRAMEWORKS[adapter].options)
-
-
-def test_the_server_of_adk() -> None:
-    """Every option of the adapter adk with a URL."""
-    assert set(keys(section("docs/http.md", "Google ADK behind its server"))) == set(server_options.ADK_SERVER_KEYS)
+def test_keys_and_options(page: str, heading: str, first: str, names: Iterable[str]) -> None:
+    """The table under a heading lists every key of the spec, of `judge` or of an adapter."""
+    assert set(keys(section(f"docs/{page}.md", heading), first)) == set(names)
 
 
 def test_mappings_of_replies() -> None:

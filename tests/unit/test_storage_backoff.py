@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from tests.support.processes.virtual_time import in_virtual_time
 
 from assay.errors import StorageError
 from assay.storage.outages import Outages
-from assay.testing.virtual_time import run_in_virtual_time
 from assay_orchestrator.pipeline.storage_pauses import StoragePauses
 
 if TYPE_CHECKING:
@@ -52,128 +52,110 @@ class Store:
         return "stored"
 
 
-def test_the_backoff_doubles_from_half_a_second_to_fifteen() -> None:
+@in_virtual_time
+async def test_the_backoff_doubles_from_half_a_second_to_fifteen() -> None:
     """As docs/database.md says; the run is resumed when its rows are stored."""
-
-    async def main() -> None:
-        store = Store(full_until_s=50)
-        assert await store.pauses.outlast("r", store.attempt) == "stored"
-        assert store.times == [0, 0.5, 1.5, 3.5, 7.5, 15.5, 30.5, 45.5, 60.5]
-        assert store.resumed == ["r"]
-        assert store.changed == ["r", "r"]  # when it was paused, and when it was resumed
-        assert store.pauses.reason("r") == ""
-
-    run_in_virtual_time(main)
+    store = Store(full_until_s=50)
+    assert await store.pauses.outlast("r", store.attempt) == "stored"
+    assert store.times == [0, 0.5, 1.5, 3.5, 7.5, 15.5, 30.5, 45.5, 60.5]
+    assert store.resumed == ["r"]
+    assert store.changed == ["r", "r"]  # when it was paused, and when it was resumed
+    assert store.pauses.reason("r") == ""
 
 
-def test_the_reason_is_that_of_the_last_attempt() -> None:
+@in_virtual_time
+async def test_the_reason_is_that_of_the_last_attempt() -> None:
     """Other runs have none."""
-
-    async def main() -> None:
-        store = Store()
-        waiting = asyncio.ensure_future(store.pauses.outlast("r", store.attempt))
-        await asyncio.sleep(0.1)
-        assert store.pauses.reason("r") == "the disk is full at 0 s"
-        await asyncio.sleep(2)
-        assert store.pauses.reason("r") == "the disk is full at 1.5 s"
-        assert store.pauses.reason("other") == ""
-        store.pauses.give_up("r")
-        with pytest.raises(StorageError):
-            await waiting
-
-    run_in_virtual_time(main)
+    store = Store()
+    waiting = asyncio.ensure_future(store.pauses.outlast("r", store.attempt))
+    await asyncio.sleep(0.1)
+    assert store.pauses.reason("r") == "the disk is full at 0 s"
+    await asyncio.sleep(2)
+    assert store.pauses.reason("r") == "the disk is full at 1.5 s"
+    assert store.pauses.reason("other") == ""
+    store.pauses.give_up("r")
+    with pytest.raises(StorageError):
+        await waiting
 
 
-def test_a_resumed_run_is_stored_again_at_once() -> None:
+@in_virtual_time
+async def test_a_resumed_run_is_stored_again_at_once() -> None:
     """Its owner need not wait for the backoff; a run that is not paused is asked in vain."""
-
-    async def main() -> None:
-        store = Store(full_until_s=20)
-        for change in (store.pauses.retry, store.pauses.give_up):
-            change("r")
-        waiting = asyncio.ensure_future(store.pauses.outlast("r", store.attempt))
-        await asyncio.sleep(20)
-        store.pauses.retry("other")
-        store.pauses.retry("r")
-        await waiting
-        assert store.times[-1] == now() == 20
-
-    run_in_virtual_time(main)
+    store = Store(full_until_s=20)
+    for change in (store.pauses.retry, store.pauses.give_up):
+        change("r")
+    waiting = asyncio.ensure_future(store.pauses.outlast("r", store.attempt))
+    await asyncio.sleep(20)
+    store.pauses.retry("other")
+    store.pauses.retry("r")
+    await waiting
+    assert store.times[-1] == now() == 20
 
 
-def test_a_run_that_can_be_stored_again_takes_the_others_along() -> None:
+@in_virtual_time
+async def test_a_run_that_can_be_stored_again_takes_the_others_along() -> None:
     """They share a disk; a run that was given up says nothing about it."""
-
-    async def main() -> None:
-        store, other = Store(full_until_s=20), Store()
-        waiting = asyncio.ensure_future(store.pauses.outlast("r", store.attempt))
-        await asyncio.sleep(1)
-        longer = asyncio.ensure_future(store.pauses.outlast("other", other.attempt))
-        given_up = asyncio.ensure_future(store.pauses.outlast("given up", Store().attempt))
-        await asyncio.sleep(9)
-        before = list(other.times)
-        store.pauses.give_up("given up")
-        with pytest.raises(StorageError):
-            await given_up
-        await asyncio.sleep(0)
-        assert other.times == before
-        await asyncio.sleep(9.5)
-        store.pauses.retry("r")
-        await asyncio.sleep(0.5)
-        store.pauses.retry("r")
-        await waiting
-        assert store.times[-1] == 20
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert other.times[-1] == 20
-        assert store.resumed == ["r"]
-        store.pauses.close()
-        with pytest.raises(StorageError):
-            await longer
-
-    run_in_virtual_time(main)
+    store, other = Store(full_until_s=20), Store()
+    waiting = asyncio.ensure_future(store.pauses.outlast("r", store.attempt))
+    await asyncio.sleep(1)
+    longer = asyncio.ensure_future(store.pauses.outlast("other", other.attempt))
+    given_up = asyncio.ensure_future(store.pauses.outlast("given up", Store().attempt))
+    await asyncio.sleep(9)
+    before = list(other.times)
+    store.pauses.give_up("given up")
+    with pytest.raises(StorageError):
+        await given_up
+    await asyncio.sleep(0)
+    assert other.times == before
+    await asyncio.sleep(9.5)
+    store.pauses.retry("r")
+    await asyncio.sleep(0.5)
+    store.pauses.retry("r")
+    await waiting
+    assert store.times[-1] == 20
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert other.times[-1] == 20
+    assert store.resumed == ["r"]
+    store.pauses.close()
+    with pytest.raises(StorageError):
+        await longer
 
 
-def test_the_last_of_several_waiting_rows_resumes_the_run() -> None:
+@in_virtual_time
+async def test_the_last_of_several_waiting_rows_resumes_the_run() -> None:
     """Once; until then nothing new is asked, unless the run is to be paused."""
-
-    async def main() -> None:
-        store, slow = Store(full_until_s=3), Store(full_until_s=10)
-        both = [asyncio.ensure_future(store.pauses.outlast("r", each.attempt)) for each in (store, slow)]
-        await asyncio.sleep(0.1)
-        never, pausing = asyncio.Event(), asyncio.Event()
-        storable = asyncio.ensure_future(store.pauses.until_storable("r", never))
-        unless = asyncio.ensure_future(store.pauses.until_storable("r", pausing))
-        await asyncio.sleep(4)
-        assert store.resumed == []
-        assert not storable.done()
-        pausing.set()
-        assert await unless is False
-        assert [await each for each in both] == ["stored", "stored"]
-        assert store.resumed == ["r"]
-        assert await storable is True
-        assert await store.pauses.until_storable("r", pausing) is True
-
-    run_in_virtual_time(main)
+    store, slow = Store(full_until_s=3), Store(full_until_s=10)
+    both = [asyncio.ensure_future(store.pauses.outlast("r", each.attempt)) for each in (store, slow)]
+    await asyncio.sleep(0.1)
+    never, pausing = asyncio.Event(), asyncio.Event()
+    storable = asyncio.ensure_future(store.pauses.until_storable("r", never))
+    unless = asyncio.ensure_future(store.pauses.until_storable("r", pausing))
+    await asyncio.sleep(4)
+    assert store.resumed == []
+    assert not storable.done()
+    pausing.set()
+    assert await unless is False
+    assert [await each for each in both] == ["stored", "stored"]
+    assert store.resumed == ["r"]
+    assert await storable is True
+    assert await store.pauses.until_storable("r", pausing) is True
 
 
-def test_a_process_that_stops_stores_a_last_time_and_waits_no_longer() -> None:
+@in_virtual_time
+async def test_a_process_that_stops_stores_a_last_time_and_waits_no_longer() -> None:
     """What fails then, and what fails later, is dropped."""
-
-    async def main() -> None:
-        store, other = Store(), Store()
-        waiting = asyncio.ensure_future(store.pauses.outlast("r", store.attempt))
-        await asyncio.sleep(2)
-        store.pauses.close()
-        with pytest.raises(StorageError):
-            await waiting
-        assert store.times == [0, 0.5, 1.5, 2]
-        with pytest.raises(StorageError):
-            await store.pauses.outlast("other", other.attempt)
-        assert other.times == [2]
-        assert store.resumed == []
-
-    run_in_virtual_time(main)
+    store, other = Store(), Store()
+    waiting = asyncio.ensure_future(store.pauses.outlast("r", store.attempt))
+    await asyncio.sleep(2)
+    store.pauses.close()
+    with pytest.raises(StorageError):
+        await waiting
+    assert store.times == [0, 0.5, 1.5, 2]
+    with pytest.raises(StorageError):
+        await store.pauses.outlast("other", other.attempt)
+    assert other.times == [2]
+    assert store.resumed == []
 
 
 def failing(times: int) -> Callable[[], str]:

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.processes.virtual_time import in_virtual_time
 
 from assay.errors import OverloadedError
 from assay.identity.quotas import NANO, Quota
@@ -17,94 +18,81 @@ from assay.rpc.admission import Admission, peer_address
 from assay.rpc.methods import Slots
 from assay.rpc.options import ServerOptions
 from assay.rpc.team_admission import Refusals, TeamRefusedError, TeamTurns
-from assay.testing.virtual_time import run_in_virtual_time
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3), st.booleans()), max_size=60))
-def test_no_team_is_worked_on_more_than_it_may(calls: list[tuple[str, int, bool]]) -> None:
+@in_virtual_time
+async def test_no_team_is_worked_on_more_than_it_may(calls: list[tuple[str, int, bool]]) -> None:
     """Whatever calls come and leave while they wait: a team has its turns at most, and none of them is lost."""
+    turns, working, most = TeamTurns(most=2), Counter[str](), Counter[str]()
 
-    async def main() -> None:
-        turns, working, most = TeamTurns(most=2), Counter[str](), Counter[str]()
-
-        async def call(team: str, seconds: int) -> None:
-            await turns.enter(team)
-            working[team] += 1
-            most[team] = max(most[team], working[team])
-            try:
-                await asyncio.sleep(seconds)
-            finally:
-                working[team] -= 1
-                turns.leave(team)
-
-        tasks = [asyncio.create_task(call(team, seconds)) for team, seconds, _ in calls]
-        await asyncio.sleep(1)
-        for task, (_, _, leaves) in zip(tasks, calls, strict=True):
-            if leaves:
-                task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        assert all(count <= 2 for count in most.values())
-        for team in "abc":  # every turn was given back
-            await asyncio.gather(turns.enter(team), turns.enter(team))
-
-    run_in_virtual_time(main)
-
-
-def test_calls_of_others_do_not_wait_for_a_flood() -> None:
-    """One team's first call is worked on at once, however many calls of another wait."""
-
-    async def main() -> None:
-        turns, loop = TeamTurns(), asyncio.get_running_loop()
-
-        async def call(team: str) -> float:
-            await turns.enter(team)
-            begun = loop.time()
-            await asyncio.sleep(1)
+    async def call(team: str, seconds: int) -> None:
+        await turns.enter(team)
+        working[team] += 1
+        most[team] = max(most[team], working[team])
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            working[team] -= 1
             turns.leave(team)
-            return begun
 
-        flood = [asyncio.create_task(call("flood")) for _ in range(100)]
-        assert await call("calm") == loop.time() - 1 == 0
-        assert max(await asyncio.gather(*flood)) == 12
+    tasks = [asyncio.create_task(call(team, seconds)) for team, seconds, _ in calls]
+    await asyncio.sleep(1)
+    for task, (_, _, leaves) in zip(tasks, calls, strict=True):
+        if leaves:
+            task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(count <= 2 for count in most.values())
+    for team in "abc":  # every turn was given back
+        await asyncio.gather(turns.enter(team), turns.enter(team))
 
-    run_in_virtual_time(main)
 
+@in_virtual_time
+async def test_calls_of_others_do_not_wait_for_a_flood() -> None:
+    """One team's first call is worked on at once, however many calls of another wait."""
+    turns, loop = TeamTurns(), asyncio.get_running_loop()
 
-def test_refusals_wait_the_longer_the_more_there_are() -> None:
-    """From half a second to five, at most three quarters of what the client waits, and at once beyond a number."""
-
-    async def main() -> None:
-        refusals, loop = Refusals(jitter=lambda: 0.0), asyncio.get_running_loop()
-        error = TeamRefusedError("no", team="t", retry_after_s=60.0, reason="R")
-
-        async def refused(remaining_s: float | None) -> float:
-            await refusals.delay(error, remaining_s)
-            return loop.time()
-
-        waited = await asyncio.gather(*(refused(None) for _ in range(3_000)))
-        assert (waited[0], max(waited), waited[-1]) == (0.5, 5.0, 0.0)
+    async def call(team: str) -> float:
+        await turns.enter(team)
         begun = loop.time()
-        assert await refused(0.2) - begun == pytest.approx(0.15)
+        await asyncio.sleep(1)
+        turns.leave(team)
+        return begun
 
-    run_in_virtual_time(main)
+    flood = [asyncio.create_task(call("flood")) for _ in range(100)]
+    assert await call("calm") == loop.time() - 1 == 0
+    assert max(await asyncio.gather(*flood)) == 12
 
 
-def test_refusals_of_calls_that_came_at_once_are_not_sent_at_once() -> None:
+@in_virtual_time
+async def test_refusals_wait_the_longer_the_more_there_are() -> None:
+    """From half a second to five, at most three quarters of what the client waits, and at once beyond a number."""
+    refusals, loop = Refusals(jitter=lambda: 0.0), asyncio.get_running_loop()
+    error = TeamRefusedError("no", team="t", retry_after_s=60.0, reason="R")
+
+    async def refused(remaining_s: float | None) -> float:
+        await refusals.delay(error, remaining_s)
+        return loop.time()
+
+    waited = await asyncio.gather(*(refused(None) for _ in range(3_000)))
+    assert (waited[0], max(waited), waited[-1]) == (0.5, 5.0, 0.0)
+    begun = loop.time()
+    assert await refused(0.2) - begun == pytest.approx(0.15)
+
+
+@in_virtual_time
+async def test_refusals_of_calls_that_came_at_once_are_not_sent_at_once() -> None:
     """Of a thousand calls whose client waits six seconds, no tenth of a second refuses more than a tenth."""
+    refusals, loop = Refusals(jitter=random.Random(1).random), asyncio.get_running_loop()
+    error = TeamRefusedError("no", team="t", retry_after_s=60.0, reason="R")
 
-    async def main() -> None:
-        refusals, loop = Refusals(jitter=random.Random(1).random), asyncio.get_running_loop()
-        error = TeamRefusedError("no", team="t", retry_after_s=60.0, reason="R")
+    async def refused() -> int:
+        await refusals.delay(error, 6.0)
+        return int(loop.time() * 10)
 
-        async def refused() -> int:
-            await refusals.delay(error, 6.0)
-            return int(loop.time() * 10)
-
-        waited = Counter(await asyncio.gather(*(refused() for _ in range(1_000))))
-        assert max(waited.values()) < 100
-        assert max(waited) < 45
-
-    run_in_virtual_time(main)
+    waited = Counter(await asyncio.gather(*(refused() for _ in range(1_000))))
+    assert max(waited.values()) < 100
+    assert max(waited) < 45
 
 
 @pytest.mark.parametrize(

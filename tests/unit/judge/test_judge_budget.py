@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.processes.virtual_time import in_virtual_time
 from tests.support.services.memory_books import MemoryBooks
 
 from assay.errors import InvalidInputError, StorageError
@@ -16,7 +17,6 @@ from assay.judging.prices import cap_text
 from assay.model.model_price import ModelPrice
 from assay.model.run import JudgeSettings
 from assay.model.scope import LOCAL
-from assay.testing.virtual_time import run_in_virtual_time
 from assay_judge.calls.prices import Price, PriceTable, nano_from_usd, usd_from_nano
 from assay_judge.judges import JudgeChoice
 from assay_judge.model import Material, Prompt, RunKey, Tokens
@@ -36,168 +36,147 @@ LONG_S = 600.0
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_ten_thousand_concurrent_reservations_never_overshoot(seed: int) -> None:
+@in_virtual_time
+async def test_ten_thousand_concurrent_reservations_never_overshoot(seed: int) -> None:
     """Calls that cost less than reserved, some that die in between: the cap is used and never passed."""
     rng = random.Random(seed)
     cap, most = 1_000_000, 1_000
+    books = MemoryBooks()
+    account = books.account()
+    paid: list[int] = []
 
-    async def main() -> None:
-        books = MemoryBooks()
-        account = books.account()
-        paid: list[int] = []
+    async def call() -> bool:
+        try:
+            reservation = await account.reserve(most, cap, lasts_s=LONG_S)
+        except SpendCapReachedError:
+            return False
+        assert account.spent + account.reserved <= cap
+        cost = rng.randint(0, most)
+        try:
+            await asyncio.sleep(rng.random())
+            if rng.random() < 0.1:
+                cost = most
+                raise asyncio.CancelledError
+        finally:
+            await reservation.settle(cost)
+            paid.append(cost)
+        return True
 
-        async def call() -> bool:
-            try:
-                reservation = await account.reserve(most, cap, lasts_s=LONG_S)
-            except SpendCapReachedError:
-                return False
-            assert account.spent + account.reserved <= cap
-            cost = rng.randint(0, most)
-            try:
-                await asyncio.sleep(rng.random())
-                if rng.random() < 0.1:
-                    cost = most
-                    raise asyncio.CancelledError
-            finally:
-                await reservation.settle(cost)
-                paid.append(cost)
-            return True
-
-        await asyncio.gather(*(call() for _ in range(10_000)), return_exceptions=True)
-        assert account.reserved == 0
-        assert account.spent == sum(paid) <= cap
-        assert cap - account.spent < most
-        assert books.most <= cap
-        assert books.paid["run"] == account.spent
-
-    run_in_virtual_time(main)
+    await asyncio.gather(*(call() for _ in range(10_000)), return_exceptions=True)
+    assert account.reserved == 0
+    assert account.spent == sum(paid) <= cap
+    assert cap - account.spent < most
+    assert books.most <= cap
+    assert books.paid["run"] == account.spent
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_whoever_leaves_while_waiting_takes_no_money_along(seed: int) -> None:
+@in_virtual_time
+async def test_whoever_leaves_while_waiting_takes_no_money_along(seed: int) -> None:
     """Requests are cancelled at any moment, before, while and after their money is set aside: the sums stay right."""
     rng = random.Random(seed)
+    books = MemoryBooks()
+    account = books.account()
+    paid: list[int] = []
 
-    async def main() -> None:
-        books = MemoryBooks()
-        account = books.account()
-        paid: list[int] = []
+    async def call(most: int) -> None:
+        reservation = await account.reserve(most, 5_000, lasts_s=LONG_S)
+        cost = most
+        try:
+            await asyncio.sleep(rng.random() / 10)
+            cost = rng.randint(0, most)
+        finally:
+            paid.append(cost)
+            await asyncio.shield(reservation.settle(cost))
 
-        async def call(most: int) -> None:
-            reservation = await account.reserve(most, 5_000, lasts_s=LONG_S)
-            cost = most
-            try:
-                await asyncio.sleep(rng.random() / 10)
-                cost = rng.randint(0, most)
-            finally:
-                paid.append(cost)
-                await asyncio.shield(reservation.settle(cost))
-
-        tasks = [asyncio.ensure_future(call(rng.randint(1, 400))) for _ in range(300)]
-        while not all(task.done() for task in tasks):
-            rng.choice(tasks).cancel()
-            await asyncio.sleep(rng.random() / 100)
-            assert account.spent + account.reserved <= 5_000
-        await asyncio.sleep(1)
-        assert (account.spent, account.reserved) == (sum(paid), 0)
-        assert books.paid["run"] == account.spent
-
-    run_in_virtual_time(main)
+    tasks = [asyncio.ensure_future(call(rng.randint(1, 400))) for _ in range(300)]
+    while not all(task.done() for task in tasks):
+        rng.choice(tasks).cancel()
+        await asyncio.sleep(rng.random() / 100)
+        assert account.spent + account.reserved <= 5_000
+    await asyncio.sleep(1)
+    assert (account.spent, account.reserved) == (sum(paid), 0)
+    assert books.paid["run"] == account.spent
 
 
-def test_a_call_waits_where_those_under_way_may_leave_enough() -> None:
+@in_virtual_time
+async def test_a_call_waits_where_those_under_way_may_leave_enough() -> None:
     """It is refused only when too little is left whatever they will cost."""
-
-    async def main() -> None:
-        books = MemoryBooks()
-        account = books.account()
-        first = await account.reserve(80, 100, lasts_s=LONG_S)
-        waiting = asyncio.ensure_future(account.reserve(50, 100, lasts_s=LONG_S))
-        await asyncio.sleep(1)
-        assert not waiting.done()
-        await first.settle(30)
-        await (await waiting).settle(50)
-        with pytest.raises(SpendCapReachedError):
-            await account.reserve(21, 100, lasts_s=LONG_S)
-        await (await account.reserve(20, 100, lasts_s=LONG_S)).settle(20)
-        assert (account.spent, account.reserved) == (100, 0)
-
-    run_in_virtual_time(main)
+    books = MemoryBooks()
+    account = books.account()
+    first = await account.reserve(80, 100, lasts_s=LONG_S)
+    waiting = asyncio.ensure_future(account.reserve(50, 100, lasts_s=LONG_S))
+    await asyncio.sleep(1)
+    assert not waiting.done()
+    await first.settle(30)
+    await (await waiting).settle(50)
+    with pytest.raises(SpendCapReachedError):
+        await account.reserve(21, 100, lasts_s=LONG_S)
+    await (await account.reserve(20, 100, lasts_s=LONG_S)).settle(20)
+    assert (account.spent, account.reserved) == (100, 0)
 
 
-def test_a_reservation_that_is_cancelled_while_the_disk_is_full_ends_cancelled() -> None:
+@in_virtual_time
+async def test_a_reservation_that_is_cancelled_while_the_disk_is_full_ends_cancelled() -> None:
     """The failure to write its release does not take the place of the cancellation, and nothing is set aside."""
-
-    async def main() -> None:
-        account = MemoryBooks(failures=2).account()
-        asking = asyncio.ensure_future(account.reserve(1_000, 10_000, lasts_s=LONG_S))
-        await asyncio.sleep(0)
-        asking.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asking
-        assert (account.spent, account.reserved) == (0, 0)
-
-    run_in_virtual_time(main)
+    account = MemoryBooks(failures=2).account()
+    asking = asyncio.ensure_future(account.reserve(1_000, 10_000, lasts_s=LONG_S))
+    await asyncio.sleep(0)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert (account.spent, account.reserved) == (0, 0)
 
 
-def test_an_amount_that_cannot_fit_is_refused_at_once() -> None:
+@in_virtual_time
+async def test_an_amount_that_cannot_fit_is_refused_at_once() -> None:
     """Neither those who wait nor calls under way keep it: what is spent already decides."""
-
-    async def main() -> None:
-        books = MemoryBooks()
-        account = books.account()
-        first, second = [await account.reserve(40, 100, lasts_s=LONG_S) for _ in range(2)]
-        waiting = asyncio.ensure_future(account.reserve(50, 100, lasts_s=LONG_S))
-        await asyncio.sleep(1)
-        with pytest.raises(SpendCapReachedError):
-            await asyncio.wait_for(account.reserve(101, 100, lasts_s=LONG_S), 1)
-        await first.settle(60)  # more than was set aside, so that 50 more never fit
-        with pytest.raises(SpendCapReachedError):
-            await asyncio.wait_for(waiting, 1)
-        await second.settle(0)
-        assert (account.spent, account.reserved) == (60, 0)
-
-    run_in_virtual_time(main)
+    books = MemoryBooks()
+    account = books.account()
+    first, second = [await account.reserve(40, 100, lasts_s=LONG_S) for _ in range(2)]
+    waiting = asyncio.ensure_future(account.reserve(50, 100, lasts_s=LONG_S))
+    await asyncio.sleep(1)
+    with pytest.raises(SpendCapReachedError):
+        await asyncio.wait_for(account.reserve(101, 100, lasts_s=LONG_S), 1)
+    await first.settle(60)  # more than was set aside, so that 50 more never fit
+    with pytest.raises(SpendCapReachedError):
+        await asyncio.wait_for(waiting, 1)
+    await second.settle(0)
+    assert (account.spent, account.reserved) == (60, 0)
 
 
-def test_waiting_for_the_money_of_others_is_announced() -> None:
+@in_virtual_time
+async def test_waiting_for_the_money_of_others_is_announced() -> None:
     """A call that fits at once, in which nothing waits, leaves the event as it is."""
-
-    async def main() -> None:
-        account, waits = MemoryBooks().account(), asyncio.Event()
-        first = await account.reserve(80, 100, lasts_s=LONG_S, waits=waits)
-        assert not waits.is_set()
-        waiting = asyncio.ensure_future(account.reserve(50, 100, lasts_s=LONG_S, waits=waits))
-        await asyncio.wait_for(waits.wait(), 1)
-        assert not waiting.done()
-        await first.settle(0)
-        await (await waiting).settle(0)
-
-    run_in_virtual_time(main)
+    account, waits = MemoryBooks().account(), asyncio.Event()
+    first = await account.reserve(80, 100, lasts_s=LONG_S, waits=waits)
+    assert not waits.is_set()
+    waiting = asyncio.ensure_future(account.reserve(50, 100, lasts_s=LONG_S, waits=waits))
+    await asyncio.wait_for(waits.wait(), 1)
+    assert not waiting.done()
+    await first.settle(0)
+    await (await waiting).settle(0)
 
 
-def test_what_is_wanted_at_once_does_not_pass_those_who_wait() -> None:
+@in_virtual_time
+async def test_what_is_wanted_at_once_does_not_pass_those_who_wait() -> None:
     """It is set aside where it fits and no call waits; without a cap always."""
-
-    async def main() -> None:
-        books = MemoryBooks()
-        account = books.account()
-        first = await account.reserve_now(80, 100, lasts_s=LONG_S)
-        assert first is not None
-        assert await account.reserve_now(21, 100, lasts_s=LONG_S) is None
-        waiting = asyncio.ensure_future(account.reserve(50, 100, lasts_s=LONG_S))
-        await asyncio.sleep(1)
-        assert await account.reserve_now(1, 100, lasts_s=LONG_S) is None
-        assert account.reserved == 80
-        assert await account.reserve_now(7, None, lasts_s=LONG_S) is not None
-        assert account.reserved == 87
-        assert sum(books.held.values()) == 87
-        await first.settle(0)
-        await waiting
-        assert await account.reserve_now(43, 100, lasts_s=LONG_S) is not None
-        assert account.reserved == 100
-
-    run_in_virtual_time(main)
+    books = MemoryBooks()
+    account = books.account()
+    first = await account.reserve_now(80, 100, lasts_s=LONG_S)
+    assert first is not None
+    assert await account.reserve_now(21, 100, lasts_s=LONG_S) is None
+    waiting = asyncio.ensure_future(account.reserve(50, 100, lasts_s=LONG_S))
+    await asyncio.sleep(1)
+    assert await account.reserve_now(1, 100, lasts_s=LONG_S) is None
+    assert account.reserved == 80
+    assert await account.reserve_now(7, None, lasts_s=LONG_S) is not None
+    assert account.reserved == 87
+    assert sum(books.held.values()) == 87
+    await first.settle(0)
+    await waiting
+    assert await account.reserve_now(43, 100, lasts_s=LONG_S) is not None
+    assert account.reserved == 100
 
 
 def test_retries_are_ten_or_a_fifth_of_all_calls() -> None:
@@ -357,37 +336,31 @@ async def test_a_state_folder_belongs_to_one_process(tmp_path: Path) -> None:
     await (await JudgeStore.open(tmp_path)).aclose()
 
 
-def test_a_reservation_is_settled_once() -> None:
+@in_virtual_time
+async def test_a_reservation_is_settled_once() -> None:
     """A second settlement of the same call changes nothing: neither what is spent nor what is set aside."""
-
-    async def main() -> None:
-        account = MemoryBooks().account()
-        first = await account.reserve(1_000, 10_000, lasts_s=LONG_S)
-        await account.reserve(500, 10_000, lasts_s=LONG_S)
-        for cost in (300, 300, 0):
-            await first.settle(cost)
-        assert (account.spent, account.reserved) == (300, 500)
-
-    run_in_virtual_time(main)
+    account = MemoryBooks().account()
+    first = await account.reserve(1_000, 10_000, lasts_s=LONG_S)
+    await account.reserve(500, 10_000, lasts_s=LONG_S)
+    for cost in (300, 300, 0):
+        await first.settle(cost)
+    assert (account.spent, account.reserved) == (300, 500)
 
 
-def test_a_settlement_that_cannot_be_written_is_repeated() -> None:
+@in_virtual_time
+async def test_a_settlement_that_cannot_be_written_is_repeated() -> None:
     """The whole amount stays reserved until a repetition is written, and the cost counts a single time."""
-
-    async def main() -> None:
-        books = MemoryBooks()
-        account = books.account()
-        reservation = await account.reserve(1_000, 10_000, lasts_s=LONG_S)
-        books.failures = 2
-        for _ in range(2):
-            with pytest.raises(StorageError):
-                await reservation.settle(300)
-            assert (account.spent, account.reserved) == (0, 1_000)
-        for _ in range(2):
+    books = MemoryBooks()
+    account = books.account()
+    reservation = await account.reserve(1_000, 10_000, lasts_s=LONG_S)
+    books.failures = 2
+    for _ in range(2):
+        with pytest.raises(StorageError):
             await reservation.settle(300)
-            assert (account.spent, account.reserved) == (300, 0)
-
-    run_in_virtual_time(main)
+        assert (account.spent, account.reserved) == (0, 1_000)
+    for _ in range(2):
+        await reservation.settle(300)
+        assert (account.spent, account.reserved) == (300, 0)
 
 
 @pytest.mark.parametrize(

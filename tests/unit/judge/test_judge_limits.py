@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.processes.virtual_time import in_virtual_time
 from tests.support.services.memory_books import MemoryBooks
 
 from assay.model.scope import LOCAL
 from assay.providers.errors import ProviderStatusError, UnreachableError
 from assay.providers.messages import Reply, TokenUsage
-from assay.testing.virtual_time import run_in_virtual_time
 from assay_judge.calls.circuit_breaker import Breaker
 from assay_judge.calls.prices import PriceTable
 from assay_judge.calls.provider_client import BudgetHandle, CallFailedError, ProviderClient
@@ -120,18 +120,15 @@ ALLOWED = 600.0
     ],
     ids=["seconds", "no retry-after", "milliseconds", "fast", "slow", "configured", "headers"],
 )  # fmt: skip
-def test_nine_tenths_of_the_allowed_rate_are_used(service: Any, limits: Limits, wasted: float) -> None:
+@in_virtual_time
+async def test_nine_tenths_of_the_allowed_rate_are_used(service: Any, limits: Limits, wasted: float) -> None:
     """4,500 requests against a provider that allows 600 a minute: all answered, in little more than 7.5 minutes."""
-
-    async def main() -> None:
-        provider = service()
-        results = await ask_all(client_to(provider, limits), 4_500)
-        assert all(isinstance(result, Reply) for result in results)
-        used = (provider.answered - provider.burst) / (now() * ALLOWED / 60)
-        assert used >= 0.9, used
-        assert provider.refused <= wasted * provider.answered, provider.refused / provider.answered
-
-    run_in_virtual_time(main)
+    provider = service()
+    results = await ask_all(client_to(provider, limits), 4_500)
+    assert all(isinstance(result, Reply) for result in results)
+    used = (provider.answered - provider.burst) / (now() * ALLOWED / 60)
+    assert used >= 0.9, used
+    assert provider.refused <= wasted * provider.answered, provider.refused / provider.answered
 
 
 @pytest.mark.parametrize(
@@ -144,171 +141,141 @@ def test_nine_tenths_of_the_allowed_rate_are_used(service: Any, limits: Limits, 
     ],
     ids=["a minute of nothing", "lying low", "lying high", "every second one for ten minutes"],
 )
-def test_a_storm_of_429s_loses_nothing(refuses: Any, retry_after: Any) -> None:
+@in_virtual_time
+async def test_a_storm_of_429s_loses_nothing(refuses: Any, retry_after: Any) -> None:
     """Whatever the provider says about waiting, every request is answered after it, and few calls are wasted."""
-
-    async def main() -> None:
-        provider = Service(refuses=refuses, retry_after=retry_after)
-        results = await ask_all(client_to(provider), 3_000)
-        assert all(isinstance(result, Reply) for result in results)
-        assert provider.answered == 3_000
-        assert provider.refused < 1_000
-
-    run_in_virtual_time(main)
+    provider = Service(refuses=refuses, retry_after=retry_after)
+    results = await ask_all(client_to(provider), 3_000)
+    assert all(isinstance(result, Reply) for result in results)
+    assert provider.answered == 3_000
+    assert provider.refused < 1_000
 
 
-def test_a_storm_wastes_few_calls() -> None:
+@in_virtual_time
+async def test_a_storm_wastes_few_calls() -> None:
     """While everything is refused, a judge is asked less and less often, not by all who wait."""
-
-    async def main() -> None:
-        provider = Service(refuses=lambda at: at < 60)
-        await ask_all(client_to(provider), 1_000)
-        assert provider.refused <= 60
-
-    run_in_virtual_time(main)
+    provider = Service(refuses=lambda at: at < 60)
+    await ask_all(client_to(provider), 1_000)
+    assert provider.refused <= 60
 
 
-def test_tokens_per_minute_hold() -> None:
+@in_virtual_time
+async def test_tokens_per_minute_hold() -> None:
     """The pace follows the tokens that calls really count, not the estimate they begin with."""
-
-    async def main() -> None:
-        provider = Service(per_minute=1e9, burst=1e9, latency_s=0.5)
-        # 1,100 tokens a call: 60 calls a minute.
-        await ask_all(client_to(provider, Limits(tokens_per_minute=66_000, max_concurrency=64)), 600)
-        assert 0.9 * 600 <= now() <= 600 * 1.02
-
-    run_in_virtual_time(main)
+    provider = Service(per_minute=1e9, burst=1e9, latency_s=0.5)
+    # 1,100 tokens a call: 60 calls a minute.
+    await ask_all(client_to(provider, Limits(tokens_per_minute=66_000, max_concurrency=64)), 600)
+    assert 0.9 * 600 <= now() <= 600 * 1.02
 
 
-def test_concurrency_grows_while_all_goes_well_and_never_beyond_its_limit() -> None:
+@in_virtual_time
+async def test_concurrency_grows_while_all_goes_well_and_never_beyond_its_limit() -> None:
     """A provider that refuses nothing is soon asked as fast as the operator allows."""
-
-    async def main() -> None:
-        provider = Service(per_minute=1e9, burst=1e9)
-        await ask_all(client_to(provider, Limits(max_concurrency=16)), 400)
-        assert provider.most_at_once == 16
-        assert now() < 400 / 16 + 5
-
-    run_in_virtual_time(main)
+    provider = Service(per_minute=1e9, burst=1e9)
+    await ask_all(client_to(provider, Limits(max_concurrency=16)), 400)
+    assert provider.most_at_once == 16
+    assert now() < 400 / 16 + 5
 
 
 @pytest.mark.parametrize(("asked_s", "paused_s"), [(10_000.0, 60.0), (61.0, 60.0), (59.0, 59.0), (2.0, 2.0)])
-def test_a_pause_that_is_asked_for_is_a_minute_at_most(asked_s: float, paused_s: float) -> None:
+@in_virtual_time
+async def test_a_pause_that_is_asked_for_is_a_minute_at_most(asked_s: float, paused_s: float) -> None:
     """A provider that asks for hours does not stop a judge for hours."""
-
-    async def main() -> None:
-        limiter = Limiter(Limits(max_concurrency=2))
-        grant = await limiter.acquire(RunKey("t", "r"), 1)
-        limiter.throttled(grant, asked_s)
-        limiter.release(grant, used=0.0)
-        begun = now()
-        await limiter.acquire(RunKey("t", "r"), 1)
-        # Without a known rate calls are paced as well, by the rate that was measured.
-        assert paused_s <= now() - begun <= paused_s + 1
-
-    run_in_virtual_time(main)
+    limiter = Limiter(Limits(max_concurrency=2))
+    grant = await limiter.acquire(RunKey("t", "r"), 1)
+    limiter.throttled(grant, asked_s)
+    limiter.release(grant, used=0.0)
+    begun = now()
+    await limiter.acquire(RunKey("t", "r"), 1)
+    # Without a known rate calls are paced as well, by the rate that was measured.
+    assert paused_s <= now() - begun <= paused_s + 1
 
 
-def test_a_probe_that_is_given_up_lets_the_next_call_probe() -> None:
+@in_virtual_time
+async def test_a_probe_that_is_given_up_lets_the_next_call_probe() -> None:
     """An open breaker waits for the outcome of its probe; a caller that leaves must not leave it waiting for ever."""
-
-    async def main() -> None:
-        breaker = Breaker(failures=1, open_s=5.0)
-        breaker.failed()
-        assert await breaker.enter(10.0)
-        waiting = asyncio.ensure_future(breaker.enter(10.0))
-        await asyncio.sleep(1)
-        assert not waiting.done()
-        breaker.left()
-        assert await waiting
-        breaker.succeeded()
-        assert not await breaker.enter(0.0)
-
-    run_in_virtual_time(main)
+    breaker = Breaker(failures=1, open_s=5.0)
+    breaker.failed()
+    assert await breaker.enter(10.0)
+    waiting = asyncio.ensure_future(breaker.enter(10.0))
+    await asyncio.sleep(1)
+    assert not waiting.done()
+    breaker.left()
+    assert await waiting
+    breaker.succeeded()
+    assert not await breaker.enter(0.0)
 
 
-def test_a_call_that_is_cancelled_while_it_probes_leaves_the_breaker_usable() -> None:
+@in_virtual_time
+async def test_a_call_that_is_cancelled_while_it_probes_leaves_the_breaker_usable() -> None:
     """The judge is well again: the call after the cancelled one gets its answer."""
-
-    async def main() -> None:
-        provider = Failing(until=1e9)
-        client = client_to(provider, attempts=1, breaker_s=30.0)
-        await ask_all(client, 20)
-        assert client.breaker.is_open
-        provider.until = 0.0
-        await asyncio.sleep(5)
-        budget = BudgetHandle(MemoryBooks().account(""), None)
-        probe = asyncio.ensure_future(client.call(PROMPT, {}, WANTED, budget, CallUsage()))
-        await asyncio.sleep(0.05)  # virtual: the call is in flight
-        probe.cancel()
-        (result,) = await ask_all(client, 1)
-        assert isinstance(result, Reply)
-
-    run_in_virtual_time(main)
+    provider = Failing(until=1e9)
+    client = client_to(provider, attempts=1, breaker_s=30.0)
+    await ask_all(client, 20)
+    assert client.breaker.is_open
+    provider.until = 0.0
+    await asyncio.sleep(5)
+    budget = BudgetHandle(MemoryBooks().account(""), None)
+    probe = asyncio.ensure_future(client.call(PROMPT, {}, WANTED, budget, CallUsage()))
+    await asyncio.sleep(0.05)  # virtual: the call is in flight
+    probe.cancel()
+    (result,) = await ask_all(client, 1)
+    assert isinstance(result, Reply)
 
 
-def test_runs_take_turns() -> None:
+@in_virtual_time
+async def test_runs_take_turns() -> None:
     """A run that asks little is not kept waiting by one that asked a lot before it."""
+    limiter = Limiter(Limits(max_concurrency=1))
+    order: list[str] = []
 
-    async def main() -> None:
-        limiter = Limiter(Limits(max_concurrency=1))
-        order: list[str] = []
+    async def work(run_id: str) -> None:
+        grant = await limiter.acquire(RunKey("t", run_id), 1)
+        order.append(run_id)
+        await asyncio.sleep(1)
+        limiter.release(grant, used=1)
 
-        async def work(run_id: str) -> None:
-            grant = await limiter.acquire(RunKey("t", run_id), 1)
-            order.append(run_id)
-            await asyncio.sleep(1)
-            limiter.release(grant, used=1)
-
-        await asyncio.gather(*(work("large") for _ in range(50)), *(work("small") for _ in range(3)))
-        assert max(index for index, run_id in enumerate(order) if run_id == "small") < 8
-
-    run_in_virtual_time(main)
+    await asyncio.gather(*(work("large") for _ in range(50)), *(work("small") for _ in range(3)))
+    assert max(index for index, run_id in enumerate(order) if run_id == "small") < 8
 
 
-def test_teams_take_turns() -> None:
+@in_virtual_time
+async def test_teams_take_turns() -> None:
     """A team with one run is not kept waiting by a team with many, whatever they are called."""
+    limiter = Limiter(Limits(max_concurrency=1))
+    order: list[RunKey] = []
 
-    async def main() -> None:
-        limiter = Limiter(Limits(max_concurrency=1))
-        order: list[RunKey] = []
+    async def work(run: RunKey) -> None:
+        grant = await limiter.acquire(run, 1)
+        order.append(run)
+        await asyncio.sleep(1)
+        limiter.release(grant, used=1)
 
-        async def work(run: RunKey) -> None:
-            grant = await limiter.acquire(run, 1)
-            order.append(run)
-            await asyncio.sleep(1)
+    flood = [RunKey("large", str(number % 20)) for number in range(100)]
+    await asyncio.gather(*map(work, flood), *(work(RunKey("small", "0")) for _ in range(3)))
+    assert max(index for index, run in enumerate(order) if run.team == "small") < 8
+
+
+@in_virtual_time
+async def test_whoever_leaves_takes_no_turn() -> None:
+    """Cancelled requests give back what they had, at whatever moment they leave."""
+    limiter = Limiter(Limits(requests_per_minute=600, max_concurrency=4))
+    rng = random.Random(3)
+
+    async def work() -> None:
+        grant = await limiter.acquire(RunKey("t", "r"), 1)
+        try:
+            await asyncio.sleep(rng.random())
+        finally:
             limiter.release(grant, used=1)
 
-        flood = [RunKey("large", str(number % 20)) for number in range(100)]
-        await asyncio.gather(*map(work, flood), *(work(RunKey("small", "0")) for _ in range(3)))
-        assert max(index for index, run in enumerate(order) if run.team == "small") < 8
-
-    run_in_virtual_time(main)
-
-
-def test_whoever_leaves_takes_no_turn() -> None:
-    """Cancelled requests give back what they had, at whatever moment they leave."""
-
-    async def main() -> None:
-        limiter = Limiter(Limits(requests_per_minute=600, max_concurrency=4))
-        rng = random.Random(3)
-
-        async def work() -> None:
-            grant = await limiter.acquire(RunKey("t", "r"), 1)
-            try:
-                await asyncio.sleep(rng.random())
-            finally:
-                limiter.release(grant, used=1)
-
-        tasks = [asyncio.ensure_future(work()) for _ in range(200)]
-        for _ in range(100):
-            await asyncio.sleep(0.05)
-            rng.choice(tasks).cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        grants = [await limiter.acquire(RunKey("t", "r"), 1) for _ in range(limiter.concurrency)]
-        assert len(grants) == 4
-
-    run_in_virtual_time(main)
+    tasks = [asyncio.ensure_future(work()) for _ in range(200)]
+    for _ in range(100):
+        await asyncio.sleep(0.05)
+        rng.choice(tasks).cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    grants = [await limiter.acquire(RunKey("t", "r"), 1) for _ in range(limiter.concurrency)]
+    assert len(grants) == 4
 
 
 class Failing:
@@ -330,59 +297,50 @@ class Failing:
         """Nothing is open."""
 
 
-def test_a_judge_that_fails_all_the_time_is_left_alone_and_tried_again() -> None:
+@in_virtual_time
+async def test_a_judge_that_fails_all_the_time_is_left_alone_and_tried_again() -> None:
     """The breaker opens after a few failures, lets one probe through at a time, and closes with the first answer."""
-
-    async def main() -> None:
-        provider = Failing(until=40.0)
-        client = client_to(provider, attempts=20, breaker_s=120.0)
-        results = await ask_all(client, 50)
-        assert all(isinstance(result, Reply) for result in results)
-        while_down = [at for at in provider.calls if 3 < at < 39]
-        assert len(while_down) <= 6
-        assert not client.breaker.is_open
-
-    run_in_virtual_time(main)
+    provider = Failing(until=40.0)
+    client = client_to(provider, attempts=20, breaker_s=120.0)
+    results = await ask_all(client, 50)
+    assert all(isinstance(result, Reply) for result in results)
+    while_down = [at for at in provider.calls if 3 < at < 39]
+    assert len(while_down) <= 6
+    assert not client.breaker.is_open
 
 
-def test_a_judge_that_never_comes_back_fails_in_time() -> None:
+@in_virtual_time
+async def test_a_judge_that_never_comes_back_fails_in_time() -> None:
     """Nobody waits for ever, and few calls are made in vain."""
-
-    async def main() -> None:
-        provider = Failing(until=1e9, error=UnreachableError("ConnectError", sent=False))
-        results = await ask_all(client_to(provider), 300)
-        assert {error.reason for error in results if isinstance(error, CallFailedError)} <= {
-            "judge_unavailable", "retry_budget_spent",
-        }  # fmt: skip
-        assert all(isinstance(result, CallFailedError) for result in results)
-        assert now() < 300
-        assert len(provider.calls) < 100
-
-    run_in_virtual_time(main)
+    provider = Failing(until=1e9, error=UnreachableError("ConnectError", sent=False))
+    results = await ask_all(client_to(provider), 300)
+    assert {error.reason for error in results if isinstance(error, CallFailedError)} <= {
+        "judge_unavailable", "retry_budget_spent",
+    }  # fmt: skip
+    assert all(isinstance(result, CallFailedError) for result in results)
+    assert now() < 300
+    assert len(provider.calls) < 100
 
 
-def test_repeats_are_a_fifth_of_a_runs_calls_at_most() -> None:
+@in_virtual_time
+async def test_repeats_are_a_fifth_of_a_runs_calls_at_most() -> None:
     """A provider that fails now and then cannot make a run pay for many calls twice."""
+    rng = random.Random(5)
 
-    async def main() -> None:
-        rng = random.Random(5)
+    class Moody(Failing):
+        async def ask(self, *arguments: Any) -> Reply:
+            self.calls.append(now())
+            await asyncio.sleep(0.1)
+            if rng.random() < 0.5:
+                raise ProviderStatusError(500, {}, {})
+            return Reply("{}")
 
-        class Moody(Failing):
-            async def ask(self, *arguments: Any) -> Reply:
-                self.calls.append(now())
-                await asyncio.sleep(0.1)
-                if rng.random() < 0.5:
-                    raise ProviderStatusError(500, {}, {})
-                return Reply("{}")
-
-        account, client = MemoryBooks().account(), client_to(Moody(0))
-        budget = BudgetHandle(account, None)
-        await asyncio.gather(
-            *(client.call(PROMPT, {}, WANTED, budget, CallUsage()) for _ in range(500)), return_exceptions=True
-        )
-        assert account.retries <= 0.2 * account.calls + 10
-
-    run_in_virtual_time(main)
+    account, client = MemoryBooks().account(), client_to(Moody(0))
+    budget = BudgetHandle(account, None)
+    await asyncio.gather(
+        *(client.call(PROMPT, {}, WANTED, budget, CallUsage()) for _ in range(500)), return_exceptions=True
+    )
+    assert account.retries <= 0.2 * account.calls + 10
 
 
 @pytest.mark.parametrize(

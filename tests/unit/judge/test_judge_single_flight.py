@@ -7,6 +7,7 @@ import gc
 from typing import Any
 
 import pytest
+from tests.support.processes.virtual_time import in_virtual_time
 
 from assay.testing.virtual_time import run_in_virtual_time
 from assay_judge.grading.single_flight import SingleFlight
@@ -34,73 +35,61 @@ class Calls:
         return name
 
 
-def test_requests_at_once_share_a_call_and_later_ones_have_their_own() -> None:
+@in_virtual_time
+async def test_requests_at_once_share_a_call_and_later_ones_have_their_own() -> None:
     """The result belongs to those who waited; what comes after it is a new call."""
-
-    async def main() -> None:
-        work, calls = SingleFlight[str](), Calls()
-        assert not work.is_in_flight("k")
-        together = asyncio.gather(*(work.do("k", calls.one, 60) for _ in range(3)))
-        await asyncio.sleep(1)
-        assert work.is_in_flight("k")
-        assert not work.is_in_flight("other")
-        assert await work.do("other", calls.one, 60) == "call 2"
-        assert await together == ["call 1"] * 3
-        assert not work.is_in_flight("k")
-        assert await work.do("k", calls.one, 60) == "call 3"
-
-    run_in_virtual_time(main)
+    work, calls = SingleFlight[str](), Calls()
+    assert not work.is_in_flight("k")
+    together = asyncio.gather(*(work.do("k", calls.one, 60) for _ in range(3)))
+    await asyncio.sleep(1)
+    assert work.is_in_flight("k")
+    assert not work.is_in_flight("other")
+    assert await work.do("other", calls.one, 60) == "call 2"
+    assert await together == ["call 1"] * 3
+    assert not work.is_in_flight("k")
+    assert await work.do("k", calls.one, 60) == "call 3"
 
 
-def test_the_last_one_to_leave_ends_the_call() -> None:
+@in_virtual_time
+async def test_the_last_one_to_leave_ends_the_call() -> None:
     """A timeout of one leaves the others their call; when all are gone it is cancelled, and its end is waited for."""
-
-    async def main() -> None:
-        work, calls = SingleFlight[str](), Calls(ends_s=2.0)
-        waiting = [asyncio.ensure_future(work.do("k", calls.one, timeout_s)) for timeout_s in (1, 2, 5)]
-        for timeout_s, task in zip((1, 2, 7), waiting, strict=True):
-            assert calls.events == []
-            with pytest.raises(TimeoutError):
-                await task
-            assert asyncio.get_running_loop().time() == pytest.approx(timeout_s)
-        assert calls.events == ["call 1 ended"]
-        assert calls.began == 1
-        assert not work.is_in_flight("k")
-
-    run_in_virtual_time(main)
-
-
-def test_a_call_that_is_ending_is_not_joined() -> None:
-    """A request that comes while a cancelled call still notes what it has spent has a call of its own."""
-
-    async def main() -> None:
-        work, calls = SingleFlight[str](), Calls(ends_s=3.0)
-        leaving = asyncio.ensure_future(work.do("k", calls.one, 1))
-        await asyncio.sleep(2)
-        assert not work.is_in_flight("k")
-        staying = asyncio.ensure_future(work.do("k", calls.one, 60))
+    work, calls = SingleFlight[str](), Calls(ends_s=2.0)
+    waiting = [asyncio.ensure_future(work.do("k", calls.one, timeout_s)) for timeout_s in (1, 2, 5)]
+    for timeout_s, task in zip((1, 2, 7), waiting, strict=True):
+        assert calls.events == []
         with pytest.raises(TimeoutError):
-            await leaving
-        assert work.is_in_flight("k")
-        assert await work.do("k", calls.one, 60) == await staying == "call 2"
+            await task
+        assert asyncio.get_running_loop().time() == pytest.approx(timeout_s)
+    assert calls.events == ["call 1 ended"]
+    assert calls.began == 1
+    assert not work.is_in_flight("k")
 
-    run_in_virtual_time(main)
+
+@in_virtual_time
+async def test_a_call_that_is_ending_is_not_joined() -> None:
+    """A request that comes while a cancelled call still notes what it has spent has a call of its own."""
+    work, calls = SingleFlight[str](), Calls(ends_s=3.0)
+    leaving = asyncio.ensure_future(work.do("k", calls.one, 1))
+    await asyncio.sleep(2)
+    assert not work.is_in_flight("k")
+    staying = asyncio.ensure_future(work.do("k", calls.one, 60))
+    with pytest.raises(TimeoutError):
+        await leaving
+    assert work.is_in_flight("k")
+    assert await work.do("k", calls.one, 60) == await staying == "call 2"
 
 
-def test_closing_ends_all_calls() -> None:
+@in_virtual_time
+async def test_closing_ends_all_calls() -> None:
     """Each has ended when it returns, and whatever waited for it is cancelled."""
-
-    async def main() -> None:
-        work, calls = SingleFlight[str](), Calls(ends_s=2.0)
-        waiting = [asyncio.ensure_future(work.do(key, calls.one, 60)) for key in "abc"]
-        await asyncio.sleep(1)
-        await work.aclose()
-        assert sorted(calls.events) == ["call 1 ended", "call 2 ended", "call 3 ended"]
-        for task in waiting:
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-    run_in_virtual_time(main)
+    work, calls = SingleFlight[str](), Calls(ends_s=2.0)
+    waiting = [asyncio.ensure_future(work.do(key, calls.one, 60)) for key in "abc"]
+    await asyncio.sleep(1)
+    await work.aclose()
+    assert sorted(calls.events) == ["call 1 ended", "call 2 ended", "call 3 ended"]
+    for task in waiting:
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
 
 def test_a_call_that_fails_as_it_ends_is_no_unhandled_error() -> None:
