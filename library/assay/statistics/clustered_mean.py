@@ -25,6 +25,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 from assay.statistics.clusters import cr2_error
+from assay.statistics.exact_sum import exact_parts
 from assay.statistics.intervals import Z_95, wilson
 from assay.statistics.student import t_quantile_95
 
@@ -139,7 +140,7 @@ class ClusteredMean:
         terms[0] += times
         terms.append(value)
         if len(terms) > _BUFFERED:
-            terms[1:] = _parts(terms[1:])
+            terms[1:] = exact_parts(terms[1:])
 
     def _close(self) -> None:
         """Add the open cluster to those of its size, unless further values of it may come."""
@@ -245,18 +246,9 @@ def _squares(values: Sequence[float]) -> list[float]:
     return squares
 
 
-def _parts(values: Sequence[float]) -> list[float]:
-    """Return few numbers with exactly the sum of others."""
-    terms, parts = list(values), list[float]()
-    while (total := math.fsum(terms)) != 0:
-        parts.append(total)
-        terms.append(-total)
-    return parts
-
-
 def _exact_total(values: Sequence[float]) -> Fraction:
     try:
-        return sum(map(Fraction, _parts(values)), Fraction())
+        return sum(map(Fraction, exact_parts(values)), Fraction())
     except OverflowError:
         return sum(map(Fraction, values), Fraction())
 

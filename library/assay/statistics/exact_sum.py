@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 
 _LARGEST = 2.0**960
 """Terms up to this size cannot overflow, however many there are."""
+_COLLECTED = 64
 
 
 class ExactSum:
     """A running sum without rounding error.
 
-    It keeps non-overlapping partial sums, as `math.fsum` does (Shewchuk, "Adaptive Precision
-    Floating-Point Arithmetic", 1997), but takes the terms one by one. From the first term near the largest float on,
-    it continues with fractions, which are slower and do not overflow.
+    It collects terms and replaces them by a few numbers with exactly their sum (`exact_parts`). From the first term
+    near the largest float on, it continues with fractions, which are slower and do not overflow.
     """
 
     def __init__(self) -> None:
-        self._partials: list[float] = []
+        self._terms: list[float] = []
         self._whole: Fraction | None = None
         self.count = 0
 
@@ -31,35 +31,24 @@ class ExactSum:
         """Add one finite term, `weight` times."""
         self.count += 1
         product = term * weight
-        is_small = abs(product) <= _LARGEST
+        is_small = -_LARGEST <= product <= _LARGEST
         if self._whole is None and is_small:
-            self._add(product)
+            self._terms.append(product)
+            if len(self._terms) >= _COLLECTED:
+                self._terms = exact_parts(self._terms)
         else:
             self._whole = self.exact + (Fraction(product) if is_small else Fraction(term) * Fraction(weight))
-
-    def _add(self, term: float) -> None:
-        kept = 0
-        for partial in self._partials:
-            if abs(term) < abs(partial):
-                term, partial = partial, term
-            high = term + partial
-            low = partial - (high - term)
-            if low:
-                self._partials[kept] = low
-                kept += 1
-            term = high
-        self._partials[kept:] = [term]
 
     @property
     def exact(self) -> Fraction:
         """The sum."""
-        return self._whole if self._whole is not None else sum(map(Fraction, self._partials), Fraction())
+        return self._whole if self._whole is not None else sum(map(Fraction, self._terms), Fraction())
 
     @property
     def total(self) -> float:
         """The sum, rounded once, and at most the largest float."""
         if self._whole is None:
-            return math.fsum(self._partials)
+            return math.fsum(self._terms)
         try:
             return float(self._whole)
         except OverflowError:
@@ -71,6 +60,19 @@ class ExactSum:
         if self._whole is not None:
             return float(self._whole / self.count)
         return self.total / self.count if self.count else None
+
+
+def exact_parts(values: Sequence[float]) -> list[float]:
+    """Return few numbers with exactly the sum of others.
+
+    Raises:
+        OverflowError: The sum, or a part of it, is larger than a float.
+    """
+    terms, parts = list(values), list[float]()
+    while (total := math.fsum(terms)) != 0:
+        parts.append(total)
+        terms.append(-total)
+    return parts
 
 
 def exact_mean(values: Sequence[float]) -> float:
