@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import dataclasses
 import json
 import pickle
 import random
@@ -44,7 +45,6 @@ from assay_orchestrator.store.page_tokens import PageTokens
 from assay_orchestrator.store.rows import results
 from assay_orchestrator.store.runs import datasets, runs
 from assay_orchestrator.store.runs.runs import RunRecord
-from assay_orchestrator.store.runs.settings_json import settings_to_json
 from assay_orchestrator.summary.run_summary import summarise
 
 SIZES = ((2, 100_000), (10, 10_000))
@@ -83,7 +83,7 @@ def store(folder: Path, run_count: int, case_count: int) -> list[Run]:
             settings = RunSettings(name=f"run-{number}", agent=AgentSettings("replay"), metrics=METRICS)
             rows = rows_of(number, case_count)
             record = RunRecord(
-                run_id=f"run-{number}", request_id=f"r{number}", request_hash="", spec=settings_to_json(settings),
+                run_id=f"run-{number}", request_id=f"r{number}", request_hash="", spec=dataclasses.asdict(settings),
                 dataset_id=dataset.dataset_id, state=RunState.RUNNING, total_count=case_count, assay_version="0",
                 created_at="2026-11-23T00:00:00.000000Z", team=LOCAL.team,
             )  # fmt: skip

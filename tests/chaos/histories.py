@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import re
@@ -17,7 +18,6 @@ from assay_orchestrator.runs.catalogue import readable_run
 from assay_orchestrator.store import schema
 from assay_orchestrator.store.rows import results
 from assay_orchestrator.store.runs import datasets, runs
-from assay_orchestrator.store.runs.settings_json import summary_to_json
 from assay_orchestrator.summary.partial import fold
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def _check_sequence(
 def _check_summary(verdict: Verdict, connection: sa.Connection, run: runs.RunRecord) -> None:
     dataset = datasets.get_dataset(connection, run.team, run.dataset_id)
     assert dataset is not None, "a foreign key holds the dataset"
-    folded = summary_to_json(fold(connection, readable_run(run, dataset)))
+    folded = dataclasses.asdict(fold(connection, readable_run(run, dataset)))
     stored = dict(run.summary or {})
     if json.dumps(stored, sort_keys=True) != json.dumps(folded, sort_keys=True):
         verdict.problems.append("the stored summary is not that of the stored rows")

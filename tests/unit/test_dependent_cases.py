@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 
@@ -30,7 +31,7 @@ from assay.model.run import (
 from assay.reports.words.recommendations import recommendations
 from assay.reports.words.row_notes import row_notes
 from assay.specs.loader import spec_from_mapping
-from assay_orchestrator.store.runs.settings_json import summary_from_json, summary_to_json
+from assay.wire.summary import SUMMARY
 from assay_orchestrator.summary.run_summary import SummaryRules, summarise
 
 EXACT = build_metric(MetricSettings("exact_match", complete_parameters("exact_match", {}, where="m")))
@@ -76,7 +77,7 @@ def test_copies_are_worth_one_case() -> None:
     said = "\n".join(recommendations(run_of(summary)))
     assert said.count("chance may have decided it") == 2
     assert "More cases that are no copies narrow it." in said
-    stored = summary_from_json(json.loads(json.dumps(summary_to_json(summary))))
+    stored = SUMMARY.from_json(json.loads(json.dumps(dataclasses.asdict(summary))))
     assert stored.dependent == summary.dependent
     assert stored.pass_rate_interval == summary.pass_rate_interval
     assert [gate.interval for gate in stored.gates] == [gate.interval for gate in summary.gates]

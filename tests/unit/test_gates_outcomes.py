@@ -17,7 +17,7 @@ from assay.metrics.rows.row_scores import score_row
 from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, GateOutcome, GateResult, MetricSettings, RunSummary
-from assay_orchestrator.store.runs.settings_json import summary_from_json, summary_to_json
+from assay.wire.summary import SUMMARY
 from assay_orchestrator.summary.groups import MAX_GROUPS
 from assay_orchestrator.summary.run_summary import SummaryRules, summarise
 
@@ -75,8 +75,8 @@ def row(fate: str, chosen: list[Metric], index: int = 0, repeat: int = 0, **abou
 
 def outcome(gate: str, rows: list[CaseResult], chosen: list[Metric] = PLAIN) -> GateResult:
     """The outcome of one gate over some rows, as it is stored; any number of agent errors is allowed."""
-    summary = summary_from_json(
-        summary_to_json(summarise(rows, chosen, [gate], rules=SummaryRules(max_agent_errors=1.0)))
+    summary = SUMMARY.from_json(
+        dataclasses.asdict(summarise(rows, chosen, [gate], rules=SummaryRules(max_agent_errors=1.0)))
     )
     (found,) = summary.gates
     return found

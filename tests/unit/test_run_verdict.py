@@ -28,7 +28,7 @@ from assay.model.canary_summary import CanarySummary, CanaryTally
 from assay.model.case import Assertion, Case, ExpectedTool, Turn
 from assay.model.judging_summary import JudgingSummary
 from assay.model.run import AgentSettings, CaseResult, MetricSettings, RunSettings, RunSummary
-from assay_orchestrator.store.runs.settings_json import summary_from_json, summary_to_json
+from assay.wire.summary import SUMMARY
 from assay_orchestrator.summary.run_summary import SummaryRules, summarise, with_verdict
 
 RIGHT, WRONG, FAILED, SLOW = "right", "wrong", "failed", "slow"
@@ -70,7 +70,7 @@ def row(fate: str, chosen: Sequence[Metric], index: int, verdict: JudgeEvidence 
 def summary_of(fates: Sequence[str], chosen: list[Metric], gates: Sequence[str] = (), **bounds: Any) -> RunSummary:
     """The summary of rows that fared so, as it comes back from the store."""
     rows = [row(fate, chosen, index) for index, fate in enumerate(fates)]
-    return summary_from_json(summary_to_json(summarise(rows, chosen, gates, rules=SummaryRules(**bounds))))
+    return SUMMARY.from_json(dataclasses.asdict(summarise(rows, chosen, gates, rules=SummaryRules(**bounds))))
 
 
 def verdict_of(fates: Sequence[str], chosen: list[Metric], gates: Sequence[str] = (), **bounds: Any) -> RunVerdict:
@@ -282,7 +282,7 @@ def test_failed_canaries_make_a_run_incomplete(
     summary = dataclasses.replace(
         summary_of([RIGHT] * 4, metrics("exact_match")), judging=JudgingSummary(verdicts=4, canaries=canaries)
     )
-    verdict = run_verdict(summary_from_json(summary_to_json(summary)))
+    verdict = run_verdict(SUMMARY.from_json(dataclasses.asdict(summary)))
     assert verdict.status == status
     assert canaries.sentence in (verdict.reasons if status == "INCOMPLETE" else verdict.notes)
     missed = summary_of([WRONG] * 4, metrics("exact_match"))

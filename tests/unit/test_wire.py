@@ -34,6 +34,7 @@ from assay.model.judging_summary import JudgingSummary
 from assay.v1 import agent_pb2
 from assay.v1 import orchestrator_pb2 as pb
 from assay.wire import run as wire
+from assay.wire import summary as summary_wire
 from assay.wire.agent import (
     request_from_wire,
     request_to_wire,
@@ -42,12 +43,6 @@ from assay.wire.agent import (
 )
 from assay.wire.case import case_from_wire, case_to_wire
 from assay.wire.run import event_from_wire, event_to_wire, result_from_wire, result_to_wire
-from assay_orchestrator.store.runs.settings_json import (
-    settings_from_json,
-    settings_to_json,
-    summary_from_json,
-    summary_to_json,
-)
 
 # Lone surrogates and NUL are replaced on purpose, see test_answers.
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
@@ -356,23 +351,23 @@ def test_settings_travel_whole(wanted: results.RunSettings) -> None:
 @given(SETTINGS)
 def test_settings_are_stored_whole(wanted: results.RunSettings) -> None:
     """What a run does is the same after the store; a run of an older version lacks what came later."""
-    stored = json.loads(json.dumps(settings_to_json(wanted)))
-    assert settings_from_json(stored) == wanted
+    stored = json.loads(json.dumps(dataclasses.asdict(wanted)))
+    assert wire.SETTINGS.from_json(stored) == wanted
     for name in ("dataset", "judge", "labels", "note", "selection"):
         del stored[name]
     old = dataclasses.replace(wanted, dataset=None, judge=None, labels={}, note="", selection=None)
-    assert settings_from_json(stored) == old
+    assert wire.SETTINGS.from_json(stored) == old
 
 
 @given(SUMMARY)
 def test_summaries_are_stored_whole(summary: results.RunSummary) -> None:
     """A summary is the same after the store; one of an older version has nothing about judging."""
-    stored = json.loads(json.dumps(summary_to_json(summary)))
-    back = summary_from_json(stored)
-    assert json.loads(json.dumps(summary_to_json(back))) == stored
+    stored = json.loads(json.dumps(dataclasses.asdict(summary)))
+    back = summary_wire.SUMMARY.from_json(stored)
+    assert json.loads(json.dumps(dataclasses.asdict(back))) == stored
     assert back.judging == summary.judging
     del stored["judging"]
-    assert summary_from_json(stored).judging is None
+    assert summary_wire.SUMMARY.from_json(stored).judging is None
 
 
 @given(RUN)

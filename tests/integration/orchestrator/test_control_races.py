@@ -32,7 +32,6 @@ from assay_orchestrator.store.rows import results
 from assay_orchestrator.store.rows.results import AnswerRecord
 from assay_orchestrator.store.runs import datasets, lifecycle, runs
 from assay_orchestrator.store.runs.runs import RunRecord
-from assay_orchestrator.store.runs.settings_json import settings_to_json
 from assay_orchestrator.store.shards import shards
 
 if TYPE_CHECKING:
@@ -222,7 +221,9 @@ def store_run(connection: sa.Connection, run_id: str, phase: str, settings: RunS
         cases = [Case(f"c{index}", (Turn(f"q{index}", references=("a",)),)) for index in range(CASES)]
         datasets.add_cases(connection, "u", 0, [(case.case_id, datasets.case_text(case)) for case in cases])
         datasets.finish_upload(connection, LOCAL, "u", dataset)
-    record = RunRecord(run_id, f"of {run_id}", "h", settings_to_json(settings), "d", CASES, "0", "2026-01-01", "local")
+    record = RunRecord(
+        run_id, f"of {run_id}", "h", dataclasses.asdict(settings), "d", CASES, "0", "2026-01-01", "local"
+    )
     runs.create_run(connection, record)
     shards.create_shards(connection, run_id, CASES, 1)
     runs.change_state(connection, run_id, RunState.RUNNING)

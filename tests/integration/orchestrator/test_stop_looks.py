@@ -31,7 +31,6 @@ from assay_orchestrator.store.rows import results, stops
 from assay_orchestrator.store.rows.stops import StopLook
 from assay_orchestrator.store.runs import datasets, runs
 from assay_orchestrator.store.runs.runs import RunRecord
-from assay_orchestrator.store.runs.settings_json import settings_to_json
 from assay_orchestrator.store.shards import shards
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ async def store(open_store: Callable[[], Database]) -> AsyncIterator[Database]:
         datasets.add_cases(connection, "u", 0, cases)
         datasets.finish_upload(connection, LOCAL, "u", DatasetRef("d", "names", "plain/json", CASES))
         for variant, run_id in RUNS.items():
-            spec = settings_to_json(settings_for(variant))
+            spec = dataclasses.asdict(settings_for(variant))
             record = RunRecord(run_id, f"q-{run_id}", "h", spec, "d", CASES * REPEATS, "0.1.0",
                                "2026-05-01T00:00:00.000Z", "local", group_id="g")  # fmt: skip
             runs.create_run(connection, record)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import random
@@ -17,7 +18,6 @@ from assay.metrics.core.score import Metric, Row
 from assay.model.answers.agent_response import AgentStatus
 from assay.model.run import CaseResult, GateOutcome, RunSummary
 from assay.statistics.exact_sum import ExactSum, exact_mean
-from assay_orchestrator.store.runs.settings_json import summary_to_json
 from assay_orchestrator.summary.run_summary import summarise
 
 NAMES = ("semantic_similarity", "exact_match", "coverage", "satisfaction", "latency")
@@ -57,7 +57,7 @@ def _random_rows(row: Callable[..., Row], seed: int, count: int) -> list[Row]:
 
 
 def _bits(summary: RunSummary) -> str:
-    return json.dumps(summary_to_json(summary), sort_keys=True, allow_nan=False)
+    return json.dumps(dataclasses.asdict(summary), sort_keys=True, allow_nan=False)
 
 
 @given(seed=st.integers(0, 2**32), count=st.integers(0, 40), order=st.randoms())

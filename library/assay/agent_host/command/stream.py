@@ -76,7 +76,7 @@ class _Place:
         async with self._starting:
             if self._session is None or self._session.is_over:
                 if self._session is not None:
-                    await self._session.wait_for_end()
+                    await self._session.process.wait(STOP_S)
                 session = _Session(self._launcher)
                 await self._launcher.start(session.process)
                 self._session = session
@@ -126,9 +126,6 @@ class _Session:
             raise
         latency_ms = (time.perf_counter() - start) * 1000
         return dataclasses.replace(response, latency_ms=latency_ms, cold=is_cold or response.cold)
-
-    async def wait_for_end(self) -> None:
-        await self.process.wait(STOP_S)
 
     async def aclose(self) -> None:
         self.is_over = True

@@ -110,7 +110,9 @@ class ShardWorker:
         self._max_attempts = max_attempts
         self._handing_over = False
 
-        self.pauses = StoragePauses(database, self._moved, self.resume_from_storage, backoff=storage_backoff)
+        self.pauses = StoragePauses(
+            database, supervisor.on_state_changed, self.resume_from_storage, backoff=storage_backoff
+        )
 
         async def make(run_id: str) -> Session:
             return make_session(await supervisor.context_of(run_id), self.pauses.of(run_id))
@@ -226,9 +228,6 @@ class ShardWorker:
             # Not cancelled with the work: a shard that is not released waits until this process counts as dead.
             await asyncio.shield(self._release(shard, enqueue=enqueue))
             raise
-
-    def _moved(self, run_id: str) -> None:
-        self._supervisor.on_state_changed(run_id)
 
     async def _begin(self, run_id: str, shard_index: int, ticket: int) -> tuple[_ShardStart, float]:
         # Taken before the write: the shard is this process's for a limited time from the commit on, never longer.

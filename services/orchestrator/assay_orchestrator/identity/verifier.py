@@ -103,7 +103,7 @@ class TokenVerifier:
             raise UnauthenticatedError(
                 f"token {record.token_id} was revoked: ask for a new one", reason="TOKEN_REVOKED"
             )
-        if _is_over(record.expires_at or ""):
+        if record.expires_at and record.expires_at <= now():
             raise UnauthenticatedError(
                 f"token {record.token_id} expired at {record.expires_at}: ask for a new one", reason="TOKEN_EXPIRED"
             )
@@ -127,7 +127,3 @@ _ROLES = frozenset(role.value for role in Role)
 def _seconds(moment: str) -> float:
     """Return the seconds since 1970 of an ISO 8601 time; 0 for none."""
     return datetime.fromisoformat(moment).timestamp() if moment else 0.0
-
-
-def _is_over(expires_at: str) -> bool:
-    return bool(expires_at) and expires_at <= now()

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from assay.errors import NotFoundError, WrongStateError
 from assay.model.run import AgentSettings, Run, RunCounts, RunSettings
+from assay.wire.run import SETTINGS
+from assay.wire.summary import SUMMARY
 from assay_orchestrator.store.removal import deletions
 from assay_orchestrator.store.rows import results
 from assay_orchestrator.store.runs import datasets, runs
-from assay_orchestrator.store.runs.settings_json import settings_from_json, settings_to_json, summary_from_json
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -91,7 +92,7 @@ def readable_run(record: RunRecord, dataset: DatasetRef) -> Run:
     try:
         return _whole(record, dataset)
     except WrongStateError as problem:
-        spec = settings_to_json(RunSettings(name=record.run_id, agent=AgentSettings(UNREADABLE), metrics=()))
+        spec = dataclasses.asdict(RunSettings(name=record.run_id, agent=AgentSettings(UNREADABLE), metrics=()))
         return _run(dataclasses.replace(record, spec=spec, summary=None, state_reason=problem.message), dataset)
 
 
@@ -109,7 +110,7 @@ def _whole(record: RunRecord, dataset: DatasetRef) -> Run:
 def _run(record: RunRecord, dataset: DatasetRef) -> Run:
     return Run(
         run_id=record.run_id,
-        settings=settings_from_json(record.spec),
+        settings=SETTINGS.from_json(record.spec),
         dataset=dataset,
         state=record.state,
         state_reason=record.state_reason,
@@ -126,7 +127,7 @@ def _run(record: RunRecord, dataset: DatasetRef) -> Run:
         started_at=record.started_at or "",
         ended_at=record.ended_at or "",
         last_sequence=record.last_sequence,
-        summary=summary_from_json(record.summary) if record.summary is not None else None,
+        summary=SUMMARY.from_json(record.summary) if record.summary is not None else None,
         assay_version=record.assay_version,
         pause_cause=record.pause_cause,
     )

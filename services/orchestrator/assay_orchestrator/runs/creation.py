@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import logging
@@ -17,10 +18,10 @@ from assay.process.failpoints import failpoint
 from assay.storage.times import now
 from assay.telemetry.tracing import traceparent
 from assay.version import __version__
+from assay.wire.run import SETTINGS
 from assay_orchestrator.runs.planner import agent_key
 from assay_orchestrator.store.rows import stops
 from assay_orchestrator.store.runs import datasets, runs
-from assay_orchestrator.store.runs.settings_json import settings_from_json, settings_to_json
 from assay_orchestrator.store.shards import shards
 from assay_orchestrator.store.teams import audit, quotas, tokens
 
@@ -91,7 +92,7 @@ class Creation:
             run_id=_new_run_id(settings.name),
             request_id=request_id,
             request_hash=request_hash,
-            spec=settings_to_json(settings),
+            spec=dataclasses.asdict(settings),
             dataset_id=dataset.dataset_id,
             total_count=dataset.case_count * settings.repeats,
             assay_version=__version__,
@@ -178,11 +179,11 @@ def _is_same(existing: RunRecord, settings: RunSettings, dataset: DatasetRef) ->
     if existing.dataset_id != dataset.dataset_id:
         return False
     stored, requested = (
-        without_defaults(run_settings) for run_settings in (settings_from_json(existing.spec), settings)
+        without_defaults(run_settings) for run_settings in (SETTINGS.from_json(existing.spec), settings)
     )
     return _request_hash(stored, dataset) == _request_hash(requested, dataset)
 
 
 def _request_hash(settings: RunSettings, dataset: DatasetRef) -> str:
-    content = json.dumps([settings_to_json(settings), dataset.dataset_id], sort_keys=True)
+    content = json.dumps([dataclasses.asdict(settings), dataset.dataset_id], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()

@@ -48,7 +48,6 @@ from assay_orchestrator.store.runs.lifecycle import (
     phase_of,
     require_transition,
 )
-from assay_orchestrator.store.runs.settings_json import summary_to_json
 from assay_orchestrator.store.shards import shards
 from assay_orchestrator.store.shards.fairness import FairShares
 from assay_orchestrator.store.teams import quotas, tokens
@@ -563,7 +562,7 @@ class RunManager:
         self.notifier.notify(run_id)
 
     async def _succeed(self, run_id: str, sequence: int, summary: RunSummary) -> bool:
-        data = summary_to_json(summary)
+        data = dataclasses.asdict(summary)
         reason = stopped_sentence(summary.stopped_early) if summary.stopped_early is not None else ""
         has_ended = await self._end(run_id, lambda c: control.conclude(c, run_id, sequence, data, reason=reason))
         if has_ended:

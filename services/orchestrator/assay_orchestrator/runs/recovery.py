@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from assay.model.scope import Scope
@@ -47,10 +48,7 @@ async def recover_runs(database: Database, resume: Callable[[Scope, str], Awaita
             await resume(Scope(record.team), record.run_id)
         else:
             reason = runs.PAUSED_TEAM_DISABLED if record.team in disabled else _INTERRUPTED
-            await _interrupt(database, record.run_id, reason)
+            change = partial(runs.apply_command, run_id=record.run_id, command=Command.INTERRUPT, reason=reason)
+            await database.write(change)
+            _log.info("paused run: run=%s reason=%s", record.run_id, reason)
         failpoint("recovery.run_continued")
-
-
-async def _interrupt(database: Database, run_id: str, reason: str) -> None:
-    await database.write(lambda c: runs.apply_command(c, run_id, Command.INTERRUPT, reason=reason))
-    _log.info("paused run: run=%s reason=%s", run_id, reason)

@@ -8,11 +8,11 @@ import sqlalchemy as sa
 
 from assay.model.run import PauseCause
 from assay.storage.times import now
+from assay.wire.run import SETTINGS
 from assay_orchestrator.store import schema
 from assay_orchestrator.store.runs import runs
 from assay_orchestrator.store.runs.lifecycle import Command
 from assay_orchestrator.store.runs.run_conditions import is_active, is_runnable
-from assay_orchestrator.store.runs.settings_json import settings_from_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -73,7 +73,7 @@ def _unattended(connection: sa.Connection, before: str) -> list[str]:
 
 def _reason(connection: sa.Connection, run_id: str, limit_s: float) -> str:
     record = runs.load_run(connection, run_id)
-    settings = settings_from_json(record.spec) if record is not None else None
+    settings = SETTINGS.from_json(record.spec) if record is not None else None
     functions = settings.functions if settings is not None else ()
     missing = ["the run's agent"] if settings is None or settings.agent.is_hosted else []
     if functions:

@@ -179,11 +179,6 @@ def get_dataset(connection: sa.Connection, team: str, dataset_id: str) -> Datase
     return DatasetRef(row.dataset_id, row.name, row.format, row.case_count) if row is not None else None
 
 
-def _upload_of(team: str, dataset_id: str) -> sa.ScalarSelect[str]:
-    table = schema.datasets
-    return sa.select(table.c.upload_id).where(table.c.team == team, table.c.dataset_id == dataset_id).scalar_subquery()
-
-
 def read_cases(connection: sa.Connection, run_id: str, first_index: int, count: int) -> list[tuple[str, str]]:
     """Return (case id, case text) pairs of up to `count` cases of a run from position `first_index` on.
 
@@ -219,10 +214,10 @@ def find_copies(connection: sa.Connection, run_id: str) -> dict[int, int]:
 
 def has_cluster(connection: sa.Connection, scope: Scope, dataset_id: str, key: str) -> bool:
     """Return whether any case of a dataset has a value for a cluster key."""
-    cases = schema.dataset_cases
-    texts = connection.execute(
-        sa.select(cases.c.case_json).where(cases.c.upload_id == _upload_of(scope.team, dataset_id))
-    ).scalars()
+    cases, table = schema.dataset_cases.c, schema.datasets.c
+    query = sa.select(cases.case_json).join(schema.datasets, table.upload_id == cases.upload_id)
+    own = (table.team == scope.team, table.dataset_id == dataset_id)
+    texts = connection.execute(query.where(*own)).scalars()
     return any(cluster_of(key, case.category, case.tags) for text in texts for case in (stored_case("", text).case,))
 
 

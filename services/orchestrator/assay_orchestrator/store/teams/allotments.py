@@ -120,7 +120,7 @@ class Shortage:
         return (
             f"the team {team!r} has too little left of its quota {self.quota.value} for the next call, which may take "
             f"{next_call}: {spent} of {limit} are used and {held} are reserved for calls of its runs; "
-            f"{quotas.help_with(self.quota)}, or ask the operator of this server for more"
+            f"{quotas.HELPS[self.quota]}, or ask the operator of this server for more"
         )
 
 

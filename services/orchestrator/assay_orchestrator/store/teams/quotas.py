@@ -190,7 +190,7 @@ def sentence(team: str, use: Use) -> str:
     quota, limit = use.quota, use.limit or 0
     return (
         f"the team {team!r} has reached its quota {quota.value}: {quota.shown(use.used)} of {quota.shown(limit)}; "
-        f"{_HELPS[quota]}, or ask the operator of this server for more"
+        f"{HELPS[quota]}, or ask the operator of this server for more"
     )
 
 
@@ -211,13 +211,8 @@ def minute_used_up(team: str, limit: int) -> str:
     return (
         f"the team {team!r} has reached its quota {Quota.REQUESTS_PER_MINUTE.value}: the "
         f"{Quota.REQUESTS_PER_MINUTE.shown(limit)} of this minute are assigned to the processes of this server; "
-        f"{_HELPS[Quota.REQUESTS_PER_MINUTE]}, or ask the operator of this server for more"
+        f"{HELPS[Quota.REQUESTS_PER_MINUTE]}, or ask the operator of this server for more"
     )
-
-
-def help_with(quota: Quota) -> str:
-    """Return what a team that has reached a quota can do."""
-    return _HELPS[quota]
 
 
 def retry_after_s(quota: Quota) -> float:
@@ -262,7 +257,7 @@ _USES: Mapping[Quota, Callable[[sa.Connection, str], int]] = {
     Quota.TOKENS_PER_DAY: spending.tokens_of_day,
     Quota.MONEY_PER_MONTH: spending.money_of_month,
 }
-_HELPS = {
+HELPS = {
     Quota.ACTIVE_RUNS: "wait until a run has ended, or pause one",
     Quota.CONCURRENT_QUESTIONS: "wait until questions have ended",
     Quota.STORED_BYTES: "delete runs",
@@ -270,3 +265,4 @@ _HELPS = {
     Quota.TOKENS_PER_DAY: "wait until midnight UTC",
     Quota.MONEY_PER_MONTH: "wait until the next month (UTC)",
 }
+"""What helps a team that has reached a quota."""
