@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.comparison.compare import recommend
 from assay.comparison.row_pace import Pace
 from assay.statistics.clusters import least_units
 from assay.statistics.paired import mcnemar
@@ -20,7 +21,7 @@ from assay.statistics.power import (
     detectable_score_difference,
     rate_power,
 )
-from assay.statistics.ranking import best_shares, ranked, ranking_score, recommend
+from assay.statistics.ranking import best_shares, ranked, ranking_score
 from assay.statistics.sign_flips import sign_flips
 
 CLOSE = 1e-6
@@ -169,13 +170,12 @@ def test_ranking_scores(metrics: dict[str, float | None], score: float | None) -
 def test_rankings_and_recommendations() -> None:
     """The best first, those without a score last; confidence follows from the tests between the first two."""
     assert [name for name, _ in ranked({"c": None, "b": 0.5, "a": 0.5, "d": 0.9})] == ["d", "a", "b", "c"]
-    assert recommend(["a", "b"], {"accuracy": "a", "quality": "a"}).confidence == "high"
-    assert recommend(["a", "b"], {"accuracy": "a", "quality": "tie"}).confidence == "medium"
-    assert recommend(["a", "b"], {"accuracy": "a", "quality": "b"}).confidence == "low"
-    assert recommend(["a", "b"], {"accuracy": "tie"}).improvements == ()
-    found = recommend(["a", "b"], {"accuracy": "b"})
-    assert (found.variant, found.confidence, found.note) == ("a", "low", "ranking_and_tests_disagree")
-    assert recommend(["a"], {}).confidence == "low"
+    assert recommend("a", "b", {"accuracy": "a", "quality": "a"}).confidence == "high"
+    assert recommend("a", "b", {"accuracy": "a", "quality": "tie"}).confidence == "medium"
+    assert recommend("a", "b", {"accuracy": "a", "quality": "b"}).confidence == "low"
+    assert recommend("a", "b", {"accuracy": "tie"}).improvements == ()
+    found = recommend("a", "b", {"accuracy": "b"})
+    assert (found.label, found.confidence, found.note) == ("a", "low", "ranking_and_tests_disagree")
 
 
 def test_the_probability_of_being_best() -> None:

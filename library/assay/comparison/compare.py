@@ -36,7 +36,7 @@ from assay.errors import InvalidInputError
 from assay.model.cluster_key import missing_cluster
 from assay.parsing.names import unknown_name
 from assay.statistics.independent import cochran_q, friedman
-from assay.statistics.ranking import best_shares, ranked, ranking_score, recommend
+from assay.statistics.ranking import best_shares, ranked, ranking_score
 from assay.statistics.sign_flips import DRAWS, MORE_DRAWS
 from assay.version import __version__
 
@@ -371,14 +371,25 @@ def _recommendation(
         for metric in pair.metrics
         if metric.classical is not None and metric.classical.winner != "tie"
     }
-    recommendation = recommend([first, second], winners)
+    recommendation = recommend(first, second, winners)
     differ = len({frozenset(name for name, metric in variant.metrics.items() if metric.n) for variant in variants}) > 1
-    return VariantRecommendation(
-        recommendation.variant,
-        recommendation.improvements,
-        recommendation.confidence,
-        recommendation.note or ("metrics_differ" if differ else ""),
-    )
+    return replace(recommendation, note="metrics_differ") if differ and not recommendation.note else recommendation
+
+
+def recommend(first: str, second: str, winners: Mapping[str, str]) -> VariantRecommendation:
+    """Return the recommendation by the first two variants of a ranking and the tests between them.
+
+    Args:
+        first: The first of the ranking.
+        second: The next one.
+        winners: By metric, the significantly better one of the two; other metrics are ties.
+    """
+    better = tuple(name for name, winner in winners.items() if winner == first)
+    worse = [name for name, winner in winners.items() if winner == second]
+    if len(worse) > len(better):
+        return VariantRecommendation(first, better, "low", "ranking_and_tests_disagree")
+    confidence = "low" if worse or not better else "high" if len(better) > 1 else "medium"
+    return VariantRecommendation(first, better, confidence)
 
 
 def _not_worse(

@@ -223,7 +223,7 @@ def _binary(metric: MetricComparison, pair: PairedValues, settings: ComparisonSe
         mid_p=test.mid_p,
         cohens_h=test.cohens_h,
         min_attainable_p=test.min_attainable_p,
-        borderline=test.is_borderline(settings.alpha),
+        borderline=_is_borderline(test.p, test.interval, settings),
         cliffs_delta=None,
         standard_error=bonett_price_error(a_only, b_only, n),
         interval_method="bonett_price",
@@ -248,7 +248,7 @@ def _scores(
         one_sided=score_bounds(pair.differences.tolist(), pair.bounds, alpha=settings.alpha, clusters=pair.clusters),
         p=test.flip.p,
         min_attainable_p=test.flip.least_p,
-        borderline=_is_borderline(test, settings),
+        borderline=_is_borderline(test.flip.p, test.interval, settings),
         t=test.t,
         t_p=test.t_p,
         d_z=test.d_z,
@@ -291,10 +291,9 @@ def _is_carried_by_few(units: Sequence[float]) -> bool:
     return few > _CARRYING_SHARE * math.fsum(squares)
 
 
-def _is_borderline(test: PairedScores, settings: ComparisonSettings) -> bool:
-    if test.interval is None:
-        return False
-    return (test.flip.p < settings.alpha) is not (test.interval[0] > 0 or test.interval[1] < 0)
+def _is_borderline(p: float, interval: tuple[float, float] | None, settings: ComparisonSettings) -> bool:
+    """Whether p-value and interval, which use different methods, disagree; the p-value decides."""
+    return interval is not None and (p < settings.alpha) is not (interval[0] > 0 or interval[1] < 0)
 
 
 def estimate(values: NDArray[np.float64], pair: PairedValues, settings: ComparisonSettings) -> Estimate:
@@ -326,7 +325,7 @@ def wilson_interval(successes: int, n: int, *, alpha: float) -> tuple[float, flo
 def _classical(pair: PairedValues, settings: ComparisonSettings) -> ClassicalTest:
     if pair.is_binary:
         right = [int(values.sum()) for values in (pair.a, pair.b)]
-        test = chi_square([(right[0], len(pair.a) - right[0]), (right[1], len(pair.b) - right[1])])
+        test = chi_square((right[0], len(pair.a) - right[0]), (right[1], len(pair.b) - right[1]))
         name = "chi_square" if test.other_p is None else "fisher_exact"
     else:
         test, name = t_test(pair.a.tolist(), pair.b.tolist()), "t_test"

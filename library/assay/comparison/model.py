@@ -206,8 +206,6 @@ class WorstCase:
         n_replaced: Cases with a replaced value on at least one side.
         difference: B - A.
         interval: The interval of the difference at level 1 - alpha; None if there is none.
-        one_sided: The one-sided bounds of the difference, each at level 1 - alpha; an allowed drop is compared with the
-            worse one. None if the values exclude nothing.
         p: Raw p-value.
         holds: Whether these figures give the verdict of the complete cases; False if they give none.
     """

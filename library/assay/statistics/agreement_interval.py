@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
+from assay.statistics.intervals import Z_95
+
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
@@ -29,7 +31,6 @@ RESAMPLES = 2_000
 _LEAST_VALID = 0.9
 _AT_A_TIME = 1_000_000  # counts in memory at a time: 8 MB
 _TAIL = 0.025
-_Z_95 = 1.959963984540054
 _TOLERANCE = 1e-12
 
 
@@ -53,16 +54,12 @@ NOMINAL_ALPHA = Measure(squared=False, pooled=True)
 INTERVAL_ALPHA = Measure(squared=True, pooled=True)
 
 
-def agreement_interval(
-    pairs: Sequence[tuple[Hashable, Hashable]], measure: Measure, *, resamples: int = RESAMPLES, seed: int = 0
-) -> tuple[float, float] | None:
+def agreement_interval(pairs: Sequence[tuple[Hashable, Hashable]], measure: Measure) -> tuple[float, float] | None:
     """Return the 95 % interval of a figure of agreement.
 
     Args:
         pairs: The values of the two raters for each item; numbers if distances are squared.
         measure: The figure.
-        resamples: The number of resamples.
-        seed: The seed of the resampling.
 
     Returns:
         None with fewer than two items, or if more than a tenth of the resamples have no value, since the rest would
@@ -85,8 +82,8 @@ def agreement_interval(
         farthest = 4.0 if measure.squared else 1.0
         return max(-1.0, 1 - (1 - _TAIL ** (1 / n)) * farthest / float(expected[0])), 1.0
     value = 1 - float(observed[0] / expected[0])
-    drawn = _drawn(counts, features, measure, resamples=resamples, seed=seed)
-    if len(drawn) < _LEAST_VALID * resamples:
+    drawn = _drawn(counts, features, measure)
+    if len(drawn) < _LEAST_VALID * RESAMPLES:
         return None
     low, high = _levels(drawn, value, _acceleration(counts, features, measure))
     return float(np.quantile(drawn, low)), float(np.quantile(drawn, high))
@@ -138,16 +135,14 @@ def _figures(sums: NDArray[np.float64], measure: Measure) -> NDArray[np.float64]
     return 1 - observed[has_value] / expected[has_value]
 
 
-def _drawn(
-    counts: NDArray[np.float64], features: NDArray[np.float64], measure: Measure, *, resamples: int, seed: int
-) -> NDArray[np.float64]:
+def _drawn(counts: NDArray[np.float64], features: NDArray[np.float64], measure: Measure) -> NDArray[np.float64]:
     import numpy as np
 
-    rng, n = np.random.default_rng(seed), round(float(counts.sum()))
+    rng, n = np.random.default_rng(0), round(float(counts.sum()))
     step = max(1, _AT_A_TIME // len(counts))
     parts = [
-        _figures(rng.multinomial(n, counts / n, size=min(step, resamples - begin)) @ features, measure)
-        for begin in range(0, resamples, step)
+        _figures(rng.multinomial(n, counts / n, size=min(step, RESAMPLES - begin)) @ features, measure)
+        for begin in range(0, RESAMPLES, step)
     ]
     return np.concatenate(parts)
 
@@ -173,4 +168,4 @@ def _levels(drawn: NDArray[np.float64], value: float, acceleration: float) -> tu
         rest = 1 - acceleration * shifted
         return normal.cdf(bias + shifted / rest) if rest > 0 else normal.cdf(math.copysign(math.inf, shifted))
 
-    return level(-_Z_95), level(_Z_95)
+    return level(-Z_95), level(Z_95)

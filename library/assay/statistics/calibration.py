@@ -37,7 +37,7 @@ from assay.statistics.corrected_rate import (
 from assay.statistics.figure import NOTHING, Figure, rate
 from assay.statistics.intervals import wilson
 from assay.statistics.krippendorff import LEVELS, Level, alpha
-from assay.statistics.pairs import PairJudgement, tally_pairs
+from assay.statistics.pairs import PairJudgement, position_figures
 from assay.statistics.thresholds import holds
 from assay.statistics.trust import Trust, judge_trust
 
@@ -226,8 +226,7 @@ def calibrate_pairs(
     figures = {"invalid_rate": _invalid(choices), **_of_labels(ours, theirs)}
     figures |= _alphas(both, people, ("nominal",), "nominal")
     if winners is None:
-        tally = tally_pairs([judgement for judgement in judge if judgement is not None])
-        figures |= {"flip_rate": tally.flip_rate, "first_position_rate": tally.first_position_rate}
+        figures |= position_figures([judgement for judgement in judge if judgement is not None])
     return _calibration(
         "pairs", both, figures, confusion(ours, theirs), ("a", "b", "tie"), "alpha_nominal", len(choices)
     )  # fmt: skip

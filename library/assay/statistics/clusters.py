@@ -106,23 +106,17 @@ def effective_number(counts: Iterable[int]) -> float:
     return sum(sizes) ** 2 / sum(size * size for size in sizes)
 
 
-def can_decide(units: int, alpha: float, tests: int = 1) -> bool:
-    """Whether a sign-flip test can give a p-value below a level.
-
-    Args:
-        units: Cases, or clusters, whose sum is not 0.
-        alpha: The level.
-        tests: The factor of the smallest p-value in the adjustment.
-    """
-    return min(1.0, math.ldexp(2.0 * tests, -units)) < alpha
+def can_decide(units: int, alpha: float) -> bool:
+    """Whether a sign-flip test of so many cases, or clusters, with a sum other than 0 can be below a level."""
+    return min(1.0, math.ldexp(2.0, -units)) < alpha
 
 
-def least_units(alpha: float, tests: int = 1) -> int:
+def least_units(alpha: float) -> int:
     """Return the least number of cases, or clusters, with a sum other than 0 for a sign-flip test below a level.
 
     That is ⌈1 + log₂(1 / α)⌉: six at 5 %, eight at 1 %.
     """
     units = 1
-    while not can_decide(units, alpha, tests):
+    while not can_decide(units, alpha):
         units += 1
     return units

@@ -38,6 +38,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.statistics.figure import NOTHING, Figure
+from assay.statistics.intervals import Z_95
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -76,7 +77,6 @@ class Drawing:
 
 AT_RANDOM = Drawing()
 
-_Z_95 = 1.959963984540054
 _LEAST_OF_A_STRATUM = 2
 
 
@@ -131,7 +131,7 @@ def corrected_pass_rate(
         return Figure(theta, n, (0.0, 1.0))
     centre = (p + q0 - 1) / (q0 + q1 - 1)
     error = math.sqrt(spread + centre**2 * v1 + (1 - centre) ** 2 * v0) / (q0 + q1 - 1)
-    centre += 2 * _Z_95**2 * (centre * v1 - (1 - centre) * v0)
+    centre += 2 * Z_95**2 * (centre * v1 - (1 - centre) * v0)
     return Figure(theta, n, _around(theta, centre, error))
 
 
@@ -199,8 +199,8 @@ def _strata(labels: Iterable[DrawnLabel]) -> list[list[DrawnLabel]]:
 
 def _adjusted_rate(rate: float, n: int) -> tuple[float, float]:
     """Return a rate with z² / 2 passes and z² / 2 fails added, and its variance."""
-    more = n + _Z_95**2
-    adjusted = (rate * n + _Z_95**2 / 2) / more
+    more = n + Z_95**2
+    adjusted = (rate * n + Z_95**2 / 2) / more
     return adjusted, adjusted * (1 - adjusted) / more
 
 
@@ -212,7 +212,7 @@ def _one_more_of_each(rate: float, n: int) -> tuple[float, float]:
 
 def _around(theta: float, centre: float, error: float) -> tuple[float, float]:
     """Return the interval, extended to include the estimate itself."""
-    half = _Z_95 * error
+    half = Z_95 * error
     return min(theta, _clipped(centre - half)), max(theta, _clipped(centre + half))
 
 

@@ -74,16 +74,13 @@ class Drift:
         return f"{self.n} anchors cannot exclude a drift of {100 * LARGEST_SHIFT:g} %: use about {self.items_needed}"
 
 
-def find_drift(
-    old: Mapping[str, float | None], new: Mapping[str, float | None], *, width: float, alpha: float = ALPHA
-) -> Drift:
+def find_drift(old: Mapping[str, float | None], new: Mapping[str, float | None], *, width: float) -> Drift:
     """Compare two judgements of the same items.
 
     Args:
         old: The first score of each item, None if there was no valid one.
         new: The present score of each item.
         width: Highest minus lowest score of the scale, above 0.
-        alpha: The level of the alarm.
     """
     limit = LARGEST_SHIFT * width
     names = sorted({*old, *new})
@@ -96,9 +93,9 @@ def find_drift(
     variance = math.fsum((difference - mean) ** 2 for difference in differences) / (n - 1)
     half = t_quantile_95(n - 1) * math.sqrt(variance / n)
     p_value = sign_flip(differences).p
-    drifted = p_value < alpha
+    drifted = p_value < ALPHA
     # So few items could not have raised an alarm, and equal scores exclude nothing.
-    is_excluded = can_decide(n, alpha) and not exceeds(abs(mean) + half, limit)
+    is_excluded = can_decide(n, ALPHA) and not exceeds(abs(mean) + half, limit)
     return Drift(
         n=n,
         n_dropped=dropped,
@@ -108,15 +105,15 @@ def find_drift(
         limit=limit,
         changed=sum(map(bool, differences)),
         drifted=drifted,
-        items_needed=None if drifted or is_excluded else _items_needed(n, variance, limit, alpha),
+        items_needed=None if drifted or is_excluded else _items_needed(n, variance, limit),
     )
 
 
-def _items_needed(n: int, variance: float, limit: float, alpha: float) -> int:
+def _items_needed(n: int, variance: float, limit: float) -> int:
     """Return the approximate number of items that exclude a mean difference beyond the limit, or show it.
 
     Never fewer than can raise an alarm. If there are already enough items for their noise, the mean is too close to the
     limit, and twice as many items are needed.
     """
     by_noise = round(_Z_95**2 * variance / limit**2)
-    return max(by_noise if by_noise > n else 2 * n, least_units(alpha))
+    return max(by_noise if by_noise > n else 2 * n, least_units(ALPHA))

@@ -39,27 +39,26 @@ class SignificanceTest:
         return self.p is not None and self.p < alpha
 
 
-def chi_square(counts: Sequence[tuple[int, int]]) -> SignificanceTest:
-    """Compare the rates of variants: Pearson's chi-square, of two variants with Yates' correction.
+def chi_square(a: tuple[int, int], b: tuple[int, int]) -> SignificanceTest:
+    """Compare the rates of two variants by Pearson's chi-square with Yates' correction.
 
-    If an expected count is below 5, Fisher's exact p-value decides between two variants.
+    If an expected count is below 5, Fisher's exact p-value decides.
 
     Args:
-        counts: The numbers of right and wrong cases of each variant.
+        a: The numbers of right and of wrong cases of A.
+        b: Those of B.
     """
-    if any(right + wrong == 0 for right, wrong in counts) or len(counts) < 2:
+    if not (sum(a) and sum(b)):
         return SignificanceTest(None, None, "no_data")
-    if not all(map(sum, zip(*counts, strict=True))):
+    if not all(map(sum, zip(a, b, strict=True))):
         return SignificanceTest(0.0, 1.0, "no_variation")
     from scipy import stats
 
-    result = stats.chi2_contingency([list(row) for row in counts])
+    result = stats.chi2_contingency([a, b])
     statistic, p = float(result.statistic), float(result.pvalue)
     if result.expected_freq.min() >= _LEAST_EXPECTED:
         return SignificanceTest(statistic, p)
-    if len(counts) > 2:
-        return SignificanceTest(statistic, p, "expected_count_below_5")
-    exact = float(stats.fisher_exact([list(row) for row in counts]).pvalue)
+    exact = float(stats.fisher_exact([a, b]).pvalue)
     return SignificanceTest(statistic, exact, "expected_count_below_5", p)
 
 

@@ -52,9 +52,6 @@ class McNemar:
     """The comparison of two variants whose cases are right or wrong.
 
     Args:
-        b: Cases that A has right and B wrong.
-        c: Cases that A has wrong and B right.
-        n: All cases.
         p: Exact two-sided p-value.
         mid_p: The same with half the probability of the observed table.
         difference: The rate of B less the rate of A.
@@ -63,19 +60,12 @@ class McNemar:
         min_attainable_p: The smallest p-value that this number of disagreeing cases can give.
     """
 
-    b: int
-    c: int
-    n: int
     p: float
     mid_p: float
     difference: float
     interval: tuple[float, float]
     cohens_h: float
     min_attainable_p: float
-
-    def is_borderline(self, alpha: float) -> bool:
-        """Whether p-value and interval, which use different methods, disagree at a level; the p-value decides."""
-        return (self.p < alpha) is not (self.interval[0] > 0 or self.interval[1] < 0)
 
 
 def mcnemar(both: int, b: int, c: int, neither: int, *, alpha: float = 0.05) -> McNemar:
@@ -100,9 +90,6 @@ def mcnemar(both: int, b: int, c: int, neither: int, *, alpha: float = 0.05) -> 
     exact, mid = mcnemar_p(b, c)
     rate_a, rate_b = (both + b) / n, (both + c) / n
     return McNemar(
-        b=b,
-        c=c,
-        n=n,
         p=exact,
         mid_p=mid,
         difference=(c - b) / n,
@@ -147,7 +134,6 @@ class PairedScores:
     """The comparison of two variants by scores of the same cases.
 
     Args:
-        n: Pairs.
         mean_difference: Mean of B - A.
         flip: The sign-flip test of the differences, or of the clusters' sums.
         interval: The interval of the mean difference; None if there is none.
@@ -156,32 +142,23 @@ class PairedScores:
         units: Differences, or clusters' sums, that are not 0.
         standard_error: The standard error of the mean difference, CR2 with clusters; 0 if all pairs, or clusters,
             differ equally; None with fewer than two.
-        degrees: Degrees of freedom of t; Satterthwaite's with clusters.
         t: The paired t statistic; None if all pairs, or clusters, differ equally, or there is only one.
         t_p: Its two-sided p-value; None likewise.
         d_z: Mean by standard deviation of the differences; None if all are equal or there is one pair.
         cliffs_delta: The dominance of B over A in all pairs of cases, -1 to 1.
-        wins: Cases in which B is higher.
-        ties: Cases in which both are equal.
-        losses: Cases in which A is higher.
         clusters: The differences by cluster; None without a cluster key.
     """
 
-    n: int
     mean_difference: float
     flip: SignFlip
     interval: tuple[float, float] | None
     interval_method: str
     units: int
     standard_error: float | None
-    degrees: float
     t: float | None
     t_p: float | None
     d_z: float | None
     cliffs_delta: float
-    wins: int
-    ties: int
-    losses: int
     clusters: Clusters | None = None
 
 
@@ -225,21 +202,16 @@ def paired_scores(
         if can_decide(units, alpha) and flip.method != "normal_limit":
             method, interval = "sign_flip", sign_flip_interval(grouped.sums, grouped.counts, alpha=alpha, seed=seed)
     return PairedScores(
-        n=n,
         mean_difference=mean,
         flip=flip,
         interval=interval,
         interval_method=method if interval is not None else "",
         units=units,
         standard_error=error,
-        degrees=degrees,
         t=t,
         t_p=_t_p_value(t, degrees) if t is not None else None,
         d_z=None if is_negligible(spread, mean) else mean / spread,
         cliffs_delta=cliffs_delta(a, b),
-        wins=sum(gap > 0 for gap in gaps),
-        ties=sum(gap == 0 for gap in gaps),
-        losses=sum(gap < 0 for gap in gaps),
         clusters=None if clusters is None else grouped,
     )
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assay.statistics.clusters import in_clusters
 from assay.statistics.figure import Figure, rate
-from assay.statistics.sign_flips import sign_flip
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,43 +46,10 @@ class PairJudgement:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PairTally:
-    """The outcome of many pairs, seen from A.
-
-    Args:
-        wins: Pairs that A wins.
-        ties: Pairs without a winner.
-        losses: Pairs that B wins.
-        flip_rate: Pairs whose two orders disagree.
-        first_position_rate: Verdicts for the answer shown first, without ties.
-        p_value: The p-value of sign flips of wins less losses by case; with one pair per case, the exact McNemar test.
-    """
-
-    wins: int
-    ties: int
-    losses: int
-    flip_rate: Figure
-    first_position_rate: Figure
-    p_value: float
-
-
-def tally_pairs(judgements: Sequence[PairJudgement], cases: Sequence[Hashable] | None = None) -> PairTally:
-    """Return the outcome of pairs that were judged in both orders.
-
-    Args:
-        judgements: One per pair.
-        cases: The case of each pair, which repeats share; None if every pair is a case of its own.
-    """
-    winners = [judgement.winner for judgement in judgements]
+def position_figures(judgements: Sequence[PairJudgement]) -> dict[str, Figure]:
+    """Return the share of pairs whose two orders disagree, and that of decided verdicts for the answer shown first."""
     places = [place for verdicts in judgements for place in (verdicts.forward, verdicts.backward) if place != "tie"]
-    wins, losses = winners.count("a"), winners.count("b")
-    scores = [float((winner == "a") - (winner == "b")) for winner in winners]
-    return PairTally(
-        wins,
-        winners.count("tie"),
-        losses,
-        rate(sum(judgement.flipped for judgement in judgements), len(judgements)),
-        rate(places.count("first"), len(places)),
-        sign_flip(in_clusters(scores, cases).sums if scores else []).p,
-    )
+    return {
+        "flip_rate": rate(sum(judgement.flipped for judgement in judgements), len(judgements)),
+        "first_position_rate": rate(places.count("first"), len(places)),
+    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -32,39 +31,6 @@ def ranking_score(metrics: Mapping[str, float | None]) -> float | None:
 def ranked(scores: Mapping[str, float | None]) -> list[tuple[str, float | None]]:
     """Return variants and their scores, the best first; equal variants by name, variants without a score last."""
     return sorted(scores.items(), key=lambda item: (item[1] is None, -(item[1] or 0.0), item[0]))
-
-
-@dataclass(frozen=True, slots=True)
-class Recommendation:
-    """The recommended variant.
-
-    Args:
-        variant: The first of the ranking.
-        improvements: Metrics on which it is significantly better than the second.
-        confidence: "high", "medium" or "low".
-        note: "ranking_and_tests_disagree" if the second wins more tests; empty otherwise.
-    """
-
-    variant: str
-    improvements: tuple[str, ...]
-    confidence: str
-    note: str = ""
-
-
-def recommend(order: Sequence[str], winners: Mapping[str, str]) -> Recommendation:
-    """Return the recommendation by a ranking and the tests between its first two variants.
-
-    Args:
-        order: Variants, the best first; at least one.
-        winners: By metric, the significantly better one of the first two; other metrics are ties.
-    """
-    first, second = order[0], order[1] if len(order) > 1 else ""
-    better = tuple(name for name, winner in winners.items() if winner == first)
-    worse = [name for name, winner in winners.items() if second and winner == second]
-    if len(worse) > len(better):
-        return Recommendation(first, better, "low", "ranking_and_tests_disagree")
-    confidence = "low" if worse or not better else "high" if len(better) > 1 else "medium"
-    return Recommendation(first, better, confidence)
 
 
 def best_shares(rows: Sequence[Sequence[float]] | NDArray[np.float64], *, seed: int = 0) -> list[float]:

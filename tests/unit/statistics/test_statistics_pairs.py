@@ -1,8 +1,7 @@
-"""Pairs in both orders, strengths from pairs, drift and noise."""
+"""Pairs in both orders, drift and noise."""
 
 from __future__ import annotations
 
-import itertools
 import math
 import random
 
@@ -10,11 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.statistics.bradley_terry import bradley_terry
 from assay.statistics.drift import TOO_FEW_ITEMS, find_drift
 from assay.statistics.figure import rate
-from assay.statistics.paired import mcnemar_p
-from assay.statistics.pairs import PairJudgement, tally_pairs
+from assay.statistics.pairs import PairJudgement, position_figures
 
 PLACES = st.sampled_from(["first", "second", "tie"])
 
@@ -47,90 +44,20 @@ def test_a_judge_that_prefers_a_place_shows_in_the_rates() -> None:
     """8 pairs that flip towards the first place, 12 that do not: 28 of 40 verdicts chose the first."""
     judged = [PairJudgement("first", "first")] * 8 + [PairJudgement("first", "second")] * 9
     judged += [PairJudgement("second", "first")] * 3
-    tally = tally_pairs(judged)
-    assert (tally.wins, tally.ties, tally.losses) == (9, 8, 3)
-    assert (tally.flip_rate.value, tally.first_position_rate.value) == (0.4, 0.7)
-    assert tally.p_value == pytest.approx(mcnemar_p(3, 9)[0], rel=1e-12)
+    assert {name: figure.value for name, figure in position_figures(judged).items()} == {
+        "flip_rate": 0.4, "first_position_rate": 0.7
+    }  # fmt: skip
 
 
 def test_no_pairs_tell_nothing() -> None:
-    """No rates, and no p-value below 1."""
-    tally = tally_pairs([])
-    assert (tally.flip_rate.value, tally.first_position_rate.value, tally.p_value) == (None, None, 1.0)
+    """There is no rate without a pair."""
+    assert [figure.value for figure in position_figures([]).values()] == [None, None]
 
 
 @given(st.lists(st.builds(PairJudgement, PLACES, PLACES), max_size=30))
-def test_swapping_the_answers_mirrors_the_tally(judged: list[PairJudgement]) -> None:
-    """Wins become losses; flips, places and the p-value stay."""
-    here, there = tally_pairs(judged), tally_pairs([PairJudgement(j.backward, j.forward) for j in judged])
-    assert (here.wins, here.ties, here.losses) == (there.losses, there.ties, there.wins)
-    assert (here.flip_rate, here.first_position_rate, here.p_value) == (
-        there.flip_rate, there.first_position_rate, there.p_value
-    )  # fmt: skip
-
-
-def test_repeats_of_a_case_do_not_decide_alone() -> None:
-    """Eight wins are significant over eight cases, but not where four repeats of two cases give them."""
-    wins = [PairJudgement("first", "second")] * 8
-    assert tally_pairs(wins).p_value == pytest.approx(mcnemar_p(0, 8)[0], rel=1e-12)
-    assert tally_pairs(wins, ["x", "y"] * 4).p_value == 0.5
-
-
-def test_strengths_of_three_rivals() -> None:
-    """All have won and lost: the maximum exists."""
-    found = bradley_terry([[0, 7, 8], [3, 0, 6], [2, 4, 0]])
-    assert found.values == pytest.approx((2.097130, 0.861481, 0.553514), abs=1e-3)
-    assert found.ratings == pytest.approx((128.650, -25.902, -102.748), abs=1e-3)
-    assert found.chance(0, 1) == pytest.approx(0.708823, abs=1e-6)
-    assert not found.regularised
-
-
-def test_strengths_with_ties() -> None:
-    """Ties are half wins."""
-    found = bradley_terry([[0, 7.5], [2.5, 0]])
-    assert found.chance(0, 1) == pytest.approx(0.75, abs=1e-6)
-    assert found.ratings == pytest.approx((95.424, -95.424), abs=1e-3)
-
-
-def test_strengths_of_one_that_never_loses() -> None:
-    """Half wins are added, and the result says so."""
-    found = bradley_terry([[0, 5, 4], [0, 0, 3], [0, 2, 0]])
-    assert found.regularised
-    assert found.values == pytest.approx((4.701226, 0.526621, 0.403915), abs=1e-3)
-    assert found.ratings == pytest.approx((268.884, -111.401, -157.484), abs=1e-3)
-
-
-def test_strengths_where_no_maximum_exists_although_all_have_won_and_lost() -> None:
-    """Two camps, one of which always beats the other, are told apart by half wins, not by endless rounds."""
-    found = bradley_terry([[0, 2, 3, 0], [1, 0, 0, 2], [0, 0, 0, 1], [0, 0, 2, 0]])
-    assert found.regularised
-    assert min(found.values[:2]) > max(found.values[2:])
-
-
-def test_rivals_that_never_met_are_not_compared() -> None:
-    """No link, no strengths."""
-    with pytest.raises(ValueError, match=r"rivals \[0, 1\] never met rivals \[2, 3\]"):
-        bradley_terry([[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]])
-    with pytest.raises(ValueError, match="at least two"):
-        bradley_terry([])
-
-
-@given(st.lists(st.integers(0, 6), min_size=6, max_size=6), st.permutations(range(3)))
-def test_the_order_of_rivals_does_not_matter(counts: list[int], order: list[int]) -> None:
-    """Renaming the rivals renames their strengths."""
-    wins = [[0.0] * 3 for _ in range(3)]
-    for (i, j), count in zip(itertools.permutations(range(3), 2), counts, strict=True):
-        wins[i][j] = count
-    renamed = [[wins[i][j] for j in order] for i in order]
-    try:
-        here = bradley_terry(wins)
-    except ValueError:
-        with pytest.raises(ValueError, match="never met"):
-            bradley_terry(renamed)
-        return
-    there = bradley_terry(renamed)
-    assert [here.values[i] for i in order] == pytest.approx(list(there.values), rel=1e-6)
-    assert sum(here.ratings) == pytest.approx(0, abs=1e-6)
+def test_swapping_the_answers_leaves_the_rates(judged: list[PairJudgement]) -> None:
+    """Flips and places are those of the judge, whichever answer is called A."""
+    assert position_figures(judged) == position_figures([PairJudgement(j.backward, j.forward) for j in judged])
 
 
 def named(scores: list[float | None]) -> dict[str, float | None]:
