@@ -149,14 +149,14 @@ def variant_specs(options: VariantOptions, environs: Environs = (None, None)) ->
         SpecError: A variant is wrong; lists every problem.
     """
     from assay.specs.loader import SPEC_FILE
-    from assay.specs.variants import load_variants, variants_of_mapping
+    from assay.specs.variants import load_variants
 
     path = options.spec or (Path() if Path(SPEC_FILE).is_file() else None)
     base = path if path is not None and path.is_dir() else path.parent if path is not None else Path()
     variants, overrides = _variants(options, base)
     if path is None:
         data = _without_spec(options, has_variants=bool(variants))
-        return variants_of_mapping(
+        return load_variants(
             data, variants=variants, overrides=overrides, dataset=options.test_cases, environs=environs
         )
     if options.model:

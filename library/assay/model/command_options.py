@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import Problem
+from assay.parsing.fields import Fields
 from assay.parsing.names import unknown_name
 
 if TYPE_CHECKING:
@@ -36,11 +37,7 @@ class CommandOptions:
     @classmethod
     def from_options(cls, options: Mapping[str, Any], problems: list[Problem]) -> CommandOptions:
         """Return the options of a spec; append problems to `problems`."""
-        problems += [
-            Problem(unknown_name("option of the command adapter", name, COMMAND_KEYS), f"agent.{name}")
-            for name in options
-            if name not in COMMAND_KEYS
-        ]
+        Fields.of_agent(options, problems).unknown(COMMAND_KEYS, "option of the command adapter")
         mode, processes = options.get("mode", "stream"), options.get("processes", 1)
         if mode not in MODES:
             problems.append(Problem(unknown_name("mode", mode, MODES), "agent.mode"))

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any
 
 from assay.errors import Problem
-from assay.parsing.names import unknown_name
+from assay.parsing.fields import Fields
 
 OBJECT_TARGET = re.compile(r"(?:[^\W\d]\w*(?:\.[^\W\d]\w*)*|[^:\0]+\.py):[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 """MODULE:OBJECT or FILE.py:OBJECT."""
@@ -59,11 +59,8 @@ class Framework:
 
     def option_problems(self, options: Mapping[str, Any]) -> list[Problem]:
         """Return the problems of a spec's options."""
-        problems = [
-            Problem(unknown_name(f"option of the {self.label} adapter", name, tuple(self.options)), f"agent.{name}")
-            for name in options
-            if name not in self.options
-        ]
+        problems: list[Problem] = []
+        Fields.of_agent(options, problems).unknown(tuple(self.options), f"option of the {self.label} adapter")
         return problems + [
             Problem(f"must be {kind.value}, not {options[name]!r}", f"agent.{name}")
             for name, kind in self.options.items()

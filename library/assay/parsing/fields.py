@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from assay.errors import Problem
 from assay.parsing.names import unknown_name
 from assay.parsing.quantities import read_duration_s
 
@@ -26,6 +27,11 @@ class Fields:
     def __init__(self, data: Mapping[Any, Any], report: Callable[[str, str], None]) -> None:
         self._data = data
         self._report = report
+
+    @classmethod
+    def of_agent(cls, options: Mapping[str, Any], problems: list[Problem]) -> Fields:
+        """Return a reader of an agent's options that appends their problems to `problems`."""
+        return cls(options, lambda name, message: problems.append(Problem(message, f"agent.{name}")))
 
     def text(self, name: str, default: str = "") -> str:
         """Return a text."""

@@ -35,13 +35,8 @@ _NO_LIFESPAN = (
 )
 
 _PYTHON_KEYS = ("map",)
-IN_PROCESS_KEYS = {
-    name: (*options, *LIFESPAN_KEYS)
-    for name, options in {
-        "python": _PYTHON_KEYS,
-        **{name: framework.options for name, framework in FRAMEWORKS.items()},
-    }.items()
-}
+IN_PROCESS_KEYS: dict[str, tuple[str, ...]] = {"python": (*_PYTHON_KEYS, *LIFESPAN_KEYS)}
+IN_PROCESS_KEYS |= {name: (*framework.options, *LIFESPAN_KEYS) for name, framework in FRAMEWORKS.items()}
 """The options of adapters that run in the client's process, by adapter."""
 
 _MAX_GROWTH = 1_000_000
@@ -78,13 +73,13 @@ def check_agent(agent: AgentSettings) -> list[Problem]:
         case "openai" | "anthropic":
             problems += _check_prompt(agent)
         case "a2a":
-            problems += _check_a2a(agent)
+            problems += _check_server(agent, A2aOptions)
         case "adk" if not agent.is_hosted:
-            problems += _check_adk_server(agent)
+            problems += _check_server(agent, AdkServerOptions)
         case _ if agent.adapter in FRAMEWORKS:
             problems += _check_framework(agent)
         case "replay":
-            problems += _refuse(agent, target="replay takes its answers from the dataset: leave the target out")
+            problems += _check_replay(agent)
         case _:
             problems.append(Problem(_unknown_adapter(agent.adapter), "agent.adapter"))
     return problems + reference_problems(agent)
@@ -99,7 +94,7 @@ def _check_lifespan(agent: AgentSettings, lifespan: LifespanSettings | None) -> 
 
 
 def _check_python(agent: AgentSettings) -> list[Problem]:
-    problems = _refuse(agent, known=_PYTHON_KEYS)
+    problems = _refuse_options(agent, _PYTHON_KEYS)
     if "map" in agent.options:
         problems += _map_problems(agent.options["map"])
     if not OBJECT_TARGET.fullmatch(agent.target):
@@ -155,15 +150,9 @@ def _check_http(agent: AgentSettings) -> list[Problem]:
     return problems
 
 
-def _check_a2a(agent: AgentSettings) -> list[Problem]:
+def _check_server(agent: AgentSettings, options: type[A2aOptions | AdkServerOptions]) -> list[Problem]:
     problems = check_base_url(agent.target)
-    A2aOptions.from_options(agent.options, problems)
-    return problems
-
-
-def _check_adk_server(agent: AgentSettings) -> list[Problem]:
-    problems = check_base_url(agent.target)
-    AdkServerOptions.from_options(agent.options, problems)
+    options.from_options(agent.options, problems)
     return problems
 
 
@@ -188,15 +177,19 @@ def _check_prompt(agent: AgentSettings) -> list[Problem]:
     return problems
 
 
-def _refuse(agent: AgentSettings, target: str = "", known: Container[str] = ()) -> list[Problem]:
-    problems = [
+def _check_replay(agent: AgentSettings) -> list[Problem]:
+    problems = _refuse_options(agent)
+    if agent.target:
+        problems.append(Problem("replay takes its answers from the dataset: leave the target out", "agent.target"))
+    return problems
+
+
+def _refuse_options(agent: AgentSettings, known: Container[str] = ()) -> list[Problem]:
+    return [
         Problem(f"the {agent.adapter} adapter has no option {name!r}: remove it", f"agent.{name}")
         for name in agent.options
         if name not in known
     ]
-    if target and agent.target:
-        problems.append(Problem(target, "agent.target"))
-    return problems
 
 
 def _unknown_adapter(name: str) -> str:

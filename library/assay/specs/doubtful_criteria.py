@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from assay.gates.gates import LABEL, Gate, read_gate
 from assay.metrics import build_metric, decides_rows
-from assay.metrics.core.info import SHARE
+from assay.metrics.core.info import RULE_SIGNS, SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from assay.metrics.core.info import MetricInfo
     from assay.specs.model import Spec
 
-_OPS = {"at_least": ">=", "more_than": ">", "at_most": "<="}
 _UNDIRECTED = ("formula",)
 """Kinds of metrics that do not define whether higher is better."""
 
@@ -42,7 +41,7 @@ def doubtful_criteria(spec: Spec) -> Iterator[Problem]:
         threshold = metric.parameters.get("threshold")
         if threshold is None:
             continue
-        gate = Gate("", name, "value", _OPS[infos[name].rule], threshold)
+        gate = Gate("", name, "value", RULE_SIGNS[infos[name].rule], threshold)
         if doubt := _doubt(gate, infos[name]):
             yield spec.place(f"metrics.{name}.threshold", f"the threshold {threshold:g} {doubt}")
 

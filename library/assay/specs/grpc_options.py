@@ -46,12 +46,8 @@ class GrpcOptions:
     @classmethod
     def from_options(cls, options: Mapping[str, Any], problems: list[Problem]) -> GrpcOptions:
         """Return the options of a spec; append problems to `problems`."""
-        fields = Fields(options, lambda name, message: problems.append(Problem(message, f"agent.{name}")))
-        problems += [
-            Problem(unknown_name("option of the grpc adapter", name, GRPC_KEYS), f"agent.{name}")
-            for name in options
-            if name not in GRPC_KEYS
-        ]
+        fields = Fields.of_agent(options, problems)
+        fields.unknown(GRPC_KEYS, "option of the grpc adapter")
         metadata = read_texts(options.get("metadata"), "agent.metadata", problems)
         problems += [
             Problem(problem, f"agent.metadata.{name}")

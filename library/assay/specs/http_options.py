@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from assay.errors import Problem
 from assay.model.answers.approvals import approvals_to_json
 from assay.model.answers.response_expressions import DELTA, RESPONSE_FIELDS, expression_problem
+from assay.parsing.fields import Fields
 from assay.parsing.names import unknown_name
 from assay.specs.headers import read_headers, read_texts
 from assay.specs.prompt_template import MAX_FILLED_CHARS, PLACEHOLDER, FilledTooLargeError, as_text
+from assay.specs.server_options import HTTP_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from assay.model.answers.agent_response import AgentRequest
 
 _METHODS = ("POST", "GET", "PUT")
-_OPTIONS = ("method", "headers", "query", "body", "stream", "response")
 _STREAMS = ("sse", "jsonl")
 _DEFAULT_BODY = {"input": "{{input}}"}
 _PLAIN_NAMES = ("input", "case_id", "run_id", "history", "messages", "variables", "parameters", "session_id",
@@ -52,11 +53,7 @@ class HttpOptions:
     @classmethod
     def from_options(cls, options: Mapping[str, Any], problems: list[Problem]) -> HttpOptions:
         """Return the options of a spec; append problems to `problems`."""
-        problems += [
-            Problem(unknown_name("option of the http adapter", name, _OPTIONS), f"agent.{name}")
-            for name in options
-            if name not in _OPTIONS
-        ]
+        Fields.of_agent(options, problems).unknown(HTTP_KEYS, "option of the http adapter")
         method = str(options.get("method", "POST")).upper()
         if method not in _METHODS:
             problems.append(Problem(unknown_name("method", method, _METHODS), "agent.method"))

@@ -26,7 +26,6 @@ import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from assay.errors import InvalidInputError, Problem
 from assay.http.addresses import dial_problem
@@ -39,6 +38,7 @@ from assay.parsing.names import unknown_name
 from assay.parsing.secret_references import SCHEME, form_problem
 from assay.providers.own_services import KEY_VARIABLES
 from assay.providers.prices import price_from_mapping, price_number_problems
+from assay.specs.urls import http_parts
 
 if TYPE_CHECKING:
     from assay.judging.recorded_verdicts import RecordedVerdicts
@@ -365,16 +365,12 @@ def _rubric_problems(text: str, file: str) -> tuple[str, list[Problem]]:
 
 
 def _is_url(text: str) -> bool:
-    try:
-        parts = urlsplit(text)
-        return (
-            parts.scheme in ("http", "https")
-            and bool(parts.hostname)
-            and "@" not in parts.netloc
-            and not (parts.query or parts.fragment)
-            and text.isascii()
-            and text.isprintable()
-            and " " not in text
-        )
-    except ValueError:
-        return False
+    parts = http_parts(text)
+    return (
+        parts is not None
+        and "@" not in parts.netloc
+        and not (parts.query or parts.fragment)
+        and text.isascii()
+        and text.isprintable()
+        and " " not in text
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,7 @@ from assay.specs.overrides import apply_override, gate_on_left_out, select_metri
 from assay.specs.presets import PRESETS, preset_gates, preset_metrics, preset_reports
 from assay.specs.prompt_options import PROMPT_KEYS, PROVIDERS, read_prompt_files
 from assay.specs.reports import read_reports
-from assay.specs.server_options import A2A_KEYS, ADK_SERVER_KEYS
+from assay.specs.server_options import A2A_KEYS, ADK_SERVER_KEYS, HTTP_KEYS
 from assay.specs.variables import missing_variables
 
 if TYPE_CHECKING:
@@ -57,8 +57,7 @@ _KEYS = ("name", "preset", "dataset", "format", "map", "encoding", "on_bad_case"
          "repeats", "reports", "team", "weight", "max_agent_errors", "max_metric_errors", "turns", "labels",
          "note", "cluster", "approvals", "variants")  # fmt: skip
 _AGENT_KEYS = ("adapter", "target", "timeout", "concurrency", "retries")
-_HTTP_KEYS = ("method", "headers", "query", "body", "stream", "response")
-_OPTION_KEYS = {"http": _HTTP_KEYS, "a2a": A2A_KEYS, "grpc": GRPC_KEYS, "command": COMMAND_KEYS, **IN_PROCESS_KEYS}
+_OPTION_KEYS = {"http": HTTP_KEYS, "a2a": A2A_KEYS, "grpc": GRPC_KEYS, "command": COMMAND_KEYS, **IN_PROCESS_KEYS}
 _OPTION_KEYS |= dict.fromkeys(PROVIDERS, PROMPT_KEYS)
 _OPTION_KEYS["adk"] += ADK_SERVER_KEYS
 
@@ -102,33 +101,47 @@ def load_spec(
     Raises:
         SpecError: The spec is invalid; holds every problem, with file and line.
     """
-    file = read_spec_file(path)
-    reader = SpecReader(
-        file.data,
-        file.path.parent,
-        list(file.problems),
-        file=str(file.path),
-        lines=file.lines,
-        environs=(environ, judge_environ),
-    )
-    return dataclasses.replace(reader.read(overrides, dataset, metrics), source=file.path)
+    reader = SpecReader(read_spec_file(path), (environ, judge_environ))
+    return reader.read(overrides, dataset, metrics)
 
 
 @dataclass(frozen=True, slots=True)
 class SpecFile:
-    """The unchecked contents of a spec's file.
+    """The unchecked contents of a spec.
 
     Args:
-        path: The file.
         data: The parsed contents.
+        folder: The folder that relative names are resolved against.
+        path: The file; None if the spec is a mapping.
         lines: The line of every value.
         problems: Values that are valid YAML but not accepted by Assay.
     """
 
-    path: Path
     data: dict[str, Any]
-    lines: Lines
+    folder: Path = Path()
+    path: Path | None = None
+    lines: Lines = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
+
+    @classmethod
+    def of_mapping(cls, data: Mapping[str, Any], folder: Path = Path()) -> SpecFile:
+        """Return a spec given as a mapping, which is copied: reading a spec changes it.
+
+        Raises:
+            SpecError: It is nested too deep.
+        """
+        try:
+            return cls(copy.deepcopy(dict(data)), folder)
+        except RecursionError:
+            raise SpecError("the spec is nested too deep") from None
+
+    def problem(self, field_name: str, message: str) -> Problem:
+        """Return a problem of a field with the file and the line of the field, or of the nearest one around it."""
+        line, around = self.lines.get(field_name), field_name
+        while line is None and around:
+            around = around.rpartition(".")[0]
+            line = self.lines.get(around) if around else None
+        return Problem(message, field_name, "" if self.path is None else str(self.path), line)
 
 
 def read_spec_file(path: Path) -> SpecFile:
@@ -155,13 +168,13 @@ def read_spec_file(path: Path) -> SpecFile:
         raise SpecError(problems)
     if not isinstance(data, dict):
         raise SpecError([Problem("must be a mapping with `dataset` and `agent`", file=str(path))])
-    return SpecFile(path, data, lines, tuple(problems))
+    return SpecFile(data, path.parent, path, lines, tuple(problems))
 
 
 def spec_from_mapping(
     data: Mapping[str, Any],
     *,
-    base_dir: Path | None = None,
+    base_dir: Path = Path(),
     overrides: Sequence[str] = (),
     dataset: Path | None = None,
     metrics: Sequence[str] | None = None,
@@ -174,7 +187,7 @@ def spec_from_mapping(
 
     Args:
         data: The spec.
-        base_dir: The folder that relative names are resolved against; None for the current one.
+        base_dir: The folder that relative names are resolved against; by default the current one.
         overrides: Changes in the form "key=value".
         dataset: A dataset that replaces the spec's.
         metrics: The names of the metrics to compute; None for all.
@@ -186,34 +199,25 @@ def spec_from_mapping(
     Raises:
         SpecError: The spec is invalid; holds every problem.
     """
-    try:
-        copied = copy.deepcopy(dict(data))
-    except RecursionError:
-        raise SpecError("the spec is nested too deep") from None
-    reader = SpecReader(copied, base_dir or Path.cwd(), [], environs=(environ, judge_environ))
+    reader = SpecReader(SpecFile.of_mapping(data, base_dir), (environ, judge_environ))
     return reader.read(overrides, dataset, metrics, needs_dataset=needs_dataset, needs_agent=needs_agent)
 
 
 class SpecReader:
-    """Reads a spec and collects its problems."""
+    """Reads a spec and collects its problems.
 
-    def __init__(
-        self,
-        data: dict[str, Any],
-        base_dir: Path,
-        problems: list[Problem],
-        *,
-        file: str = "",
-        lines: Lines | None = None,
-        environs: Environs = (None, None),
-        variant: Mapping[str, Any] | None = None,
-    ) -> None:
-        self._data = data
-        self._fields = Fields(data, self._report)
-        self._base_dir = base_dir
-        self._problems = problems
+    Args:
+        file: The spec; its data is changed.
+        environs: The environments of agent and judge, as for `load_spec`.
+        variant: The variant's values by path in the spec; None if there are no variants.
+    """
+
+    def __init__(self, file: SpecFile, environs: Environs, *, variant: Mapping[str, Any] | None = None) -> None:
         self._file = file
-        self._lines = lines or {}
+        self._data = file.data
+        self._fields = Fields(file.data, self._report)
+        self._base_dir = file.folder
+        self._problems = list(file.problems)
         self._environ, self._judge_environ = environs
         self._variant = variant
         self._recorded: RecordedVerdicts | None = None
@@ -279,6 +283,7 @@ class SpecReader:
             recorded_verdicts=self._recorded,
             judge_problems=self._judge_problems,
             lines=lines,
+            source=self._file.path,
         )
         self._take(check_approvals(spec.settings))
         if self._problems:
@@ -297,27 +302,18 @@ class SpecReader:
 
     def _lines_by_name(self) -> dict[str, int]:
         """Return the lines of the file, with metrics by name: selecting metrics changes their positions."""
-        lines = {path: line for path, line in self._lines.items() if not path.startswith("metrics[")}
+        lines = {path: line for path, line in self._file.lines.items() if not path.startswith("metrics[")}
         listed = self._data.get("metrics")
         for index, item in enumerate(listed if isinstance(listed, list) else ()):
             name = next(iter(item), "") if isinstance(item, dict) else own_name(item) if names_function(item) else item
             place = f"metrics[{index}]"
-            for path, line in self._lines.items():
+            for path, line in self._file.lines.items():
                 if path in (place, f"{place}.{name}") or path.startswith(f"{place}.{name}."):
                     lines[f"metrics.{name}{path.removeprefix(place).removeprefix(f'.{name}')}"] = line
         return lines
 
     def _report(self, field: str, message: str) -> None:
-        self._problems.append(self._placed(field, message))
-
-    def _placed(self, field: str, message: str) -> Problem:
-        """Return a problem with its file and line."""
-        line = self._lines.get(field)
-        parent = field
-        while line is None and parent:
-            parent = parent.rpartition(".")[0] if "." in parent else ""
-            line = self._lines.get(parent) if parent else None
-        return Problem(message, field, self._file, line)
+        self._problems.append(self._file.problem(field, message))
 
     def _take(self, problems: Sequence[Problem]) -> None:
         for problem in problems:
@@ -591,7 +587,7 @@ class SpecReader:
                 problems += unready
             elif wants_verdicts(metrics, None):
                 # Only the cases tell whether any of their checks is judged.
-                self._judge_problems = tuple(self._placed(unmet.field, unmet.message) for unmet in unready)
+                self._judge_problems = tuple(self._file.problem(unmet.field, unmet.message) for unmet in unready)
         self._problems += [problem for problem in problems if problem.file]  # the rubric's own problems, with its lines
         self._take([problem for problem in problems if not problem.file])
         return judge

@@ -6,17 +6,16 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from assay.errors import Problem
 from assay.http.addresses import dial_problem
 from assay.parsing.fields import Fields
-from assay.parsing.names import kind_of, unknown_name
+from assay.parsing.names import kind_of
 from assay.providers.own_services import KEY_VARIABLES
 from assay.providers.prices import PRICE_NUMBERS, find_price, price_from_mapping, read_prices
 from assay.specs.headers import read_headers, read_texts
 from assay.specs.prompt_template import template_problem, variables_of
-from assay.specs.urls import has_user
+from assay.specs.urls import has_user, http_parts
 from assay.specs.variables import NAMED
 
 if TYPE_CHECKING:
@@ -143,12 +142,9 @@ class PromptOptions:
     def from_options(cls, adapter: str, options: Mapping[str, Any], problems: list[Problem]) -> PromptOptions:
         """Return the options of a spec; append problems to `problems`."""
         provider = PROVIDERS[adapter]
-        fields = Fields(options, lambda name, message: problems.append(Problem(message, f"agent.{name}")))
-        problems += [
-            Problem(unknown_name(f"option of the {adapter} adapter", name, PROMPT_KEYS), f"agent.{name}")
-            for name in options
-            if name not in (*PROMPT_KEYS, *_HASHES)
-        ]
+        fields = Fields.of_agent(options, problems)
+        unhashed = {name: value for name, value in options.items() if name not in _HASHES}
+        Fields.of_agent(unhashed, problems).unknown(PROMPT_KEYS, f"option of the {adapter} adapter")
         prompt = _template(options, "prompt", problems)
         system = _template(options, "system", problems)
         if prompt is not None and not any(variables_of(text) for text in (prompt, system or "")):
@@ -253,12 +249,8 @@ def _url_problem(provider: Provider, url: str) -> str:
     if has_user(url):
         # Checked before any message that repeats the URL.
         return "holds a name or password: give the key with api_key, as ${NAME} of an environment variable"
-    try:
-        parts = urlsplit(url)
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname)
-    except ValueError:
-        valid = False
-    if not valid or any(character.isspace() for character in url):
+    parts = http_parts(url)
+    if parts is None or any(character.isspace() for character in url):
         return f"must be an http or https URL such as http://127.0.0.1:8000/v1, not {url!r}"
     if problem := dial_problem(url):
         return f"{problem}: {url!r}"

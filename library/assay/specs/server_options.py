@@ -1,20 +1,22 @@
-"""The options of agents behind a framework's or protocol's server: ADK over HTTP, and A2A."""
+"""The options of agents behind a server of HTTP: ADK and A2A, and the names of those of any other."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from assay.errors import Problem
 from assay.http.addresses import dial_problem
-from assay.parsing.names import unknown_name
+from assay.parsing.fields import Fields
 from assay.specs.headers import read_headers
-from assay.specs.urls import has_user
+from assay.specs.urls import has_user, http_parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+HTTP_KEYS = ("method", "headers", "query", "body", "stream", "response")
+"""The options of the http adapter, which `http_options` reads; that module loads jmespath."""
 
 A2A_KEYS = ("headers",)
 """The options of the a2a adapter."""
@@ -39,7 +41,7 @@ class A2aOptions:
     @classmethod
     def from_options(cls, options: Mapping[str, Any], problems: list[Problem]) -> A2aOptions:
         """Return the options of a spec; append problems to `problems`."""
-        _refuse_unknown("a2a adapter", options, A2A_KEYS, problems)
+        Fields.of_agent(options, problems).unknown(A2A_KEYS, "option of the a2a adapter")
         return cls(read_headers(options.get("headers"), "agent.headers", problems))
 
 
@@ -60,7 +62,7 @@ class AdkServerOptions:
     @classmethod
     def from_options(cls, options: Mapping[str, Any], problems: list[Problem]) -> AdkServerOptions:
         """Return the options of a spec; append problems to `problems`."""
-        _refuse_unknown("adk adapter with a URL", options, ADK_SERVER_KEYS, problems)
+        Fields.of_agent(options, problems).unknown(ADK_SERVER_KEYS, "option of the adk adapter with a URL")
         if options.get("app_name") is None:
             message = "must name the app of the server, which is the folder of its agent: GET /list-apps lists them"
             problems.append(Problem(message, "agent.app_name"))
@@ -92,20 +94,7 @@ def check_url(target: str) -> list[Problem]:
             "holds a name or password: send it as the header authorization, with ${NAME} of an environment variable"
         )
         return [Problem(message, "agent.target")]
-    try:
-        parts = urlsplit(target)
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname)
-    except ValueError:
-        valid = False
-    if not valid:
+    if http_parts(target) is None:
         return [Problem(f"must be an http or https URL, not {target!r}", "agent.target")]
     problem = dial_problem(target)
     return [Problem(f"{problem}: {target!r}", "agent.target")] if problem else []
-
-
-def _refuse_unknown(subject: str, options: Mapping[str, Any], known: tuple[str, ...], problems: list[Problem]) -> None:
-    problems += [
-        Problem(unknown_name(f"option of the {subject}", name, known), f"agent.{name}")
-        for name in options
-        if name not in known
-    ]

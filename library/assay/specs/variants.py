@@ -53,17 +53,18 @@ def has_variants(path: Path) -> bool:
 
 
 def load_variants(
-    path: Path,
+    spec: Path | Mapping[str, Any],
     *,
     variants: Sequence[Variant] = (),
     overrides: Sequence[str] = (),
     dataset: Path | None = None,
     environs: Environs = (None, None),
 ) -> list[Spec]:
-    """Return a checked spec for each variant in a spec's file, in order.
+    """Return a checked spec for each variant of a spec, in order.
 
     Args:
-        path: The file, or a folder with an assay.yaml.
+        spec: The spec's file, a folder with an assay.yaml, or a mapping in the shape of the file, whose relative names
+            are resolved against the current folder.
         variants: Variants that replace those of the spec.
         overrides: Changes to all of them in the form "key=value"; a variant's own values take precedence.
         dataset: A dataset that replaces the spec's.
@@ -72,52 +73,18 @@ def load_variants(
     Raises:
         SpecError: A spec is invalid; holds every problem, with file and line.
     """
-    return _checked(read_spec_file(path), variants, overrides, dataset, environs)
-
-
-def variants_of_mapping(
-    data: Mapping[str, Any],
-    *,
-    variants: Sequence[Variant] = (),
-    overrides: Sequence[str] = (),
-    dataset: Path | None = None,
-    environs: Environs = (None, None),
-) -> list[Spec]:
-    """Return a checked spec for each variant of a mapping in the shape of the YAML file.
-
-    Relative names are resolved against the current folder.
-
-    Raises:
-        SpecError: A spec is invalid; holds every problem.
-    """
-    return _checked(SpecFile(Path(), dict(data), {}), variants, overrides, dataset, environs)
-
-
-def _checked(
-    file: SpecFile,
-    variants: Sequence[Variant],
-    overrides: Sequence[str],
-    dataset: Path | None,
-    environs: Environs,
-) -> list[Spec]:
+    file = read_spec_file(spec) if isinstance(spec, Path) else SpecFile.of_mapping(spec)
     problems = list(file.problems)
     chosen = list(variants) or _listed(file, problems)
-    problems += _name_problems(file, chosen) if variants else []
+    problems += _name_problems(chosen) if variants else []
     specs: list[Spec] = []
     by_variant: list[list[Problem]] = []
     for index, variant in enumerate(chosen):
-        reader = SpecReader(
-            copy.deepcopy(_varied(file.data, variant)),
-            file.path.parent,
-            [],
-            file=_name_of(file),
-            lines=file.lines,
-            environs=environs,
-            variant=variant.values,
-        )
+        varied = dataclasses.replace(file, data=copy.deepcopy(_varied(file.data, variant)), problems=())
         own: list[Problem] = []
         try:
-            specs.append(_marked(reader.read(overrides, dataset, None), variant, file))
+            read = SpecReader(varied, environs, variant=variant.values).read(overrides, dataset, None)
+            specs.append(_marked(read, variant))
         except SpecError as error:
             own = list(error.problems)
         by_variant.append([_placed(problem, file, index, variant) for problem in own])
@@ -151,64 +118,57 @@ def _varied(data: dict[str, Any], variant: Variant) -> dict[str, Any]:
     return {**data, "agent": {key: value for key, value in agent.items() if key not in replaced}}
 
 
-def _marked(spec: Spec, variant: Variant, file: SpecFile) -> Spec:
+def _marked(spec: Spec, variant: Variant) -> Spec:
     labels = {**spec.settings.labels, VARIANT_LABEL: variant.name}
-    settings = dataclasses.replace(spec.settings, labels=labels)
-    return dataclasses.replace(spec, settings=settings, source=file.path if file.lines else None)
-
-
-def _name_of(file: SpecFile) -> str:
-    return str(file.path) if file.lines else ""
+    return dataclasses.replace(spec, settings=dataclasses.replace(spec.settings, labels=labels))
 
 
 def _listed(file: SpecFile, problems: list[Problem]) -> list[Variant]:
     """Return the variants in a spec; append problems to `problems`."""
     value = file.data.get("variants")
     if not isinstance(value, list) or not 2 <= len(value) <= MAX_VARIANTS:
-        _report(
-            file,
-            problems,
-            "variants",
-            "is missing: list what is compared, e.g. [{name: terse, set: {agent.prompt_file: terse.md}}, …]"
-            if value is None
-            else f"must be a list of 2 to {MAX_VARIANTS} variants, each {{name: …, set: {{…}}}}",
-        )
+        message = f"must be a list of 2 to {MAX_VARIANTS} variants, each {{name: …, set: {{…}}}}"
+        if value is None:
+            message = "is missing: list what is compared, e.g. [{name: terse, set: {agent.prompt_file: terse.md}}, …]"
+        problems.append(file.problem("variants", message))
         return []
     variants: dict[str, Variant] = {}
     for index, item in enumerate(value):
         variant = _variant(file, problems, item, f"variants[{index}]")
         if variant is not None and variant.name in variants:
-            _report(file, problems, f"variants[{index}].name", f"{variant.name!r} is the name of two variants")
+            problems.append(file.problem(f"variants[{index}].name", f"{variant.name!r} is the name of two variants"))
         elif variant is not None:
             variants[variant.name] = variant
     return list(variants.values()) if len(variants) == len(value) else []
 
 
 def _variant(file: SpecFile, problems: list[Problem], item: object, where: str) -> Variant | None:
+    def report(key: str, message: str) -> None:
+        problems.append(file.problem(f"{where}.{key}", message))
+
     if not isinstance(item, dict):
-        _report(file, problems, where, "must be a mapping of `name` and `set`")
+        problems.append(file.problem(where, "must be a mapping of `name` and `set`"))
         return None
     before = len(problems)
-    fields = Fields(item, lambda key, message: _report(file, problems, f"{where}.{key}", message))
-    fields.unknown(("name", "set"), "field of a variant")
+    Fields(item, report).unknown(("name", "set"), "field of a variant")
     name, values = item.get("name"), item.get("set", {})
     shown = str(name) if isinstance(name, str | int | float) and not isinstance(name, bool) else ""
     if problem := name_problem(shown, _MAX_NAME_CHARS):
-        _report(file, problems, f"{where}.name", problem if name is not None else "is missing: name the variant")
+        report("name", problem if name is not None else "is missing: name the variant")
     if not isinstance(values, dict):
-        _report(file, problems, f"{where}.set", "must be a mapping such as {agent.prompt_file: terse.md}")
+        report("set", "must be a mapping such as {agent.prompt_file: terse.md}")
         return None
     for key in values:
         if str(key).partition(".")[0] != "agent":
-            _report(
-                file, problems, f"{where}.set.{key}",
+            report(
+                f"set.{key}",
                 "is not of the agent: variants differ in `agent` and what is below it; all else is the same for all, "
                 "or their rows could not be compared",
-            )  # fmt: skip
+            )
     return Variant(shown, values) if len(problems) == before else None
 
 
-def _name_problems(file: SpecFile, variants: Sequence[Variant]) -> list[Problem]:
+def _name_problems(variants: Sequence[Variant]) -> list[Problem]:
     """Return the problems of names and number of variants that are not from a spec."""
     problems = [
         Problem(problem, variant.where)
@@ -222,14 +182,6 @@ def _name_problems(file: SpecFile, variants: Sequence[Variant]) -> list[Problem]
     return problems
 
 
-def _report(file: SpecFile, problems: list[Problem], field: str, message: str) -> None:
-    line, parent = file.lines.get(field), field
-    while line is None and parent:
-        parent = parent.rpartition(".")[0]
-        line = file.lines.get(parent) if parent else None
-    problems.append(Problem(message, field, _name_of(file), line))
-
-
 def _placed(problem: Problem, file: SpecFile, index: int, variant: Variant) -> Problem:
     """Return a problem at the variant's value if that is the cause."""
     for key in variant.values:
@@ -238,7 +190,7 @@ def _placed(problem: Problem, file: SpecFile, index: int, variant: Variant) -> P
                 return Problem(problem.message, variant.where)
             field = f"variants[{index}].set.{problem.field}"
             line = file.lines.get(field) or file.lines.get(f"variants[{index}].set.{key}")
-            return Problem(problem.message, field, _name_of(file), line)
+            return Problem(problem.message, field, str(file.path or ""), line)
     return problem
 
 

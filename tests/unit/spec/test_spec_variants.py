@@ -8,7 +8,7 @@ import pytest
 
 from assay.errors import SpecError
 from assay.specs.loader import load_spec
-from assay.specs.variants import Variant, load_variants, variants_of_mapping
+from assay.specs.variants import Variant, load_variants
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,6 +122,6 @@ def test_variants_without_a_file(tmp_path: Path) -> None:
     """A mapping with variants gives specs whose agent differs."""
     data = {"dataset": "d.jsonl", "agent": {"adapter": "openai", "target": "a"}, "metrics": ["latency"]}
     variants = [Variant(name, {"agent.target": name}, f"--models {name}") for name in ("a", "b")]
-    specs = variants_of_mapping(data, variants=variants)
+    specs = load_variants(data, variants=variants)
     assert [spec.settings.agent.target for spec in specs] == ["a", "b"]
     assert [spec.source for spec in specs] == [None, None]

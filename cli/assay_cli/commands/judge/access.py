@@ -190,7 +190,7 @@ def _judge_of_spec(path: Path, problems: list[Problem]) -> JudgeSettings | None:
 
     file = read_spec_file(path)
     problems_of_spec: list[Problem] = list(file.problems)
-    judge = JudgeReader(file.path.parent, problems_of_spec).read(file.data.get("judge"))
+    judge = JudgeReader(file.folder, problems_of_spec).read(file.data.get("judge"))
     if judge is not None and judge.recorded_file:
         problems_of_spec.append(Problem("has recorded verdicts instead of a judge", "judge.replay"))
     if judge is None and not problems_of_spec:
