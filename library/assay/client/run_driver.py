@@ -241,14 +241,7 @@ async def wait_for_stack(
         await asyncio.sleep(0.01)
     if on_listening is not None and stack.listens:
         on_listening(client)
-    waiting = asyncio.ensure_future(client.wait_for_ready(STARTUP_TIMEOUT_S))
-    try:
-        while not waiting.done():
-            stack.check()
-            await asyncio.wait({waiting}, timeout=0.1)
-        await waiting
-    finally:
-        waiting.cancel()
+    await stack.watched(client.wait_for_ready(STARTUP_TIMEOUT_S))
 
 
 async def start_run(

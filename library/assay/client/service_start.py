@@ -46,15 +46,7 @@ async def wait_for_downloads(stack: LocalStack) -> None:
     """
     if not stack.models_to_download:
         return
-    waiting = asyncio.ensure_future(_until_ready(stack.socket("embedder"), _DOWNLOAD_TIMEOUT_S))
-    try:
-        while not waiting.done():
-            stack.check()
-            await asyncio.wait({waiting}, timeout=_LOOK_S)
-        await waiting
-    finally:
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
+    await stack.watched(_until_ready(stack.socket("embedder"), _DOWNLOAD_TIMEOUT_S))
 
 
 async def _tell(starting: Mapping[str, Path], progress: StartProgress) -> None:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from assay.errors import SetupError
 from assay.local_stack.home import Home
@@ -22,7 +22,7 @@ from assay.local_stack.service_environment import KEY_VARIABLES, changed_variabl
 from assay.local_stack.service_logs import last_words, open_log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Coroutine, Iterator, Mapping, Sequence
     from pathlib import Path
 
 SERVICES = ("orchestrator", "embedder", "judge")
@@ -31,6 +31,7 @@ _NEEDS = {"orchestrator": "sqlalchemy", "embedder": "sentence_transformers", "ju
 _RENEWED = ("judge", "embedder")
 """Services that are restarted where another command needs other settings of them."""
 _STOP_TIMEOUT_S = 15.0
+_LOOK_S = 0.05
 _MOST_RESTARTS = 3
 _LEASED, _STAYING = b"ends with its last user", b"stays"
 
@@ -171,6 +172,24 @@ class LocalStack:
                     f"the local {service} exited with status {child.returncode}; the end of its log:\n{tail}",
                     reason="SERVICE_ENDED",
                 )
+
+    async def watched(self, waiting: Coroutine[Any, Any, None]) -> None:
+        """Wait for services to be ready, but no longer than they live.
+
+        Raises:
+            SetupError: A service that was started here has ended.
+        """
+        import asyncio  # here: it is imported while the services start
+
+        task = asyncio.ensure_future(waiting)
+        try:
+            while not task.done():
+                self.check()
+                await asyncio.wait({task}, timeout=_LOOK_S)
+            await task
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     @property
     def started(self) -> Mapping[str, Path]:

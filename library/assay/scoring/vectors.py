@@ -189,14 +189,7 @@ class ServiceVectors:
                     reason="EMBEDDER_UNAVAILABLE",
                 ) from error
             return
-        waiting = asyncio.ensure_future(wait_for_ready(self._channel, _SERVICE, _STARTUP_TIMEOUT_S))
-        try:
-            while not waiting.done():
-                self._stack.check()
-                await asyncio.wait({waiting}, timeout=0.1)
-            await waiting
-        finally:
-            waiting.cancel()
+        await self._stack.watched(wait_for_ready(self._channel, _SERVICE, _STARTUP_TIMEOUT_S))
 
     async def _aclose(self) -> None:
         if self._channel is not None:

@@ -118,20 +118,20 @@ class SpecFile:
     """
 
     data: dict[str, Any]
-    folder: Path = Path()
+    folder: Path
     path: Path | None = None
     lines: Lines = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
 
     @classmethod
-    def of_mapping(cls, data: Mapping[str, Any], folder: Path = Path()) -> SpecFile:
+    def of_mapping(cls, data: Mapping[str, Any], folder: Path | None = None) -> SpecFile:
         """Return a spec given as a mapping, which is copied: reading a spec changes it.
 
         Raises:
             SpecError: It is nested too deep.
         """
         try:
-            return cls(copy.deepcopy(dict(data)), folder)
+            return cls(copy.deepcopy(dict(data)), folder or Path.cwd())
         except RecursionError:
             raise SpecError("the spec is nested too deep") from None
 
@@ -174,7 +174,7 @@ def read_spec_file(path: Path) -> SpecFile:
 def spec_from_mapping(
     data: Mapping[str, Any],
     *,
-    base_dir: Path = Path(),
+    base_dir: Path | None = None,
     overrides: Sequence[str] = (),
     dataset: Path | None = None,
     metrics: Sequence[str] | None = None,
@@ -187,7 +187,7 @@ def spec_from_mapping(
 
     Args:
         data: The spec.
-        base_dir: The folder that relative names are resolved against; by default the current one.
+        base_dir: The folder that relative names are resolved against; None for the current one.
         overrides: Changes in the form "key=value".
         dataset: A dataset that replaces the spec's.
         metrics: The names of the metrics to compute; None for all.

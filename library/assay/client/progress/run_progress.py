@@ -184,8 +184,9 @@ class _Hidden:
         cost = f"  judging ${self._judging_usd:.4f}" if self._judging_usd is not None else ""
         return f"{self._done}/{self._total} {self._unit}  {passed}{speed}{cost}"
 
-    def say_judge(self) -> None:
-        """Show the judge and its spend cap, if a metric needs a judge."""
+    def say_run(self) -> None:
+        """Show the run, and the judge with its spend cap if a metric needs a judge."""
+        self.say(f"run {self._run.run_id}: {cases_over_dataset(self._run)}")
         settings = self._run.settings
         if settings.judge is not None and wants_verdicts(settings.metrics, checks_of(settings)):
             self.say(judge_line(settings.judge, self.judge_environ))
@@ -197,8 +198,7 @@ class PlainProgress(_Hidden):
     every_s = _PLAIN_EVERY_S
 
     def __enter__(self) -> Self:
-        self.say(f"run {self._run.run_id}: {cases_over_dataset(self._run)}")
-        self.say_judge()
+        self.say_run()
         return self
 
     def __exit__(
@@ -219,14 +219,11 @@ class PlainProgress(_Hidden):
         _write(f"{clean(text)}\n")
 
 
-class _Live(_Hidden):
+class _Redrawn(_Hidden):
     """A line that is redrawn in place."""
 
-    every_s = _LIVE_EVERY_S
-
     def __enter__(self) -> Self:
-        _write(f"run {clean(self._run.run_id)}: {clean(cases_over_dataset(self._run))}\n")
-        self.say_judge()
+        self.say_run()
         self.show()
         return self
 
@@ -234,7 +231,6 @@ class _Live(_Hidden):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.show()
-        _write("\n")
 
     def show_start(self) -> None:
         self.show()
@@ -242,6 +238,18 @@ class _Live(_Hidden):
     def show_wait(self) -> None:
         if self._starting:
             self.show()
+
+
+class _Live(_Redrawn):
+    """The redrawn line of a terminal."""
+
+    every_s = _LIVE_EVERY_S
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.show()
+        _write("\n")
 
     def show(self) -> None:
         share = self._done / self._total if self._total else 1.0
@@ -255,8 +263,8 @@ class _Live(_Hidden):
         _write(f"\r\x1b[2K{clean(text)}\n")
 
 
-class _Notebook(_Hidden):
-    """A line below the notebook's cell that is redrawn in place; sentences go to stderr."""
+class _Notebook(_Redrawn):
+    """The redrawn line below a notebook's cell; sentences go to stderr."""
 
     every_s = _PLAIN_EVERY_S / 10
 
@@ -264,24 +272,6 @@ class _Notebook(_Hidden):
         super().__init__(run, clock)
         self._display = display
         self._handle: Any = None
-
-    def __enter__(self) -> Self:
-        self.say(f"run {self._run.run_id}: {cases_over_dataset(self._run)}")
-        self.say_judge()
-        self.show()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.show()
-
-    def show_start(self) -> None:
-        self.show()
-
-    def show_wait(self) -> None:
-        if self._starting:
-            self.show()
 
     def show(self) -> None:
         shown = {"text/plain": clean(self.line())}
