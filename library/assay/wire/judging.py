@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from assay.model.canary_summary import CanarySummary, CanaryTally
 from assay.model.judging_summary import JudgingSummary, JurorSummary, JuryAgreement
+from assay.model.model_price import ModelPrice
 from assay.model.run import JudgeSettings, SpendCap
+from assay.v1 import agent_pb2
 from assay.v1 import orchestrator_pb2 as pb
 from assay.wire.converter import Converter
-from assay.wire.model_price import PRICE
 
+PRICE = Converter(ModelPrice, agent_pb2.ModelPrice)
 JUDGE = Converter(JudgeSettings, pb.JudgeSpec, parts={"prices": PRICE})
 JUDGE.part("others", JUDGE)
 SPEND_CAP = Converter(SpendCap, pb.SpendCap)

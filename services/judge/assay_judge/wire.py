@@ -10,7 +10,7 @@ from assay.model.answers.agent_response import clean_text
 from assay.model.scope import LOCAL, Scope
 from assay.parsing.secret_references import SCHEME, parse_path
 from assay.v1 import agent_pb2, judge_pb2
-from assay.wire.model_price import PRICE
+from assay.wire.judging import PRICE
 from assay_judge.calls.prices import MOST_NANO, nano_from_usd, usd_from_nano
 from assay_judge.judges import DEFAULT_MAX_TOKENS, DEFAULT_TEMPERATURE, JudgeChoice
 from assay_judge.model import Asker, Grading, Material

@@ -11,7 +11,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from assay.agent_host.traces.json_spans import spans_from_json
 from assay.agent_host.traces.protobuf_spans import spans_from_protobuf
 from assay.agent_host.traces.span import Span
-from assay.agent_host.traces.trace_content import content_of_trace
+from assay.agent_host.traces.traced_caller import content_of_trace
 from assay.model.answers.agent_response import ToolCall
 
 ARGUMENTS = {"order": 5}

@@ -16,8 +16,7 @@ from assay.agent_host.answers.answer_message import answer_to_wire
 from assay.agent_host.traces.json_spans import spans_from_json
 from assay.agent_host.traces.span import MalformedSpanError, Span
 from assay.agent_host.traces.trace import MAX_SPANS, MAX_TRACE_BYTES, TraceBook
-from assay.agent_host.traces.trace_content import TraceContent, content_of_trace
-from assay.agent_host.traces.traced_caller import METADATA_KEY, TracedCaller
+from assay.agent_host.traces.traced_caller import METADATA_KEY, TraceContent, TracedCaller, content_of_trace
 from assay.model.answers.agent_response import (
     AgentErrorKind,
     AgentRequest,

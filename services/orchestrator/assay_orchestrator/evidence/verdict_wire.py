@@ -12,7 +12,7 @@ from assay.metrics.core.score import JudgeEvidence, reference_text
 from assay.metrics.jury.structured_verdict import PARTS
 from assay.model.answers.agent_response import clean_text
 from assay.v1 import agent_pb2, judge_pb2
-from assay.wire.model_price import PRICE
+from assay.wire.judging import PRICE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
