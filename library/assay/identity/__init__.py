@@ -1,7 +1,7 @@
 """The callers of a shared installation, and their rights.
 
-tokens         the text of an API token: made, checked, hashed
+tokens         the text of API tokens: created, checked, hashed
 rights         rights, and the roles that have them
-caller         the identity of the present call
-authenticator  what a server asks whose token a text is
+caller         the identity of the current call
+authenticator  the protocol that resolves tokens to callers
 """

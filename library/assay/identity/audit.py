@@ -27,17 +27,17 @@ class AuditEntry:
     """One entry, before the store numbers it.
 
     Args:
-        team: Whose things were changed or read.
-        action: What was done, e.g. "delete-run".
-        resource: What it was done to, e.g. the id of a run; empty where nothing is named.
+        team: The owner of what was changed or read.
+        action: The action, e.g. "delete-run".
+        resource: The resource, e.g. the id of a run; empty if none is named.
         outcome: "done", or the reason of a refusal.
         actor: The public part of the caller's token; empty for work of the installation itself and for refused tokens.
-        actor_name: What the token was made for, or the subject of its issuer.
+        actor_name: The token's name, or the subject of its issuer.
         actor_team: The team of the token.
         role: The role of the token.
         address: The caller's address; empty for a unix socket.
-        request_id: The id that the caller gave to its request; empty where it gave none.
-        count: How many such events it stands for: those that may come in floods are counted for a minute.
+        request_id: The caller's request id; empty for none.
+        count: The number of events that it represents: frequent events are counted for a minute.
     """
 
     team: str
@@ -55,12 +55,12 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True)
 class StoredEntry:
-    """An entry as it is stored.
+    """A stored entry.
 
     Args:
-        sequence: Its number among those of its team, from 1 without gaps.
+        sequence: Its number within its team, from 1 without gaps.
         at: When it was stored, ISO 8601.
-        entry: What happened.
+        entry: The entry.
         digest: SHA-256 over the digest of the entry before it and its own content, see `entry_digest`.
     """
 
@@ -74,7 +74,7 @@ def entry_digest(previous: str, sequence: int, at: str, entry: AuditEntry) -> st
     """Return the digest of an entry, as hexadecimal digits.
 
     Args:
-        previous: That of the team's entry before; empty for the first.
+        previous: The digest of the team's previous entry; empty for the first.
         sequence: Its number.
         at: Its time.
         entry: Its content.
@@ -95,7 +95,7 @@ class Auditor(Protocol):
         """
 
     async def count(self, entry: AuditEntry) -> None:
-        """Store an entry that may come in floods: the first at once, further ones of the minute as a count.
+        """Store an entry that may be frequent: the first at once, the others of the minute as a count.
 
         Raises:
             StorageError: It cannot be stored.
@@ -104,17 +104,17 @@ class Auditor(Protocol):
 
 @dataclass(slots=True)
 class AuditedCall:
-    """A call that is recorded.
+    """A recorded call.
 
     Args:
-        action: What its entry says was done.
-        identity: Whose call it is.
+        action: The action of its entry.
+        identity: The caller.
         auditor: Stores entries.
         address: The caller's address.
-        request_id: The id of its request; empty where it has none.
-        named: What its request names, for an entry whose handler records none.
-        team: Whose things it changes; that of the caller where it names no other.
-        settled: Whether an entry is stored with the change, or there is nothing to record.
+        request_id: The request id; empty for none.
+        named: The resource that its request names, if its handler records no entry itself.
+        team: The team whose resources it changes; the caller's own unless the request names another.
+        settled: Whether an entry was stored with the change, or there is nothing to record.
     """
 
     action: str
@@ -151,12 +151,12 @@ _current: ContextVar[AuditedCall | None] = ContextVar("the audited call", defaul
 
 
 def set_audited_call(call: AuditedCall) -> None:
-    """Set the present call, for its handler."""
+    """Set the current call, for its handler."""
     _current.set(call)
 
 
 def audited_call() -> AuditedCall | None:
-    """Return the present call; None where calls are not recorded. To be read in the handler's own task."""
+    """Return the current call; None if calls are not recorded. Must be called in the handler's own task."""
     return _current.get()
 
 
@@ -164,7 +164,7 @@ async def record_export(resource: str) -> None:
     """Record a bulk read by the current call; repetitions by the same caller are counted for a minute.
 
     Raises:
-        StorageError: It cannot be stored: nothing is to be sent then.
+        StorageError: It cannot be stored; nothing may be sent then.
     """
     call = audited_call()
     if call is not None:

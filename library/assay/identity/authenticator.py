@@ -14,6 +14,6 @@ class Authenticator(Protocol):
         """Return the caller that a token belongs to.
 
         Raises:
-            UnauthenticatedError: It is none, or none that is accepted; the reason says why.
+            UnauthenticatedError: It is not a token, or is not accepted; see the reason.
             UnavailableError: It cannot be looked up now.
         """

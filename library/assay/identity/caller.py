@@ -13,10 +13,10 @@ class Identity:
     """The caller of a request.
 
     Args:
-        team: Whose names the call reaches.
-        role: What it may do with them.
+        team: The team whose resources the call reaches.
+        role: The role, which determines its rights.
         token_id: The public part of its token.
-        name: What the token was made for.
+        name: The token's name.
         expires_at: When the token expires, ISO 8601; empty for never.
     """
 
@@ -35,14 +35,14 @@ _current: ContextVar[Identity] = ContextVar("identity of the call")
 
 
 def set_caller(identity: Identity) -> None:
-    """Set the identity of the present call, for its handler and for tasks that the handler starts."""
+    """Set the identity of the current call, for its handler and the tasks that the handler starts."""
     _current.set(identity)
 
 
 def caller() -> Identity:
-    """Return the identity of the present call.
+    """Return the identity of the current call.
 
     Raises:
-        LookupError: There is none: the server asks for no identity, or this is no call.
+        LookupError: There is none: the server requires no identity, or this is not a call.
     """
     return _current.get()

@@ -1,4 +1,4 @@
-"""Quotas: a team's limits on concurrency, storage and spending, each a whole number of its unit."""
+"""Quotas: a team's limits on concurrency, storage and spending, each a whole number of a unit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNITS = {"": 1, "B": 1} | {
 
 
 class Quota(enum.Enum):
-    """One quota, by the name that commands and messages use."""
+    """A quota, by its name in commands and messages."""
 
     ACTIVE_RUNS = "active-runs"
     CONCURRENT_QUESTIONS = "concurrent-questions"
@@ -30,7 +30,7 @@ class Quota(enum.Enum):
     MONEY_PER_MONTH = "money-per-month"
 
     def shown(self, amount: int) -> str:
-        """Return an amount as people read it; that of money is in billionths of a dollar."""
+        """Return an amount in readable form; money is in billionths of a dollar."""
         if self is Quota.MONEY_PER_MONTH:
             return f"${amount / NANO:,.2f}"
         if self is Quota.STORED_BYTES:
@@ -41,7 +41,7 @@ class Quota(enum.Enum):
         """Parse an amount: dollars, bytes such as 10GB or 512MiB, or a whole number.
 
         Raises:
-            ValueError: It is none; says what would be one.
+            ValueError: The text is not an amount; the message describes valid input.
         """
         if self is Quota.STORED_BYTES:
             match = _BYTES.fullmatch(text)

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 
 class Right(enum.Enum):
-    """What a method needs of its caller; each right but NONE is for the caller's own team, OPERATE for all."""
+    """The right that a method requires. Each right except NONE applies to the caller's own team, and OPERATE to all
+    teams."""
 
     NONE = "none"
     READ = "read"

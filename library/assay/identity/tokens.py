@@ -1,8 +1,8 @@
 """API tokens, `assay_ID_SECRETCHECK`; a server keeps only their hashes.
 
-The id has 10 characters and names the token in lists and logs. The secret has 256 random bits in 43 characters, the
-check 6: CRC-32 of all before, so that a cut or mistyped token is recognised without a look into the database. All are
-base 62: a double click selects a token, and scanners for secrets find it by its prefix.
+The id has 10 characters and names the token in lists and logs. The secret has 256 random bits in 43 characters. The
+check has 6 characters, a CRC-32 of everything before it, so that a cut or mistyped token is recognised without a
+database lookup. All are base 62: a double click selects a token, and secret scanners find it by its prefix.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _SECRET_BITS = 256
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token that is well-formed, which says nothing about whether any server knows it.
+    """A well-formed token, which no server need accept.
 
     Args:
         token_id: Its public part.
-        text: The whole; repr leaves it out.
+        text: The whole token; repr omits it.
     """
 
     token_id: str

@@ -47,10 +47,10 @@ def keep_token(address: str, token: str) -> bool:
 
 
 def kept_token(address: str) -> str:
-    """Return the token that is in the keyring.
+    """Return the token from the keyring.
 
     Raises:
-        SetupError: It cannot be read, or is gone.
+        SetupError: It cannot be read, or is missing.
     """
     if find_spec("keyring") is None:
         raise SetupError(f"{_advice(address)}: keyring is not installed: {install_hint('keyring')}")
@@ -66,7 +66,7 @@ def kept_token(address: str) -> str:
 
 
 def forget_token(address: str) -> None:
-    """Remove a token from the keyring; one that is gone already stays so.
+    """Remove a token from the keyring; a missing token is no error.
 
     Raises:
         SetupError: The keyring is not installed, or locked.
@@ -95,12 +95,12 @@ def _advice(address: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A client's token, its certificate, and the authority by which it recognises the server.
+    """A client's token, its certificate, and the authorities that it trusts.
 
     Args:
         token: An API token; empty for none.
-        tls_ca: A file with the server's authorities, PEM; empty for those that gRPC brings along.
-        tls_cert: A file with the client's own certificate, PEM; empty where the server asks for none.
+        tls_ca: A file with the server's authorities, PEM; empty for gRPC's own list.
+        tls_cert: A file with the client's own certificate, PEM; empty if the server does not ask for one.
         tls_key: A file with its private key, PEM.
     """
 
@@ -113,10 +113,10 @@ class Credentials:
 def credentials_for(address: str, environment: Mapping[str, str] = os.environ) -> Credentials:
     """Return the credentials for a server: the variables ASSAY_TOKEN and ASSAY_TLS_…, else those of `assay login`.
 
-    A unix socket, such as that of the local stack, is used without TLS, whatever ASSAY_TLS_… say.
+    A unix socket, such as the local stack's, is used without TLS, whatever the ASSAY_TLS_… variables contain.
 
     Raises:
-        SetupError: What `assay login` has stored cannot be used, or others can read it.
+        SetupError: The credentials that `assay login` stored cannot be used, or other users can read them.
     """
     token = environment.get(TOKEN_VARIABLE, "")
     names = () if address.startswith("unix:") else (CA_VARIABLE, CERT_VARIABLE, KEY_VARIABLE)

@@ -1,6 +1,6 @@
-"""Services of the local stack, started while a run's input is still read and checked.
+"""Services of the local stack that start while a run's input is still being read and checked.
 
-Nothing that takes long may be imported here: a test lists it.
+Slow imports are not allowed here; a test lists the allowed ones.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EarlyStart:
-    """The services started early, and the state before.
+    """The services started early, and the environments of the services.
 
     Args:
-        stack: The local stack, of which the orchestrator starts; None where `connect` has to start it: for the first
-            command of a state directory, so that one whose input is wrong makes none, where starting it fails, which
-            `connect` reports after what is wrong with the input, and for a server.
-        agent_environment: The environment in which agents are called, as `environment_for` returns it.
-        judge_environment: That of the judge.
+        stack: The local stack, whose orchestrator is starting. None if `connect` starts it: for the first command of a
+            state directory, so that invalid input creates none; if starting fails, which `connect` reports after the
+            problems of the input; and for a server.
+        agent_environment: The environment that calls agents, as `environment_for` returns it.
+        judge_environment: The environment of the judge.
     """
 
     stack: LocalStack | None
@@ -36,10 +36,10 @@ class EarlyStart:
     judge_environment: Mapping[str, str] | None
 
     def start_embedder(self, models: Collection[str]) -> None:
-        """Start the embedder as well, unless one runs; models that must be downloaded first are left to `connect`.
+        """Start the embedder too, unless one is running; models that must be downloaded first are left to `connect`.
 
         Args:
-            models: Those that the metrics of the spec need.
+            models: The models that the spec's metrics need.
         """
         if self.stack is None or not models or not all(is_on_disk(model, os.environ) for model in models):
             return
@@ -54,10 +54,10 @@ class EarlyStart:
 
 
 def early_start(server: str | None, *, starts: bool = True) -> EarlyStart:
-    """Start the local orchestrator, which needs longer to be ready than a command to read and check its input.
+    """Start the local orchestrator, which takes longer to be ready than a command takes to read and check its input.
 
     Args:
-        server: The address of another orchestrator, for which nothing is started; None for the local stack.
+        server: The address of another orchestrator, which needs no start; None for the local stack.
         starts: Whether to start it.
     """
     # Before the start: those of services that run already.

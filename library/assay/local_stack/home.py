@@ -1,4 +1,4 @@
-"""The state directory of Assay on this machine."""
+"""Assay's state directory on this machine."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class Home:
 
     @classmethod
     def open(cls, path: Path | None = None) -> Home:
-        """Return the state directory, made where it is missing.
+        """Return the state directory, creating it if it is missing.
 
         Raises:
-            SetupError: It cannot be made or written, or is not private.
+            SetupError: It cannot be created or written, or is not private.
         """
         home = cls.find(path)
         try:

@@ -22,15 +22,15 @@ def checkout(package: Path = _PACKAGE) -> Path | None:
 
 
 def install_hint(*extras: str, package: Path = _PACKAGE) -> str:
-    """Return the command that installs extras, for the shell and the folder that the user is in.
+    """Return the command that installs extras, for the user's shell and current folder.
 
     Args:
         extras: Names of extras of Assay, e.g. "judge".
         package: The folder of `assay`.
 
     Returns:
-        `pip install 'assay-scoring[judge]'`, for which pip fetches only the extra's packages where Assay is installed;
-        in a checkout `.venv/bin/pip install -e '.[judge]'`, since the pip on PATH often belongs to another environment.
+        `pip install 'assay-scoring[judge]'`, for which pip fetches only the extra's packages if Assay is installed. In
+        a checkout `.venv/bin/pip install -e '.[judge]'`, because the pip on PATH often belongs to another environment.
     """
     named = f"[{','.join(extras)}]"
     root = checkout(package)
@@ -41,7 +41,7 @@ def install_hint(*extras: str, package: Path = _PACKAGE) -> str:
 
 
 def _shown(path: Path) -> str:
-    """Return a path as short as it can be written in the current folder."""
+    """Return the shortest form of a path in the current folder."""
     try:
         return str(path.relative_to(Path.cwd()))
     except (ValueError, OSError):  # elsewhere, or the current folder is gone

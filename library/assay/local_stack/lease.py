@@ -1,8 +1,8 @@
-"""A lease on the local stack: the kernel says when the last user is gone, however it went.
+"""A lease on the local stack: the kernel reports when the last user has ended, in whatever way.
 
-Every user holds a shared lock on one file. A service waits in a thread for the exclusive lock; it gets it
-when no user is left, even after a kill -9, and then stops. It keeps the lock until it has ended, so a user
-that comes meanwhile waits and then starts a fresh stack.
+Every user holds a shared lock on one file. A service waits in a thread for the exclusive lock, which it gets when no
+user is left, even after a kill -9; then it stops. It keeps the lock until it has ended, so a new user waits and then
+starts a fresh stack.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class Lease:
-    """A lock on a file, such as a user's share in the local stack; held until closed or until the process is gone.
+    """A lock on a file, such as a user's share in the local stack, held until it is closed or the process ends.
 
-    Processes that an agent forks have no part in it: they may outlive this one.
+    Processes that an agent forks do not inherit it, because they may outlive this process.
     """
 
     def __init__(self, path: Path) -> None:
@@ -30,19 +30,20 @@ class Lease:
         _open.add(self)
 
     def take(self) -> None:
-        """Take the share; waits while an unused stack is ending."""
+        """Take the share; wait while an unused stack is stopping."""
         fcntl.flock(self._fd, fcntl.LOCK_SH)
 
     def take_alone(self) -> int:
         """Take the lock for this process alone, waiting for others; return its descriptor.
 
-        A process that is started with the descriptor holds the lock, too.
+        A process started with the descriptor holds the lock too.
         """
         fcntl.flock(self._fd, fcntl.LOCK_EX)
         return self._fd
 
     def is_only(self) -> bool:
-        """Return whether no other process holds a share; the own one must be held, and is again after this."""
+        """Return whether no other process holds a share; this process's share must be held, and is held again
+        afterwards."""
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -53,11 +54,11 @@ class Lease:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the share was given back."""
+        """Whether the share is released."""
         return self._fd < 0
 
     def close(self) -> None:
-        """Give the share back."""
+        """Release the share."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -79,8 +80,8 @@ def watch_lease(path: Path, loop: asyncio.AbstractEventLoop, on_released: Callab
 
     Args:
         path: The lease's file.
-        loop: Where to call.
-        on_released: Called once; the lease stays with this process until it ends.
+        loop: The event loop for the call.
+        on_released: Called once; this process keeps the lease until it ends.
     """
 
     def wait() -> None:

@@ -1,4 +1,4 @@
-"""What the files of an embedding model show before it is loaded: whether it is there, and that it cannot be loaded."""
+"""Checks of an embedding model's files before it is loaded: whether it is present, and whether it can be loaded."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _MAX_HEADER = 100_000_000
 
 
 def model_problem(name: str) -> str:
-    """Return why a model can never be loaded, as the end of a sentence about it; empty where nothing shows that.
+    """Return why a model can never be loaded, as the end of a sentence about it; empty if nothing shows that.
 
-    Of weights the header is read, and whether the file is complete: other damage is found when the model is loaded.
+    Only the header and the size of weights are checked; other damage shows when the model is loaded.
 
     Args:
         name: The packaged model, a folder, or an id of the Hugging Face hub.
@@ -42,11 +42,11 @@ def model_problem(name: str) -> str:
 
 
 def is_on_disk(name: str, environment: Mapping[str, str]) -> bool:
-    """Return whether a model is on this machine, so that loading it takes seconds and no network.
+    """Return whether a model is on this machine, so that loading it takes seconds and needs no network.
 
     Args:
         name: As above.
-        environment: Names the cache of the Hugging Face hub, where it is another than usual.
+        environment: May name another cache of the Hugging Face hub.
     """
     if name == _PACKAGED_MODEL or is_folder(name):
         return True
@@ -58,7 +58,7 @@ def is_on_disk(name: str, environment: Mapping[str, str]) -> bool:
 
 
 def is_folder(name: str) -> bool:
-    """Return whether a model's name is a folder; of a name that no file can have, False."""
+    """Return whether a model's name is a folder; False for a name that no file can have."""
     return os.path.isdir(name)  # noqa: PTH112 - Path.is_dir raises for a name that is too long
 
 
@@ -87,7 +87,7 @@ def _folder_problem(folder: Path) -> str:
 
 
 def _own_code(folder: Path) -> str | None:
-    """Return the module of a folder that is no class of sentence-transformers; None where there is none."""
+    """Return the module of a folder that is not a class of sentence-transformers; None if there is none."""
     try:
         modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -105,7 +105,7 @@ def _generates(config: Mapping[str, Any]) -> str:
 
 
 def _is_complete(file: Path) -> bool:
-    """Return whether a file of safetensors has the size that its header says."""
+    """Return whether a safetensors file has the size that its header states."""
     if not file.is_file():
         return False
     with file.open("rb") as weights:

@@ -1,6 +1,6 @@
-"""What a local judge or embedder took from the environment of the command that started it: its keys and its settings.
+"""The keys and settings that a local judge or embedder took from the environment of the command that started it.
 
-Another command may have other keys, prices or precision. The record beside the service's socket distinguishes them by
+Another command may have other keys, prices or precision. A record next to the service's socket distinguishes them by
 salted digests, so that no key and no setting is written anywhere.
 """
 
@@ -21,13 +21,13 @@ _FILES = ("ASSAY_JUDGE_LIMITS", "ASSAY_JUDGE_PRICES", "ASSAY_JUDGE_REPLAY", "ASS
 
 
 def record_variables(path: Path, prefix: str, environment: Mapping[str, str], keys: Sequence[str]) -> None:
-    """Keep what distinguishes the environment of a service that is started from another one.
+    """Store the record of a starting service's environment.
 
     Args:
-        path: The record, for its owner's eyes only.
-        prefix: How the names of its settings begin.
-        environment: The service's.
-        keys: The variables with the keys that it will use; none for a service without keys.
+        path: The record, readable only for its owner.
+        prefix: The prefix of its settings' names.
+        environment: The service's environment.
+        keys: The variables with the keys that it will use; empty for a service without keys.
     """
     import secrets  # here, like those below: a start without judge and embedder needs none of them
 
@@ -40,15 +40,15 @@ def record_variables(path: Path, prefix: str, environment: Mapping[str, str], ke
 
 
 def changed_variables(path: Path, prefix: str, environment: Mapping[str, str], keys: Sequence[str]) -> list[str]:
-    """Return the variables by which a running service differs from one that this environment would start, sorted.
+    """Return the sorted variables in which a running service differs from one that this environment would start.
 
-    A key that is not set here is not missed: the service may have one. Settings count whether they are set or not, and
-    with them the files that they name.
+    A key that is not set here does not count: the service may have one. Settings count whether they are set or not,
+    including the files that they name.
 
     Args:
         path: The running service's record.
-        prefix: How the names of its settings begin.
-        environment: That of the command which needs the service.
+        prefix: The prefix of its settings' names.
+        environment: The environment of the command that needs the service.
         keys: The variables with the keys that it needs.
     """
     try:
@@ -81,7 +81,7 @@ def _digest(salt: str, name: str, value: str) -> str:
 
 
 def _state_of(file: str) -> str:
-    """Return what changes when a file does."""
+    """Return a value that changes with a file."""
     try:
         status = Path(file).stat()
     except OSError:

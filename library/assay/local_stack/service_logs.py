@@ -1,4 +1,4 @@
-"""The logs of the local services: each start appends to its service's, and what it says of an end is found there."""
+"""The logs of the local services: each start appends to its service's log, which also explains why a service ended."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TAIL_LINES = 12
 
 
 def open_log(path: Path) -> IO[bytes]:
-    """Open a log to append to it, for its owner alone; an error that names a log is found there after later starts."""
+    """Open a log for appending, readable only for its owner; later starts keep earlier errors."""
     if path.exists() and path.stat().st_size > MOST_BYTES:
         path.replace(path.with_name(f"{path.name}.1"))
     return open(path, "ab", opener=_private)
@@ -25,8 +25,8 @@ def last_words(path: Path, start: int, service: str) -> str:
 
     Args:
         path: The log.
-        start: Where in it this start of the service begins, in bytes.
-        service: Its name, with which it begins what it says.
+        start: The offset at which this start of the service begins, in bytes.
+        service: The service's name, with which its messages begin.
     """
     try:
         with path.open("rb") as log:

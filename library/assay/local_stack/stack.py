@@ -39,7 +39,7 @@ _LEASED, _STAYING = b"ends with its last user", b"stays"
 class LocalStack:
     """Services as child processes on private unix sockets.
 
-    They hold on as long as anyone holds the lease; `stay` starts them without it, until `assay down`.
+    They run as long as any process holds the lease; `stay` starts them without it, until `assay down`.
 
     Args:
         home: The state directory.
@@ -79,8 +79,8 @@ class LocalStack:
     ) -> None:
         """Start the services that are needed and not running: the orchestrator, and embedder and judge on demand.
 
-        A judge or embedder that runs with other keys or settings than those of this process's environment is restarted
-        with these. A model that its files show cannot be loaded is refused before anything is started.
+        A judge or embedder whose keys or settings differ from this process's environment is restarted. A model whose
+        files show that it cannot be loaded is refused before anything is started.
 
         Args:
             models: Embedding models that will be needed.
@@ -127,7 +127,7 @@ class LocalStack:
 
     @property
     def models_to_download(self) -> tuple[str, ...]:
-        """The models that this command needs and that are not on this machine yet."""
+        """The models that this command needs and this machine lacks."""
         return tuple(model for model in self._models if not is_on_disk(model, os.environ))
 
     def _keys(self, service: str) -> tuple[str, ...]:
@@ -161,7 +161,7 @@ class LocalStack:
         """Raise if a service that was started here has ended by itself.
 
         Raises:
-            SetupError: It has; the message holds the end of its log.
+            SetupError: It has; the message contains the end of its log.
         """
         for service, child in self._children.items():
             if child.poll() == 0:
@@ -174,7 +174,7 @@ class LocalStack:
                 )
 
     async def watched(self, waiting: Coroutine[Any, Any, None]) -> None:
-        """Wait for services to be ready, but no longer than they live.
+        """Wait until services are ready, or raise if one ends.
 
         Raises:
             SetupError: A service that was started here has ended.
@@ -198,7 +198,7 @@ class LocalStack:
 
     @property
     def listens(self) -> bool:
-        """Whether the orchestrator takes connections."""
+        """Whether the orchestrator accepts connections."""
         return _listens(self._home.socket("orchestrator"))
 
     @property
@@ -207,7 +207,7 @@ class LocalStack:
         return not self._ends_with_lease("orchestrator") or not self._user.is_only()
 
     def restart_killed(self) -> bool:
-        """Restart services that a signal has ended, this command's and others'; return whether there were any.
+        """Restart services that a signal has ended, also those of other commands; return whether there were any.
 
         Raises:
             SetupError: A service has ended by itself, and would only do so again, keeps being killed, or was stopped
@@ -245,9 +245,9 @@ class LocalStack:
         return _runs(self._home, service)
 
     def abandon(self) -> None:
-        """Return the lease and stop the services started here at once, unless another command uses them.
+        """Release the lease and stop the services started here at once, unless another command uses them.
 
-        For services that were asked nothing: a command that refuses its input started the orchestrator meanwhile. No
+        For services that got no request: a command that refuses its input had already started the orchestrator. Has no
         effect after `wait_until_stopped`.
         """
         if self._lease.is_closed:
@@ -261,14 +261,14 @@ class LocalStack:
             self._children[service].wait()
 
     def release(self) -> None:
-        """Return the lease; its services stop unless another command uses them."""
+        """Release the lease; the services stop unless another command uses them."""
         self._lease.close()
         self._user.close()
 
     async def wait_until_stopped(self, timeout_s: float = 15.0) -> None:
-        """Return the lease and wait until its services have stopped, unless another command uses them.
+        """Release the lease and wait until the services have stopped, unless another command uses them.
 
-        Services that stay are not waited for: those of `assay up`, and a judge that was restarted in the place of one.
+        Does not wait for services that stay: those of `assay up`, and a judge restarted in place of one.
         """
         import asyncio  # here: it is imported while the services start
 
@@ -332,15 +332,16 @@ class LocalStack:
 
 
 def environment_for(server: str | None, service: str = "orchestrator") -> Mapping[str, str] | None:
-    """Return the environment of the process that calls agents, or of the judge: this one, if it is started from here.
+    """Return the environment of the process that calls agents, or of the judge: this process's own if it starts that
+    process.
 
     Args:
         server: The orchestrator's address; None for the local stack.
-        service: Whose environment: the orchestrator's, in which agents are called, or the judge's.
+        service: The orchestrator, which calls agents, or the judge.
 
     Returns:
-        None where it runs already, and so has an environment of its own. A judge with other settings is restarted in
-        this one.
+        None if it is already running, with its own environment. A judge with other settings is restarted in this
+        environment.
     """
     if server is not None:
         return None
@@ -389,7 +390,7 @@ def _starting(home: Home) -> Iterator[None]:
 
 @contextmanager
 def _held(path: Path) -> Iterator[int]:
-    """Hold a file's exclusive lock and yield its descriptor; a process that inherits it keeps the lock."""
+    """Hold a file's exclusive lock and yield its descriptor; a process that inherits the descriptor keeps the lock."""
     lock = Lease(path)
     try:
         yield lock.take_alone()
@@ -398,7 +399,7 @@ def _held(path: Path) -> Iterator[int]:
 
 
 def _life(home: Home, service: str) -> Path:
-    """The file on which a service holds a lock for as long as it lives."""
+    """The file that a service locks while it runs."""
     return home.sockets / f"{service}.life"
 
 
@@ -412,7 +413,7 @@ def _prefix(service: str) -> str:
 
 
 def _stop(home: Home, service: str) -> None:
-    """Stop a service and wait until it has ended; the calls that it has begun are finished first."""
+    """Stop a service and wait until it has ended; its running calls finish first."""
     pid = _pid(home, service)
     if pid > 0:
         with suppress(ProcessLookupError):
@@ -428,7 +429,7 @@ def _stop(home: Home, service: str) -> None:
 
 
 def _runs(home: Home, service: str) -> bool:
-    """Return whether a service has a process, even one that does not listen yet or any more."""
+    """Return whether a service has a process, even if it does not listen yet or no longer."""
     return _is_locked(_life(home, service), fcntl.LOCK_SH) or _listens(home.socket(service))
 
 
@@ -448,12 +449,12 @@ def _listens(path: Path) -> bool:
 
 
 def _is_shared(home: Home) -> bool:
-    """Return whether another command uses the stack: then it holds a lock of its own kind on its users' file."""
+    """Return whether another command uses the stack, by its lock on the file of users."""
     return _is_locked(home.sockets / "users", fcntl.LOCK_EX)
 
 
 def _is_locked(path: Path, kind: int) -> bool:
-    """Return whether another process's lock keeps one of this kind from being taken."""
+    """Return whether another process's lock conflicts with a lock of this kind."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, kind | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Deferred imports of modules that other packages import but hardly ever use."""
+"""Deferred imports of modules that other packages import and rarely use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class _Deferred(ModuleType):
-    """Stands for a module until an attribute of it is read."""
+    """A placeholder for a module until one of its attributes is read."""
 
     def __getattr__(self, attribute: str) -> Any:
         # What looks through all modules, as `inspect` does, needs none of them.
@@ -26,10 +26,11 @@ class _Deferred(ModuleType):
 def defer_imports(*names: str) -> None:
     """Defer modules: import each when an attribute of it is first read, not at the `import` statement.
 
-    What is imported already stays. A module that is imported for its effect has none until then: see `import_deferred`.
+    Modules that are already imported stay. A module imported for its side effect has none until then: see
+    `import_deferred`.
 
     Args:
-        names: Such as `package.module`.
+        names: Module names, e.g. `package.module`.
     """
     for name in names:
         if name in sys.modules:
@@ -41,7 +42,7 @@ def defer_imports(*names: str) -> None:
 
 
 def import_deferred(*names: str) -> None:
-    """Import modules of these that are still put off."""
+    """Import those of these modules that are still deferred."""
     for name in names:
         if isinstance(stub := sys.modules.get(name), _Deferred):
             _loaded(stub)
@@ -51,7 +52,7 @@ def import_deferred(*names: str) -> None:
 def imported_when_called(module: str, function: str) -> Iterator[None]:
     """Make `from module import function` yield a stand-in that imports the module when called.
 
-    Where the module is imported already or not installed, everything is as it was.
+    If the module is already imported or not installed, nothing changes.
     """
     if module in sys.modules or find_spec(module) is None:
         yield

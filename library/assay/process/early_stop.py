@@ -1,4 +1,4 @@
-"""SIGTERM before a service serves."""
+"""Handling of SIGTERM before a service serves."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import threading
 
 
 def exit_on_early_sigterm() -> None:
-    """End with status 0 at a SIGTERM that comes before the event loop handles it.
+    """Exit with status 0 at a SIGTERM that arrives before the event loop handles signals.
 
-    By default it ends a process by the signal, which a supervisor counts as a crash; and the first process of a
-    container ignores it, so that the container waits for its grace period.
+    By default the signal kills the process, which a supervisor counts as a crash. The first process of a container
+    would ignore it, so the container would wait for its whole grace period.
     """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(0))

@@ -4,21 +4,20 @@ ASSAY_FAILPOINTS is a list of `NAME=ACTION` separated by semicolons:
 
     run.before_commit=kill@3; agent.before_call=delay:0.5; answer.before_commit=error@2+
 
-`@3` means at the third time that the process comes by, `@2+` from the second time on; without it, every time.
+`@3` fires on the third pass only, `@2+` from the second pass on; without it, every pass fires.
 
     kill         the process ends as by `kill -9`
-    stop         it stands still until it gets SIGCONT
-    exit         it ends at once, with exit status 86
-    delay:S      the thread that comes by sleeps for S seconds
+    stop         the process stops until it gets SIGCONT
+    exit         the process exits at once, with status 86
+    delay:S      the passing thread sleeps for S seconds
     error        StorageError is raised
     nospace      OSError(ENOSPC) is raised
-    jump:S       the clock of the store is S seconds ahead from now on, behind where S is negative
+    jump:S       from now on the store's clock is S seconds ahead, or behind if S is negative
 
-ASSAY_FAILPOINTS_LOG is a file to which every passing of every failpoint is appended, a line each: process id, name, how
-often the process came by, action or `-`. Where it is given, kill, stop and exit happen once at each name: a process
-that is started again in the same environment is not ended again.
+ASSAY_FAILPOINTS_LOG is a file that gets a line for every pass of every failpoint: process id, name, number of the pass,
+action or `-`. With it, kill, stop and exit fire only once per name, so that a restarted process is not ended again.
 
-Both variables are read once, when the process starts. Nothing that arrives over a connection is ever looked at.
+Both variables are read once, at the start of the process. Nothing that arrives over a connection has any effect.
 """
 
 from __future__ import annotations
@@ -116,11 +115,11 @@ class Failpoints:
     """The failpoint actions of a process.
 
     Args:
-        text: As ASSAY_FAILPOINTS.
-        log: As ASSAY_FAILPOINTS_LOG; None for no log.
+        text: The value of ASSAY_FAILPOINTS.
+        log: The file of ASSAY_FAILPOINTS_LOG; None for no log.
 
     Raises:
-        ValueError: The text is not understood.
+        ValueError: The text is invalid.
     """
 
     def __init__(self, text: str, log: str | None) -> None:
@@ -174,7 +173,7 @@ class Failpoints:
                 os.close(log)
 
     def _has_ended(self, entry: _Entry) -> bool:
-        """Return whether a process of this log was ended by the entry before."""
+        """Return whether the previous entry of the log ended a process."""
         if self._log is None:
             return False
         try:
@@ -190,7 +189,7 @@ def _nothing(name: str) -> None:
 
 
 def _no_offset() -> float:
-    """Return by how many seconds to advance the store's clock."""
+    """Return the offset of the store's clock, in seconds."""
     return 0.0
 
 

@@ -1,8 +1,8 @@
 """The services' logs: one record per line, as text or JSON, whatever the values contain.
 
-Messages have the form "ended run: run=%s state=%s". As text they are shown like that; as JSON, what is written as
-name=%s is also a field of the record, and so is what the process works on: run, case, team and trace_id, where known.
-Secrets that the process has used are taken out of every line.
+Messages have the form "ended run: run=%s state=%s". Text logs show them unchanged. In JSON, each name=%s is also a
+field of the record, and so are the run, case, team and trace_id that the process is working on.
+Secrets that the process has used are removed from every line.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class TextFormatter(logging.Formatter):
         return _indented(super().formatException(ei))
 
     def formatStack(self, stack_info: str) -> str:  # noqa: N802 - logging's name
-        """Return a stack in the same way."""
+        """Return a stack in which no text can begin a line."""
         return _indented(super().formatStack(stack_info))
 
 
@@ -113,11 +113,11 @@ def log_settings() -> LogSettings:
 def keep_out_of_logs(values: Iterable[str], secrets: Iterable[str] = ()) -> None:
     """Redact values from this process's logs and from errors shown to callers, from now on.
 
-    Those of fewer than 8 characters stay: they are ordinary words as well.
+    Values of fewer than 8 characters stay, because they may be ordinary words.
 
     Args:
-        values: Of variables, which may be a URL as well as a key.
-        secrets: What is nothing but secret: the beginning of one is taken out, too.
+        values: Values of variables, which may be keys or, for example, URLs.
+        secrets: Pure secrets, whose beginnings are removed too.
     """
     global _kept_out, _redactor
     redacted = (_kept_out[0].union(values), _kept_out[1].union(secrets))

@@ -16,9 +16,9 @@ class PeriodicCheck(ABC):
     """Repeats its check; `start` it and `aclose` it, or use it as a context.
 
     Args:
-        what: What the check does, for the log, e.g. "check quotas of teams".
+        what: The check's purpose, for the log, e.g. "check quotas of teams".
         every_s: Time between two checks, in seconds.
-        at_once: Whether the first check comes at the start and not after that time.
+        at_once: Whether to check at the start too, not only after that time.
     """
 
     def __init__(self, what: str, every_s: float, *, at_once: bool = False) -> None:

@@ -25,8 +25,8 @@ class Redactor:
 
     Args:
         values: The values; none is empty.
-        secrets: Those that are nothing but secret: what of them is at an end of a text, as in the pieces of a stream,
-            is taken out too. Of others, such as a URL, a part may be an ordinary word.
+        secrets: Pure secrets: their parts at either end of a text, as in the pieces of a stream, are removed too. A
+            part of another value, such as a URL, may be an ordinary word.
     """
 
     def __init__(self, values: Iterable[str] = (), secrets: Iterable[str] = ()) -> None:
@@ -37,7 +37,7 @@ class Redactor:
         self._secrets = [known for known in self._long_values if known.text in secrets]
 
     def redact(self, text: str) -> str:
-        """Return a message without the values, nor the beginning of one where the text was cut off."""
+        """Return a message without the values, and without the beginning of a value at a cut end."""
         for value in self._values:
             text = value.redact(text)
         for value in self._values:
@@ -55,7 +55,7 @@ class Redactor:
         return text
 
     def redact_line(self, text: str) -> str:
-        """Return a line of a log without the values of 8 characters or more, nor the beginning of a secret."""
+        """Return a log line without values of 8 characters or more, and without beginnings of secrets."""
         for value in self._long_values:
             text = value.redact(text)
         for secret in self._secrets:
@@ -71,7 +71,7 @@ def is_secret_name(name: str) -> bool:
 def secret_values(environ: Mapping[str, str]) -> frozenset[str]:
     """Return the values of variables whose names mark keys, tokens or passwords, e.g. OPENAI_API_KEY.
 
-    Values of fewer than 8 characters are left out: they are ordinary words as well.
+    Values of fewer than 8 characters are omitted, because they may be ordinary words.
     """
     return frozenset(
         value for name, value in environ.items() if len(value) >= RECOGNISABLE_CHARS and is_secret_name(name)
@@ -126,7 +126,7 @@ def _as_base64(value: bytes, before: int) -> str:
 
 
 def _without_beginnings(text: str, spellings: set[str]) -> str:
-    """Return a text without beginnings of a value; of several spellings, the longest match counts."""
+    """Return a text without beginnings of a value; the longest matching spelling counts."""
     long = [spelling for spelling in spellings if len(spelling) > RECOGNISABLE_CHARS]
     after = 0
     while positions := [at for spelling in long if (at := text.find(spelling[:RECOGNISABLE_CHARS], after)) >= 0]:

@@ -1,7 +1,7 @@
 """Stores of secret values: a folder of files, environment variables, or the operator's own store.
 
-A store is asked when a value is used, so that a rotated secret needs no restart, and only for references that have been
-checked: it need not know which team may use what.
+A store is queried when a value is used, so a rotated secret needs no restart. Only checked references reach it, so it
+need not know the rights of teams.
 """
 
 from __future__ import annotations
@@ -30,20 +30,19 @@ class SecretStore(Protocol):
     """A store of secret values."""
 
     def read(self, reference: SecretReference) -> str | None:
-        """Return the value of a secret as it is now; None where there is none.
+        """Return the current value of a secret; None if there is none.
 
-        It is called on the event loop, at most every 5 s for each secret in use: what takes longer than reading a small
-        file is kept by the store itself.
+        Called on the event loop, at most every 5 s per secret in use: a store slower than a small file must cache.
 
         Args:
-            reference: With its team.
+            reference: The reference, with its team.
         """
 
 
 class FolderSecrets:
     """Files TEAM/NAME in a folder, as Kubernetes mounts each team's Secret; a final line feed is ignored.
 
-    Links are followed within the folder of the team alone.
+    Links are followed only within the team's folder.
 
     Args:
         folder: The folder.
@@ -76,29 +75,29 @@ class VariableSecrets:
 
     Args:
         names: The variable of each secret.
-        environ: Where they are.
+        environ: The environment.
     """
 
     names: Mapping[SecretReference, str]
     environ: Mapping[str, str]
 
     def read(self, reference: SecretReference) -> str | None:
-        """Return the value of a variable; None where it is empty, or none is named."""
+        """Return the value of a variable; None if it is empty or not named."""
         return self.environ.get(self.names.get(reference, "")) or None
 
 
 @dataclass(frozen=True, slots=True)
 class SeveralStores:
-    """Several stores, asked in turn.
+    """Several stores, queried in turn.
 
     Args:
-        stores: The first that has a secret gives its value.
+        stores: The stores; the first one with a value wins.
     """
 
     stores: Sequence[SecretStore]
 
     def read(self, reference: SecretReference) -> str | None:
-        """Return the value of the first store that has one."""
+        """Return the value from the first store that has one."""
         return next((value for store in self.stores if (value := store.read(reference)) is not None), None)
 
 
@@ -106,8 +105,8 @@ def open_secrets(folder: Path | None, names: Mapping[SecretReference, str], envi
     """Return the store of a process.
 
     Args:
-        folder: Its files; None for none.
-        names: The variable of each secret that is in one.
+        folder: The folder of files; None for none.
+        names: The variable of each secret in the environment.
         environ: The environment of the process.
     """
     stores: list[SecretStore] = [FolderSecrets(folder)] if folder is not None else []
@@ -118,7 +117,7 @@ def read_secret_variables(text: str) -> dict[SecretReference, str]:
     """Return the variable of each secret, of a setting such as `search/agent-key=SEARCH_AGENT_KEY`.
 
     Raises:
-        ValueError: It is none; says what is due.
+        ValueError: The text is invalid; the message describes valid input.
     """
     names: dict[SecretReference, str] = {}
     for part in filter(None, map(str.strip, text.split(","))):
@@ -134,9 +133,9 @@ def value_problem(value: str | None, shown: str, setting: str) -> str:
     """Return why a value cannot be used; empty if it can.
 
     Args:
-        value: What a store returned.
+        value: The value from a store.
         shown: The reference as the spec has it.
-        setting: Whose setting holds secrets, e.g. "of the judge service".
+        setting: The owner of the setting for secrets, e.g. "of the judge service".
     """
     if not value:
         # The same for a secret of another team, of which nothing may be known.

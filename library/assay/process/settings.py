@@ -1,4 +1,4 @@
-"""Settings of a service, each declared once: its flag, its environment variable, its default, its bounds, its help."""
+"""Settings of a service. Each is declared once: flag, environment variable, default, bounds and help."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Declaration:
-    """The declaration of a setting, beside its default."""
+    """The declaration of a setting, without its default."""
 
     text: str
     read: Callable[[str], Any] | None
@@ -79,21 +79,21 @@ def setting(
     """Return a field of a service's settings.
 
     Args:
-        default: Its value where neither flag nor variable gives one. Its type says how a text is read: a bool is a
-            switch, a tuple a flag that is repeated.
-        text: What it means, with its unit: the help, and the documentation of the field.
-        read: Makes its value of a text, where the type of the default does not say how; raises ValueError with what is
-            due instead.
-        flag: Its flag, e.g. "model"; empty for the field's name.
+        default: Its value if neither flag nor variable sets it. Its type determines how a text is read; a bool is a
+            switch, a tuple a repeatable flag.
+        text: Its meaning, with the unit, for the help and the documentation.
+        read: Converts a text to its value, if the default's type does not determine how; raises ValueError with a
+            description of valid input.
+        flag: Its flag, e.g. "model"; empty to use the field's name.
         least: Lowest value.
-        above: A value that it exceeds.
+        above: Exclusive lower bound.
         most: Highest value.
-        choices: All values.
-        metavar: What a repeated flag takes, for the help.
-        also: A further environment variable that is read.
-        home: Its default as a path below ASSAY_HOME (~/.assay), for a process; a Settings made in code has `default`.
-        in_place_of: The setting whose variables are not read where this one has a flag; both flags are refused.
-        is_secret: Whether neither help nor repr may show it.
+        choices: All valid values.
+        metavar: The placeholder for a repeatable flag's value in the help.
+        also: A further environment variable for it.
+        home: Its default for a process, as a path below ASSAY_HOME (~/.assay); Settings created in code use `default`.
+        in_place_of: The setting whose variables are ignored if this one has a flag; using both flags is refused.
+        is_secret: Whether help and repr must hide it.
     """
     metadata = _Declaration(
         text=text, read=read, flag=flag, least=least, above=above, most=most, choices=choices, metavar=metavar,
@@ -111,7 +111,7 @@ def path(text: str) -> Path:
 
 
 def listed(text: str) -> tuple[str, ...]:
-    """Return the parts of a comma-separated list."""
+    """Return the entries of a comma-separated list."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
@@ -122,7 +122,7 @@ def flag_of(name: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceSettings:
-    """The settings of every service, to which each adds its own. All invalid values are refused at once."""
+    """The settings of every service; each service adds its own. All invalid values are refused at once."""
 
     service: ClassVar[str]
     """What comes after `assay serve`."""
@@ -190,7 +190,7 @@ class ServiceSettings:
 
     @property
     def is_exposed(self) -> bool:
-        """Whether the service answers more than health checks."""
+        """Whether the service serves more than health checks."""
         return True
 
     @property
@@ -208,7 +208,7 @@ class ServiceSettings:
         return ServerFiles(self.tls_cert, self.tls_key, self.tls_client_ca)
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong with values together, each with its flag."""
+        """Yield the problems of values that do not fit together, with their flags."""
         yield from ()
 
     @property
@@ -222,12 +222,12 @@ class ServiceSettings:
 
         Args:
             arguments: The command line without the program's name.
-            environment: `--grace-s` of the judge is also ASSAY_JUDGE_GRACE_S, and so on; lists are comma-separated
-                there. A variable that is empty is not set.
+            environment: The judge's `--grace-s` is also ASSAY_JUDGE_GRACE_S, and so on; lists in variables are
+                comma-separated. An empty variable counts as unset.
 
         Raises:
-            InvalidInputError: Everything that is wrong, each with its flag or variable.
-            SystemExit: Help or the version was asked for.
+            InvalidInputError: Settings are invalid; lists every problem with its flag or variable.
+            SystemExit: Help or the version was requested.
         """
         reader = _Reader(cls, environment)
         values, problems = reader.read(arguments)
@@ -241,7 +241,7 @@ class ServiceSettings:
 
 
 def _declared(settings: type[ServiceSettings]) -> Iterator[tuple[str, Field[Any], _Declaration]]:
-    """Yield each setting's name in its flag, its field and its declaration."""
+    """Yield each setting's flag name, field and declaration."""
     for attribute in fields(settings):
         declared: _Declaration = attribute.metadata[_Declaration]
         yield declared.flag or attribute.name, attribute, declared
@@ -278,7 +278,7 @@ class _Reader:
         self._parser.add_argument(flag_of(name), default=argparse.SUPPRESS, help=text.replace("%", "%%"), **options)
 
     def _shown(self, name: str, attribute: Field[Any], declared: _Declaration) -> str:
-        """Return the default that is in force, as the help shows it."""
+        """Return the effective default, as the help shows it."""
         if declared.is_secret:
             return ""
         text = self._text_of(name, declared)
@@ -316,7 +316,7 @@ class _Reader:
         return values, problems
 
     def _replace(self, given: dict[str, Any]) -> list[Problem]:
-        """Empty settings that another setting's flag replaces; return problems where both have a flag."""
+        """Clear the settings that another setting's flag replaces; return the problems of two such flags."""
         problems = []
         for name, _, declared in self._settings:
             if name in given and (other := declared.in_place_of):
@@ -357,7 +357,7 @@ def _is_repeated(attribute: Field[Any], declared: _Declaration) -> bool:
 
 
 def _value(given: Any, attribute: Field[Any], declared: _Declaration) -> Any:
-    """Return a setting's value: of a switch or a repeated flag as argparse has it, of a text as its reader makes it."""
+    """Return a setting's value: a switch or repeatable flag as argparse parsed it, a text as its reader converts it."""
     if isinstance(given, bool):
         return given
     if isinstance(given, list):

@@ -1,4 +1,4 @@
-"""Metrics and traces of a service, if its settings ask for them."""
+"""Metrics and traces of a service, if its settings enable them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _log = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def observed(settings: ServiceSettings, *, role: str = "", names_teams: bool = False) -> AsyncIterator[None]:
-    """Serve metrics and record spans of this process inside the block, as far as its settings ask for them.
+    """Serve metrics and record spans of this process inside the block, as far as its settings enable them.
 
     Args:
-        settings: The service's.
-        role: What this process does of it, where processes differ.
+        settings: The service's settings.
+        role: The role of this process, if processes have different roles.
         names_teams: Whether metrics name teams.
 
     Raises:
@@ -49,11 +49,11 @@ def traced(service: str, *, asked_by: str, role: str = "") -> AbstractContextMan
 
     Args:
         service: The service, or `command`.
-        asked_by: The setting that asks for it, for the error.
-        role: What this process does of the service, where processes differ.
+        asked_by: The setting that enables it, for the error.
+        role: The role of this process, if processes have different roles.
 
     Raises:
-        SetupError: The SDK of OpenTelemetry is not installed.
+        SetupError: The OpenTelemetry SDK is not installed.
     """
     _require("opentelemetry.sdk", asked_by, "otel")
     _require("opentelemetry.exporter.otlp.proto.http", asked_by, "otel")
