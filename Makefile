@@ -64,8 +64,8 @@ check: .venv/dev.stamp .venv-protos/protos.stamp docs  ## lint, types, import co
 	@for code in examples/*/agent.py examples/*/keyword_model.py; do $(BIN)/mypy $$code || exit 1; done
 	$(BIN)/lint-imports
 	$(BIN)/buf lint
-	@rm -rf .venv-protos/checked && tools/generate-stubs .venv-protos/checked && diff -r -x __pycache__ -x __init__.py .venv-protos/checked/assay/v1 library/assay/v1 \
-	  || { echo "the stubs in library/assay/v1 do not match the protos: run 'make protos'"; exit 1; }
+	@rm -rf .venv-protos/checked && tools/generate-stubs .venv-protos/checked && cd .venv-protos/checked && for folder in $$(find assay -name v1); do \
+	  diff -r -x __pycache__ -x __init__.py $$folder ../../library/$$folder || { echo "the stubs in library/$$folder do not match the protos: run 'make protos'"; exit 1; }; done
 
 nightly:                       ## run every long target in turn, continue after a failure, and name the targets that failed
 	@failed=; for target in $(NIGHTLY); do echo "make $$target"; $(MAKE) $$target || failed="$$failed $$target"; done; \

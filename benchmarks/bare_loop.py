@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import grpc.aio
 
-from assay.v1 import agent_pb2 as pb
+from assay.agent.v1 import agent_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

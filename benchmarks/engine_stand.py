@@ -31,7 +31,7 @@ from assay.model.run import AgentSettings, CaseResult, MetricSettings, Run, RunS
 from assay.rpc.channel import open_channel, wait_for_ready
 from assay.rpc.methods import service_config
 from assay.rpc.options import ChannelOptions, channel_arguments
-from assay.v1 import orchestrator_pb2_grpc
+from assay.v1 import run_pb2_grpc
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
@@ -241,7 +241,7 @@ class OwnConnection(Client):
 
     async def __aenter__(self) -> Self:
         self._channel = grpc.aio.insecure_channel(self.address, options=_OWN)
-        self._stub = orchestrator_pb2_grpc.RunServiceStub(self._channel)
+        self._stub = run_pb2_grpc.RunServiceStub(self._channel)
         return self
 
 

@@ -34,8 +34,8 @@ from assay.identity.tokens import new_token
 from assay.rpc.channel import open_channel, wait_for_ready
 from assay.rpc.options import ChannelOptions
 from assay.rpc.tls import ClientFiles
-from assay.v1 import orchestrator_pb2 as pb
-from assay.v1 import orchestrator_pb2_grpc
+from assay.v1 import run_pb2 as pb
+from assay.v1 import run_pb2_grpc
 from assay_orchestrator.settings import Settings
 from assay_orchestrator.store.database import open_database
 from assay_orchestrator.store.teams import tokens
@@ -76,7 +76,7 @@ async def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
         elsewhere, _ = await start_server(other, stack)
         floods = {"flooded": (address, folder, texts[-1]), "flood elsewhere": (elsewhere, other, other_text)}
         stubs = [
-            orchestrator_pb2_grpc.RunServiceStub(await stack.enter_async_context(channel_of(address, folder, text)))
+            run_pb2_grpc.RunServiceStub(await stack.enter_async_context(channel_of(address, folder, text)))
             for text in texts
         ]
         await asyncio.gather(*(stub.ListRuns(pb.ListRunsRequest()) for stub in stubs))
@@ -169,7 +169,7 @@ async def flood(options: argparse.Namespace) -> None:
         stubs = []
         for number in range(options.connections):
             channel = channel_of(settings["address"], Path(settings["folder"]), settings["token"], number)
-            stubs.append(orchestrator_pb2_grpc.RunServiceStub(await stack.enter_async_context(channel)))
+            stubs.append(run_pb2_grpc.RunServiceStub(await stack.enter_async_context(channel)))
 
         async def list_runs(stub: Any) -> None:
             try:

@@ -38,8 +38,8 @@ from assay.telemetry import tracing as process_tracing
 from assay.telemetry.exporter import exporting
 from assay.telemetry.instruments import is_exporting
 from assay.telemetry.tracing import TRACEPARENT, is_tracing, tracing
-from assay.v1 import orchestrator_pb2 as pb
-from assay.v1 import orchestrator_pb2_grpc
+from assay.v1 import comparison_pb2 as pb
+from assay.v1 import comparison_pb2_grpc
 from assay_orchestrator.identity.verifier import TokenVerifier
 from assay_orchestrator.settings import Settings
 from assay_orchestrator.store.database import open_database
@@ -50,7 +50,7 @@ _IN_A_TRACE = ((TRACEPARENT, f"00-{1:032x}-{1:016x}-01"),)
 _BARE, _TRACES, _EACH = "bare", ", traces", ", each call in one"
 
 
-class Instant(orchestrator_pb2_grpc.RunServiceServicer):
+class Instant(comparison_pb2_grpc.ComparisonServiceServicer):
     """A service that answers at once."""
 
     async def ListBaselines(self, request: Any, context: Any) -> pb.ListBaselinesResponse:  # noqa: N802
@@ -75,7 +75,7 @@ async def measure(folder: Path, rounds: int, calls: int) -> Mapping[str, Any]:
     """Return the processor time of a call in microseconds, and its ratio to the bare server's, by server."""
     figures: dict[str, Any] = {}
     async with serving(folder) as channels:
-        stubs = {name: orchestrator_pb2_grpc.RunServiceStub(channel) for name, channel in channels.items()}
+        stubs = {name: comparison_pb2_grpc.ComparisonServiceStub(channel) for name, channel in channels.items()}
         for in_flight in IN_FLIGHT:
             times: dict[str, list[float]] = {name: [] for name in stubs}
             for _ in range(rounds):
@@ -146,7 +146,7 @@ async def serving(folder: Path) -> AsyncIterator[Mapping[str, grpc.aio.Channel]]
                 os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = await stack.enter_async_context(taking_spans())
                 stack.enter_context(tracing("benchmark"))
             server = RpcServer(options)
-            server.add("assay.v1.RunService", register)
+            server.add("assay.v1.ComparisonService", register)
             address = await server.start("127.0.0.1:0")
             stack.push_async_callback(server.stop, 0)
             reached = address.replace("127.0.0.1", "localhost")
@@ -167,7 +167,7 @@ async def bare(stack: AsyncExitStack) -> grpc.aio.Channel:
 def register(server: grpc.aio.Server) -> None:
     """Add the service to a server."""
     servicer = Instant()  # type: ignore[abstract]  # the other methods are not called
-    orchestrator_pb2_grpc.add_RunServiceServicer_to_server(servicer, server)
+    comparison_pb2_grpc.add_ComparisonServiceServicer_to_server(servicer, server)
 
 
 def store(connection: Any, token: Token) -> None:

@@ -26,9 +26,9 @@ import openai
 import psutil
 from benchmarks.saved_figures import save
 
+from assay.judge.v1 import judge_pb2 as pb
+from assay.judge.v1 import judge_pb2_grpc
 from assay.rpc.channel import open_channel
-from assay.v1 import judge_pb2 as pb
-from assay.v1 import judge_pb2_grpc
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

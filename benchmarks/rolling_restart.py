@@ -35,13 +35,14 @@ from tests.compat.versions import check_out
 
 from assay.agent_host.caller import AgentCaller
 from assay.client.client import Client
+from assay.embedder.v1 import embedder_pb2, embedder_pb2_grpc
 from assay.errors import AssayError
+from assay.judge.v1 import judge_pb2, judge_pb2_grpc
 from assay.model.run import RunState, ScoreStatus
 from assay.rpc.channel import open_channel
 from assay.specs.loader import spec_from_mapping
 from assay.testing.judges import says
 from assay.testing.providers import ScriptedProvider
-from assay.v1 import embedder_pb2, embedder_pb2_grpc, judge_pb2, judge_pb2_grpc
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping

@@ -37,9 +37,9 @@ import torch
 from benchmarks.embedder.corpus import corpus
 from tests.support.embedder.embedding_models import texts_in_ten_scripts
 
+from assay.embedder.v1 import embedder_pb2 as pb
+from assay.embedder.v1 import embedder_pb2_grpc
 from assay.rpc.channel import open_channel, wait_for_ready
-from assay.v1 import embedder_pb2 as pb
-from assay.v1 import embedder_pb2_grpc
 from assay_embedder.embeddings import EmbedOptions
 from assay_embedder.models import loading
 from assay_embedder.models.architecture import encoder_folder, read_json
@@ -382,7 +382,7 @@ async def _embedder(flags: Sequence[str]) -> AsyncIterator[Any]:
         process = await asyncio.create_subprocess_exec(*command)
         try:
             async with open_channel(address) as channel:
-                await wait_for_ready(channel, "assay.v1.EmbedderService", 100)
+                await wait_for_ready(channel, "assay.embedder.v1.EmbedderService", 100)
                 yield embedder_pb2_grpc.EmbedderServiceStub(channel)
         finally:
             process.terminate()

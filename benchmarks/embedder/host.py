@@ -30,10 +30,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from benchmarks.embedder.corpus import corpus
 
+from assay.embedder.v1 import embedder_pb2 as pb
+from assay.embedder.v1 import embedder_pb2_grpc
 from assay.rpc.channel import open_channel, wait_for_ready
 from assay.rpc.server import RpcServer
-from assay.v1 import embedder_pb2 as pb
-from assay.v1 import embedder_pb2_grpc
 from assay_embedder.caches.vector_cache import KeyMaker, ModelCache, VectorCache
 from assay_embedder.embeddings import Embeddings, EmbedOptions
 from assay_embedder.models.architecture import read_architecture

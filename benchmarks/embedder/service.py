@@ -27,10 +27,10 @@ import psutil
 from benchmarks.embedder.corpus import corpus
 from benchmarks.embedder.infinity import Infinity, infinity_server
 
+from assay.embedder.v1 import embedder_pb2 as pb
+from assay.embedder.v1 import embedder_pb2_grpc
 from assay.errors import SetupError
 from assay.rpc.channel import open_channel, wait_for_ready
-from assay.v1 import embedder_pb2 as pb
-from assay.v1 import embedder_pb2_grpc
 from assay_embedder.embeddings import EmbedOptions
 from assay_embedder.models import loading
 from assay_embedder.registry import Registry
@@ -135,7 +135,7 @@ async def _embedder(flags: Sequence[str]) -> AsyncIterator[tuple[Any, psutil.Pro
         process = await asyncio.create_subprocess_exec(*command)
         try:
             async with open_channel(address) as channel:
-                await wait_for_ready(channel, "assay.v1.EmbedderService", 100)
+                await wait_for_ready(channel, "assay.embedder.v1.EmbedderService", 100)
                 yield embedder_pb2_grpc.EmbedderServiceStub(channel), psutil.Process(process.pid)
         finally:
             process.terminate()

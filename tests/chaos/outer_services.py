@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from assay.embedder.v1 import embedder_pb2 as pb
+from assay.embedder.v1 import embedder_pb2_grpc
 from assay.metrics.core.similarity import cosine
 from assay.rpc.server import RpcServer
-from assay.v1 import embedder_pb2 as pb
-from assay.v1 import embedder_pb2_grpc
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -198,7 +198,7 @@ async def serve_embedder(address: str) -> RpcServer:
     server = RpcServer()
     embedder = StableEmbedder()  # type: ignore[abstract]  # the methods that are called are there
     server.add(
-        "assay.v1.EmbedderService",
+        "assay.embedder.v1.EmbedderService",
         lambda grpc: embedder_pb2_grpc.add_EmbedderServiceServicer_to_server(embedder, grpc),
     )
     await server.start(address)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from tests.support.processes.waiting import until
 
+from assay.judge.v1 import judge_pb2 as pb
+from assay.judge.v1 import judge_pb2_grpc
 from assay.rpc.channel import open_channel, wait_for_ready
 from assay.testing.judges import says
 from assay.testing.providers import Reply, ScriptedProvider
-from assay.v1 import judge_pb2 as pb
-from assay.v1 import judge_pb2_grpc
 
 if TYPE_CHECKING:
     import subprocess
@@ -36,7 +36,7 @@ def started(cli: Cli, name: str, provider: ScriptedProvider) -> tuple[subprocess
 async def graded(address: str, *answers: str) -> list[pb.GradeResponse]:
     """Return the responses of a judge that may still be starting."""
     async with open_channel(address) as channel:
-        await wait_for_ready(channel, "assay.v1.JudgeService", 60)
+        await wait_for_ready(channel, "assay.judge.v1.JudgeService", 60)
         stub: Any = judge_pb2_grpc.JudgeServiceStub(channel)
         asked = [pb.GradeRequest(rubric="quality", question="q", answer=each, run_id="r") for each in answers]
         return [await stub.Grade(request, timeout=180) for request in asked]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
+from assay.agent.v1 import agent_pb2_grpc
 from assay.agent_host.agent_server import AgentService
 from assay.agent_host.answers.answer_message import answer_to_wire
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings
 from assay.rpc.options import ServerOptions
 from assay.rpc.server import RpcServer
-from assay.v1 import agent_pb2_grpc
 from assay.wire.agent import response_from_wire
 from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.grpc import SERVICE, GrpcAgent

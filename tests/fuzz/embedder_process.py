@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from assay.embedder.v1 import embedder_pb2_grpc
 from assay.rpc.server import RpcServer, serve_until_signal
-from assay.v1 import embedder_pb2_grpc
 from assay_embedder.models.encoder import Tokens
 from assay_embedder.models.loading import Description
 from assay_embedder.registry import Registry

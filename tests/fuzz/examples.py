@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from assay.embedder.v1 import embedder_pb2
 from assay.filters.row_text import parse_row_filter
+from assay.judge.v1 import judge_pb2
 from assay.metrics import complete_parameters
 from assay.model.answers.agent_response import AgentResponse, Source, ToolCall, Usage
 from assay.model.answers.approvals import Approval, Decision
@@ -17,8 +19,7 @@ from assay.model.case import Assertion, Case, ExpectedTool, Turn
 from assay.model.metric_call import MetricOutcome
 from assay.model.run import AgentSettings, MetricSettings, RunSettings
 from assay.model.stopping import StoppingSettings
-from assay.v1 import embedder_pb2, judge_pb2
-from assay.v1 import orchestrator_pb2 as pb
+from assay.v1 import calibration_pb2, comparison_figures_pb2, comparison_pb2, dataset_pb2, host_pb2, row_pb2, run_pb2
 from assay.wire.agent import response_to_wire
 from assay.wire.case import case_to_wire
 from assay.wire.filters import row_filter_to_wire
@@ -89,7 +90,7 @@ def _requests() -> Sequence[Message]:
     variant = replace(run_settings("replay"), group_id="g", labels={"variant": "a"}, stopping=stopping)
     runs = [run_settings(adapter) for adapter in ("replay", "python", "http", "grpc")]
     runs += [run_settings("replay", everything), variant]
-    return [pb.CreateRunRequest(request_id="1", dataset_id="d", spec=SETTINGS.to_wire(run)) for run in runs]
+    return [run_pb2.CreateRunRequest(request_id="1", dataset_id="d", spec=SETTINGS.to_wire(run)) for run in runs]
 
 
 _TEXTS = embedder_pb2.EmbedRequest(texts=["one", "two"], model="all-MiniLM-L6-v2")
@@ -102,66 +103,69 @@ _PAIR = judge_pb2.ComparePairRequest(rubric="pairwise", question="q", answer_a="
 _FILTER = row_filter_to_wire(
     parse_row_filter("passed,failed category:a tag:t case:c0 repeat:0 text~a exact_match>0.5 latency>=1ms")
 )
-_ORDER = pb.RowOrder(key=pb.ROW_SORT_KEY_METRIC, metric="exact_match", descending=True)
-_COMPARISON = pb.ComparisonSettings(
-    primary="exact_match", margin=0.1, cluster="category", adjust=pb.P_VALUE_ADJUSTMENT_BH, alpha=0.1, power=0.9,
-    seed=1, where="failed",
+_ORDER = row_pb2.RowOrder(key=row_pb2.ROW_SORT_KEY_METRIC, metric="exact_match", descending=True)
+_COMPARISON = comparison_figures_pb2.ComparisonSettings(
+    primary="exact_match", margin=0.1, cluster="category", adjust=comparison_figures_pb2.P_VALUE_ADJUSTMENT_BH,
+    alpha=0.1, power=0.9, seed=1, where="failed",
 )  # fmt: skip
 
 EXAMPLES: Mapping[str, Sequence[Message]] = {
     "assay.v1.UploadDatasetRequest": [
-        pb.UploadDatasetRequest(header=pb.DatasetHeader(name="d", format="plain/json")),
-        pb.UploadDatasetRequest(cases=pb.CaseBatch(cases=map(case_to_wire, CASES))),
+        dataset_pb2.UploadDatasetRequest(header=dataset_pb2.DatasetHeader(name="d", format="plain/json")),
+        dataset_pb2.UploadDatasetRequest(cases=dataset_pb2.CaseBatch(cases=map(case_to_wire, CASES))),
     ],
-    "assay.v1.ServeAgentRequest": [
-        pb.ServeAgentRequest(attach=pb.AttachAgent(run_id="r", concurrency=2)),
-        pb.ServeAgentRequest(attach=pb.AttachAgent(run_id="r", concurrency=2, computes_metrics=True)),
-        pb.ServeAgentRequest(responses=pb.AgentResponses(responses=[response_to_wire(_ANSWER)])),
-        pb.ServeAgentRequest(metric_responses=pb.MetricResponses(responses=[outcomes_to_wire("r", _OUTCOMES)])),
+    "assay.v1.HostRequest": [
+        host_pb2.HostRequest(attach=host_pb2.AttachAgent(run_id="r", concurrency=2)),
+        host_pb2.HostRequest(attach=host_pb2.AttachAgent(run_id="r", concurrency=2, computes_metrics=True)),
+        host_pb2.HostRequest(responses=host_pb2.AgentResponses(responses=[response_to_wire(_ANSWER)])),
+        host_pb2.HostRequest(metric_responses=host_pb2.MetricResponses(responses=[outcomes_to_wire("r", _OUTCOMES)])),
     ],
-    "assay.v1.EmbedRequest": [_TEXTS],
-    "assay.v1.EmbedStreamRequest": [embedder_pb2.EmbedStreamRequest(request_id="1", embed=_TEXTS)],
-    "assay.v1.SimilarityRequest": [_PAIRS],
-    "assay.v1.SimilarityStreamRequest": [embedder_pb2.SimilarityStreamRequest(request_id="1", similarity=_PAIRS)],
-    "assay.v1.GradeRequest": [_GRADE],
-    "assay.v1.GradeStreamRequest": [judge_pb2.GradeStreamRequest(request_id="1", grade=_GRADE)],
-    "assay.v1.ComparePairRequest": [_PAIR],
+    "assay.embedder.v1.EmbedRequest": [_TEXTS],
+    "assay.embedder.v1.EmbedStreamRequest": [embedder_pb2.EmbedStreamRequest(request_id="1", embed=_TEXTS)],
+    "assay.embedder.v1.SimilarityRequest": [_PAIRS],
+    "assay.embedder.v1.SimilarityStreamRequest": [
+        embedder_pb2.SimilarityStreamRequest(request_id="1", similarity=_PAIRS)
+    ],
+    "assay.judge.v1.GradeRequest": [_GRADE],
+    "assay.judge.v1.GradeStreamRequest": [judge_pb2.GradeStreamRequest(request_id="1", grade=_GRADE)],
+    "assay.judge.v1.ComparePairRequest": [_PAIR],
     **{f"assay.v1.{each.DESCRIPTOR.name}": [each(run_id="r")] for each in (
-        pb.GetRunRequest, pb.CancelRunRequest, pb.PauseRunRequest, pb.ResumeRunRequest, pb.DeleteRunRequest,
-        pb.WatchRunRequest,
+        run_pb2.GetRunRequest, run_pb2.CancelRunRequest, run_pb2.PauseRunRequest, run_pb2.ResumeRunRequest,
+        run_pb2.DeleteRunRequest, run_pb2.WatchRunRequest,
     )},
     "assay.v1.ListResultsRequest": [
-        pb.ListResultsRequest(run_id="r"),
-        pb.ListResultsRequest(
+        row_pb2.ListResultsRequest(run_id="r"),
+        row_pb2.ListResultsRequest(
             run_id="r", filter=_FILTER, order_by=_ORDER, include_total_count=True, include_facets=True
         ),
     ],
-    "assay.v1.GetCaseRequest": [pb.GetCaseRequest(run_id="r", case_id="c0", filter=_FILTER, order_by=_ORDER)],
+    "assay.v1.GetCaseRequest": [row_pb2.GetCaseRequest(run_id="r", case_id="c0", filter=_FILTER, order_by=_ORDER)],
     "assay.v1.ListRunsRequest": [
-        pb.ListRunsRequest(
-            states=[pb.RUN_STATE_SUCCEEDED], teams=["t"], create_time_from=Timestamp(seconds=1),
-            order_by=pb.RunOrder(key=pb.RUN_SORT_KEY_PASS_RATE), include_figures=True, include_total_count=True,
+        run_pb2.ListRunsRequest(
+            states=[run_pb2.RUN_STATE_SUCCEEDED], teams=["t"], create_time_from=Timestamp(seconds=1),
+            order_by=run_pb2.RunOrder(key=run_pb2.RUN_SORT_KEY_PASS_RATE), include_figures=True,
+            include_total_count=True,
         )
     ],
-    "assay.v1.ListAttemptsRequest": [pb.ListAttemptsRequest(run_id="r", case_id="c0")],
-    "assay.v1.SetBaselineRequest": [pb.SetBaselineRequest(name="main", run_id="r")],
+    "assay.v1.ListAttemptsRequest": [row_pb2.ListAttemptsRequest(run_id="r", case_id="c0")],
+    "assay.v1.SetBaselineRequest": [comparison_pb2.SetBaselineRequest(name="main", run_id="r")],
     "assay.v1.SetCalibrationRequest": [
-        pb.SetCalibrationRequest(
-            calibration=pb.JudgeCalibration(
+        calibration_pb2.SetCalibrationRequest(
+            calibration=calibration_pb2.JudgeCalibration(
                 rubric="quality", fingerprints=["sha256:1"], judge="openai:m", n=60, measure="alpha_interval",
                 alpha=0.8, low=0.7, high=0.9, trust="trusted", threshold=4, rule="at_least", sensitivity=0.9,
                 n_passed=40, specificity=0.8, n_failed=20, drawn="random",
             )
         )
     ],
-    "assay.v1.DeleteCalibrationRequest": [pb.DeleteCalibrationRequest(calibration_id="3f2a9c41d07b")],
-    "assay.v1.DeleteBaselineRequest": [pb.DeleteBaselineRequest(name="main")],
-    "assay.v1.CompareRunsRequest": [pb.CompareRunsRequest(run_ids=["r", "s"], settings=_COMPARISON)],
+    "assay.v1.DeleteCalibrationRequest": [calibration_pb2.DeleteCalibrationRequest(calibration_id="3f2a9c41d07b")],
+    "assay.v1.DeleteBaselineRequest": [comparison_pb2.DeleteBaselineRequest(name="main")],
+    "assay.v1.CompareRunsRequest": [comparison_pb2.CompareRunsRequest(run_ids=["r", "s"], settings=_COMPARISON)],
     "assay.v1.ListComparedCasesRequest": [
-        pb.ListComparedCasesRequest(
+        comparison_pb2.ListComparedCasesRequest(
             run_ids=["r", "s"], settings=_COMPARISON, metrics=["exact_match"], change_by="latency",
-            change=pb.CASE_CHANGE_WORSE, order_by=pb.COMPARED_CASE_ORDER_WORST_FIRST, page_size=2, page_token="x",
-            include_answers=True,
+            change=comparison_pb2.CASE_CHANGE_WORSE, order_by=comparison_pb2.COMPARED_CASE_ORDER_WORST_FIRST,
+            page_size=2, page_token="x", include_answers=True,
         )
     ],
     "assay.v1.CreateRunRequest": _requests(),

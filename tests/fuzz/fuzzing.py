@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _IN_FLIGHT = 48
 _ANSWER_S = 60.0
-LASTING = frozenset({"Health.Watch", "RunService.WatchRun", "RunService.ServeAgent"})
+LASTING = frozenset({"Health.Watch", "RunService.WatchRun", "HostService.Host"})
 """Streams that may last as long as their client wants: read for a moment, while every other call has to end."""
 _LASTING_S = 0.5
 _ANSWERS = 20

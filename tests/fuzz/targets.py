@@ -19,13 +19,18 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2  # noqa: F401 - brings its descriptor
 from tests.fuzz.examples import CASES, EXAMPLES, run_settings
 
+from assay.admin.v1 import admin_pb2
+from assay.agent.v1 import agent_pb2
 from assay.client.client import Client
+from assay.embedder.v1 import embedder_pb2
+from assay.judge.v1 import judge_pb2
 from assay.metrics import METRICS
 from assay.rpc.channel import open_channel, wait_for_ready
 from assay.rpc.options import ChannelOptions
 from assay.testing.providers import Reply, ScriptedProvider
-from assay.v1 import admin_pb2, agent_pb2, embedder_pb2, judge_pb2, orchestrator_pb2
+from assay.v1 import calibration_pb2, comparison_pb2, dataset_pb2, host_pb2, run_pb2, server_pb2
 from assay_orchestrator.identity.bootstrap import make_operator_token
+from assay_orchestrator.service import SERVICES
 from assay_orchestrator.settings import Settings
 
 if TYPE_CHECKING:
@@ -35,26 +40,30 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import MethodDescriptor
     from google.protobuf.message import Message
 
-NOT_SERVED = frozenset({"assay.v1.AgentService"})
+NOT_SERVED = frozenset({"assay.agent.v1.AgentService"})
 """Contracts that users serve, and no process of Assay."""
 
 _ROOT = Path(__file__).parents[2]
 _READY_S = 120.0
-_MODULES = (admin_pb2, agent_pb2, embedder_pb2, judge_pb2, orchestrator_pb2)
+_MODULES = (
+    admin_pb2,
+    agent_pb2,
+    calibration_pb2,
+    comparison_pb2,
+    dataset_pb2,
+    embedder_pb2,
+    host_pb2,
+    judge_pb2,
+    run_pb2,
+    server_pb2,
+)
+_ORCHESTRATOR = ("assay_orchestrator", "--listen", "{address}", "--database", "{folder}/assay.db")
 _CHANNEL = ChannelOptions(max_message_bytes=64 * 1024 * 1024)  # the server refuses what is too large
 _COMMON = ("grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection")
 _PROCESSES: Mapping[str, Sequence[str]] = {
-    "assay.v1.RunService": ("assay_orchestrator", "--listen", "{address}", "--database", "{folder}/assay.db"),
-    "assay.v1.AdminService": (
-        "assay_orchestrator",
-        "--listen",
-        "{address}",
-        "--database",
-        "{folder}/assay.db",
-        "--auth",
-        "tokens",
-    ),
-    "assay.v1.JudgeService": (
+    **dict.fromkeys(SERVICES, _ORCHESTRATOR),
+    "assay.admin.v1.AdminService": (*_ORCHESTRATOR, "--auth", "tokens"),
+    "assay.judge.v1.JudgeService": (
         "assay_judge",
         "--listen",
         "{address}",
@@ -73,7 +82,7 @@ _PROCESSES: Mapping[str, Sequence[str]] = {
         "--allow-judges",
         "*",
     ),
-    "assay.v1.EmbedderService": ("tests.fuzz.embedder_process", "{address}"),
+    "assay.embedder.v1.EmbedderService": ("tests.fuzz.embedder_process", "{address}"),
 }
 _KNOWN: Mapping[str, Sequence[str]] = {
     "role": ("viewer", "runner", "team-admin", "operator", "king"),
@@ -166,7 +175,7 @@ async def _running(service: str, folder: Path, provider: str) -> AsyncIterator[T
     own.mkdir(parents=True)
     address = f"unix:{own}/s.sock"
     arguments = [part.format(address=address, folder=own, provider=provider) for part in _PROCESSES[service]]
-    token = await _first_token(own) if service == "assay.v1.AdminService" else ""
+    token = await _first_token(own) if service == "assay.admin.v1.AdminService" else ""
     log = own / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(  # noqa: ASYNC220 - it takes a moment, and nothing else runs
@@ -177,7 +186,7 @@ async def _running(service: str, folder: Path, provider: str) -> AsyncIterator[T
         async with open_channel(address, dataclasses.replace(_CHANNEL, token=token)) as channel:
             await wait_for_ready(channel, service, _READY_S)
             known = {name: list(texts) for name, texts in _KNOWN.items()}
-            if service == "assay.v1.RunService":
+            if service in SERVICES:
                 await _store_something(address, known)
             yield Target(service, channel, known, EXAMPLES, log, process)
     finally:

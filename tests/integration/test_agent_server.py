@@ -15,17 +15,17 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from tests.support.docs.guides import blocks
 
 import assay
+from assay.agent.v1 import agent_pb2 as pb
+from assay.agent.v1 import agent_pb2_grpc
 from assay.agent_host.agent_server import AgentService
 from assay.agent_host.caller import AgentCaller
 from assay.errors import InvalidInputError, SetupError
-from assay.v1 import agent_pb2 as pb
-from assay.v1 import agent_pb2_grpc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-SERVICE = "assay.v1.AgentService"
+SERVICE = "assay.agent.v1.AgentService"
 
 
 def question(text: str = "q", timeout_ms: int = 30_000, **fields: Any) -> pb.AnswerRequest:

@@ -24,6 +24,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from assay.agent.v1 import agent_pb2
 from assay.client import admin
 from assay.client.client import Client
 from assay.errors import InvalidInputError
@@ -36,7 +37,6 @@ from assay.reports.writing import write_reports
 from assay.rpc.status import DETAILS_KEY
 from assay.testing.judges import says
 from assay.testing.providers import ProviderRequest, Reply, ScriptedProvider
-from assay.v1 import agent_pb2
 from assay_orchestrator.settings import Settings
 from assay_orchestrator.store.database import open_database
 from assay_orchestrator.store.teams import tokens
@@ -199,7 +199,7 @@ async def grpc_agent() -> AsyncIterator[tuple[str, list[str]]]:
 
     server = grpc.aio.server()
     methods: Any = {"Answer": grpc.unary_unary_rpc_method_handler(answer)}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("assay.v1.AgentService", methods),))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("assay.agent.v1.AgentService", methods),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import assay
+from assay.embedder.v1 import embedder_pb2, embedder_pb2_grpc
 from assay.errors import OverloadedError, UnavailableError
 from assay.metrics.core.embedding import EmbeddingSettings
 from assay.rpc.server import RpcServer
 from assay.scoring.vectors import ServiceVectors
-from assay.v1 import embedder_pb2, embedder_pb2_grpc
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-SERVICE = "assay.v1.EmbedderService"
+SERVICE = "assay.embedder.v1.EmbedderService"
 
 
 class CountingEmbedder(embedder_pb2_grpc.EmbedderServiceServicer):

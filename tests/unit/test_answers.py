@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from assay.agent.v1 import agent_pb2
 from assay.datasets.cases.case_rules import case_problems
 from assay.model.answers import agent_response as answers
 from assay.model.answers.agent_response import (
@@ -28,7 +29,6 @@ from assay.model.answers.agent_response import (
 )
 from assay.model.answers.response_text import TEXT_KEYS
 from assay.model.case import Case, Turn
-from assay.v1 import agent_pb2
 from assay.wire.agent import plain_response, response_from_wire, response_to_wire
 
 LONE = "a\ud800b"

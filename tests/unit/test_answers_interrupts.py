@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.docs.guides import blocks
 
+from assay.agent.v1 import agent_pb2
 from assay.model.answers.agent_response import (
     AgentError,
     AgentErrorKind,
@@ -22,7 +23,6 @@ from assay.model.answers.agent_response import (
     response_to_json,
 )
 from assay.model.answers.interrupts import DecisionKind, is_waiting, waiting_text
-from assay.v1 import agent_pb2
 from assay.wire.agent import plain_response, response_from_wire, response_to_wire
 
 DELETE = Interrupt("c1", InterruptKind.APPROVAL, "delete", '{"id": 5}')

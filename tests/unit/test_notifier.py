@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.run import CaseResult, RunState, Score, ScoreStatus, StateChange
-from assay.v1 import orchestrator_pb2 as pb
+from assay.v1 import run_pb2 as pb
 from assay.wire.run import event_to_wire
 from assay_orchestrator.runs.peers import Peers
 from assay_orchestrator.watch.notifier import Notifier

@@ -7,23 +7,49 @@ from pathlib import Path
 
 import pytest
 
+from assay.admin.v1 import admin_pb2
+from assay.agent.v1 import agent_pb2
+from assay.embedder.v1 import embedder_pb2
 from assay.identity.rights import Right
+from assay.judge.v1 import judge_pb2
 from assay.rpc.methods import METHODS, MethodRule, Name, Slots, service_config
 from assay.rpc.options import ChannelOptions, ServerOptions, channel_arguments, server_arguments
 from assay.rpc.server import RpcServer, rules_of
-from assay.v1 import admin_pb2, agent_pb2, embedder_pb2, judge_pb2, orchestrator_pb2
+from assay.v1 import calibration_pb2, comparison_pb2, dataset_pb2, host_pb2, run_pb2, server_pb2
 
 ROOT = Path(__file__).resolve().parents[2]
+MODULES = (
+    admin_pb2,
+    agent_pb2,
+    calibration_pb2,
+    comparison_pb2,
+    dataset_pb2,
+    embedder_pb2,
+    host_pb2,
+    judge_pb2,
+    run_pb2,
+    server_pb2,
+)
 FACTORY = re.compile(r"\baio\.server\(|\bgrpc\.server\(|\b(in)?secure_channel\(")
 
 
 def test_every_method_has_a_rule_that_fits_it() -> None:
     """A method added to a contract fails this test, and keeps its server from starting, until it has a rule."""
-    for module in (admin_pb2, agent_pb2, embedder_pb2, judge_pb2, orchestrator_pb2):
+    for module in MODULES:
         for service in module.DESCRIPTOR.services_by_name.values():
             rules = METHODS[service.full_name]
             assert set(rules) == set(service.methods_by_name)
             assert len(rules_of(service.full_name, rules)) == len(rules)
+
+
+def test_unary_methods_are_retried_as_their_contracts_say() -> None:
+    """The option `idempotency_level` of a contract and the retries of a channel are the same statement."""
+    for module in MODULES:
+        for service in module.DESCRIPTOR.services_by_name.values():
+            for method in service.methods:
+                rule = METHODS[service.full_name][method.name]
+                if not rule.client_streams and not rule.server_streams:
+                    assert rule.idempotent == bool(method.GetOptions().idempotency_level), method.full_name
 
 
 def test_no_stream_is_retried() -> None:

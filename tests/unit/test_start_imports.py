@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 import assay_orchestrator.__main__ as entry
 entry.defer_imports(*entry.UNUSED)
-import assay_orchestrator.engine.dispatcher_factory, assay_orchestrator.service
+import assay_orchestrator.engine.dispatcher_factory, assay_orchestrator.service.registration
 from assay_orchestrator.runs import manager, planner
 from assay_orchestrator.settings import Settings
 from assay_orchestrator.store.database import open_database

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.agent.v1 import agent_pb2
 from assay.errors import DatasetError, SetupError
 from assay.model import run as results
 from assay.model.answers.agent_response import (
@@ -31,8 +32,7 @@ from assay.model.answers.approvals import Approval, Decision, UnusedApproval
 from assay.model.answers.interrupts import DecisionKind
 from assay.model.case import Assertion, Case, ExpectedTool, RecordedVerdict, Turn, case_from_json, case_to_json
 from assay.model.judging_summary import JudgingSummary
-from assay.v1 import agent_pb2
-from assay.v1 import orchestrator_pb2 as pb
+from assay.v1 import case_pb2, comparison_pb2, row_pb2, run_pb2, spec_pb2
 from assay.wire import run as wire
 from assay.wire import summary as summary_wire
 from assay.wire.agent import (
@@ -333,7 +333,7 @@ def test_answers_travel_whole(response: AgentResponse) -> None:
 @given(CASE)
 def test_cases_travel_whole(case: Case) -> None:
     """A case is the same after the wire, its recorded answer included."""
-    assert case_from_wire(pb.Case.FromString(case_to_wire(case).SerializeToString())) == case
+    assert case_from_wire(case_pb2.Case.FromString(case_to_wire(case).SerializeToString())) == case
 
 
 @given(st.builds(with_answers, CASE, st.lists(st.lists(TEXT, max_size=2), max_size=2)))
@@ -345,7 +345,10 @@ def test_cases_are_stored_whole(case: Case) -> None:
 @given(SETTINGS)
 def test_settings_travel_whole(wanted: results.RunSettings) -> None:
     """What a run does is the same after the wire; no retries stay no retries."""
-    assert wire.SETTINGS.from_wire(pb.RunSpec.FromString(wire.SETTINGS.to_wire(wanted).SerializeToString())) == wanted
+    assert (
+        wire.SETTINGS.from_wire(spec_pb2.RunSpec.FromString(wire.SETTINGS.to_wire(wanted).SerializeToString()))
+        == wanted
+    )
 
 
 @given(SETTINGS)
@@ -373,20 +376,20 @@ def test_summaries_are_stored_whole(summary: results.RunSummary) -> None:
 @given(RUN)
 def test_runs_travel_whole(run: results.Run) -> None:
     """A run with its summary and gates is the same after the wire."""
-    assert wire.RUN.from_wire(pb.Run.FromString(wire.RUN.to_wire(run).SerializeToString())) == run
+    assert wire.RUN.from_wire(run_pb2.Run.FromString(wire.RUN.to_wire(run).SerializeToString())) == run
 
 
 @given(RESULT)
 def test_rows_travel_whole(result: results.CaseResult) -> None:
     """A row is the same after the wire; its number travels with the event."""
-    message = pb.CaseResult.FromString(result_to_wire(result).SerializeToString())
+    message = row_pb2.CaseResult.FromString(result_to_wire(result).SerializeToString())
     assert result_from_wire(message, result.sequence) == result
 
 
 @given(STATE_CHANGE | RESULT)
 def test_events_travel_whole(event: results.StateChange | results.CaseResult) -> None:
     """An event is the same after the wire, whichever kind it is."""
-    assert event_from_wire(pb.RunEvent.FromString(event_to_wire(event).SerializeToString())) == event
+    assert event_from_wire(run_pb2.RunEvent.FromString(event_to_wire(event).SerializeToString())) == event
 
 
 @given(DATASET)
@@ -416,7 +419,7 @@ def test_absent_and_zero_fields_stay_apart(field: str) -> None:
 
 def test_an_empty_spec_gets_the_defaults_of_the_contract() -> None:
     """What a client leaves out is filled in as the contract says."""
-    wanted = wire.SETTINGS.from_wire(pb.RunSpec(name="n"))
+    wanted = wire.SETTINGS.from_wire(spec_pb2.RunSpec(name="n"))
     assert (wanted.agent.timeout_s, wanted.agent.concurrency, wanted.agent.retries, wanted.repeats) == (30.0, 16, 2, 1)
 
 
@@ -430,13 +433,13 @@ def test_a_time_limit_below_a_millisecond_is_not_none_at_all() -> None:
 def test_json_that_is_no_object_is_refused(text: str) -> None:
     """A foreign client's JSON text that is not an object is a problem of its field, which the caller reports."""
     with pytest.raises(DatasetError, match=r"variables_json: cannot be read: .*(JSON|Expecting|a number)"):
-        case_from_wire(pb.Case(case_id="c", turns=[pb.Turn(input="q")], variables_json=text))
+        case_from_wire(case_pb2.Case(case_id="c", turns=[case_pb2.Turn(input="q")], variables_json=text))
 
 
 def test_zeros_of_a_case_are_not_what_is_absent() -> None:
     """A weight, a place and a threshold of 0 are the same after the wire and after the store."""
     case = Case("c", (Turn("q"),), weight=0.0, place=0, thresholds={"m": 0.0})
-    assert case_from_wire(pb.Case.FromString(case_to_wire(case).SerializeToString())) == case
+    assert case_from_wire(case_pb2.Case.FromString(case_to_wire(case).SerializeToString())) == case
     assert case_from_json(json.loads(json.dumps(case_to_json(case)))) == case
 
 
@@ -444,28 +447,33 @@ def test_each_text_of_a_case_that_cannot_be_read_is_named_by_its_field() -> None
     """All of them at once, in whatever it lies; a field of a newer version is not read, and breaks nothing."""
     wrong = agent_pb2.AgentResponse(metadata_json="{")
     mappings = ["variables_json", "parameters_json", "expected_json", "labels_json", "metadata_json"]
-    message = pb.Case(
+    message = case_pb2.Case(
         case_id="c",
-        turns=[pb.Turn(), pb.Turn(expected_tools=[pb.ExpectedTool(), pb.ExpectedTool(arguments_json="{")])],
+        turns=[
+            case_pb2.Turn(),
+            case_pb2.Turn(expected_tools=[case_pb2.ExpectedTool(), case_pb2.ExpectedTool(arguments_json="{")]),
+        ],
         contexts=["x"],
         category="x",
         tags=["x"],
         recorded=wrong,
         choices=["x"],
-        assertions=[pb.Assertion(), pb.Assertion(value_json="{")],
+        assertions=[case_pb2.Assertion(), case_pb2.Assertion(value_json="{")],
         thresholds={"m": 0.0},
         weight=0.0,
-        verdicts=[pb.RecordedVerdict(), pb.RecordedVerdict(verdict_json="{")],
+        verdicts=[case_pb2.RecordedVerdict(), case_pb2.RecordedVerdict(verdict_json="{")],
         recorded_repeats=[agent_pb2.AgentResponse(), wrong],
         place=0,
-        recorded_turns=[pb.RecordedTurns(), pb.RecordedTurns(answers=[agent_pb2.AgentResponse(), wrong])],
+        recorded_turns=[case_pb2.RecordedTurns(), case_pb2.RecordedTurns(answers=[agent_pb2.AgentResponse(), wrong])],
         approvals=[agent_pb2.Approval(approve=True), agent_pb2.Approval(), agent_pb2.Approval(edit_json="{")],
         **dict.fromkeys(mappings, "{"),
     )
-    assert [field.name for field, _ in message.ListFields()] == [field.name for field in pb.Case.DESCRIPTOR.fields]
+    assert [field.name for field, _ in message.ListFields()] == [
+        field.name for field in case_pb2.Case.DESCRIPTOR.fields
+    ]
     of_a_newer_version = b"\xfa\x01\x01x"  # field 31, a text
     with pytest.raises(DatasetError) as caught:
-        case_from_wire(pb.Case.FromString(message.SerializeToString() + of_a_newer_version))
+        case_from_wire(case_pb2.Case.FromString(message.SerializeToString() + of_a_newer_version))
     assert {problem.field for problem in caught.value.problems} == {
         *mappings, "turns[1].expected_tools[1].arguments_json", "assertions[1].value_json", "verdicts[1].verdict_json",
         "recorded", "recorded_repeats[1]", "recorded_turns[1].answers[1]", "approvals[1]", "approvals[2]",
@@ -476,15 +484,15 @@ def test_a_state_of_a_newer_version_does_not_break_reading() -> None:
     """Numbers that this version does not know are read as something, not refused."""
     message = agent_pb2.AgentResponse(status=99, text="t")  # type: ignore[arg-type]  # wrong on purpose
     assert response_from_wire(message).text == "t"
-    assert wire.RUN.from_wire(pb.Run(run_id="r", state=99)).state is results.RunState.PENDING  # type: ignore[arg-type]  # wrong on purpose
+    assert wire.RUN.from_wire(run_pb2.Run(run_id="r", state=99)).state is results.RunState.PENDING  # type: ignore[arg-type]  # wrong on purpose
 
 
 @pytest.mark.parametrize("run_id", ["", "/tmp/x", "../x", "a/b", "a\\b", ".x", "-x", "a\nb", "a\n", "x" * 129, "é"])
 def test_an_id_of_a_run_that_is_none_is_refused(run_id: str) -> None:
     """A client makes names of folders of ids: those of a server's runs and baselines have the form of ids."""
     for read in (
-        lambda: wire.RUN.from_wire(pb.Run(run_id=run_id)),
-        lambda: wire.BASELINE.from_wire(pb.Baseline(run_id=run_id)),
+        lambda: wire.RUN.from_wire(run_pb2.Run(run_id=run_id)),
+        lambda: wire.BASELINE.from_wire(comparison_pb2.Baseline(run_id=run_id)),
     ):
         with pytest.raises(SetupError, match="a run's id has 1 to 128 letters, digits") as caught:
             read()

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from assay.agent.v1 import agent_pb2
 from assay.model.answers.agent_response import AgentResponse, MalformedAnswerError
 from assay.model.run import AgentSettings, CaseSelection, PauseCause, RunCounts, RunState
-from assay.v1 import agent_pb2, orchestrator_pb2
-from assay.v1 import orchestrator_pb2 as pb
+from assay.v1 import case_pb2, run_pb2, spec_pb2, summary_pb2
 from assay.wire.agent import response_to_wire, split_by_size
 from assay.wire.case import case_from_wire, case_to_wire
 from assay.wire.converter import Converter, EnumConverter
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def test_a_name_may_say_more_about_its_form() -> None:
     """Seconds travel as milliseconds, mappings as JSON texts, counts with a suffix."""
-    agents = Converter(AgentSettings, pb.AgentSpec)
+    agents = Converter(AgentSettings, spec_pb2.AgentSpec)
     message = agents.to_wire(AgentSettings("http", timeout_s=1.5, options={"url": "http://x"}))
     assert (message.timeout_ms, message.options_json) == (1500, '{"url": "http://x"}')
     assert agents.from_wire(message) == AgentSettings("http", timeout_s=1.5, options={"url": "http://x"})
@@ -32,24 +32,27 @@ def test_a_name_may_say_more_about_its_form() -> None:
 
 def test_what_is_absent_is_the_default() -> None:
     """0 is a value where the message can tell it from nothing."""
-    agents = Converter(AgentSettings, pb.AgentSpec)
-    assert agents.from_wire(pb.AgentSpec(adapter="a")) == AgentSettings("a")
-    assert agents.from_wire(pb.AgentSpec(adapter="a", retries=0)).retries == 0
-    assert SETTINGS.from_wire(pb.RunSpec(name="n")).agent == AgentSettings("")
-    assert Converter(CaseSelection, pb.CaseSelection).from_wire(pb.CaseSelection(total_count=0)) == CaseSelection(
-        total_count=0
+    agents = Converter(AgentSettings, spec_pb2.AgentSpec)
+    assert agents.from_wire(spec_pb2.AgentSpec(adapter="a")) == AgentSettings("a")
+    assert agents.from_wire(spec_pb2.AgentSpec(adapter="a", retries=0)).retries == 0
+    assert SETTINGS.from_wire(spec_pb2.RunSpec(name="n")).agent == AgentSettings("")
+    assert Converter(CaseSelection, spec_pb2.CaseSelection).from_wire(
+        spec_pb2.CaseSelection(total_count=0)
+    ) == CaseSelection(total_count=0)
+    assert (RUN.from_wire(run_pb2.Run(run_id="r")).summary, RUN.from_wire(run_pb2.Run(run_id="r")).created_at) == (
+        None,
+        "",
     )
-    assert (RUN.from_wire(pb.Run(run_id="r")).summary, RUN.from_wire(pb.Run(run_id="r")).created_at) == (None, "")
 
 
 def test_members_of_enums_that_this_version_does_not_know() -> None:
     """They stand for what their converter says, and are left out of sets."""
     unknown: Any = 99
-    assert RUN.from_wire(pb.Run(run_id="r", state=unknown, pause_cause=unknown)).pause_cause is None
-    assert RUN.from_wire(pb.Run(run_id="r", pause_cause=pb.PAUSE_CAUSE_JUDGE)).pause_cause is PauseCause.JUDGE
-    assert STATES.known([unknown, pb.RUN_STATE_PAUSED]) == {RunState.PAUSED}
+    assert RUN.from_wire(run_pb2.Run(run_id="r", state=unknown, pause_cause=unknown)).pause_cause is None
+    assert RUN.from_wire(run_pb2.Run(run_id="r", pause_cause=run_pb2.PAUSE_CAUSE_JUDGE)).pause_cause is PauseCause.JUDGE
+    assert STATES.known([unknown, run_pb2.RUN_STATE_PAUSED]) == {RunState.PAUSED}
     with pytest.raises(ValueError, match="no value defined for name"):
-        EnumConverter(RunState, pb.PauseCause, unknown=None)
+        EnumConverter(RunState, run_pb2.PauseCause, unknown=None)
 
 
 def test_a_field_without_a_counterpart_is_found_at_import() -> None:
@@ -64,9 +67,9 @@ def test_a_field_without_a_counterpart_is_found_at_import() -> None:
         total: int = 0
 
     with pytest.raises(TypeError, match=r"More\.skipped has no counterpart in assay\.v1\.RunCounts"):
-        Converter(More, pb.RunCounts)
+        Converter(More, run_pb2.RunCounts)
     with pytest.raises(TypeError, match=r"RunCounts has more than Fewer: \['agent_errors', 'answered', 'failed', "):
-        Converter(Fewer, pb.RunCounts)
+        Converter(Fewer, run_pb2.RunCounts)
 
 
 def test_stored_json_of_other_versions_is_read() -> None:
@@ -81,9 +84,9 @@ def test_stored_json_of_other_versions_is_read() -> None:
         retries: int = 2
         options: Mapping[str, Any] = field(default_factory=dict)
 
-    agents = Converter(Agent, pb.AgentSpec)
+    agents = Converter(Agent, spec_pb2.AgentSpec)
     assert agents.from_json({"adapter": "a", "later": 1}) == Agent("a")
-    found = SUMMARY.from_wire(pb.RunSummary(metrics=[pb.MetricSummary(metric="m")]))
+    found = SUMMARY.from_wire(summary_pb2.RunSummary(metrics=[summary_pb2.MetricSummary(metric="m")]))
     again = SUMMARY.from_json(dataclasses.asdict(found))
     assert again == found
     assert again.metrics[0].rule == "at_least"
@@ -98,7 +101,7 @@ def test_what_json_cannot_hold_is_refused(output: object) -> None:
 
 def test_half_a_character_in_json_does_not_break_the_next_message() -> None:
     r"""An escape such as \ud800 is valid JSON text but no valid text: it is replaced on its way in."""
-    case = case_from_wire(orchestrator_pb2.Case(case_id="c", variables_json=r'{"a": "x\ud800y", "b": "\ud83d\ude00"}'))
+    case = case_from_wire(case_pb2.Case(case_id="c", variables_json=r'{"a": "x\ud800y", "b": "\ud83d\ude00"}'))
     assert case.variables == {"a": "x\ufffdy", "b": "\U0001f600"}
     assert case_from_wire(case_to_wire(case)) == case
 

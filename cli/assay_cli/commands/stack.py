@@ -41,8 +41,8 @@ def up(no_embedder: bool, judge: bool, models: tuple[str, ...], prices: Path | N
         home = Home.open()
         stack = LocalStack(home, stay=True)
         stack.start(models=() if no_embedder else models or (DEFAULT_MODEL,), judge=judge)
-        needed = {} if no_embedder else {"embedder": "assay.v1.EmbedderService"}
-        needed |= {"judge": "assay.v1.JudgeService"} if judge else {}
+        needed = {} if no_embedder else {"embedder": "assay.embedder.v1.EmbedderService"}
+        needed |= {"judge": "assay.judge.v1.JudgeService"} if judge else {}
         try:
             async with Client(stack.address) as client:
                 await show_waiting(wait_for_stack(client, stack), "starting the local orchestrator")

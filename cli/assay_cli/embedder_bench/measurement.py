@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assay.embedder.v1 import embedder_pb2, embedder_pb2_grpc
 from assay.errors import OverloadedError
 from assay.metrics.core.info import DEFAULT_MODEL
 from assay.rpc.status import translated
-from assay.v1 import embedder_pb2, embedder_pb2_grpc
 from assay_cli.embedder_bench.private_embedder import private_embedder
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import grpc.aio
 
-_SERVICE = "assay.v1.EmbedderService"
+_SERVICE = "assay.embedder.v1.EmbedderService"
 _LOAD_TIMEOUT_S = 3600.0
 _STOP_TIMEOUT_S = 15.0
 _LOOK_S = 0.01

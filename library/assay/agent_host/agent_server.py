@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assay.agent.v1 import agent_pb2, agent_pb2_grpc
 from assay.agent_host.answers.answer_message import answer_to_wire
 from assay.agent_host.caller import AgentCaller
 from assay.agent_host.concurrency.executor import AgentExecutor
@@ -19,7 +20,6 @@ from assay.errors import InvalidInputError, Problem
 from assay.model.answers.agent_response import clean_text
 from assay.rpc.options import ServerOptions
 from assay.rpc.server import RpcServer, serve_until_signal
-from assay.v1 import agent_pb2, agent_pb2_grpc
 from assay.wire.agent import request_from_wire
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     Context = grpc.aio.ServicerContext[Any, Any]
 
-SERVICE = "assay.v1.AgentService"
+SERVICE = "assay.agent.v1.AgentService"
 """The service's name for health checks and reflection."""
 
 _MAX_CONCURRENCY = 1000

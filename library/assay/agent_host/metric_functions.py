@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from assay.model.metric_call import MetricRequest
     from assay.model.run import MetricSettings
-    from assay.v1 import orchestrator_pb2 as pb
+    from assay.v1 import host_pb2 as pb
 
 
 def load_metric_functions(

@@ -1,4 +1,4 @@
-"""Serving a ServeAgent stream: the user's code answers the orchestrator's requests, as agent and as metrics."""
+"""Serving a stream of HostService: the user's code answers the orchestrator's requests, as agent and as metrics."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from assay.agent.v1 import agent_pb2
 from assay.agent_host.answers.answer_message import answer_to_wire
 from assay.agent_host.concurrency.suspension import Suspensions
 from assay.errors import UnavailableError, WrongStateError
@@ -13,8 +14,8 @@ from assay.model.answers.agent_response import AgentErrorKind, error_response
 from assay.model.metric_call import MALFORMED, MetricOutcome
 from assay.process.failpoints import failpoint
 from assay.rpc.status import translated
-from assay.v1 import agent_pb2, orchestrator_pb2_grpc
-from assay.v1 import orchestrator_pb2 as pb
+from assay.v1 import host_pb2 as pb
+from assay.v1 import host_pb2_grpc
 from assay.wire.agent import request_from_wire, response_to_wire, split_by_size
 from assay.wire.metric_call import outcomes_to_wire
 
@@ -36,8 +37,8 @@ _log = logging.getLogger(__name__)
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from assay.v1 import agent_pb2
-    from assay.v1 import orchestrator_pb2 as pb
+    from assay.agent.v1 import agent_pb2
+    from assay.v1 import host_pb2 as pb
 
     Answer: TypeAlias = agent_pb2.AgentResponse | pb.MetricResponse
 
@@ -118,7 +119,7 @@ class AgentHost:
             AssayError: The orchestrator refused this host.
         """
         self._stream = stream = _Stream()
-        call = orchestrator_pb2_grpc.RunServiceStub(channel).ServeAgent(stream.outgoing(self._attach))
+        call = host_pb2_grpc.HostServiceStub(channel).Host(stream.outgoing(self._attach))
         watching = asyncio.create_task(stream.suspensions.watch())
         try:
             with translated():
@@ -148,7 +149,7 @@ class AgentHost:
             if code is not None:
                 await code.aclose()
 
-    def _take(self, stream: _Stream, message: pb.ServeAgentResponse) -> bool:
+    def _take(self, stream: _Stream, message: pb.HostResponse) -> bool:
         """Handle a message of the orchestrator; return False once it asks no more."""
         match message.WhichOneof("message"):
             case "requests":
@@ -235,7 +236,7 @@ class AgentHost:
 
 
 class _Stream:
-    """A ServeAgent stream: its requests and the messages to send.
+    """A stream of HostService: its requests and the messages to send.
 
     Attributes:
         suspensions: The suspensions of this process since the stream began.
@@ -277,22 +278,22 @@ class _Stream:
         self._closed = True
         self._moved.set()
 
-    async def outgoing(self, attach: pb.AttachAgent) -> AsyncIterator[pb.ServeAgentRequest]:
+    async def outgoing(self, attach: pb.AttachAgent) -> AsyncIterator[pb.HostRequest]:
         """Yield the messages for the orchestrator."""
-        yield pb.ServeAgentRequest(attach=attach)
+        yield pb.HostRequest(attach=attach)
         while not self._closed:
             await self._moved.wait()
             self._moved.clear()
             if self._reported > self._sent:
                 self._sent = self._reported
-                yield pb.ServeAgentRequest(suspended=pb.HostSuspended(number=self._sent))
+                yield pb.HostRequest(suspended=pb.HostSuspended(number=self._sent))
             await self._gathered()
             ready, self._answers = self._answers, []
             for batch in split_by_size(ready):
-                yield pb.ServeAgentRequest(responses=pb.AgentResponses(responses=batch))
+                yield pb.HostRequest(responses=pb.AgentResponses(responses=batch))
             computed, self._outcomes = self._outcomes, []
             for outcomes in split_by_size(computed):
-                yield pb.ServeAgentRequest(metric_responses=pb.MetricResponses(responses=outcomes))
+                yield pb.HostRequest(metric_responses=pb.MetricResponses(responses=outcomes))
 
     async def _gathered(self) -> None:
         """Wait for answers in the next rounds of the event loop, which are sent in the same message.

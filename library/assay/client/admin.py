@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from assay.admin.v1 import admin_pb2, admin_pb2_grpc
 from assay.errors import SetupError
 from assay.identity.quotas import Quota
-from assay.v1 import admin_pb2 as pb
-from assay.v1 import admin_pb2_grpc
+from assay.v1 import server_pb2, server_pb2_grpc
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -160,38 +160,41 @@ async def get_identity(client: Client) -> TokenInfo:
         UnauthenticatedError: The server does not accept the token.
         SetupError: The server has no identities (reason NO_IDENTITIES).
     """
-    identity = await call_admin(client, lambda stub: stub.GetIdentity(pb.GetIdentityRequest()))
+    request = server_pb2.GetIdentityRequest()
+    identity = await client.call(server_pb2_grpc.ServerServiceStub, lambda stub: stub.GetIdentity(request))
+    if not identity.role:
+        raise _no_identities(client.address)
     return TokenInfo(identity.token_id, identity.team, identity.role, identity.name, expires_at=identity.expires_at)
 
 
 async def create_team(client: Client, team: str) -> Team:
     """Create a team; for operators."""
-    response = await call_admin(client, lambda stub: stub.CreateTeam(pb.CreateTeamRequest(team=team)))
+    response = await call_admin(client, lambda stub: stub.CreateTeam(admin_pb2.CreateTeamRequest(team=team)))
     return _team(response.team)
 
 
 async def list_teams(client: Client) -> list[Team]:
     """Return all teams, sorted by name; for operators."""
-    response = await call_admin(client, lambda stub: stub.ListTeams(pb.ListTeamsRequest()))
+    response = await call_admin(client, lambda stub: stub.ListTeams(admin_pb2.ListTeamsRequest()))
     return [_team(team) for team in response.teams]
 
 
 async def disable_team(client: Client, team: str) -> tuple[Team, int]:
     """Refuse a team's tokens and pause its active runs; return the team and the number of paused runs. For
     operators."""
-    response = await call_admin(client, lambda stub: stub.DisableTeam(pb.DisableTeamRequest(team=team)))
+    response = await call_admin(client, lambda stub: stub.DisableTeam(admin_pb2.DisableTeamRequest(team=team)))
     return _team(response.team), response.paused_count
 
 
 async def enable_team(client: Client, team: str) -> Team:
     """Accept a disabled team's tokens again; its runs stay paused. For operators."""
-    response = await call_admin(client, lambda stub: stub.EnableTeam(pb.EnableTeamRequest(team=team)))
+    response = await call_admin(client, lambda stub: stub.EnableTeam(admin_pb2.EnableTeamRequest(team=team)))
     return _team(response.team)
 
 
 async def delete_team(client: Client, team: str) -> TeamDeletion:
     """Start deleting a team with all its data, or return the progress of the deletion. For operators."""
-    response = await call_admin(client, lambda stub: stub.DeleteTeam(pb.DeleteTeamRequest(team=team)))
+    response = await call_admin(client, lambda stub: stub.DeleteTeam(admin_pb2.DeleteTeamRequest(team=team)))
     stores = (
         DeletedStore(
             store.store, store.deleted_count, store.remaining_count if store.HasField("remaining_count") else None
@@ -212,7 +215,9 @@ async def set_team_retention(
         keep_runs_days: Days for ended runs; 0 keeps them for ever, None changes nothing.
         keep_audit_days: Days for audit entries; likewise.
     """
-    request = pb.SetTeamRetentionRequest(team=team, keep_runs_days=keep_runs_days, keep_audit_days=keep_audit_days)
+    request = admin_pb2.SetTeamRetentionRequest(
+        team=team, keep_runs_days=keep_runs_days, keep_audit_days=keep_audit_days
+    )
     response = await call_admin(client, lambda stub: stub.SetTeamRetention(request))
     return _team(response.team)
 
@@ -227,20 +232,20 @@ async def create_token(client: Client, role: str, name: str, *, team: str = "", 
         team: Team of the token; empty for the client's own team.
         lifetime_s: Seconds until it expires; 0 for never.
     """
-    request = pb.CreateTokenRequest(team=team, role=role, name=name, lifetime_s=lifetime_s)
+    request = admin_pb2.CreateTokenRequest(team=team, role=role, name=name, lifetime_s=lifetime_s)
     response = await call_admin(client, lambda stub: stub.CreateToken(request))
     return NewToken(response.text, _info(response.token))
 
 
 async def list_tokens(client: Client, team: str = "") -> list[TokenInfo]:
     """Return the tokens of a team, oldest first; an empty name means the client's own team."""
-    response = await call_admin(client, lambda stub: stub.ListTokens(pb.ListTokensRequest(team=team)))
+    response = await call_admin(client, lambda stub: stub.ListTokens(admin_pb2.ListTokensRequest(team=team)))
     return [_info(token) for token in response.tokens]
 
 
 async def revoke_token(client: Client, token_id: str) -> TokenInfo:
     """Revoke a token; every process refuses it within 60 s."""
-    response = await call_admin(client, lambda stub: stub.RevokeToken(pb.RevokeTokenRequest(token_id=token_id)))
+    response = await call_admin(client, lambda stub: stub.RevokeToken(admin_pb2.RevokeTokenRequest(token_id=token_id)))
     return _info(response.token)
 
 
@@ -256,19 +261,19 @@ async def create_target(
         secrets: Names of the team's secrets that may be sent there.
         team: The team; empty for the client's own.
     """
-    request = pb.CreateTargetRequest(team=team, name=name, address=address, secrets=secrets)
+    request = admin_pb2.CreateTargetRequest(team=team, name=name, address=address, secrets=secrets)
     return _target((await call_admin(client, lambda stub: stub.CreateTarget(request))).target)
 
 
 async def list_targets(client: Client, team: str = "") -> list[Target]:
     """Return the targets of a team, sorted by name; an empty name means the client's own team."""
-    response = await call_admin(client, lambda stub: stub.ListTargets(pb.ListTargetsRequest(team=team)))
+    response = await call_admin(client, lambda stub: stub.ListTargets(admin_pb2.ListTargetsRequest(team=team)))
     return [_target(target) for target in response.targets]
 
 
 async def delete_target(client: Client, name: str, team: str = "") -> None:
     """Remove a target; new and resumed runs can no longer call it."""
-    await call_admin(client, lambda stub: stub.DeleteTarget(pb.DeleteTargetRequest(team=team, name=name)))
+    await call_admin(client, lambda stub: stub.DeleteTarget(admin_pb2.DeleteTargetRequest(team=team, name=name)))
 
 
 async def set_quotas(
@@ -282,9 +287,9 @@ async def set_quotas(
         cleared: Quotas to remove.
         team: The team; empty for the client's own.
     """
-    request = pb.SetQuotasRequest(
+    request = admin_pb2.SetQuotasRequest(
         team=team,
-        quotas=[pb.QuotaAmount(quota=quota.value, amount=amount) for quota, amount in amounts.items()],
+        quotas=[admin_pb2.QuotaAmount(quota=quota.value, amount=amount) for quota, amount in amounts.items()],
         cleared=[quota.value for quota in cleared],
     )
     await call_admin(client, lambda stub: stub.SetQuotas(request))
@@ -292,7 +297,7 @@ async def set_quotas(
 
 async def get_quotas(client: Client, team: str = "") -> list[QuotaAmount]:
     """Return the quotas in force for a team; an empty name means the client's own team."""
-    quotas = await call_admin(client, lambda stub: stub.GetQuotas(pb.GetQuotasRequest(team=team)))
+    quotas = await call_admin(client, lambda stub: stub.GetQuotas(admin_pb2.GetQuotasRequest(team=team)))
     return [
         QuotaAmount(Quota(quota.quota), quota.amount, is_default=quota.quota in quotas.defaulted)
         for quota in quotas.quotas
@@ -302,19 +307,19 @@ async def get_quotas(client: Client, team: str = "") -> list[QuotaAmount]:
 
 async def get_status(client: Client, team: str = "") -> list[TeamStatus]:
     """Return the usage of a team. Without a name, return all teams to an operator, else the client's own."""
-    status = await call_admin(client, lambda stub: stub.GetStatus(pb.GetStatusRequest(team=team)))
+    status = await call_admin(client, lambda stub: stub.GetStatus(admin_pb2.GetStatusRequest(team=team)))
     return [
         TeamStatus(team_status.team, tuple(map(_use, _known(team_status.uses))), team_status.queued_rows)
         for team_status in status.teams
     ]
 
 
-def _known(uses: Iterable[pb.QuotaUse]) -> Iterator[pb.QuotaUse]:
+def _known(uses: Iterable[admin_pb2.QuotaUse]) -> Iterator[admin_pb2.QuotaUse]:
     """Yield the quotas that this version knows; a newer server may have more."""
     return (use for use in uses if use.quota in _QUOTAS)
 
 
-def _use(use: pb.QuotaUse) -> QuotaUse:
+def _use(use: admin_pb2.QuotaUse) -> QuotaUse:
     return QuotaUse(Quota(use.quota), use.used, use.limit if use.HasField("limit") else None)
 
 
@@ -325,7 +330,7 @@ async def call_admin(client: Client, attempt: Callable[[admin_pb2_grpc.AdminServ
         SetupError: The server has no identities (reason NO_IDENTITIES).
     """
     with _explained(client.address):
-        return await client.call_service(admin_pb2_grpc.AdminServiceStub, attempt)
+        return await client.call(admin_pb2_grpc.AdminServiceStub, attempt, repeatable=False)
 
 
 @contextmanager
@@ -335,21 +340,24 @@ def _explained(address: str) -> Iterator[None]:
     except SetupError as problem:
         if problem.reason not in ("SERVER_TOO_OLD", "UNIMPLEMENTED"):
             raise
-        raise SetupError(
-            f"the orchestrator at {address} has no identities: it has an older version, or runs without --auth tokens",
-            reason="NO_IDENTITIES",
-        ) from problem
+        raise _no_identities(address) from problem
 
 
-def _team(team: pb.Team) -> Team:
+def _no_identities(address: str) -> SetupError:
+    return SetupError(
+        f"the orchestrator at {address} has no identities: it runs without --auth tokens", reason="NO_IDENTITIES"
+    )
+
+
+def _team(team: admin_pb2.Team) -> Team:
     return Team(*(getattr(team, name) for name in Team.__slots__))
 
 
-def _target(target: pb.Target) -> Target:
+def _target(target: admin_pb2.Target) -> Target:
     return Target(target.team, target.name, target.address, tuple(target.secrets), target.created_at, target.created_by)
 
 
-def _info(token: pb.Token) -> TokenInfo:
+def _info(token: admin_pb2.Token) -> TokenInfo:
     return TokenInfo(*(getattr(token, name) for name in TokenInfo.__slots__))
 
 

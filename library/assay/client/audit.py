@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
+from assay.admin.v1 import admin_pb2 as pb
 from assay.client.admin import call_admin
 from assay.identity.audit import AuditEntry, StoredEntry, entry_digest
-from assay.v1 import admin_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -6,7 +6,8 @@ import shlex
 from typing import TYPE_CHECKING
 
 from assay.errors import NotFoundError
-from assay.v1 import orchestrator_pb2 as pb
+from assay.v1 import comparison_pb2 as pb
+from assay.v1.comparison_pb2_grpc import ComparisonServiceStub
 from assay.wire.run import BASELINE
 
 if TYPE_CHECKING:
@@ -23,12 +24,14 @@ async def set_baseline(client: Client, name: str, run_id: str) -> Baseline:
         InvalidInputError: The name is empty, too long or has control characters.
     """
     request = pb.SetBaselineRequest(name=name, run_id=run_id)
-    return BASELINE.from_wire((await client.call(lambda stub: stub.SetBaseline(request))).baseline)
+    return BASELINE.from_wire(
+        (await client.call(ComparisonServiceStub, lambda stub: stub.SetBaseline(request))).baseline
+    )
 
 
 async def list_baselines(client: Client) -> list[Baseline]:
     """Return all baselines, sorted by name."""
-    response = await client.call(lambda stub: stub.ListBaselines(pb.ListBaselinesRequest()))
+    response = await client.call(ComparisonServiceStub, lambda stub: stub.ListBaselines(pb.ListBaselinesRequest()))
     return [BASELINE.from_wire(baseline) for baseline in response.baselines]
 
 
@@ -38,7 +41,7 @@ async def delete_baseline(client: Client, name: str) -> None:
     Raises:
         NotFoundError: No baseline has that name.
     """
-    await client.call(lambda stub: stub.DeleteBaseline(pb.DeleteBaselineRequest(name=name)))
+    await client.call(ComparisonServiceStub, lambda stub: stub.DeleteBaseline(pb.DeleteBaselineRequest(name=name)))
 
 
 def run_of(baseline: Baseline) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.v1 import orchestrator_pb2 as pb
+from assay.v1 import calibration_pb2 as pb
+from assay.v1.calibration_pb2_grpc import CalibrationServiceStub
 from assay.wire.run import CALIBRATION
 
 if TYPE_CHECKING:
@@ -19,12 +20,16 @@ async def set_calibration(client: Client, calibration: JudgeCalibration) -> Judg
         InvalidInputError: The calibration is wrong; lists every problem.
     """
     request = pb.SetCalibrationRequest(calibration=CALIBRATION.to_wire(calibration))
-    return CALIBRATION.from_wire((await client.call(lambda stub: stub.SetCalibration(request))).calibration)
+    return CALIBRATION.from_wire(
+        (await client.call(CalibrationServiceStub, lambda stub: stub.SetCalibration(request))).calibration
+    )
 
 
 async def list_calibrations(client: Client) -> list[JudgeCalibration]:
     """Return all calibrations, newest first."""
-    response = await client.call(lambda stub: stub.ListCalibrations(pb.ListCalibrationsRequest()))
+    response = await client.call(
+        CalibrationServiceStub, lambda stub: stub.ListCalibrations(pb.ListCalibrationsRequest())
+    )
     return [CALIBRATION.from_wire(calibration) for calibration in response.calibrations]
 
 
@@ -35,4 +40,6 @@ async def delete_calibration(client: Client, calibration_id: str) -> JudgeCalibr
         NotFoundError: The calibration does not exist.
     """
     request = pb.DeleteCalibrationRequest(calibration_id=calibration_id)
-    return CALIBRATION.from_wire((await client.call(lambda stub: stub.DeleteCalibration(request))).calibration)
+    return CALIBRATION.from_wire(
+        (await client.call(CalibrationServiceStub, lambda stub: stub.DeleteCalibration(request))).calibration
+    )

@@ -22,7 +22,7 @@ from assay.filters.row_text import parse_row_query
 from assay.filters.run_filter import NEWEST_FIRST, RunFilter, parse_run_filter, parse_run_order
 from assay.model.run import CaseResult, DatasetRef, Deletion, RowAttempt, Run, StateChange
 from assay.rpc.channel import read_stream
-from assay.v1 import orchestrator_pb2 as pb
+from assay.v1 import dataset_pb2, dataset_pb2_grpc, row_pb2, run_pb2
 from assay.wire.filters import (
     case_detail_from_wire,
     facets_from_wire,
@@ -91,16 +91,16 @@ class Client(Connection):
         """
         unreadable: list[Exception] = []
 
-        async def send() -> pb.UploadDatasetResponse:
-            parts = upload_parts(cases, pb.DatasetHeader(name=name, format=format), unreadable, wanted)
+        async def send(stub: dataset_pb2_grpc.DatasetServiceAsyncStub) -> dataset_pb2.UploadDatasetResponse:
+            parts = upload_parts(cases, dataset_pb2.DatasetHeader(name=name, format=format), unreadable, wanted)
             try:
-                return await self._stub.UploadDataset(parts, timeout=_UPLOAD_TIMEOUT_S)
+                return await stub.UploadDataset(parts, timeout=_UPLOAD_TIMEOUT_S)
             except (grpc.aio.AioRpcError, asyncio.CancelledError):
                 if unreadable:  # gRPC reports only a cancelled call
                     raise unreadable[0] from None
                 raise
 
-        response = await self._call(send, repeatable=iter(cases) is not cases)
+        response = await self.call(dataset_pb2_grpc.DatasetServiceStub, send, repeatable=iter(cases) is not cases)
         return DATASET.from_wire(response.dataset)
 
     async def create_run(self, settings: RunSettings, dataset_id: str, *, request_id: str | None = None) -> Run:
@@ -114,7 +114,7 @@ class Client(Connection):
         """
         from assay.metrics import without_defaults  # imported here: most clients start no run
 
-        request = pb.CreateRunRequest(
+        request = run_pb2.CreateRunRequest(
             request_id=request_id or str(uuid.uuid4()),
             spec=SETTINGS.to_wire(without_defaults(settings)),
             dataset_id=dataset_id,
@@ -140,7 +140,7 @@ class Client(Connection):
         Raises:
             NotFoundError: The run does not exist.
         """
-        request = pb.GetRunRequest(run_id=run_id, final_summary_only=not partial)
+        request = run_pb2.GetRunRequest(run_id=run_id, final_summary_only=not partial)
         return RUN.from_wire((await self._call(lambda: self._stub.GetRun(request))).run)
 
     async def list_runs(
@@ -228,7 +228,7 @@ class Client(Connection):
         Raises:
             WrongStateError: The run has already ended.
         """
-        request = pb.CancelRunRequest(run_id=run_id)
+        request = run_pb2.CancelRunRequest(run_id=run_id)
         return RUN.from_wire((await self._call(lambda: self._stub.CancelRun(request))).run)
 
     async def pause_run(self, run_id: str) -> Run:
@@ -241,7 +241,7 @@ class Client(Connection):
         Raises:
             WrongStateError: The run has already ended.
         """
-        request = pb.PauseRunRequest(run_id=run_id)
+        request = run_pb2.PauseRunRequest(run_id=run_id)
         return RUN.from_wire((await self._call(lambda: self._stub.PauseRun(request))).run)
 
     async def resume_run(self, run_id: str, *, retry_errors: bool = False, spend_cap: SpendCap | None = None) -> Run:
@@ -257,7 +257,7 @@ class Client(Connection):
             WrongStateError: The run has already ended, or a change is requested while it is running.
         """
         cap = SPEND_CAP.to_wire(spend_cap) if spend_cap is not None else None
-        request = pb.ResumeRunRequest(run_id=run_id, retry_errors=retry_errors, spend_cap=cap)
+        request = run_pb2.ResumeRunRequest(run_id=run_id, retry_errors=retry_errors, spend_cap=cap)
         lost_before = self._lost_count
         try:
             return RUN.from_wire((await self._call(lambda: self._stub.ResumeRun(request))).run)
@@ -274,7 +274,7 @@ class Client(Connection):
         Raises:
             NotFoundError: The run does not exist, or its dataset does not have the case.
         """
-        request = pb.ListAttemptsRequest(run_id=run_id, case_id=case_id)
+        request = row_pb2.ListAttemptsRequest(run_id=run_id, case_id=case_id)
 
         async def fetch() -> list[RowAttempt]:
             async with read_stream(self._stub.ListAttempts(request, timeout=PAGE_TIMEOUT_S)) as messages:
@@ -293,18 +293,18 @@ class Client(Connection):
             NotFoundError: The run does not exist.
             WrongStateError: The run is active, or a baseline points to it.
         """
-        estimate = await self._delete_run(pb.DeleteRunRequest(run_id=run_id, validate_only=True))
+        estimate = await self._delete_run(run_pb2.DeleteRunRequest(run_id=run_id, validate_only=True))
         if only_check:
             return estimate
         lost_before = self._lost_count
         try:
-            return await self._delete_run(pb.DeleteRunRequest(run_id=run_id, with_baselines=with_baselines))
+            return await self._delete_run(run_pb2.DeleteRunRequest(run_id=run_id, with_baselines=with_baselines))
         except NotFoundError:
             if self._lost_count == lost_before:
                 raise
             return estimate  # an earlier attempt, whose response was lost, has deleted it
 
-    async def _delete_run(self, request: pb.DeleteRunRequest) -> Deletion:
+    async def _delete_run(self, request: run_pb2.DeleteRunRequest) -> Deletion:
         return DELETION.from_wire(await self._call(lambda: self._stub.DeleteRun(request, timeout=_DELETE_TIMEOUT_S)))
 
     async def watch_run(
@@ -323,7 +323,7 @@ class Client(Connection):
         cursor = after_sequence
         patience = Patience(self._patience_s)
         while True:
-            request = pb.WatchRunRequest(run_id=run_id, after_sequence=cursor, include_answers=include_answers)
+            request = run_pb2.WatchRunRequest(run_id=run_id, after_sequence=cursor, include_answers=include_answers)
             try:
                 async with self._explained(), read_stream(self._stub.WatchRun(request)) as messages:
                     async for message in messages:
@@ -428,7 +428,7 @@ class Client(Connection):
             ResumeExpiredError: The token belongs to another query.
             DeadlineError: The query exceeded the orchestrator's time limit.
         """
-        request = pb.ListResultsRequest(
+        request = row_pb2.ListResultsRequest(
             run_id=run_id,
             page_size=page_size,
             page_token=page_token,
@@ -465,7 +465,7 @@ class Client(Connection):
             DeadlineError: The query exceeded the orchestrator's time limit.
         """
         wanted, order = _row_query(where, order_by)
-        request = pb.GetCaseRequest(
+        request = row_pb2.GetCaseRequest(
             run_id=run_id, case_id=case_id, filter=row_filter_to_wire(wanted), order_by=row_order_to_wire(order)
         )
 

@@ -12,7 +12,7 @@ from assay.errors import SetupError, StorageError, UnavailableError
 from assay.rpc.channel import open_channel, server_version, wait_for_ready
 from assay.rpc.options import ChannelOptions
 from assay.rpc.status import translated
-from assay.v1 import orchestrator_pb2_grpc
+from assay.v1 import run_pb2_grpc
 from assay.version import __version__
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Connection:
 
     async def __aenter__(self) -> Self:
         self._channel = open_channel(self.address, self._options())
-        self._stub = orchestrator_pb2_grpc.RunServiceStub(self._channel)
+        self._stub = run_pb2_grpc.RunServiceStub(self._channel)
         return self
 
     async def __aexit__(
@@ -130,18 +130,22 @@ class Connection:
         """
         return await server_version(self._channel, _SERVICE)
 
-    async def call(self, attempt: Callable[[orchestrator_pb2_grpc.RunServiceAsyncStub], Awaitable[T]]) -> T:
-        """Make an idempotent call of the orchestrator's service, with retries, and return its response."""
-        return await self._call(lambda: attempt(self._stub))
-
-    async def call_service(self, stub: Callable[[grpc.aio.Channel], S], attempt: Callable[[S], Awaitable[T]]) -> T:
-        """Make a call of another service of the orchestrator, without retries, and return its response.
+    async def call(
+        self,
+        stub: Callable[[grpc.aio.Channel], S],
+        attempt: Callable[[S], Awaitable[T]],
+        *,
+        repeatable: bool = True,
+    ) -> T:
+        """Make a call of one of the orchestrator's services and return its response.
 
         Args:
             stub: Creates the service's stub for a channel.
             attempt: Makes the call.
+            repeatable: Whether the call is idempotent, so that it may be retried.
         """
-        return await self._call(lambda: attempt(stub(self._channel)), repeatable=False)
+        service = stub(self._channel)
+        return await self._call(lambda: attempt(service), repeatable=repeatable)
 
     async def _call(self, attempt: Callable[[], Awaitable[T]], *, repeatable: bool = True) -> T:
         """Make a call with retries.

@@ -32,7 +32,7 @@ from assay.model.run import CaseResult, DatasetReading, DatasetRef, PauseCause, 
 from assay.process.failpoints import failpoint
 from assay.specs.approvals import why_unusable
 from assay.specs.doubtful_criteria import doubtful_criteria, missing_groups
-from assay.v1 import orchestrator_pb2 as pb
+from assay.v1 import case_pb2 as pb
 from assay.wire.case import case_from_wire, case_to_wire
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.v1 import orchestrator_pb2 as pb
+from assay.v1 import case_pb2, dataset_pb2
 from assay.wire.case import case_to_wire
 
 if TYPE_CHECKING:
@@ -19,10 +19,10 @@ _BATCH_CASES = 500
 
 async def upload_parts(
     cases: Iterable[Case],
-    header: pb.DatasetHeader,
+    header: dataset_pb2.DatasetHeader,
     unreadable: list[Exception],
     wanted: asyncio.Event | None = None,
-) -> AsyncIterator[pb.UploadDatasetRequest]:
+) -> AsyncIterator[dataset_pb2.UploadDatasetRequest]:
     """Yield the messages.
 
     Args:
@@ -31,18 +31,18 @@ async def upload_parts(
         unreadable: Collects errors from reading the cases, which gRPC would replace by its own error.
         wanted: Event that completes the upload; None completes it at once.
     """
-    yield pb.UploadDatasetRequest(header=header)
-    batch: list[pb.Case] = []
+    yield dataset_pb2.UploadDatasetRequest(header=header)
+    batch: list[case_pb2.Case] = []
     size = 0
     for case in _noting_problems(cases, unreadable):
         message = case_to_wire(case)
         if batch and (size + message.ByteSize() > _BATCH_BYTES or len(batch) >= _BATCH_CASES):
-            yield pb.UploadDatasetRequest(cases=pb.CaseBatch(cases=batch))
+            yield dataset_pb2.UploadDatasetRequest(cases=dataset_pb2.CaseBatch(cases=batch))
             batch, size = [], 0
         batch.append(message)
         size += message.ByteSize()
     if batch:
-        yield pb.UploadDatasetRequest(cases=pb.CaseBatch(cases=batch))
+        yield dataset_pb2.UploadDatasetRequest(cases=dataset_pb2.CaseBatch(cases=batch))
     if wanted is not None:
         await wanted.wait()
 

@@ -344,7 +344,7 @@ class MetricComparison:
     p: float | None = None
     p_error: float | None = None
     p_adjusted: float | None = None
-    decides: bool = True
+    decides: bool = False
     wins: int = 0
     ties: int = 0
     losses: int = 0

@@ -125,16 +125,16 @@ def missed_thresholds(summary: RunSummary) -> list[str]:
 
 
 def agent_errors_text(summary: RunSummary) -> str:
-    """Return a sentence on how many rows the agent failed; empty if none or unknown."""
+    """Return a sentence on how many rows the agent failed; empty if none."""
     if not summary.agent_errors:
         return ""
-    rows = _counted(summary.row_count or 0, "row")
+    rows = _counted(summary.row_count, "row")
     return f"the agent failed on {summary.agent_errors:,} of {rows}{interrupted_note(summary.interrupted)}"
 
 
 def agent_error_gap(summary: RunSummary) -> str:
     """Return why a run with so many agent errors is incomplete, or the empty string."""
-    errors, rows = summary.agent_errors or 0, summary.row_count or 0
+    errors, rows = summary.agent_errors, summary.row_count
     if too_many(errors, rows, summary.max_agent_errors):
         return f"{agent_errors_text(summary)}, more than max_agent_errors ({percent(summary.max_agent_errors)})"
     return agent_errors_text(summary) if errors and errors >= rows else ""

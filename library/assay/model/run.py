@@ -1,6 +1,6 @@
 """The results of a run: its state, rows and summary.
 
-The names match `protos/assay/v1/orchestrator.proto`. A missing value is None, never 0.
+The names match `protos/assay/v1/run.proto` and the files that it imports. A missing value is None, never 0.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.run_settings import (
-    MAX_ERRORS,
     AgentSettings,
     CaseSelection,
     DatasetReading,
@@ -397,11 +396,11 @@ class RunSummary:
     repeats: Mapping[str, Any] = field(default_factory=dict)
     weighted: Mapping[str, Any] = field(default_factory=dict)
     partial: bool = False
-    row_count: int | None = None
+    row_count: int = 0
     judging: JudgingSummary | None = None
-    agent_errors: int | None = None
-    max_agent_errors: float = MAX_ERRORS
-    max_metric_errors: float = MAX_ERRORS
+    agent_errors: int = 0
+    max_agent_errors: float = 0.0
+    max_metric_errors: float = 0.0
     left_out: int = 0
     stopped_early: StoppedEarly | None = None
     asked_again: int = 0

@@ -112,7 +112,7 @@ def _answered_stream(right: Right, names: Mapping[str, Name], audit: Audit | Non
 
 
 METHODS: Mapping[str, Mapping[str, MethodRule]] = {
-    "assay.v1.RunService": {
+    "assay.v1.DatasetService": {
         "UploadDataset": MethodRule(
             Slots.STREAMS,
             client_streams=True,
@@ -121,6 +121,8 @@ METHODS: Mapping[str, Mapping[str, MethodRule]] = {
             names={"header.name": Name.LABEL},
             audit=Audit.CHANGE,
         ),
+    },
+    "assay.v1.RunService": {
         "CreateRun": _idempotent(
             _RUN,
             {
@@ -146,18 +148,24 @@ METHODS: Mapping[str, Mapping[str, MethodRule]] = {
         "ListResults": _idempotent(_READ, {**_CASE, **_PAGE, **_FILTER}, Audit.EXPORT),
         "GetCase": _server_stream(_READ, {**_CASE, **_FILTER}),
         "ListAttempts": _server_stream(_READ, _CASE),
+    },
+    "assay.v1.ComparisonService": {
+        "CompareRuns": _idempotent(_READ, {"run_ids": Name.SCOPED}),
+        "ListComparedCases": _idempotent(_READ, {"run_ids": Name.SCOPED, **_PAGE}),
         "SetBaseline": _idempotent(_RUN, {"name": Name.SCOPED, **_RUN_ID}, Audit.CHANGE),
         "ListBaselines": _idempotent(_READ),
         # A second attempt does not find what the first has deleted.
         "DeleteBaseline": _call(_RUN, {"name": Name.SCOPED}, Audit.CHANGE),
+    },
+    "assay.v1.CalibrationService": {
         "SetCalibration": _idempotent(_RUN, {"calibration.calibration_id": Name.LABEL}, Audit.CHANGE),
         "ListCalibrations": _idempotent(_READ),
-        # As for baselines.
+        # A second attempt does not find what the first has deleted.
         "DeleteCalibration": _call(_RUN, {"calibration_id": Name.SCOPED}, Audit.CHANGE),
-        "CompareRuns": _idempotent(_READ, {"run_ids": Name.SCOPED}),
-        "ListComparedCases": _idempotent(_READ, {"run_ids": Name.SCOPED, **_PAGE}),
+    },
+    "assay.v1.HostService": {
         # A host has nothing to send while its run asks nothing.
-        "ServeAgent": MethodRule(
+        "Host": MethodRule(
             Slots.STREAMS,
             client_streams=True,
             server_streams=True,
@@ -166,8 +174,8 @@ METHODS: Mapping[str, Mapping[str, MethodRule]] = {
             audit=Audit.NONE,  # it answers for a run whose creation is
         ),
     },
-    "assay.v1.AdminService": {
-        "GetIdentity": _idempotent(_READ),
+    "assay.v1.ServerService": {"GetIdentity": _idempotent(_READ)},
+    "assay.admin.v1.AdminService": {
         # A second attempt finds what the first has made, or makes another one.
         "CreateTeam": _call(_OPERATE, {"team": Name.TEAM}, Audit.CHANGE),
         "ListTeams": _idempotent(_OPERATE, audit=Audit.NONE),
@@ -187,7 +195,7 @@ METHODS: Mapping[str, Mapping[str, MethodRule]] = {
         "GetQuotas": _idempotent(_READ, {"team": Name.TEAM}),
         "GetStatus": _idempotent(_READ, {"team": Name.TEAM}),
     },
-    "assay.v1.EmbedderService": {
+    "assay.embedder.v1.EmbedderService": {
         "Embed": _idempotent(_RUN, audit=Audit.NONE),
         "EmbedStream": _answered_stream(_RUN, {"request_id": Name.LABEL}, Audit.NONE),
         "Similarity": _idempotent(_RUN, audit=Audit.NONE),
@@ -195,7 +203,7 @@ METHODS: Mapping[str, Mapping[str, MethodRule]] = {
         "ListModels": _idempotent(_READ),
         "DeleteScope": _idempotent(_OPERATE, audit=Audit.NONE),
     },
-    "assay.v1.JudgeService": {
+    "assay.judge.v1.JudgeService": {
         # Each call may cost money: the caller decides about another one.
         "Grade": _call(_RUN, _RUN_ID, Audit.NONE),
         "GradeStream": _answered_stream(_RUN, {"request_id": Name.LABEL, "grade.run_id": Name.SCOPED}, Audit.NONE),
@@ -203,7 +211,7 @@ METHODS: Mapping[str, Mapping[str, MethodRule]] = {
         "ListRubrics": _idempotent(_READ),
         "DeleteScope": _idempotent(_OPERATE, audit=Audit.NONE),
     },
-    "assay.v1.AgentService": {
+    "assay.agent.v1.AgentService": {
         "Answer": _call(_RUN, _AGENT_REQUEST, Audit.NONE),
         "AnswerStream": _server_stream(_RUN, _AGENT_REQUEST, Audit.NONE),
     },

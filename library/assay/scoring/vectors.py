@@ -15,9 +15,9 @@ from assay.errors import InternalError, InvalidInputError, OverloadedError, Unav
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from assay.embedder.v1 import embedder_pb2
     from assay.local_stack.stack import LocalStack
     from assay.metrics.core.embedding import EmbeddingSettings
-    from assay.v1 import embedder_pb2
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ _MAX_TEXT_CHARS = 100_000
 _CALL_DEADLINE_S = 120.0
 _STARTUP_TIMEOUT_S = 120.0
 _PATIENCE_S = 60.0
-_SERVICE = "assay.v1.EmbedderService"
+_SERVICE = "assay.embedder.v1.EmbedderService"
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +202,8 @@ class ServiceVectors:
     async def _call(self, texts: Sequence[str], settings: EmbeddingSettings) -> list[Embedded]:
         import grpc
 
+        from assay.embedder.v1 import embedder_pb2, embedder_pb2_grpc
         from assay.rpc.status import from_rpc_error
-        from assay.v1 import embedder_pb2, embedder_pb2_grpc
 
         stub: embedder_pb2_grpc.EmbedderServiceAsyncStub = embedder_pb2_grpc.EmbedderServiceStub(self._channel)
         request = embedder_pb2.EmbedRequest(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from assay.agent.v1 import agent_pb2
 from assay.model.answers.agent_response import (
     AgentError,
     AgentErrorKind,
@@ -22,7 +23,6 @@ from assay.model.answers.agent_response import (
 )
 from assay.model.answers.approvals import Approval, Decision
 from assay.model.answers.interrupts import DecisionKind
-from assay.v1 import agent_pb2
 from assay.wire.converter import EnumConverter
 from assay.wire.json_text import mapping_from_text, mapping_to_text, value_from_text
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from assay.errors import DatasetError, Problem
 from assay.model.answers.agent_response import AgentResponse, json_text
 from assay.model.case import Assertion, Case, ExpectedTool, RecordedVerdict, Turn
-from assay.v1 import orchestrator_pb2
+from assay.v1 import case_pb2
 from assay.wire.agent import (
     approval_from_wire,
     approval_to_wire,
@@ -21,19 +21,19 @@ from assay.wire.json_text import mapping_from_text, mapping_to_text, value_from_
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from assay.agent.v1 import agent_pb2
     from assay.model.answers.approvals import Approval
-    from assay.v1 import agent_pb2
 
 _T = TypeVar("_T")
 _U = TypeVar("_U")
 
 
-def case_to_wire(case: Case) -> orchestrator_pb2.Case:
+def case_to_wire(case: Case) -> case_pb2.Case:
     """Return the message for a case."""
-    message = orchestrator_pb2.Case(
+    message = case_pb2.Case(
         case_id=case.case_id,
         turns=[
-            orchestrator_pb2.Turn(
+            case_pb2.Turn(
                 input=turn.input,
                 history=[message_to_wire(item) for item in turn.history],
                 references=turn.references,
@@ -55,9 +55,7 @@ def case_to_wire(case: Case) -> orchestrator_pb2.Case:
         labels_json=mapping_to_text(case.labels),
         metadata_json=mapping_to_text(case.metadata),
         recorded_repeats=map(response_to_wire, case.recorded_repeats),
-        recorded_turns=[
-            orchestrator_pb2.RecordedTurns(answers=map(response_to_wire, turns)) for turns in case.recorded_turns
-        ],
+        recorded_turns=[case_pb2.RecordedTurns(answers=map(response_to_wire, turns)) for turns in case.recorded_turns],
         verdicts=map(_verdict_to_wire, case.verdicts),
         place=case.place,
         approvals=map(approval_to_wire, case.approvals),
@@ -67,7 +65,7 @@ def case_to_wire(case: Case) -> orchestrator_pb2.Case:
     return message
 
 
-def case_from_wire(message: orchestrator_pb2.Case) -> Case:
+def case_from_wire(message: case_pb2.Case) -> Case:
     """Return the case in a message.
 
     Raises:
@@ -111,7 +109,7 @@ class _Texts:
             return None
 
 
-def _turn_from_wire(turn: orchestrator_pb2.Turn, where: str, texts: _Texts) -> Turn:
+def _turn_from_wire(turn: case_pb2.Turn, where: str, texts: _Texts) -> Turn:
     return Turn(
         input=turn.input,
         history=tuple(map(message_from_wire, turn.history)),
@@ -124,18 +122,18 @@ def _turn_from_wire(turn: orchestrator_pb2.Turn, where: str, texts: _Texts) -> T
     )
 
 
-def _expected_tool_to_wire(tool: ExpectedTool) -> orchestrator_pb2.ExpectedTool:
+def _expected_tool_to_wire(tool: ExpectedTool) -> case_pb2.ExpectedTool:
     arguments = "" if tool.arguments is None else json_text(tool.arguments, "arguments of an expected tool")
-    return orchestrator_pb2.ExpectedTool(name=tool.name, arguments_json=arguments, match=tool.match)
+    return case_pb2.ExpectedTool(name=tool.name, arguments_json=arguments, match=tool.match)
 
 
-def _expected_tool_from_wire(tool: orchestrator_pb2.ExpectedTool, where: str, texts: _Texts) -> ExpectedTool:
+def _expected_tool_from_wire(tool: case_pb2.ExpectedTool, where: str, texts: _Texts) -> ExpectedTool:
     arguments = texts.mapping(tool.arguments_json, f"{where}.arguments_json") if tool.arguments_json else None
     return ExpectedTool(tool.name, arguments, tool.match or "name")
 
 
-def _assertion_to_wire(assertion: Assertion) -> orchestrator_pb2.Assertion:
-    return orchestrator_pb2.Assertion(
+def _assertion_to_wire(assertion: Assertion) -> case_pb2.Assertion:
+    return case_pb2.Assertion(
         type=assertion.type,
         value_json="" if assertion.value is None else json_text(assertion.value, "value of an assertion"),
         threshold=assertion.threshold,
@@ -145,7 +143,7 @@ def _assertion_to_wire(assertion: Assertion) -> orchestrator_pb2.Assertion:
     )
 
 
-def _assertion_from_wire(assertion: orchestrator_pb2.Assertion, where: str, texts: _Texts) -> Assertion:
+def _assertion_from_wire(assertion: case_pb2.Assertion, where: str, texts: _Texts) -> Assertion:
     return Assertion(
         type=assertion.type,
         value=texts.value(assertion.value_json, f"{where}.value_json"),
@@ -156,8 +154,8 @@ def _assertion_from_wire(assertion: orchestrator_pb2.Assertion, where: str, text
     )
 
 
-def _verdict_to_wire(verdict: RecordedVerdict) -> orchestrator_pb2.RecordedVerdict:
-    return orchestrator_pb2.RecordedVerdict(
+def _verdict_to_wire(verdict: RecordedVerdict) -> case_pb2.RecordedVerdict:
+    return case_pb2.RecordedVerdict(
         rubric=verdict.rubric,
         answer_sha256=verdict.answer_sha256,
         judge=verdict.judge,
@@ -168,7 +166,7 @@ def _verdict_to_wire(verdict: RecordedVerdict) -> orchestrator_pb2.RecordedVerdi
     )
 
 
-def _verdict_from_wire(verdict: orchestrator_pb2.RecordedVerdict, where: str, texts: _Texts) -> RecordedVerdict:
+def _verdict_from_wire(verdict: case_pb2.RecordedVerdict, where: str, texts: _Texts) -> RecordedVerdict:
     return RecordedVerdict(
         rubric=verdict.rubric,
         answer_sha256=verdict.answer_sha256,
@@ -200,7 +198,7 @@ def _answer(message: agent_pb2.AgentResponse, where: str, texts: _Texts) -> Agen
     return texts.answer(message, where) or AgentResponse()
 
 
-def _answers(turns: orchestrator_pb2.RecordedTurns, where: str, texts: _Texts) -> tuple[AgentResponse, ...]:
+def _answers(turns: case_pb2.RecordedTurns, where: str, texts: _Texts) -> tuple[AgentResponse, ...]:
     return _each(f"{where}.answers", _answer)(turns.answers, texts)
 
 

@@ -29,7 +29,7 @@ from assay.comparison.model import (
 )
 from assay.comparison.stopping_outcome import StoppingOutcome
 from assay.errors import InvalidInputError, Problem
-from assay.v1 import orchestrator_pb2 as pb
+from assay.v1 import comparison_figures_pb2, comparison_pb2
 from assay.wire.converter import Converter, EnumConverter, Spread
 from assay.wire.interval import INTERVAL
 from assay.wire.json_text import value_from_text
@@ -37,14 +37,14 @@ from assay.wire.json_text import value_from_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_ADJUSTMENTS = EnumConverter(Adjustment, pb.PValueAdjustment, unknown=Adjustment.HOLM)
-_CHANGES = EnumConverter(CaseChange, pb.CaseChange, unknown=None)
-_ORDERS = EnumConverter(CaseOrder, pb.ComparedCaseOrder, unknown=None)
+_ADJUSTMENTS = EnumConverter(Adjustment, comparison_figures_pb2.PValueAdjustment, unknown=Adjustment.HOLM)
+_CHANGES = EnumConverter(CaseChange, comparison_pb2.CaseChange, unknown=None)
+_ORDERS = EnumConverter(CaseOrder, comparison_pb2.ComparedCaseOrder, unknown=None)
 
 
 _ESTIMATE = Converter(
     Estimate,
-    pb.Estimate,
+    comparison_figures_pb2.Estimate,
     spread={  # not a part: the plain field has no default, and an absent one is not (0, 0)
         "interval": Spread(
             ("interval",),
@@ -59,25 +59,26 @@ _TEST_NAMES = ("test", "statistic", "p", "n", "note")
 def _estimates_to_wire(estimates: Mapping[str, Estimate]) -> dict[str, Any]:
     return {
         "metrics": [
-            pb.NamedEstimate(metric=name, estimate=_ESTIMATE.to_wire(estimate)) for name, estimate in estimates.items()
+            comparison_figures_pb2.NamedEstimate(metric=name, estimate=_ESTIMATE.to_wire(estimate))
+            for name, estimate in estimates.items()
         ]
     }
 
 
-def _estimates_from_wire(message: pb.ComparedVariant) -> dict[str, Estimate]:
+def _estimates_from_wire(message: comparison_figures_pb2.ComparedVariant) -> dict[str, Estimate]:
     return {entry.metric: _ESTIMATE.from_wire(entry.estimate) for entry in message.metrics}
 
 
 def _omnibus_to_wire(tests: Mapping[str, OmnibusTest]) -> dict[str, Any]:
     return {
         "omnibus": [
-            pb.OmnibusTest(metric=metric, **{name: getattr(test, name) for name in _TEST_NAMES})
+            comparison_figures_pb2.OmnibusTest(metric=metric, **{name: getattr(test, name) for name in _TEST_NAMES})
             for metric, test in tests.items()
         ]
     }
 
 
-def _omnibus_from_wire(message: pb.RunComparison) -> dict[str, OmnibusTest]:
+def _omnibus_from_wire(message: comparison_figures_pb2.RunComparison) -> dict[str, OmnibusTest]:
     return {
         entry.metric: OmnibusTest(
             entry.test,
@@ -92,11 +93,14 @@ def _omnibus_from_wire(message: pb.RunComparison) -> dict[str, OmnibusTest]:
 
 def _flipped_to_wire(flipped: Mapping[str, tuple[FlippedCase, ...]]) -> dict[str, Any]:
     return {
-        "flipped": [pb.FlippedCases(pair=pair, cases=map(_FLIPPED.to_wire, cases)) for pair, cases in flipped.items()]
+        "flipped": [
+            comparison_figures_pb2.FlippedCases(pair=pair, cases=map(_FLIPPED.to_wire, cases))
+            for pair, cases in flipped.items()
+        ]
     }
 
 
-def _flipped_from_wire(message: pb.RunComparison) -> dict[str, tuple[FlippedCase, ...]]:
+def _flipped_from_wire(message: comparison_figures_pb2.RunComparison) -> dict[str, tuple[FlippedCase, ...]]:
     return {entry.pair: tuple(map(_FLIPPED.from_wire, entry.cases)) for entry in message.flipped}
 
 
@@ -104,20 +108,20 @@ def _values_to_wire(values: tuple[Any, ...]) -> dict[str, Any]:
     return {"values_json": [json.dumps(value, ensure_ascii=False) for value in values]}
 
 
-def _values_from_wire(message: pb.SettingChange) -> tuple[Any, ...]:
+def _values_from_wire(message: comparison_figures_pb2.SettingChange) -> tuple[Any, ...]:
     return tuple(map(value_from_text, message.values_json))
 
 
-_FLIPPED = Converter(FlippedCase, pb.FlippedCase)
-_VERDICTS = EnumConverter(Verdict, pb.PairVerdict, unknown=Verdict.NO_DATA)
-_ERRORS = Converter(ErrorComparison, pb.ErrorComparison)
+_FLIPPED = Converter(FlippedCase, comparison_figures_pb2.FlippedCase)
+_VERDICTS = EnumConverter(Verdict, comparison_figures_pb2.PairVerdict, unknown=Verdict.NO_DATA)
+_ERRORS = Converter(ErrorComparison, comparison_figures_pb2.ErrorComparison)
 _PAIR = Converter(
     PairComparison,
-    pb.PairComparison,
+    comparison_figures_pb2.PairComparison,
     parts={
         "metrics": Converter(
             MetricComparison,
-            pb.MetricComparison,
+            comparison_figures_pb2.MetricComparison,
             parts={
                 "verdict": _VERDICTS,
                 "a": _ESTIMATE,
@@ -125,39 +129,41 @@ _PAIR = Converter(
                 "interval": INTERVAL,
                 "equivalence_interval": INTERVAL,
                 "one_sided": INTERVAL,
-                "noise_floor": Converter(NoiseFloor, pb.NoiseFloor),
-                "table": Converter(PassTable, pb.PassTable),
-                "classical": Converter(ClassicalTest, pb.ClassicalTest),
+                "noise_floor": Converter(NoiseFloor, comparison_figures_pb2.NoiseFloor),
+                "table": Converter(PassTable, comparison_figures_pb2.PassTable),
+                "classical": Converter(ClassicalTest, comparison_figures_pb2.ClassicalTest),
                 "errors": _ERRORS,
-                "worst_case": Converter(WorstCase, pb.WorstCase, parts={"interval": INTERVAL}),
+                "worst_case": Converter(WorstCase, comparison_figures_pb2.WorstCase, parts={"interval": INTERVAL}),
             },
         ),
         "errors": _ERRORS,
     },
 )
-COMPARISON_SETTINGS = Converter(ComparisonSettings, pb.ComparisonSettings, parts={"adjust": _ADJUSTMENTS})
+COMPARISON_SETTINGS = Converter(
+    ComparisonSettings, comparison_figures_pb2.ComparisonSettings, parts={"adjust": _ADJUSTMENTS}
+)
 COMPARISON = Converter(
     Comparison,
-    pb.RunComparison,
+    comparison_figures_pb2.RunComparison,
     parts={
         "settings": COMPARISON_SETTINGS,
         "variants": Converter(
             Variant,
-            pb.ComparedVariant,
+            comparison_figures_pb2.ComparedVariant,
             spread={"metrics": Spread(("metrics",), _estimates_to_wire, _estimates_from_wire)},
         ),
         "pairs": _PAIR,
-        "mismatches": Converter(Mismatch, pb.ComparisonMismatch),
+        "mismatches": Converter(Mismatch, comparison_figures_pb2.ComparisonMismatch),
         "changes": Converter(
             Change,
-            pb.SettingChange,
+            comparison_figures_pb2.SettingChange,
             spread={"values": Spread(("values_json",), _values_to_wire, _values_from_wire)},
         ),
-        "ranking": Converter(RankedVariant, pb.RankedVariant),
-        "recommendation": Converter(VariantRecommendation, pb.VariantRecommendation),
+        "ranking": Converter(RankedVariant, comparison_figures_pb2.RankedVariant),
+        "recommendation": Converter(VariantRecommendation, comparison_figures_pb2.VariantRecommendation),
         "stopping": Converter(
             StoppingOutcome,
-            pb.StoppingOutcome,
+            comparison_figures_pb2.StoppingOutcome,
             renamed={"n_pairs": "pairs_count"},
             parts={"verdict": _VERDICTS},
         ),
@@ -169,24 +175,26 @@ COMPARISON = Converter(
 )
 COMPARED_CASE = Converter(
     ComparedCase,
-    pb.ComparedCase,
+    comparison_pb2.ComparedCase,
     parts={
         "variants": Converter(
             CaseVariant,
-            pb.CaseVariant,
-            parts={"values": Converter(CaseValue, pb.CaseValue), "change": _CHANGES},
+            comparison_pb2.CaseVariant,
+            parts={"values": Converter(CaseValue, comparison_pb2.CaseValue), "change": _CHANGES},
         )
     },
 )
 
 
-def settings_from_request(request: pb.CompareRunsRequest | pb.ListComparedCasesRequest) -> ComparisonSettings:
+def settings_from_request(
+    request: comparison_pb2.CompareRunsRequest | comparison_pb2.ListComparedCasesRequest,
+) -> ComparisonSettings:
     """Return the comparison settings in a request.
 
     Raises:
         InvalidInputError: This version does not know the adjustment.
     """
-    if request.settings.adjust not in pb.PValueAdjustment.values():
+    if request.settings.adjust not in comparison_figures_pb2.PValueAdjustment.values():
         raise InvalidInputError([_unknown(request.settings.adjust, "settings.adjust")])
     return COMPARISON_SETTINGS.from_wire(request.settings)
 
@@ -201,7 +209,7 @@ def order_to_wire(order: CaseOrder) -> Any:
     return _ORDERS.to_wire(order)
 
 
-def case_conditions_from_wire(request: pb.ListComparedCasesRequest) -> tuple[CaseChange | None, CaseOrder]:
+def case_conditions_from_wire(request: comparison_pb2.ListComparedCasesRequest) -> tuple[CaseChange | None, CaseOrder]:
     """Return the conditions and the order of the cases that a request asks for.
 
     Raises:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from assay.agent.v1 import agent_pb2
 from assay.errors import InvalidInputError, Problem
 from assay.filters.pages import CaseDetail, RowFacets
 from assay.filters.row_filter import (
@@ -24,8 +25,7 @@ from assay.filters.row_filter import (
 )
 from assay.filters.run_filter import NEWEST_FIRST, RunFilter, RunKey, RunOrder
 from assay.model.answers.agent_response import AgentStatus
-from assay.v1 import agent_pb2
-from assay.v1 import orchestrator_pb2 as pb
+from assay.v1 import row_pb2, run_pb2
 from assay.wire.case import case_from_wire, case_to_wire
 from assay.wire.converter import EnumConverter
 from assay.wire.run import STATES, timestamp_from_wire, timestamp_to_wire
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound="StrEnum")
 
 _STATUSES = EnumConverter(AgentStatus, agent_pb2.AgentStatus, unknown=None)
-_OUTCOMES = EnumConverter(RowOutcome, pb.RowOutcome, unknown=None)
-_COMPARISONS = EnumConverter(Comparison, pb.Comparison, unknown=None)
-_TEXT_FIELDS = EnumConverter(TextField, pb.TextField, unknown=None)
-_ROW_KEYS = EnumConverter(RowKey, pb.RowSortKey, unknown=None)
-_RUN_KEYS = EnumConverter(RunKey, pb.RunSortKey, unknown=None)
+_OUTCOMES = EnumConverter(RowOutcome, row_pb2.RowOutcome, unknown=None)
+_COMPARISONS = EnumConverter(Comparison, row_pb2.Comparison, unknown=None)
+_TEXT_FIELDS = EnumConverter(TextField, row_pb2.TextField, unknown=None)
+_ROW_KEYS = EnumConverter(RowKey, row_pb2.RowSortKey, unknown=None)
+_RUN_KEYS = EnumConverter(RunKey, run_pb2.RunSortKey, unknown=None)
 
 
-def row_filter_to_wire(row_filter: RowFilter) -> pb.RowFilter:
+def row_filter_to_wire(row_filter: RowFilter) -> row_pb2.RowFilter:
     """Return the message for a filter."""
-    return pb.RowFilter(
+    return row_pb2.RowFilter(
         outcomes=map(_OUTCOMES.to_wire, row_filter.outcomes),
         statuses=map(_STATUSES.to_wire, row_filter.statuses),
         categories=row_filter.categories,
@@ -56,23 +56,25 @@ def row_filter_to_wire(row_filter: RowFilter) -> pb.RowFilter:
         case_ids=row_filter.case_ids,
         repeats=row_filter.repeats,
         texts=[
-            pb.TextCondition(field=_TEXT_FIELDS.to_wire(condition.field), text=condition.text)
+            row_pb2.TextCondition(field=_TEXT_FIELDS.to_wire(condition.field), text=condition.text)
             for condition in row_filter.texts
         ],
         metrics=[
-            pb.MetricCondition(
+            row_pb2.MetricCondition(
                 metric=condition.metric, comparison=_COMPARISONS.to_wire(condition.comparison), value=condition.value
             )
             for condition in row_filter.metrics
         ],
         latencies=[
-            pb.LatencyCondition(comparison=_COMPARISONS.to_wire(condition.comparison), latency_ms=condition.latency_ms)
+            row_pb2.LatencyCondition(
+                comparison=_COMPARISONS.to_wire(condition.comparison), latency_ms=condition.latency_ms
+            )
             for condition in row_filter.latencies
         ],
     )
 
 
-def row_filter_from_wire(message: pb.RowFilter) -> RowFilter:
+def row_filter_from_wire(message: row_pb2.RowFilter) -> RowFilter:
     """Return the filter in a message.
 
     Raises:
@@ -118,12 +120,12 @@ def row_filter_from_wire(message: pb.RowFilter) -> RowFilter:
     return row_filter
 
 
-def row_order_to_wire(order: RowOrder) -> pb.RowOrder:
+def row_order_to_wire(order: RowOrder) -> row_pb2.RowOrder:
     """Return the message for an order."""
-    return pb.RowOrder(key=_ROW_KEYS.to_wire(order.key), metric=order.metric, descending=order.descending)
+    return row_pb2.RowOrder(key=_ROW_KEYS.to_wire(order.key), metric=order.metric, descending=order.descending)
 
 
-def row_order_from_wire(message: pb.RowOrder) -> RowOrder:
+def row_order_from_wire(message: row_pb2.RowOrder) -> RowOrder:
     """Return the order in a message.
 
     Raises:
@@ -140,22 +142,22 @@ def row_order_from_wire(message: pb.RowOrder) -> RowOrder:
     return RowOrder(key, message.metric, message.descending)
 
 
-def facets_to_wire(facets: RowFacets) -> pb.RowFacets:
+def facets_to_wire(facets: RowFacets) -> row_pb2.RowFacets:
     """Return the message for counts."""
-    return pb.RowFacets(
+    return row_pb2.RowFacets(
         outcomes=[
-            pb.OutcomeCount(outcome=_OUTCOMES.to_wire(outcome), row_count=count)
+            row_pb2.OutcomeCount(outcome=_OUTCOMES.to_wire(outcome), row_count=count)
             for outcome, count in facets.outcomes.items()
         ],
-        categories=[pb.NameCount(name=name, row_count=count) for name, count in facets.categories.items()],
-        tags=[pb.NameCount(name=name, row_count=count) for name, count in facets.tags.items()],
-        repeats=[pb.RepeatCount(repeat_index=repeat, row_count=count) for repeat, count in facets.repeats.items()],
+        categories=[row_pb2.NameCount(name=name, row_count=count) for name, count in facets.categories.items()],
+        tags=[row_pb2.NameCount(name=name, row_count=count) for name, count in facets.tags.items()],
+        repeats=[row_pb2.RepeatCount(repeat_index=repeat, row_count=count) for repeat, count in facets.repeats.items()],
         omitted_category_count=facets.omitted_categories,
         omitted_tag_count=facets.omitted_tags,
     )
 
 
-def facets_from_wire(message: pb.RowFacets) -> RowFacets:
+def facets_from_wire(message: row_pb2.RowFacets) -> RowFacets:
     """Return the counts in a message."""
     outcomes = {_OUTCOMES.from_wire(facet.outcome): facet.row_count for facet in message.outcomes}
     return RowFacets(
@@ -168,9 +170,9 @@ def facets_from_wire(message: pb.RowFacets) -> RowFacets:
     )
 
 
-def case_detail_to_wire(detail: CaseDetail) -> pb.CaseDetail:
+def case_detail_to_wire(detail: CaseDetail) -> row_pb2.CaseDetail:
     """Return the message for a case; its results are separate messages."""
-    return pb.CaseDetail(
+    return row_pb2.CaseDetail(
         case=case_to_wire(detail.case),
         case_index=detail.case_index,
         previous_case_id=detail.previous_case_id,
@@ -179,7 +181,7 @@ def case_detail_to_wire(detail: CaseDetail) -> pb.CaseDetail:
     )
 
 
-def case_detail_from_wire(message: pb.CaseDetail, results: Sequence[CaseResult]) -> CaseDetail:
+def case_detail_from_wire(message: row_pb2.CaseDetail, results: Sequence[CaseResult]) -> CaseDetail:
     """Return the case in a message, with the results that followed it."""
     return CaseDetail(
         case_from_wire(message.case),
@@ -191,9 +193,9 @@ def case_detail_from_wire(message: pb.CaseDetail, results: Sequence[CaseResult])
     )
 
 
-def run_query_to_wire(run_filter: RunFilter, order: RunOrder) -> pb.ListRunsRequest:
+def run_query_to_wire(run_filter: RunFilter, order: RunOrder) -> run_pb2.ListRunsRequest:
     """Return a request for the runs that meet a filter, in an order."""
-    return pb.ListRunsRequest(
+    return run_pb2.ListRunsRequest(
         run_id_prefix=run_filter.run_id_prefix,
         name=run_filter.name,
         labels=run_filter.labels,
@@ -205,11 +207,11 @@ def run_query_to_wire(run_filter: RunFilter, order: RunOrder) -> pb.ListRunsRequ
         create_time_before=timestamp_to_wire(run_filter.created_before),
         order_by=None
         if order == NEWEST_FIRST
-        else pb.RunOrder(key=_RUN_KEYS.to_wire(order.key), descending=order.descending),
+        else run_pb2.RunOrder(key=_RUN_KEYS.to_wire(order.key), descending=order.descending),
     )
 
 
-def run_filter_from_wire(request: pb.ListRunsRequest) -> RunFilter:
+def run_filter_from_wire(request: run_pb2.ListRunsRequest) -> RunFilter:
     """Return the conditions in a request.
 
     Raises:
@@ -237,7 +239,7 @@ def run_filter_from_wire(request: pb.ListRunsRequest) -> RunFilter:
     )
 
 
-def run_order_from_wire(request: pb.ListRunsRequest) -> RunOrder:
+def run_order_from_wire(request: run_pb2.ListRunsRequest) -> RunOrder:
     """Return the order in a request.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assay.v1 import orchestrator_pb2 as pb
+from assay.v1 import summary_pb2 as pb
 
 
 class IntervalConverter:

@@ -6,25 +6,26 @@ from assay.model.canary_summary import CanarySummary, CanaryTally
 from assay.model.judging_summary import JudgingSummary, JurorSummary, JuryAgreement
 from assay.model.model_price import ModelPrice
 from assay.model.run import JudgeSettings, SpendCap
-from assay.v1 import agent_pb2
-from assay.v1 import orchestrator_pb2 as pb
+from assay.v1 import price_pb2, run_pb2, spec_pb2, summary_pb2
 from assay.wire.converter import Converter
 
-PRICE = Converter(ModelPrice, agent_pb2.ModelPrice)
-JUDGE = Converter(JudgeSettings, pb.JudgeSpec, parts={"prices": PRICE})
+PRICE = Converter(ModelPrice, price_pb2.ModelPrice)
+JUDGE = Converter(JudgeSettings, spec_pb2.JudgeSpec, parts={"prices": PRICE})
 JUDGE.part("others", JUDGE)
-SPEND_CAP = Converter(SpendCap, pb.SpendCap)
+SPEND_CAP = Converter(SpendCap, run_pb2.SpendCap)
 JUDGING = Converter(
     JudgingSummary,
-    pb.JudgingSummary,
+    summary_pb2.JudgingSummary,
     renamed={
         "verdicts": "verdict_count",
         "flags": "flag_counts",
         "refused_parameters": "refused_parameter_counts",
     },
     parts={
-        "canaries": Converter(CanarySummary, pb.CanarySummary, parts={"kinds": Converter(CanaryTally, pb.CanaryTally)}),
-        "jurors": Converter(JurorSummary, pb.JurorSummary, renamed={"verdicts": "verdict_count"}),
-        "agreement": Converter(JuryAgreement, pb.JuryAgreement),
+        "canaries": Converter(
+            CanarySummary, summary_pb2.CanarySummary, parts={"kinds": Converter(CanaryTally, summary_pb2.CanaryTally)}
+        ),
+        "jurors": Converter(JurorSummary, summary_pb2.JurorSummary, renamed={"verdicts": "verdict_count"}),
+        "agreement": Converter(JuryAgreement, summary_pb2.JuryAgreement),
     },
 )

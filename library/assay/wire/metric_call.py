@@ -17,7 +17,7 @@ from assay.model.metric_call import (
     MetricOutcome,
     MetricRequest,
 )
-from assay.v1 import orchestrator_pb2 as pb
+from assay.v1 import host_pb2 as pb
 from assay.wire.agent import request_from_wire, request_to_wire, response_from_wire, response_to_wire
 from assay.wire.case import case_from_wire, case_to_wire
 

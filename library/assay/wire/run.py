@@ -39,7 +39,7 @@ from assay.model.run import (
 )
 from assay.model.stopping import StoppingSettings
 from assay.parsing.names import run_id_problem
-from assay.v1 import orchestrator_pb2 as pb
+from assay.v1 import calibration_pb2, comparison_pb2, dataset_pb2, row_pb2, run_pb2, spec_pb2
 from assay.wire.agent import (
     STATUSES,
     approval_from_wire,
@@ -55,16 +55,18 @@ from assay.wire.summary import SUMMARY
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-STATES = EnumConverter(RunState, pb.RunState, unknown=RunState.PENDING)
-_ATTEMPT_OUTCOMES = EnumConverter(AttemptOutcome, pb.AttemptOutcome, unknown=AttemptOutcome.CURRENT, CURRENT="STANDS")
-_SCORE_STATUSES = EnumConverter(ScoreStatus, pb.ScoreStatus, unknown=ScoreStatus.ERROR)
+STATES = EnumConverter(RunState, run_pb2.RunState, unknown=RunState.PENDING)
+_ATTEMPT_OUTCOMES = EnumConverter(
+    AttemptOutcome, row_pb2.AttemptOutcome, unknown=AttemptOutcome.CURRENT, CURRENT="STANDS"
+)
+_SCORE_STATUSES = EnumConverter(ScoreStatus, row_pb2.ScoreStatus, unknown=ScoreStatus.ERROR)
 
 
 def _fields_to_wire(mapping: Mapping[str, str]) -> dict[str, Any]:
-    return {"fields": [pb.FieldSource(field=name, source=source) for name, source in mapping.items()]}
+    return {"fields": [spec_pb2.FieldSource(field=name, source=source) for name, source in mapping.items()]}
 
 
-def _fields_from_wire(reading: pb.DatasetReading) -> dict[str, str]:
+def _fields_from_wire(reading: spec_pb2.DatasetReading) -> dict[str, str]:
     return {entry.field: entry.source for entry in reading.fields}
 
 
@@ -80,22 +82,22 @@ class _Approvals:
         return Approval(**{**value, "decision": decision})
 
 
-DATASET = Converter(DatasetRef, pb.Dataset)
+DATASET = Converter(DatasetRef, dataset_pb2.Dataset)
 SETTINGS = Converter(
     RunSettings,
-    pb.RunSpec,
+    spec_pb2.RunSpec,
     parts={
-        "agent": Converter(AgentSettings, pb.AgentSpec),
-        "metrics": Converter(MetricSettings, pb.MetricSpec),
+        "agent": Converter(AgentSettings, spec_pb2.AgentSpec),
+        "metrics": Converter(MetricSettings, spec_pb2.MetricSpec),
         "dataset": Converter(
             DatasetReading,
-            pb.DatasetReading,
+            spec_pb2.DatasetReading,
             spread={"mapping": Spread(("fields",), _fields_to_wire, _fields_from_wire)},
         ),
         "judge": JUDGE,
-        "selection": Converter(CaseSelection, pb.CaseSelection),
-        "stopping": Converter(StoppingSettings, pb.StoppingSettings),
-        "code": Converter(CodeIdentity, pb.CodeIdentity),
+        "selection": Converter(CaseSelection, spec_pb2.CaseSelection),
+        "stopping": Converter(StoppingSettings, spec_pb2.StoppingSettings),
+        "code": Converter(CodeIdentity, spec_pb2.CodeIdentity),
         "approvals": _Approvals(),
     },
 )
@@ -131,30 +133,30 @@ def _run_id_from_wire(run_id: str) -> str:
 
 _TIMES = Functions(timestamp_to_wire, timestamp_from_wire)
 _RUN_ID = Functions(str, _run_id_from_wire)
-CALIBRATION = Converter(JudgeCalibration, pb.JudgeCalibration)
+CALIBRATION = Converter(JudgeCalibration, calibration_pb2.JudgeCalibration)
 RUN = Converter(
     Run,
-    pb.Run,
+    run_pb2.Run,
     renamed={"settings": "spec", "created_at": "create_time", "started_at": "start_time", "ended_at": "end_time"},
     parts={
         "run_id": _RUN_ID,
         "settings": SETTINGS,
         "dataset": DATASET,
         "state": STATES,
-        "counts": Converter(RunCounts, pb.RunCounts),
+        "counts": Converter(RunCounts, run_pb2.RunCounts),
         "created_at": _TIMES,
         "started_at": _TIMES,
         "ended_at": _TIMES,
         "summary": SUMMARY,
-        "pause_cause": EnumConverter(PauseCause, pb.PauseCause, unknown=None),
+        "pause_cause": EnumConverter(PauseCause, run_pb2.PauseCause, unknown=None),
         "calibrations": CALIBRATION,
     },
 )
 
 
-def result_to_wire(result: CaseResult) -> pb.CaseResult:
+def result_to_wire(result: CaseResult) -> row_pb2.CaseResult:
     """Return the message for a row, with its answer, input and references if present."""
-    return pb.CaseResult(
+    return row_pb2.CaseResult(
         case_id=result.case_id,
         case_index=result.case_index,
         repeat_index=result.repeat_index,
@@ -162,7 +164,7 @@ def result_to_wire(result: CaseResult) -> pb.CaseResult:
         status=STATUSES.to_wire(result.status),
         passed=result.passed,
         scores=[
-            pb.Score(
+            row_pb2.Score(
                 metric=score.metric,
                 value=score.value,
                 status=_SCORE_STATUSES.to_wire(score.status),
@@ -187,20 +189,20 @@ def result_to_wire(result: CaseResult) -> pb.CaseResult:
     )
 
 
-def without_answer(event: pb.RunEvent) -> pb.RunEvent:
+def without_answer(event: run_pb2.RunEvent) -> run_pb2.RunEvent:
     """Return an event's message without the row's answer, input and references."""
     if not event.HasField("case_finished"):
         return event
-    stripped = pb.RunEvent()
+    stripped = run_pb2.RunEvent()
     stripped.CopyFrom(event)
     for name in ("response", "input", "references", "turns", "place", "expected_json"):
         stripped.case_finished.ClearField(name)
     return stripped
 
 
-def turn_to_wire(turn: TurnResult) -> pb.TurnResult:
+def turn_to_wire(turn: TurnResult) -> row_pb2.TurnResult:
     """Return the message for a turn."""
-    return pb.TurnResult(
+    return row_pb2.TurnResult(
         input=turn.input,
         references=turn.references,
         response=response_to_wire(turn.response) if turn.response is not None else None,
@@ -209,14 +211,14 @@ def turn_to_wire(turn: TurnResult) -> pb.TurnResult:
     )
 
 
-def _turn_from_wire(turn: pb.TurnResult) -> TurnResult:
+def _turn_from_wire(turn: row_pb2.TurnResult) -> TurnResult:
     response = response_from_wire(turn.response) if turn.HasField("response") else None
     return TurnResult(
         turn.input, tuple(turn.references), response, turn.left_out, mapping_from_text(turn.expected_json)
     )
 
 
-def result_from_wire(result: pb.CaseResult, sequence: int = 0) -> CaseResult:
+def result_from_wire(result: row_pb2.CaseResult, sequence: int = 0) -> CaseResult:
     """Return the row in a message."""
     return CaseResult(
         case_id=result.case_id,
@@ -242,29 +244,29 @@ def result_from_wire(result: pb.CaseResult, sequence: int = 0) -> CaseResult:
     )
 
 
-DELETION = Converter(Deletion, pb.DeleteRunResponse)
-BASELINE = Converter(Baseline, pb.Baseline, parts={"run_id": _RUN_ID})
+DELETION = Converter(Deletion, run_pb2.DeleteRunResponse)
+BASELINE = Converter(Baseline, comparison_pb2.Baseline, parts={"run_id": _RUN_ID})
 ATTEMPT = Converter(
     RowAttempt,
-    pb.RowAttempt,
+    row_pb2.RowAttempt,
     renamed={"at": "time"},
     parts={"outcome": _ATTEMPT_OUTCOMES, "at": _TIMES, "result": Functions(result_to_wire, result_from_wire)},
 )
 
 
-def event_to_wire(event: StateChange | CaseResult) -> pb.RunEvent:
+def event_to_wire(event: StateChange | CaseResult) -> run_pb2.RunEvent:
     """Return the message for an event."""
     if isinstance(event, CaseResult):
-        return pb.RunEvent(sequence=event.sequence, case_finished=result_to_wire(event))
-    return pb.RunEvent(
+        return run_pb2.RunEvent(sequence=event.sequence, case_finished=result_to_wire(event))
+    return run_pb2.RunEvent(
         sequence=event.sequence,
-        state_changed=pb.StateChanged(
+        state_changed=run_pb2.StateChanged(
             state=STATES.to_wire(event.state), reason=event.reason, time=timestamp_to_wire(event.at)
         ),
     )
 
 
-def event_from_wire(event: pb.RunEvent) -> StateChange | CaseResult:
+def event_from_wire(event: run_pb2.RunEvent) -> StateChange | CaseResult:
     """Return the event in a message."""
     if event.HasField("case_finished"):
         return result_from_wire(event.case_finished, event.sequence)
@@ -277,7 +279,7 @@ def event_from_wire(event: pb.RunEvent) -> StateChange | CaseResult:
     )
 
 
-def _score_from_wire(score: pb.Score) -> Score:
+def _score_from_wire(score: row_pb2.Score) -> Score:
     return Score(
         metric=score.metric,
         status=_SCORE_STATUSES.from_wire(score.status),

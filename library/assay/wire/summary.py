@@ -16,7 +16,7 @@ from assay.model.run import (
     RunSummary,
 )
 from assay.model.stopping import StoppedEarly
-from assay.v1 import orchestrator_pb2 as pb
+from assay.v1 import summary_pb2 as pb
 from assay.wire.converter import Converter, EnumConverter, Spread
 from assay.wire.interval import INTERVAL
 from assay.wire.judging import JUDGING

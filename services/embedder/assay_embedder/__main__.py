@@ -9,6 +9,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from assay.embedder.v1 import embedder_pb2_grpc
 from assay.errors import InvalidInputError, SetupError
 from assay.local_stack.lease import watch_lease
 from assay.process.early_stop import exit_on_early_sigterm
@@ -16,7 +17,6 @@ from assay.process.logs import configure_logging
 from assay.process.telemetry import observed
 from assay.rpc.options import ServerOptions
 from assay.rpc.server import RpcServer, exit_now, serve_until_signal
-from assay.v1 import embedder_pb2_grpc
 from assay_embedder.models.torch_parts import defer_unused_parts
 from assay_embedder.registry import Registry
 from assay_embedder.service import SERVICE_NAME, EmbedderService

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from assay.embedder.v1 import embedder_pb2, embedder_pb2_grpc
 from assay.errors import AssayError, InvalidInputError, Problem
 from assay.rpc.interceptors import presentable
 from assay.rpc.status import code_of
 from assay.rpc.streams import answered
 from assay.telemetry.tracing import span
-from assay.v1 import embedder_pb2, embedder_pb2_grpc
 from assay_embedder.embeddings import EmbedOptions, offered_dimensions
 from assay_embedder.settings import MAX_TEXTS
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from assay_embedder.queues.jobs import Computed, Timing
     from assay_embedder.registry import Registry
 
-SERVICE_NAME = "assay.v1.EmbedderService"
+SERVICE_NAME = "assay.embedder.v1.EmbedderService"
 MAX_PAIRS = 256
 MAX_TEXT_CHARS = 100_000
 MAX_SCOPE_CHARS = 256
@@ -96,11 +96,11 @@ class EmbedderService(embedder_pb2_grpc.EmbedderServiceServicer):
         return await self._similarity(request, waits=False)
 
     async def DeleteScope(
-        self, request: embedder_pb2.EmbedderServiceDeleteScopeRequest, context: Any
-    ) -> embedder_pb2.EmbedderServiceDeleteScopeResponse:
+        self, request: embedder_pb2.DeleteScopeRequest, context: Any
+    ) -> embedder_pb2.DeleteScopeResponse:
         """Delete the cached vectors of a scope."""
         deleted, remaining = await self._registry.delete_scope(request.scope)
-        return embedder_pb2.EmbedderServiceDeleteScopeResponse(deleted_counts=deleted, remaining_counts=remaining)
+        return embedder_pb2.DeleteScopeResponse(deleted_counts=deleted, remaining_counts=remaining)
 
     async def EmbedStream(self, request_iterator: Any, context: Any) -> AsyncIterator[embedder_pb2.EmbedStreamResponse]:
         """Answer each request as soon as it is ready."""

@@ -9,13 +9,13 @@ import sys
 from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, SetupError, StorageError
+from assay.judge.v1 import judge_pb2_grpc
 from assay.local_stack.lease import watch_lease
 from assay.process.early_stop import exit_on_early_sigterm
 from assay.process.logs import configure_logging, redacted
 from assay.process.telemetry import observed
 from assay.rpc.options import ServerOptions
 from assay.rpc.server import RpcServer, exit_now, serve_until_signal
-from assay.v1 import judge_pb2_grpc
 from assay_judge.resources import open_service
 from assay_judge.service import SERVICE_NAME
 from assay_judge.settings import Settings

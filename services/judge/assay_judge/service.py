@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, UnavailableError
+from assay.judge.v1 import judge_pb2, judge_pb2_grpc
 from assay.model.scope import LOCAL, Scope
 from assay.rpc.interceptors import presentable
 from assay.rpc.status import code_of
 from assay.rpc.streams import answered
 from assay.telemetry.context import add_fields
 from assay.telemetry.tracing import span
-from assay.v1 import judge_pb2, judge_pb2_grpc
 from assay_judge.grading.grader import compare_answers
 from assay_judge.judges import choose_judge
 from assay_judge.wire import (
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from assay_judge.state.store import JudgeStore
     from assay_judge.verdicts.rubric_registry import RubricRegistry
 
-SERVICE_NAME = "assay.v1.JudgeService"
+SERVICE_NAME = "assay.judge.v1.JudgeService"
 _LEFT_FOR_THE_WAY_S = 0.1
 _LEAST_S = 0.2
 _WINNERS = {
@@ -110,15 +110,13 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         rubrics = sorted(self.rubrics.rubrics.values(), key=lambda rubric: rubric.name)
         return judge_pb2.ListRubricsResponse(rubrics=map(rubric_message, rubrics))
 
-    async def DeleteScope(
-        self, request: judge_pb2.JudgeServiceDeleteScopeRequest, context: Any
-    ) -> judge_pb2.JudgeServiceDeleteScopeResponse:
+    async def DeleteScope(self, request: judge_pb2.DeleteScopeRequest, context: Any) -> judge_pb2.DeleteScopeResponse:
         """Delete everything stored under a scope."""
         scope = Scope(request.scope) if request.scope else LOCAL
         self.batches.forget(scope)
         deleted, remaining = await self.store.delete_scope(scope)
         self.ledger.forget(scope)
-        return judge_pb2.JudgeServiceDeleteScopeResponse(deleted_counts=deleted, remaining_counts=remaining)
+        return judge_pb2.DeleteScopeResponse(deleted_counts=deleted, remaining_counts=remaining)
 
     async def _grade(
         self,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from assay.agent.v1 import agent_pb2
 from assay.errors import InvalidInputError, Problem
+from assay.judge.v1 import judge_pb2
 from assay.model.answers.agent_response import clean_text
 from assay.model.scope import LOCAL, Scope
 from assay.parsing.secret_references import SCHEME, parse_path
-from assay.v1 import agent_pb2, judge_pb2
 from assay.wire.judging import PRICE
 from assay_judge.calls.prices import MOST_NANO, nano_from_usd, usd_from_nano
 from assay_judge.judges import DEFAULT_MAX_TOKENS, DEFAULT_TEMPERATURE, JudgeChoice

@@ -9,7 +9,6 @@ import logging
 import os
 import sys
 from contextlib import AsyncExitStack
-from functools import partial
 from typing import TYPE_CHECKING
 
 from assay.errors import AssayError, InvalidInputError
@@ -17,6 +16,7 @@ from assay.local_stack.install_hint import install_hint
 from assay.process.deferred_imports import defer_imports
 from assay.process.early_stop import exit_on_early_sigterm
 from assay.process.logs import configure_logging
+from assay_orchestrator.service import SERVICES
 from assay_orchestrator.settings import Settings
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("assay_orchestrator")
 
-_SERVICE = "assay.v1.RunService"
 _GARBAGE = 10_000
 _RECONNECT_MS = 1_000
 _LOUD = ("procrastinate", "alembic")
@@ -106,7 +105,8 @@ def _new_server(
     own = dataclasses.replace(settings.server_options, authenticator=authenticator, auditor=log, team_admission=teams)
     server = RpcServer(own)
     if settings.role != "worker":
-        server.add(_SERVICE)
+        for name in SERVICES:
+            server.add(name)
     return server
 
 
@@ -121,16 +121,17 @@ def _identified_server(settings: Settings, database: Database, stack: AsyncExitS
 
 
 async def _serve(server: RpcServer | None, settings: Settings) -> None:
+    from assay.embedder.v1 import embedder_pb2_grpc
+    from assay.judge.v1 import judge_pb2_grpc
     from assay.local_stack.lease import watch_lease
     from assay.model.scope import LOCAL
     from assay.rpc.channel import open_channel
     from assay.rpc.options import ChannelOptions
     from assay.rpc.server import serve_until_signal
-    from assay.v1 import embedder_pb2_grpc, judge_pb2_grpc, orchestrator_pb2_grpc
     from assay_orchestrator.engine.dispatcher_factory import open_dispatcher
     from assay_orchestrator.runs.manager import RunManager
     from assay_orchestrator.runs.planner import Planner
-    from assay_orchestrator.service import RunService
+    from assay_orchestrator.service.registration import registrations
     from assay_orchestrator.store.database import open_database
 
     released = asyncio.Event()
@@ -157,9 +158,8 @@ async def _serve(server: RpcServer | None, settings: Settings) -> None:
             upkeep = None
             if settings.role != "worker":
                 scope = LOCAL if settings.auth == "none" else None
-                service = RunService(database, manager, settings, server.stopping, scope)
-                register = partial(orchestrator_pb2_grpc.add_RunServiceServicer_to_server, service)
-                server.complete(_SERVICE, register)
+                for name, register in registrations(database, manager, settings, server.stopping, scope).items():
+                    server.complete(name, register)
                 if settings.auth != "none":
                     from assay_orchestrator.identity.serving import add_admin_service
                     from assay_orchestrator.runs.team_runs import TeamRuns

@@ -11,9 +11,9 @@ from assay.telemetry.instruments import SLOW_S, Counter, Gauge, Histogram, team_
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from assay.judge.v1 import judge_pb2
     from assay.model.answers.agent_response import AgentError, AgentResponse
     from assay.model.run import CaseResult
-    from assay.v1 import judge_pb2
 
 ROWS = Counter(
     "assay_rows_total", "Rows stored, by outcome: passed, failed, unscored, or agent error", ("team", "outcome")

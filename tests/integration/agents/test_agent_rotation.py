@@ -10,12 +10,12 @@ import grpc
 import grpc.aio
 import pytest
 
+from assay.agent.v1 import agent_pb2
 from assay.model.answers.agent_response import AgentRequest
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings
 from assay.parsing.secret_references import SecretReference
 from assay.testing.providers import ProviderRequest, Reply, ScriptedProvider
-from assay.v1 import agent_pb2
 from assay_orchestrator.agents import build_agent
 from assay_orchestrator.agents import secrets as secrets_module
 from assay_orchestrator.agents.access import AgentAccess
@@ -55,7 +55,7 @@ async def service(stack: AsyncExitStack, sent: list[str]) -> str:
 
     server = grpc.aio.server()
     methods: Any = {"Answer": grpc.unary_unary_rpc_method_handler(answer)}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("assay.v1.AgentService", methods),))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("assay.agent.v1.AgentService", methods),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     stack.push_async_callback(server.stop, None)

@@ -17,6 +17,7 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health_pb2
 from tests.support.services.certificates import certificate_for
 
+from assay.agent.v1 import agent_pb2 as pb
 from assay.agent_host.agent_server import agent_server
 from assay.errors import InvalidInputError
 from assay.model.answers.agent_response import (
@@ -29,7 +30,6 @@ from assay.model.answers.agent_response import (
 )
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings
-from assay.v1 import agent_pb2 as pb
 from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.grpc import GrpcAgent
 from assay_orchestrator.agents.grpc_preflight import service_problems
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
 CASE = Case("c", (Turn("q"),))
-SERVICE = "assay.v1.AgentService"
+SERVICE = "assay.agent.v1.AgentService"
 NEVER = 3600.0
 HEALTHY = health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING).SerializeToString()
 

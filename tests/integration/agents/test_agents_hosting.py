@@ -1,4 +1,4 @@
-"""The user's agent behind ServeAgent: the client's end against the orchestrator's, over the real wire."""
+"""The user's agent behind HostService: the client's end against the orchestrator's, over the real wire."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import grpc
 import pytest
 from tests.support.processes.waiting import until
 
+from assay.agent.v1 import agent_pb2
 from assay.agent_host.caller import AgentCaller
 from assay.agent_host.serve_stream import AgentHost
 from assay.client.client import Client
@@ -24,11 +25,11 @@ from assay.model.run import AgentSettings, DatasetRef, Run, RunCounts, RunSettin
 from assay.model.scope import LOCAL, Scope
 from assay.rpc.channel import open_channel
 from assay.rpc.server import RpcServer
-from assay.v1 import agent_pb2, orchestrator_pb2_grpc
-from assay.v1 import orchestrator_pb2 as pb
-from assay_orchestrator.agent_streams import AgentStreams
+from assay.v1 import host_pb2 as pb
+from assay.v1 import host_pb2_grpc
 from assay_orchestrator.agents.hosted import Attachment, HostedAgent
 from assay_orchestrator.agents.retrying import RetryingAgent
+from assay_orchestrator.service.host_service import HostService
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -66,20 +67,20 @@ class OneRun:
 
 
 def add_agent_streams(
-    server: RpcServer, serve: Callable[[AsyncIterator[pb.ServeAgentRequest]], AsyncIterator[pb.ServeAgentResponse]]
+    server: RpcServer, serve: Callable[[AsyncIterator[pb.HostRequest]], AsyncIterator[pb.HostResponse]]
 ) -> None:
     """Let a server answer the clients that host agents, and nothing else."""
     handler = grpc.stream_stream_rpc_method_handler(
         lambda requests, context: serve(requests),
-        request_deserializer=pb.ServeAgentRequest.FromString,
-        response_serializer=pb.ServeAgentResponse.SerializeToString,
+        request_deserializer=pb.HostRequest.FromString,
+        response_serializer=pb.HostResponse.SerializeToString,
     )
-    handlers = grpc.method_handlers_generic_handler("assay.v1.RunService", {"ServeAgent": handler})
-    server.add("assay.v1.RunService", lambda grpc_server: grpc_server.add_generic_rpc_handlers((handlers,)))
+    handlers = grpc.method_handlers_generic_handler("assay.v1.HostService", {"Host": handler})
+    server.add("assay.v1.HostService", lambda grpc_server: grpc_server.add_generic_rpc_handlers((handlers,)))
 
 
 class Bench:
-    """An orchestrator's ServeAgent and clients that host agents for it."""
+    """An orchestrator's HostService and clients that host agents for it."""
 
     def __init__(self, address: str, runs: OneRun, stack: AsyncExitStack, server: RpcServer) -> None:
         self.address = address
@@ -131,8 +132,8 @@ async def benched(folder: Path) -> AsyncIterator[Bench]:
     """Serve one run whose agent clients host."""
     runs, server = OneRun(), RpcServer()
     address = f"unix:{folder}/o.sock"
-    streams = AgentStreams(runs, server.stopping)
-    add_agent_streams(server, lambda requests: streams.serve(requests, LOCAL))
+    service = HostService(runs, server.stopping, LOCAL)
+    server.add("assay.v1.HostService", lambda to: host_pb2_grpc.add_HostServiceServicer_to_server(service, to))
     await server.start(address)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(server.stop, 0)
@@ -402,11 +403,11 @@ async def test_a_lost_orchestrator_is_told_from_a_finished_run(bench: Bench, sto
 
 
 @asynccontextmanager
-async def answering(folder: Path, *streams: list[pb.ServeAgentResponse]) -> AsyncIterator[str]:
+async def answering(folder: Path, *streams: list[pb.HostResponse]) -> AsyncIterator[str]:
     """Serve an orchestrator that sends each client the next of these streams and ends it."""
     waiting = list(streams)
 
-    async def serve_agent(requests: AsyncIterator[pb.ServeAgentRequest]) -> AsyncIterator[pb.ServeAgentResponse]:
+    async def serve_agent(requests: AsyncIterator[pb.HostRequest]) -> AsyncIterator[pb.HostResponse]:
         for message in waiting.pop(0):
             yield message
 
@@ -419,8 +420,8 @@ async def answering(folder: Path, *streams: list[pb.ServeAgentResponse]) -> Asyn
         await server.stop(0)
 
 
-ATTACHED = pb.ServeAgentResponse(attached=pb.AgentAttached())
-DETACHED = pb.ServeAgentResponse(detached=pb.AgentDetached(reason="done"))
+ATTACHED = pb.HostResponse(attached=pb.AgentAttached())
+DETACHED = pb.HostResponse(detached=pb.AgentDetached(reason="done"))
 
 
 async def test_an_orchestrator_that_ends_the_stream_without_a_word_is_not_a_finished_run(tmp_path: Path) -> None:
@@ -469,22 +470,22 @@ async def test_a_client_that_breaks_the_contract_harms_its_own_answer(
     bench: Bench, broken: agent_pb2.AgentResponse
 ) -> None:
     """An answer that could be neither stored nor sent on is malformed; the stream goes on."""
-    stub = orchestrator_pb2_grpc.RunServiceStub(await bench.channel())
-    call = stub.ServeAgent()
-    await call.write(pb.ServeAgentRequest(attach=pb.AttachAgent(run_id="run", concurrency=2)))
+    stub = host_pb2_grpc.HostServiceStub(await bench.channel())
+    call = stub.Host()
+    await call.write(pb.HostRequest(attach=pb.AttachAgent(run_id="run", concurrency=2)))
     try:
         asking = asyncio.create_task(bench.ask("bad", "good"))
         questions = 0
         while questions < 2:
             message = await call.read()
-            assert isinstance(message, pb.ServeAgentResponse)
+            assert isinstance(message, pb.HostResponse)
             for request in message.requests.requests:
                 questions += 1
                 good = agent_pb2.AgentResponse(text="fine")
                 answer = agent_pb2.AgentResponse()
                 answer.CopyFrom(broken if request.input == "bad" else good)
                 answer.request_id = request.request_id
-                await call.write(pb.ServeAgentRequest(responses=pb.AgentResponses(responses=[answer])))
+                await call.write(pb.HostRequest(responses=pb.AgentResponses(responses=[answer])))
         bad, fine = await asking
     finally:
         call.cancel()

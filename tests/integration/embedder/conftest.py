@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from assay.embedder.v1 import embedder_pb2_grpc
 from assay.rpc.channel import open_channel
 from assay.rpc.server import RpcServer
-from assay.v1 import embedder_pb2_grpc
 from assay_embedder.models import loading
 from assay_embedder.registry import Registry
 from assay_embedder.service import SERVICE_NAME, EmbedderService

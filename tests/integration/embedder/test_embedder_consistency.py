@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from assay.embedder.v1 import embedder_pb2 as pb
 from assay.metrics.consistency import consistency
 from assay.metrics.core.similarity import cosine
-from assay.v1 import embedder_pb2 as pb
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

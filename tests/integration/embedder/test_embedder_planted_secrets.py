@@ -12,9 +12,9 @@ import pytest
 from tests.integration.test_planted_secrets import Planted
 from tests.support.embedder.word_counter import WordCounter
 
+from assay.embedder.v1 import embedder_pb2 as pb
 from assay.rpc.status import DETAILS_KEY
 from assay.telemetry.exporter import exporting
-from assay.v1 import embedder_pb2 as pb
 from assay_embedder.settings import MAX_TEXTS, Settings
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.support.processes.waiting import until
 
+from assay.embedder.v1 import embedder_pb2 as pb
+from assay.embedder.v1 import embedder_pb2_grpc
 from assay.errors import InvalidInputError, OverloadedError, UnavailableError
 from assay.rpc.channel import open_channel, read_stream, wait_for_ready
 from assay.rpc.status import translated
-from assay.v1 import embedder_pb2 as pb
-from assay.v1 import embedder_pb2_grpc
 from assay_embedder.models import loading
 from assay_embedder.models.encoder import Tokens
 from assay_embedder.queues.batcher import BatchReport
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-SERVICE = "assay.v1.EmbedderService"
+SERVICE = "assay.embedder.v1.EmbedderService"
 Status = health_pb2.HealthCheckResponse
 
 

@@ -20,11 +20,11 @@ import pytest
 from tests.support.embedder.word_counter import WordCounter
 from tests.support.processes.waiting import until
 
+from assay.embedder.v1 import embedder_pb2 as pb
+from assay.embedder.v1 import embedder_pb2_grpc
 from assay.errors import InvalidInputError, SetupError, UnavailableError
 from assay.rpc.channel import open_channel, read_stream, wait_for_ready
 from assay.rpc.status import translated
-from assay.v1 import embedder_pb2 as pb
-from assay.v1 import embedder_pb2_grpc
 from assay_embedder.models.loading import Found
 from assay_embedder.registry import Registry
 from assay_embedder.service import SERVICE_NAME

@@ -13,13 +13,13 @@ from tests.integration.orchestrator.conftest import _serve
 
 import assay
 from assay.agent_host.caller import AgentCaller
+from assay.embedder.v1 import embedder_pb2 as pb
 from assay.errors import SpecError
 from assay.metrics import complete_parameters
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Assertion, Case, Turn
 from assay.model.run import AgentSettings, MetricSettings, RunSettings, RunState
 from assay.model.run_settings import DatasetReading
-from assay.v1 import embedder_pb2 as pb
 from assay_embedder.settings import Settings
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from assay.embedder.v1 import embedder_pb2 as pb
 from assay.errors import SetupError
-from assay.v1 import embedder_pb2 as pb
 from assay_embedder.models import loading
 from assay_embedder.models.devices import choose_device
 from assay_embedder.models.folders import DEFAULT_SHA256, check_weights

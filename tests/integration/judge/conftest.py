@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.processes.fork_server import ForkServer
 
+from assay.judge.v1 import judge_pb2 as pb
+from assay.judge.v1 import judge_pb2_grpc
 from assay.rpc.channel import open_channel, read_stream
 from assay.rpc.server import RpcServer
 from assay.testing.judges import says
 from assay.testing.providers import ScriptedProvider
-from assay.v1 import judge_pb2 as pb
-from assay.v1 import judge_pb2_grpc
 from assay_judge.clock import SYSTEM_CLOCK
 from assay_judge.judges import JudgeChoice
 from assay_judge.resources import open_service

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.services.aimock import serving
 
-from assay.v1 import judge_pb2 as pb
+from assay.judge.v1 import judge_pb2 as pb
 from assay_judge.judges import JudgeChoice
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import grpc
 import pytest
 from tests.support.processes.waiting import until
 
+from assay.judge.v1 import judge_pb2 as pb
 from assay.testing.judges import says
 from assay.testing.providers import Reply, Tokens
-from assay.v1 import judge_pb2 as pb
-from assay.v1.agent_pb2 import ModelPrice
+from assay.v1.price_pb2 import ModelPrice
 
 if TYPE_CHECKING:
     from collections.abc import Callable

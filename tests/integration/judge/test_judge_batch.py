@@ -11,11 +11,11 @@ import pytest
 from tests.support.processes.waiting import until
 
 from assay.errors import InvalidInputError
+from assay.judge.v1 import judge_pb2 as pb
 from assay.rpc.status import translated
 from assay.testing.hostile_verdicts import FAMILIES
 from assay.testing.judges import says, system_of, user_of, verdict_id_of
 from assay.testing.providers import Reply, Tokens
-from assay.v1 import judge_pb2 as pb
 from assay_judge.batches.dispatcher import BatchDispatcher
 from assay_judge.judges import JudgeChoice
 

@@ -13,9 +13,9 @@ import pytest
 from tests.support.processes.waiting import until
 
 from assay.errors import StorageError
+from assay.judge.v1 import judge_pb2 as pb
 from assay.rpc.status import translated
 from assay.testing.judges import says
-from assay.v1 import judge_pb2 as pb
 from assay_judge.batches.store import BatchStore
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ async def test_an_order_that_cannot_be_stored_may_be_of_a_deleted_team(
     judge = await start_on()
     asking = asyncio.ensure_future(judge.grade(run_id="r", batch=True))
     await is_about_to_store.wait()
-    await judge.stub.DeleteScope(pb.JudgeServiceDeleteScopeRequest())
+    await judge.stub.DeleteScope(pb.DeleteScopeRequest())
     may_fail.set()
     with pytest.raises(StorageError), translated():
         await asking

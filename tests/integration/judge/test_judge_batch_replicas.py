@@ -15,12 +15,12 @@ import pytest
 import sqlalchemy as sa
 from tests.support.processes.waiting import until
 
+from assay.judge.v1 import judge_pb2 as pb
+from assay.judge.v1 import judge_pb2_grpc
 from assay.model.scope import LOCAL
 from assay.rpc.channel import open_channel, wait_for_ready
 from assay.testing.judges import says, system_of
 from assay.testing.providers import Reply, ScriptedProvider
-from assay.v1 import judge_pb2 as pb
-from assay.v1 import judge_pb2_grpc
 from assay_judge.batches.orders import Order, new_id, outcome_text
 from assay_judge.batches.store import BatchStore, Finished, LeaseLostError
 from assay_judge.judges import JudgeChoice
@@ -236,7 +236,7 @@ async def replica(
     variables = {"ASSAY_DATABASE_URL": url, "ASSAY_FAILPOINTS": failpoints}
     with started(judges, arguments, folder, folder / f"{name}.log", **variables) as process:
         async with open_channel(f"unix:{folder}/{name}.sock") as channel:
-            await wait_for_ready(channel, "assay.v1.JudgeService", 60)
+            await wait_for_ready(channel, "assay.judge.v1.JudgeService", 60)
             yield Replica(judge_pb2_grpc.JudgeServiceStub(channel), process, folder / f"{name}.log")
 
 

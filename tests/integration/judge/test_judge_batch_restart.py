@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.processes.waiting import until
 
+from assay.judge.v1 import judge_pb2 as pb
+from assay.judge.v1 import judge_pb2_grpc
 from assay.rpc.channel import open_channel, wait_for_ready
 from assay.testing.judges import says
 from assay.testing.providers import Reply, ScriptedProvider
-from assay.v1 import judge_pb2 as pb
-from assay.v1 import judge_pb2_grpc
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -55,7 +55,7 @@ async def judge_process(
         try:
             async with open_channel(f"unix:{socket}") as channel:
                 await wait_for_ready(
-                    channel, "assay.v1.JudgeService", 60
+                    channel, "assay.judge.v1.JudgeService", 60
                 )  # also after a connection to one killed before
                 yield judge_pb2_grpc.JudgeServiceStub(channel), process
         finally:

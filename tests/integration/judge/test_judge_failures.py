@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.processes.waiting import until
 
+from assay.judge.v1 import judge_pb2 as pb
 from assay.testing.judges import says
 from assay.testing.providers import Reply, Tokens
-from assay.v1 import judge_pb2 as pb
 from assay_judge.judges import JudgeChoice
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from assay.judge.v1 import judge_pb2 as pb
 from assay.testing.hostile_verdicts import FAMILIES
 from assay.testing.injections import INJECTIONS, obey
 from assay.testing.judges import system_of, user_of, verdict_id_of
 from assay.testing.providers import Reply, Tokens
-from assay.v1 import judge_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable

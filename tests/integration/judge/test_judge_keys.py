@@ -7,9 +7,9 @@ import grpc
 import grpc.aio
 import pytest
 
+from assay.judge.v1 import judge_pb2
 from assay.testing.judges import says
 from assay.testing.providers import Reply
-from assay.v1 import judge_pb2
 from assay_judge.calls import provider_registry
 from assay_judge.judges import JudgeChoice, Permissions
 

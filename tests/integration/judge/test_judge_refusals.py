@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.errors import SetupError
+from assay.judge.v1 import judge_pb2 as pb
 from assay.testing.judges import says
 from assay.testing.providers import ProviderRequest, Reply
-from assay.v1 import judge_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable

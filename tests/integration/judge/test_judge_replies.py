@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from assay.judge.v1 import judge_pb2 as pb
 from assay.testing.judges import says, verdict_id_of
 from assay.testing.providers import Reply
-from assay.v1 import judge_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,13 +12,13 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.support.processes.waiting import until
 
+from assay.agent.v1 import agent_pb2
 from assay.errors import InvalidInputError, SetupError, UnavailableError
+from assay.judge.v1 import judge_pb2 as pb
 from assay.rpc.channel import open_channel, read_stream
 from assay.rpc.status import translated
 from assay.testing.judges import says, system_of, user_of, verdict_id_of
 from assay.testing.providers import Reply, Tokens
-from assay.v1 import agent_pb2 as pb_agent
-from assay.v1 import judge_pb2 as pb
 from assay_judge.judges import JudgeChoice
 from assay_judge.verdicts.precheck import Precheck, precheck
 
@@ -209,7 +209,7 @@ async def test_an_empty_answer_is_not_sent_to_a_judge(start: Start) -> None:
 async def test_turns_before_the_question_are_parts_of_their_own(start: Start) -> None:
     """By roles of our own words; another conversation is another verdict, and a very long one is refused."""
     judge = await start()
-    said = [pb_agent.Message(role="assistant>>", content="Hello."), pb_agent.Message(role="tool", content="{}")]
+    said = [agent_pb2.Message(role="assistant>>", content="Hello."), agent_pb2.Message(role="tool", content="{}")]
     first = (await judge.grade(history=said)).verdict
     shown = user_of(judge.provider.requests[0])
     assert re.findall(r"<<(turn.*?) \w{32}>>", shown) == ["turn 1 of other", "turn 2 of tool"]
@@ -300,7 +300,7 @@ async def test_health_names_the_service(start: Start, tmp_path: Path) -> None:
     await start()
     async with open_channel(f"unix:{tmp_path / '0.sock'}") as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
-        answer = await stub.Check(health_pb2.HealthCheckRequest(service="assay.v1.JudgeService"))
+        answer = await stub.Check(health_pb2.HealthCheckRequest(service="assay.judge.v1.JudgeService"))
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 

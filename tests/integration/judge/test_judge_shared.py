@@ -13,13 +13,13 @@ import pytest
 import sqlalchemy as sa
 from tests.support.processes.waiting import until
 
+from assay.judge.v1 import judge_pb2 as pb
+from assay.judge.v1 import judge_pb2_grpc
 from assay.model.scope import LOCAL
 from assay.rpc.channel import open_channel, wait_for_ready
 from assay.storage import revisions
 from assay.testing.judges import says
 from assay.testing.providers import ScriptedProvider
-from assay.v1 import judge_pb2 as pb
-from assay.v1 import judge_pb2_grpc
 from assay_judge.model import RunKey
 from assay_judge.resources import open_service
 from assay_judge.settings import Settings
@@ -205,7 +205,7 @@ async def replica(
         process = judges.start(arguments, folder=folder, environment=variables, streams=streams)
     try:
         async with open_channel(f"unix:{folder}/{name}.sock") as channel:
-            await wait_for_ready(channel, "assay.v1.JudgeService", 60)
+            await wait_for_ready(channel, "assay.judge.v1.JudgeService", 60)
             yield judge_pb2_grpc.JudgeServiceStub(channel), process
     finally:
         process.kill()

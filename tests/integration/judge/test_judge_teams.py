@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.integration.judge.conftest import ALLOWED, GOOD, KEY, PRICES, Judge
 
+from assay.judge.v1 import judge_pb2, judge_pb2_grpc
 from assay.model.scope import Scope
 from assay.rpc.channel import open_channel
 from assay.rpc.server import RpcServer
 from assay.testing.judges import says, user_of
-from assay.v1 import judge_pb2, judge_pb2_grpc
 from assay_judge.batches.store import BatchStore
 from assay_judge.judges import JudgeChoice
 from assay_judge.resources import open_service
@@ -123,7 +123,7 @@ async def test_nothing_of_a_deleted_team_is_left(start_teams: StartTeams, tmp_pa
     for judge in (first, second):
         await judge.grade(f"answer of {judge.scope}-team", run_id=f"run-of-{judge.scope}-team")
         await judge.grade(f"batched answer of {judge.scope}-team", run_id=f"run-of-{judge.scope}-team", batch=True)
-    request = judge_pb2.JudgeServiceDeleteScopeRequest(scope=A.team)
+    request = judge_pb2.DeleteScopeRequest(scope=A.team)
     found = await first.stub.DeleteScope(request)
     assert found.deleted_counts["verdicts"] >= 1
     assert found.deleted_counts["spending"] == 1
@@ -167,7 +167,7 @@ async def test_the_deletion_of_a_team_leaves_no_order_of_another_without_its_ver
         for judge in (first, second)
     )
     await is_about_to_store.wait()
-    request = judge_pb2.JudgeServiceDeleteScopeRequest(scope=A.team)
+    request = judge_pb2.DeleteScopeRequest(scope=A.team)
     assert (await first.stub.DeleteScope(request)).deleted_counts["orders"] == 1
     if asks_again:
         anew = await first.grade("answer of a", run_id="of a", batch=True, timeout_ms=1)

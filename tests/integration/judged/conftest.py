@@ -18,6 +18,7 @@ import assay_judge.providers.anthropic_batches
 import assay_judge.providers.openai_batches  # noqa: F401
 from assay.agent_host.caller import AgentCaller
 from assay.client.client import Client
+from assay.judge.v1 import judge_pb2_grpc
 from assay.metrics import complete_parameters
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
@@ -25,7 +26,6 @@ from assay.model.run import AgentSettings, JudgeSettings, MetricSettings, Run, R
 from assay.rpc.server import RpcServer
 from assay.testing.judges import says
 from assay.testing.providers import ProviderRequest, Reply, ScriptedProvider
-from assay.v1 import judge_pb2_grpc
 from assay_judge.resources import open_service
 from assay_judge.service import SERVICE_NAME
 from assay_judge.settings import Settings

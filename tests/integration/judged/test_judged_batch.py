@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.errors import SpecError
+from assay.judge.v1 import judge_pb2, judge_pb2_grpc
 from assay.model.case import Assertion
 from assay.model.run import PauseCause, RunState, SpendCap, StateChange
 from assay.rpc.channel import open_channel
 from assay.testing.judges import says, user_of
 from assay.testing.providers import ProviderRequest, Reply
-from assay.v1 import judge_pb2, judge_pb2_grpc
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,11 +14,11 @@ from tests.support.services.shared_installation import shared_installation
 
 from assay.client import admin
 from assay.identity.quotas import Quota
+from assay.judge.v1 import judge_pb2_grpc
 from assay.model.run import PauseCause, RunState
 from assay.rpc.channel import open_channel
 from assay.storage.times import now
 from assay.testing.judges import says
-from assay.v1 import judge_pb2_grpc
 from assay_orchestrator.runs.planner import Planner
 from assay_orchestrator.store import schema
 from assay_orchestrator.store.teams import allotments, quotas

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.client.client import Client
+from assay.embedder.v1 import embedder_pb2_grpc
+from assay.judge.v1 import judge_pb2_grpc
 from assay.metrics import complete_parameters
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings, JudgeSettings, MetricSettings, Run, RunSettings, RunState, StateChange
@@ -22,7 +24,6 @@ from assay.rpc.channel import open_channel
 from assay.rpc.server import RpcServer
 from assay.testing.judges import says
 from assay.testing.providers import ScriptedProvider
-from assay.v1 import embedder_pb2_grpc, judge_pb2_grpc, orchestrator_pb2_grpc
 from assay_embedder.models import loading
 from assay_embedder.registry import Registry
 from assay_embedder.service import EmbedderService
@@ -33,7 +34,7 @@ from assay_judge.settings import Settings as JudgeServiceSettings
 from assay_orchestrator.engine.dispatcher_factory import open_dispatcher
 from assay_orchestrator.runs.manager import RunManager
 from assay_orchestrator.runs.planner import Planner
-from assay_orchestrator.service import RunService
+from assay_orchestrator.service.registration import registrations
 from assay_orchestrator.settings import Settings
 from assay_orchestrator.store.database import open_database
 
@@ -168,7 +169,7 @@ async def _embedder(stack: AsyncExitStack, folder: Path, model: Any) -> Any:
     await registry.load_listed()
 
     service = EmbedderService(registry, stream_in_flight=16, stopping=asyncio.Event())
-    name = "assay.v1.EmbedderService"
+    name = "assay.embedder.v1.EmbedderService"
     address = await _served(
         stack, folder / "e.sock", name, lambda to: embedder_pb2_grpc.add_EmbedderServiceServicer_to_server(service, to)
     )
@@ -183,7 +184,7 @@ async def _judge(stack: AsyncExitStack, folder: Path) -> Any:
         prices=folder / "prices.yaml", state_dir=folder / "judge", egress_networks=None, **every
     )
     service = await stack.enter_async_context(open_service(settings, {}, asyncio.Event()))
-    name = "assay.v1.JudgeService"
+    name = "assay.judge.v1.JudgeService"
     address = await _served(
         stack, folder / "j.sock", name, lambda to: judge_pb2_grpc.add_JudgeServiceServicer_to_server(service, to)
     )
@@ -200,8 +201,8 @@ async def _orchestrator(
     stack.callback(database.close)
     manager = RunManager(database, settings, Planner(settings, embedder, judge), open_dispatcher(settings, database))
     server = RpcServer(settings.server_options)
-    service = RunService(database, manager, settings, server.stopping, LOCAL)
-    server.add("assay.v1.RunService", lambda to: orchestrator_pb2_grpc.add_RunServiceServicer_to_server(service, to))
+    for name, register in registrations(database, manager, settings, server.stopping, LOCAL).items():
+        server.add(name, register)
     address = await server.start(settings.listen)
     stack.push_async_callback(server.stop, 0)
     await manager.start()

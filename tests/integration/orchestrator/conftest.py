@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
@@ -17,12 +16,11 @@ from assay.model.run import AgentSettings, MetricSettings, RunSettings
 from assay.model.scope import LOCAL
 from assay.rpc.server import RpcServer
 from assay.storage import revisions
-from assay.v1 import orchestrator_pb2_grpc
 from assay_orchestrator.engine.dispatcher_factory import open_dispatcher
 from assay_orchestrator.pipeline.storage_pauses import STORAGE_BACKOFF, Backoff
 from assay_orchestrator.runs.manager import RunManager
 from assay_orchestrator.runs.planner import Planner
-from assay_orchestrator.service import RunService
+from assay_orchestrator.service.registration import registrations
 from assay_orchestrator.settings import Settings
 from assay_orchestrator.store.database import open_database
 from assay_orchestrator.store.revisions import TABLES
@@ -61,11 +59,10 @@ async def _serve(
     manager = RunManager(
         database, settings, planner, dispatcher, storage_backoff=storage_backoff, pause_wait_s=PAUSE_WAIT_S
     )
-    service = RunService(database, manager, settings, server.stopping, LOCAL)
-    register = partial(orchestrator_pb2_grpc.add_RunServiceServicer_to_server, service)
     # As in the real process, calls wait until the manager has started.
-    server.add("assay.v1.RunService")
-    server.complete("assay.v1.RunService", register)
+    for name, register in registrations(database, manager, settings, server.stopping, LOCAL).items():
+        server.add(name)
+        server.complete(name, register)
     address = await server.start(settings.listen)
     if before_start is not None:
         await before_start(address)

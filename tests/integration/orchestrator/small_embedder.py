@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from assay.embedder.v1 import embedder_pb2 as pb
+from assay.embedder.v1 import embedder_pb2_grpc
 from assay.errors import AssayError
 from assay.metrics.core.similarity import cosine
 from assay.rpc.status import code_of
 from assay.rpc.streams import answered
-from assay.v1 import embedder_pb2 as pb
-from assay.v1 import embedder_pb2_grpc
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

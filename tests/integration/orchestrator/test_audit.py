@@ -11,6 +11,8 @@ import pytest
 import sqlalchemy as sa
 from tests.support.services.shared_installation import SharedInstallation, shared_installation
 
+from assay.admin.v1 import admin_pb2 as pb
+from assay.admin.v1 import admin_pb2_grpc
 from assay.client import admin, baselines, calibrations
 from assay.client.audit import AuditFilter, ChainCheck, list_audit
 from assay.client.client import Client
@@ -25,10 +27,10 @@ from assay.model.judge_calibration import JudgeCalibration
 from assay.rpc.auditing import action_of
 from assay.rpc.methods import METHODS, Audit
 from assay.rpc.status import translated
-from assay.v1 import admin_pb2 as pb
-from assay.v1 import admin_pb2_grpc, orchestrator_pb2, orchestrator_pb2_grpc
+from assay.v1 import run_pb2, run_pb2_grpc
 from assay.wire.run import SETTINGS
 from assay_orchestrator.identity.audit_log import MOST_KINDS, WINDOW_S
+from assay_orchestrator.service import SERVICES
 from assay_orchestrator.store import schema
 from assay_orchestrator.store.teams import audit
 from assay_orchestrator.store.teams.audit import AuditQuery
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
     Drive = Callable[["World"], Awaitable[Any]]
 
 CASES = [Case("c", (Turn("?", references=("yes",)),), recorded=AgentResponse(AgentStatus.SUCCESS, text="yes"))]
-SERVED = ("assay.v1.RunService", "assay.v1.AdminService")
+SERVED = (*SERVICES, "assay.admin.v1.AdminService")
 
 
 @dataclasses.dataclass
@@ -87,8 +89,8 @@ async def world(shared: SharedInstallation, settings: RunSettings) -> World:
 
 async def create_run(found: World) -> None:
     """Create a run and wait for its end, after which nothing of it changes any more."""
-    stub = orchestrator_pb2_grpc.RunServiceStub(found.member._channel)
-    request = orchestrator_pb2.CreateRunRequest(
+    stub = run_pb2_grpc.RunServiceStub(found.member._channel)
+    request = run_pb2.CreateRunRequest(
         request_id="new", dataset_id=found.dataset_id, spec=SETTINGS.to_wire(found.settings)
     )
     response = await stub.CreateRun(request)

@@ -21,7 +21,7 @@ from assay.model.run_settings import MetricSettings
 from assay.model.scope import LOCAL
 from assay.reports.document.report import report_of_run
 from assay.reports.formats.json_report import write_document
-from assay.v1 import orchestrator_pb2 as pb
+from assay.v1 import comparison_figures_pb2 as pb
 from assay.wire.comparison import _values_from_wire, _values_to_wire
 from assay_orchestrator.queries.comparison import Comparisons, check_size
 from assay_orchestrator.store.page_tokens import PageTokens

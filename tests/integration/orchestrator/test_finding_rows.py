@@ -28,8 +28,8 @@ from assay.model.run import CaseResult, DatasetRef, Score, ScoreStatus
 from assay.model.scope import LOCAL
 from assay.rpc.status import translated
 from assay.storage.time_limits import time_limit
-from assay.v1 import orchestrator_pb2 as pb
-from assay.v1 import orchestrator_pb2_grpc
+from assay.v1 import row_pb2 as pb
+from assay.v1 import run_pb2_grpc
 from assay_orchestrator.store.rows import found_rows, results
 from assay_orchestrator.store.rows.found_rows import RowQuery
 from assay_orchestrator.store.runs import datasets, runs
@@ -164,7 +164,7 @@ async def test_what_cannot_be_searched_is_refused_with_every_problem(serve: Serv
             await found(client, run_id, "exact_mach<1", "rouge")
         assert "metrics of this run: exact_match, latency" in str(refusal.value)
         assert [problem.field for problem in refusal.value.problems] == ["filter.metrics[0].metric", "order_by.metric"]
-        stub = orchestrator_pb2_grpc.RunServiceStub(client._channel)
+        stub = run_pb2_grpc.RunServiceStub(client._channel)
         unknown = pb.RowFilter(outcomes=[9], texts=[pb.TextCondition(field=9, text="a")])  # type: ignore[list-item,arg-type]  # wrong on purpose
         with pytest.raises(InvalidInputError, match=r"no value that this orchestrator knows: 9"), translated():
             await stub.ListResults(pb.ListResultsRequest(run_id=run_id, filter=unknown))
@@ -291,7 +291,7 @@ async def test_old_clients_get_answers_in_dataset_order(serve: Serve, settings_o
     """A request without the new fields is answered as before them."""
     async with serve() as client:
         run_id = await finished_run(client, settings_of())
-        stub = orchestrator_pb2_grpc.RunServiceStub(client._channel)
+        stub = run_pb2_grpc.RunServiceStub(client._channel)
         response = await stub.ListResults(pb.ListResultsRequest(run_id=run_id))
         assert [result.case_id for result in response.results] == [f"c{index}" for index in range(6)]
         assert all(result.HasField("response") for result in response.results)

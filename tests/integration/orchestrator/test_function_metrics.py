@@ -19,8 +19,8 @@ from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.metric_call import MetricResult
 from assay.model.run import MetricSettings, PauseCause, Run, RunState, ScoreStatus
-from assay.v1 import orchestrator_pb2 as pb
-from assay.v1 import orchestrator_pb2_grpc
+from assay.v1 import host_pb2 as pb
+from assay.v1 import host_pb2_grpc
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -207,25 +207,25 @@ async def test_a_client_that_says_nothing_of_a_metric_harms_its_row_alone(
     """An answer in place of values, values of other metrics, or none: errors of the rows, and the run ends."""
     async with serve() as client:
         run = await create(client, settings_of(), function("m"), cases=CASES[:3])
-        call = orchestrator_pb2_grpc.RunServiceStub(client._channel).ServeAgent()
+        call = host_pb2_grpc.HostServiceStub(client._channel).Host()
         attach = pb.AttachAgent(run_id=run.run_id, concurrency=1, computes_metrics=True)
-        await call.write(pb.ServeAgentRequest(attach=attach))
+        await call.write(pb.HostRequest(attach=attach))
         for number in range(3):
-            message = pb.ServeAgentResponse()
+            message = pb.HostResponse()
             while not message.metric_requests.requests:
                 read = await call.read()
-                assert isinstance(read, pb.ServeAgentResponse)
+                assert isinstance(read, pb.HostResponse)
                 message = read
             (request,) = message.metric_requests.requests
             assert request.case.turns[0].references
             if number == 0:
                 answer = pb.AgentResponses()
                 answer.responses.add(request_id=request.request_id, text="1")
-                await call.write(pb.ServeAgentRequest(responses=answer))
+                await call.write(pb.HostRequest(responses=answer))
                 continue
             outcomes = [pb.MetricOutcome(metric="other", value=1)] if number == 1 else []
             response = pb.MetricResponse(request_id=request.request_id, outcomes=outcomes)
-            await call.write(pb.ServeAgentRequest(metric_responses=pb.MetricResponses(responses=[response])))
+            await call.write(pb.HostRequest(metric_responses=pb.MetricResponses(responses=[response])))
         await ended(client, run)
         call.cancel()
         rows = await rows_of(client, run)

@@ -31,10 +31,10 @@ from assay.model.run import PauseCause, RunState
 from assay.rpc.channel import open_channel, wait_for_ready
 from assay.rpc.methods import METHODS
 from assay.rpc.status import translated
-from assay.v1 import orchestrator_pb2 as pb
-from assay.v1 import orchestrator_pb2_grpc
+from assay.v1 import host_pb2, host_pb2_grpc, run_pb2, run_pb2_grpc
 from assay_orchestrator.identity.bootstrap import make_operator_token
 from assay_orchestrator.identity.verifier import KEEP_S
+from assay_orchestrator.service import SERVICES
 from assay_orchestrator.settings import Settings
 from assay_orchestrator.store import schema
 from assay_orchestrator.store.teams import tokens
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     SettingsOf = Callable[..., RunSettings]
 
 CASES = [Case("c", (Turn("?", references=("yes",)),), recorded=AgentResponse(AgentStatus.SUCCESS, text="yes"))]
-ADMIN = "assay.v1.AdminService"
+ADMIN = "assay.admin.v1.AdminService"
 RUNS = "assay.v1.RunService"
 
 
@@ -142,9 +142,10 @@ async def test_a_revoked_token_ends_its_open_streams(tmp_path: Path, settings_of
         client = await shared.client(text)
         dataset = await client.upload_dataset(CASES, name="d")
         run = await client.create_run(settings_of("python", "m:f"), dataset.dataset_id)
-        stub = orchestrator_pb2_grpc.RunServiceStub(client._channel)
-        attach = pb.ServeAgentRequest(attach=pb.AttachAgent(run_id=run.run_id, concurrency=1))
-        watching, hosting = stub.WatchRun(pb.WatchRunRequest(run_id=run.run_id)), stub.ServeAgent()
+        stub = run_pb2_grpc.RunServiceStub(client._channel)
+        attach = host_pb2.HostRequest(attach=host_pb2.AttachAgent(run_id=run.run_id, concurrency=1))
+        watching = stub.WatchRun(run_pb2.WatchRunRequest(run_id=run.run_id))
+        hosting = host_pb2_grpc.HostServiceStub(client._channel).Host()
         await hosting.write(attach)
         assert await watching.read() is not grpc.aio.EOF
         assert await hosting.read() is not grpc.aio.EOF
@@ -160,7 +161,7 @@ async def test_each_role_calls_the_methods_of_its_rights_alone(tmp_path: Path, r
     """Every method of the process refuses a role without its right by name, before it looks at the request."""
     async with shared_installation(tmp_path) as shared:
         client = await shared.member("search", role)
-        for service in (RUNS, ADMIN):
+        for service in (*SERVICES, ADMIN):
             for name, rule in METHODS[service].items():
                 kind = "_".join(
                     "stream" if streams else "unary" for streams in (rule.client_streams, rule.server_streams)

@@ -20,6 +20,7 @@ import pytest
 from google.protobuf import descriptor_pool, message_factory
 from tests.support.services.shared_installation import SharedInstallation, shared_installation
 
+from assay.admin.v1 import admin_pb2, admin_pb2_grpc
 from assay.client import admin, baselines, calibrations
 from assay.client.client import Client
 from assay.identity.rights import RIGHTS, Role
@@ -28,9 +29,9 @@ from assay.model.case import Case, Turn
 from assay.model.judge_calibration import JudgeCalibration
 from assay.rpc.methods import METHODS, Name
 from assay.rpc.status import from_rpc_error
-from assay.v1 import admin_pb2, admin_pb2_grpc, orchestrator_pb2_grpc
-from assay.v1 import orchestrator_pb2 as pb
+from assay.v1 import comparison_pb2, comparison_pb2_grpc, host_pb2, row_pb2, run_pb2, run_pb2_grpc
 from assay.wire.run import SETTINGS
+from assay_orchestrator.service import SERVICES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     SettingsOf = Callable[..., RunSettings]
     Outcome = tuple[object, ...]
 
-SERVICES = ("assay.v1.RunService", "assay.v1.AdminService")
+SERVED = (*SERVICES, "assay.admin.v1.AdminService")
 ROLE = Role.TEAM_ADMIN
 MALFORMED = ("../../etc/passwd", "x" * 5000, "%00", "é\u202e", "' OR 1=1 --", "teams/b/runs/r", "\u0000")
 _OK: Outcome = (grpc.StatusCode.OK,)
@@ -93,8 +94,8 @@ async def world(shared: SharedInstallation, team: str, settings: RunSettings) ->
     )
     calibrated = await calibrations.set_calibration(client, calibration)
     spare = (await admin.create_token(client, "viewer", secret)).token.token_id
-    stub = orchestrator_pb2_grpc.RunServiceStub(client._channel)
-    compared = pb.ListComparedCasesRequest(run_ids=kept[:2], page_size=1)
+    stub = run_pb2_grpc.RunServiceStub(client._channel)
+    compared = comparison_pb2.ListComparedCasesRequest(run_ids=kept[:2], page_size=1)
     names = {
         "run_id": kept[0],
         "source_run_id": kept[0],
@@ -110,16 +111,18 @@ async def world(shared: SharedInstallation, team: str, settings: RunSettings) ->
         "DeleteTarget.name": f"target-of-{team}",
         "team": team,
         "token_id": spare,
-        "ListRuns.page_token": (await stub.ListRuns(pb.ListRunsRequest(page_size=1))).next_page_token,
+        "ListRuns.page_token": (await stub.ListRuns(run_pb2.ListRunsRequest(page_size=1))).next_page_token,
         "ListResults.page_token": (
-            await stub.ListResults(pb.ListResultsRequest(run_id=kept[0], page_size=1))
+            await stub.ListResults(row_pb2.ListResultsRequest(run_id=kept[0], page_size=1))
         ).next_page_token,
         "ListAuditEvents.page_token": (
             await admin_pb2_grpc.AdminServiceStub(client._channel).ListAuditEvents(
                 admin_pb2.ListAuditEventsRequest(page_size=1)
             )
         ).next_page_token,
-        "ListComparedCases.page_token": (await stub.ListComparedCases(compared)).next_page_token,
+        "ListComparedCases.page_token": (
+            await comparison_pb2_grpc.ComparisonServiceStub(client._channel).ListComparedCases(compared)
+        ).next_page_token,
     }
     assert all(names.values())
     return World(client, names, {"run_id": gone, "run_ids": gone, "source_run_id": gone}, [secret, *runs, *case_ids])
@@ -128,14 +131,14 @@ async def world(shared: SharedInstallation, team: str, settings: RunSettings) ->
 def example(method: MethodDescriptor, own: World, settings: RunSettings) -> Message:
     """Return a request that succeeds or is refused for another reason than its names, with own names throughout."""
     examples: Mapping[str, Message] = {
-        "CreateRun": pb.CreateRunRequest(spec=SETTINGS.to_wire(settings)),
-        "DeleteRun": pb.DeleteRunRequest(validate_only=True),
+        "CreateRun": run_pb2.CreateRunRequest(spec=SETTINGS.to_wire(settings)),
+        "DeleteRun": run_pb2.DeleteRunRequest(validate_only=True),
         "CreateTarget": admin_pb2.CreateTargetRequest(address="example.org"),
-        "ServeAgent": pb.ServeAgentRequest(attach=pb.AttachAgent(concurrency=1)),
-        "ListResults": pb.ListResultsRequest(page_size=1),
-        "ListRuns": pb.ListRunsRequest(page_size=1),
+        "Host": host_pb2.HostRequest(attach=host_pb2.AttachAgent(concurrency=1)),
+        "ListResults": row_pb2.ListResultsRequest(page_size=1),
+        "ListRuns": run_pb2.ListRunsRequest(page_size=1),
         "ListAuditEvents": admin_pb2.ListAuditEventsRequest(page_size=1),
-        "ListComparedCases": pb.ListComparedCasesRequest(page_size=1),
+        "ListComparedCases": comparison_pb2.ListComparedCasesRequest(page_size=1),
     }
     request = message_factory.GetMessageClass(method.input_type)()
     if method.name in examples:
@@ -269,7 +272,7 @@ async def test_names_of_other_teams_are_names_that_do_not_exist(
         settings = settings_of()
         own, other = await world(shared, "alpha", settings), await world(shared, "beta", settings)
         tried: Counter[str] = Counter()
-        for service in SERVICES:
+        for service in SERVED:
             for method in descriptor_pool.Default().FindServiceByName(service).methods:
                 for path, kind in METHODS[service][method.name].names.items():
                     if kind is not Name.LABEL:

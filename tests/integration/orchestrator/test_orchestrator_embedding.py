@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.integration.orchestrator.small_embedder import SmallEmbedder, cosine_of, vector_of
 
+from assay.embedder.v1 import embedder_pb2_grpc
 from assay.errors import NotFoundError, OverloadedError, UnavailableError
 from assay.metrics.core.embedding import EmbeddingSettings
 from assay.metrics.core.evidence import WantedTexts
 from assay.model.answers.agent_response import AgentResponse
 from assay.rpc.channel import open_channel
 from assay.rpc.server import RpcServer
-from assay.v1 import embedder_pb2_grpc
 from assay_orchestrator.evidence.embedding_client import EmbeddingClient
 from assay_orchestrator.runs.planner import Planner
 from assay_orchestrator.settings import Settings
@@ -44,7 +44,7 @@ def embedder() -> SmallEmbedder:
 def _server(embedder: SmallEmbedder) -> RpcServer:
     server = RpcServer()
     server.add(
-        "assay.v1.EmbedderService",
+        "assay.embedder.v1.EmbedderService",
         lambda grpc: embedder_pb2_grpc.add_EmbedderServiceServicer_to_server(embedder, grpc),
     )
     return server

@@ -15,8 +15,8 @@ from assay.errors import ConflictError, DatasetError, NotFoundError, ResumeExpir
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, GateOutcome, MetricSettings, Run, RunState, StateChange
-from assay.v1 import orchestrator_pb2 as pb
-from assay.v1 import orchestrator_pb2_grpc
+from assay.v1 import run_pb2 as pb
+from assay.v1 import run_pb2_grpc
 from assay_orchestrator.engine.worker import ShardWorker
 from assay_orchestrator.runs.manager import RunManager
 from assay_orchestrator.store import schema
@@ -184,7 +184,7 @@ async def test_unknown_things_are_named(serve: Serve, settings_of: SettingsOf) -
             await client.get_run("nope")
         with pytest.raises(NotFoundError, match="upload it first"):
             await client.create_run(settings_of(), "nope")
-        stub = orchestrator_pb2_grpc.RunServiceStub(client._channel)
+        stub = run_pb2_grpc.RunServiceStub(client._channel)
         from assay.rpc.status import translated
 
         with pytest.raises(ResumeExpiredError), translated():
@@ -196,7 +196,7 @@ async def test_runs_are_listed_newest_first_in_pages(serve: Serve, settings_of: 
     async with serve() as client:
         dataset = await client.upload_dataset(recorded(1), name="d")
         made = [(await client.create_run(settings_of(), dataset.dataset_id)).run_id for _ in range(5)]
-        stub = orchestrator_pb2_grpc.RunServiceStub(client._channel)
+        stub = run_pb2_grpc.RunServiceStub(client._channel)
         found, token = [], ""
         while True:
             page = await stub.ListRuns(pb.ListRunsRequest(page_size=2, page_token=token))
@@ -219,7 +219,7 @@ async def host(client: Client, run: Run, agent: Any) -> Run:
 
 
 async def test_a_hosted_agent_is_asked_on_the_clients_side(serve: Serve, settings_of: SettingsOf) -> None:
-    """The python adapter asks through ServeAgent; the references never travel to the agent."""
+    """The python adapter asks through HostService; the references never travel to the agent."""
     seen: list[AgentRequest] = []
 
     async def agent(request: AgentRequest) -> str:

@@ -12,8 +12,7 @@ from assay.errors import ResumeExpiredError
 from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.rpc.status import translated
-from assay.v1 import orchestrator_pb2 as pb
-from assay.v1 import orchestrator_pb2_grpc
+from assay.v1 import row_pb2, run_pb2, run_pb2_grpc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
     SettingsOf = Callable[..., RunSettings]
-    Stub = orchestrator_pb2_grpc.RunServiceAsyncStub
+    Stub = run_pb2_grpc.RunServiceAsyncStub
 
 RIGHT = AgentResponse(AgentStatus.SUCCESS, text="yes")
 
@@ -35,7 +34,7 @@ def cases() -> list[Case]:
 
 
 def stub_of(client: Client) -> Stub:
-    return orchestrator_pb2_grpc.RunServiceStub(client._channel)
+    return run_pb2_grpc.RunServiceStub(client._channel)
 
 
 async def two_runs(client: Client, settings: RunSettings) -> list[str]:
@@ -48,9 +47,9 @@ async def two_runs(client: Client, settings: RunSettings) -> list[str]:
     return made
 
 
-async def page(stub: Stub, run_id: str, token: str = "", *, failed_only: bool = False) -> pb.ListResultsResponse:
+async def page(stub: Stub, run_id: str, token: str = "", *, failed_only: bool = False) -> row_pb2.ListResultsResponse:
     """Return one result and the token of the next."""
-    request = pb.ListResultsRequest(run_id=run_id, page_size=1, page_token=token, failed_only=failed_only)
+    request = row_pb2.ListResultsRequest(run_id=run_id, page_size=1, page_token=token, failed_only=failed_only)
     with translated():
         return await stub.ListResults(request)
 
@@ -71,8 +70,8 @@ async def test_a_token_continues_its_own_query_alone(serve: Serve, settings_of: 
             with pytest.raises(ResumeExpiredError):
                 await page(stub, run_id, token, failed_only=failed_only)
         with pytest.raises(ResumeExpiredError), translated():
-            await stub.ListRuns(pb.ListRunsRequest(page_token=token))
-        runs_token = (await stub.ListRuns(pb.ListRunsRequest(page_size=1))).next_page_token
+            await stub.ListRuns(run_pb2.ListRunsRequest(page_token=token))
+        runs_token = (await stub.ListRuns(run_pb2.ListRunsRequest(page_size=1))).next_page_token
         with pytest.raises(ResumeExpiredError):
             await page(stub, first, runs_token)
 
@@ -124,4 +123,4 @@ async def test_what_is_no_token_is_refused_like_one_of_another_query(
         with pytest.raises(ResumeExpiredError):
             await page(stub_of(client), run_id, token)
         with pytest.raises(ResumeExpiredError), translated():
-            await stub_of(client).ListRuns(pb.ListRunsRequest(page_token=token))
+            await stub_of(client).ListRuns(run_pb2.ListRunsRequest(page_token=token))

@@ -22,8 +22,8 @@ from assay.model.run import CaseResult, Run, RunState
 from assay.rpc.channel import open_channel
 from assay.rpc.options import ChannelOptions
 from assay.rpc.status import translated
-from assay.v1 import orchestrator_pb2 as pb
-from assay.v1 import orchestrator_pb2_grpc
+from assay.v1 import run_pb2 as pb
+from assay.v1 import run_pb2_grpc
 from assay_orchestrator.watch.watches import Watches
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def noted_queries() -> Iterator[list[str]]:
 
 def watch(channel: grpc.aio.Channel, run_id: str, **request: Any) -> AsyncIterator[pb.WatchRunResponse]:
     """Watch a run as a client without an opinion of its own."""
-    call = orchestrator_pb2_grpc.RunServiceStub(channel).WatchRun(pb.WatchRunRequest(run_id=run_id, **request))
+    call = run_pb2_grpc.RunServiceStub(channel).WatchRun(pb.WatchRunRequest(run_id=run_id, **request))
     return aiter(call)
 
 

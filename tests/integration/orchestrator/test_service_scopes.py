@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from assay.embedder.v1 import embedder_pb2_grpc
 from assay.errors import UnavailableError
+from assay.judge.v1 import judge_pb2_grpc
 from assay.model.scope import Scope
 from assay.rpc.server import RpcServer
-from assay.v1 import embedder_pb2_grpc, judge_pb2_grpc
 from assay_embedder import service as embedder_service
 from assay_embedder.caches.vector_cache import KeyMaker
 from assay_embedder.queues.jobs import Computed

@@ -21,8 +21,8 @@ from assay.model.run import RunState
 from assay.rpc.channel import open_channel
 from assay.rpc.options import ChannelOptions
 from assay.rpc.status import from_rpc_error
-from assay.v1 import orchestrator_pb2 as pb
-from assay.v1 import orchestrator_pb2_grpc
+from assay.v1 import dataset_pb2_grpc, host_pb2_grpc, run_pb2_grpc
+from assay.v1 import run_pb2 as pb
 from assay_orchestrator.watch.watches import Watches
 
 if TYPE_CHECKING:
@@ -106,10 +106,12 @@ async def silent_calls(stack: AsyncExitStack, address: str, run_id: str) -> tupl
         # Channels with the same options would share one connection.
         options = ChannelOptions(reconnect_min_ms=100 + number)
         channel = await stack.enter_async_context(open_channel(address, options))
-        stub: Any = orchestrator_pb2_grpc.RunServiceStub(channel)
+        stub: Any = run_pb2_grpc.RunServiceStub(channel)
+        uploads: Any = dataset_pb2_grpc.DatasetServiceStub(channel)
+        hosts: Any = host_pb2_grpc.HostServiceStub(channel)
         watches += [stub.WatchRun(request, timeout=3600) for _ in range(WATCH_COUNT // CONNECTION_COUNT)]
-        others += [stub.UploadDataset(timeout=3600) for _ in range(UPLOAD_COUNT // CONNECTION_COUNT)]
-        others += [stub.ServeAgent(timeout=3600) for _ in range(HOST_COUNT // CONNECTION_COUNT)]
+        others += [uploads.UploadDataset(timeout=3600) for _ in range(UPLOAD_COUNT // CONNECTION_COUNT)]
+        others += [hosts.Host(timeout=3600) for _ in range(HOST_COUNT // CONNECTION_COUNT)]
     return watches, others
 
 

@@ -11,6 +11,7 @@ import pytest
 from tests.integration.orchestrator.small_embedder import SmallEmbedder, cosine_of
 
 from assay.agent_host.caller import AgentCaller
+from assay.embedder.v1 import embedder_pb2_grpc
 from assay.errors import InvalidInputError, Problem, SpecError, UnavailableError
 from assay.metrics import complete_parameters
 from assay.model.answers.agent_response import AgentResponse
@@ -18,7 +19,6 @@ from assay.model.case import Assertion, Case, Turn
 from assay.model.run import MetricSettings, RunState
 from assay.rpc.channel import open_channel
 from assay.rpc.server import RpcServer
-from assay.v1 import embedder_pb2_grpc
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -39,7 +39,7 @@ async def served(embedder: SmallEmbedder, folder: Path) -> AsyncIterator[Any]:
     """Serve an embedder and yield a stub of it."""
     server = RpcServer()
     server.add(
-        "assay.v1.EmbedderService",
+        "assay.embedder.v1.EmbedderService",
         lambda grpc: embedder_pb2_grpc.add_EmbedderServiceServicer_to_server(embedder, grpc),
     )
     address = await server.start(f"unix:{folder}/e.sock")

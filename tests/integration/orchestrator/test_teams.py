@@ -19,12 +19,11 @@ from assay.model.run import FINISHED_STATES, CaseResult, DatasetRef, RunState
 from assay.model.scope import Scope
 from assay.rpc.server import RpcServer
 from assay.rpc.status import translated
-from assay.v1 import orchestrator_pb2 as pb
-from assay.v1 import orchestrator_pb2_grpc
+from assay.v1 import comparison_pb2, comparison_pb2_grpc, host_pb2, host_pb2_grpc, row_pb2, run_pb2, run_pb2_grpc
 from assay_orchestrator.engine.dispatcher_factory import open_dispatcher
 from assay_orchestrator.runs.manager import RunManager
 from assay_orchestrator.runs.planner import Planner
-from assay_orchestrator.service import RunService
+from assay_orchestrator.service.registration import registrations
 from assay_orchestrator.settings import Settings
 from assay_orchestrator.store import control, history, schema
 from assay_orchestrator.store.control import Resumption
@@ -157,11 +156,8 @@ async def clients(folder: Path, url: str, *scopes: Scope) -> AsyncIterator[list[
         made = []
         servers = [RpcServer(settings.server_options) for _ in scopes]
         for scope, server in zip(scopes, servers, strict=True):
-            service = RunService(database, manager, settings, server.stopping, scope)
-            server.add(
-                "assay.v1.RunService",
-                lambda grpc, service=service: orchestrator_pb2_grpc.add_RunServiceServicer_to_server(service, grpc),  # type: ignore[misc]
-            )
+            for name, register in registrations(database, manager, settings, server.stopping, scope).items():
+                server.add(name, register)
             address = await server.start(f"unix:{folder}/{scope.team}.sock")
             server.set_serving(True)
             made.append(await stack.enter_async_context(Client(address, patience_s=60.0)))
@@ -189,19 +185,22 @@ async def finished_run(client: Client, settings: RunSettings, request_id: str | 
     return run.run_id
 
 
-async def refusal(stub: orchestrator_pb2_grpc.RunServiceAsyncStub, method: str, run_id: str) -> tuple[object, ...]:
+async def refusal(client: Client, method: str, run_id: str) -> tuple[object, ...]:
     """Return how a method refuses a run, without the id."""
-    call: Any
-    if method == "ServeAgent":
-        call = stub.ServeAgent(iter([pb.ServeAgentRequest(attach=pb.AttachAgent(run_id=run_id, concurrency=1))]))
+    runs: Any = run_pb2_grpc.RunServiceStub(client._channel)
+    comparisons: Any = comparison_pb2_grpc.ComparisonServiceStub(client._channel)
+    if method == "Host":
+        attach = host_pb2.HostRequest(attach=host_pb2.AttachAgent(run_id=run_id, concurrency=1))
+        call: Any = host_pb2_grpc.HostServiceStub(client._channel).Host(iter([attach]))
+    elif method in ("CompareRuns", "ListComparedCases"):
+        request = getattr(comparison_pb2, f"{method}Request")(run_ids=[run_id, f"{run_id}-2"])
+        call = getattr(comparisons, method)(request)
+    elif method in ("ListResults", "ListAttempts", "GetCase"):
+        named = {} if method == "ListResults" else {"case_id": "c0"}
+        call = getattr(runs, method)(getattr(row_pb2, f"{method}Request")(run_id=run_id, **named))
     else:
-        named: dict[str, Any] = {"case_id": "c0"} if method in ("ListAttempts", "GetCase") else {}
-        if method in ("CompareRuns", "ListComparedCases"):
-            named = {"run_ids": [run_id, f"{run_id}-2"]}
-        else:
-            named |= {"run_id": run_id}
-        call = getattr(stub, method)(getattr(pb, f"{method}Request")(**named))
-    is_stream = method in ("WatchRun", "ServeAgent", "ListAttempts", "GetCase")
+        call = getattr(runs, method)(getattr(run_pb2, f"{method}Request")(run_id=run_id))
+    is_stream = method in ("WatchRun", "Host", "ListAttempts", "GetCase")
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await (call.read() if is_stream else call)
     details = str(caught.value.details()).replace(run_id, "RUN")
@@ -230,11 +229,10 @@ async def test_a_run_of_another_team_is_refused_like_a_missing_one(
     """Every method answers NOT_FOUND in the same words, so that no team learns which runs others have."""
     async with serve_teams(A, B) as (first, second):
         run_id = await finished_run(first, settings_of())
-        stub = orchestrator_pb2_grpc.RunServiceStub(second._channel)
-        for method in (*METHODS, "ServeAgent"):
-            refused = await refusal(stub, method, run_id)
+        for method in (*METHODS, "Host"):
+            refused = await refusal(second, method, run_id)
             assert refused[0] is grpc.StatusCode.NOT_FOUND, method
-            assert refused == await refusal(stub, method, "test-20260101-000000-abcdef"), method
+            assert refused == await refusal(second, method, "test-20260101-000000-abcdef"), method
         assert (await first.get_run(run_id)).state in FINISHED_STATES
 
 
@@ -269,11 +267,11 @@ async def test_teams_neither_see_nor_reuse_what_others_have(serve_teams: ServeTe
 async def test_a_page_token_of_another_team_is_refused(serve_teams: ServeTeams, settings_of: SettingsOf) -> None:
     """A token continues the list of the team to which it was given, and no other's."""
     async with serve_teams(A, B) as teams:
-        stubs = [orchestrator_pb2_grpc.RunServiceStub(client._channel) for client in teams]
+        stubs = [run_pb2_grpc.RunServiceStub(client._channel) for client in teams]
         for client in teams:
             for _ in range(2):
                 await finished_run(client, settings_of())
-        token = (await stubs[0].ListRuns(pb.ListRunsRequest(page_size=1))).next_page_token
+        token = (await stubs[0].ListRuns(run_pb2.ListRunsRequest(page_size=1))).next_page_token
         with pytest.raises(ResumeExpiredError), translated():
-            await stubs[1].ListRuns(pb.ListRunsRequest(page_size=1, page_token=token))
-        assert len((await stubs[0].ListRuns(pb.ListRunsRequest(page_token=token))).runs) == 1
+            await stubs[1].ListRuns(run_pb2.ListRunsRequest(page_size=1, page_token=token))
+        assert len((await stubs[0].ListRuns(run_pb2.ListRunsRequest(page_token=token))).runs) == 1

@@ -15,13 +15,13 @@ import grpc
 import pytest
 import sqlalchemy as sa
 
+from assay.agent.v1 import agent_pb2
 from assay.client.client import Client
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import MetricSettings, RunState
-from assay.v1 import agent_pb2
-from assay.v1 import orchestrator_pb2 as pb
-from assay_orchestrator import service
+from assay.v1 import case_pb2, dataset_pb2, dataset_pb2_grpc
+from assay_orchestrator.service import dataset_service
 from assay_orchestrator.store import schema
 from assay_orchestrator.store.runs import datasets
 
@@ -40,15 +40,15 @@ DEEP = "[" * 900 + "]" * 900
 TOO_LARGE = 2**53
 
 
-async def upload(client: Client, cases: Sequence[pb.Case], name: str = "d") -> str:
+async def upload(client: Client, cases: Sequence[case_pb2.Case], name: str = "d") -> str:
     """Upload messages as they are; return the dataset's id."""
-    header = pb.UploadDatasetRequest(header=pb.DatasetHeader(name=name))
-    parts = [header, pb.UploadDatasetRequest(cases=pb.CaseBatch(cases=cases))]
-    response = await client._stub.UploadDataset(iter(parts), timeout=60)
+    header = dataset_pb2.UploadDatasetRequest(header=dataset_pb2.DatasetHeader(name=name))
+    parts = [header, dataset_pb2.UploadDatasetRequest(cases=dataset_pb2.CaseBatch(cases=cases))]
+    response = await dataset_pb2_grpc.DatasetServiceStub(client._channel).UploadDataset(iter(parts), timeout=60)
     return str(response.dataset.dataset_id)
 
 
-async def refusal(client: Client, cases: Sequence[pb.Case], name: str = "d") -> str:
+async def refusal(client: Client, cases: Sequence[case_pb2.Case], name: str = "d") -> str:
     """Return why an upload is refused, which it must be."""
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await upload(client, cases, name)
@@ -56,9 +56,9 @@ async def refusal(client: Client, cases: Sequence[pb.Case], name: str = "d") -> 
     return str(refused.value.details())
 
 
-def case(**fields: Any) -> pb.Case:
+def case(**fields: Any) -> case_pb2.Case:
     """Return a good case with some fields changed."""
-    return pb.Case(**{"case_id": "c", "turns": [pb.Turn(input="q", references=["a"])], **fields})
+    return case_pb2.Case(**{"case_id": "c", "turns": [case_pb2.Turn(input="q", references=["a"])], **fields})
 
 
 def answer(**fields: Any) -> agent_pb2.AgentResponse:
@@ -66,9 +66,9 @@ def answer(**fields: Any) -> agent_pb2.AgentResponse:
     return agent_pb2.AgentResponse(**{"status": agent_pb2.AGENT_STATUS_SUCCESS, "text": "a", **fields})
 
 
-def check(**fields: Any) -> pb.Assertion:
+def check(**fields: Any) -> case_pb2.Assertion:
     """Return a check."""
-    return pb.Assertion(**{"type": "contains", "value_json": '"a"', **fields})
+    return case_pb2.Assertion(**{"type": "contains", "value_json": '"a"', **fields})
 
 
 BAD = {
@@ -83,10 +83,14 @@ BAD = {
     "cases[1].expected_json: cannot be read": case(expected_json='{"a": 1e999}'),
     "cases[1].metadata: is nested": case(metadata_json=f'{{"a": {DEEP}}}'),
     "cases[1].turns[0].expected_tools[0].arguments: is nested": case(
-        turns=[pb.Turn(input="q", expected_tools=[pb.ExpectedTool(name="t", arguments_json=f'{{"a": {DEEP}}}')])]
+        turns=[
+            case_pb2.Turn(
+                input="q", expected_tools=[case_pb2.ExpectedTool(name="t", arguments_json=f'{{"a": {DEEP}}}')]
+            )
+        ]
     ),
     "cases[1].turns[0].expected_tools[0].match: must be one of": case(
-        turns=[pb.Turn(input="q", expected_tools=[pb.ExpectedTool(name="t", match="nearly")])]
+        turns=[case_pb2.Turn(input="q", expected_tools=[case_pb2.ExpectedTool(name="t", match="nearly")])]
     ),
     "cases[1].assertions[0].threshold: must be a number": case(assertions=[check(threshold=math.nan)]),
     "cases[1].assertions[0].weight: must be a number": case(assertions=[check(weight=math.inf)]),
@@ -255,27 +259,27 @@ async def test_an_upload_that_is_cancelled_while_it_is_stored_leaves_nothing(
     """The database still stores its cases when nothing waits for them any more: they are discarded after that."""
     loop, storing, closing, closed = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event(), asyncio.Event()
     may_commit = threading.Event()
-    add_cases, aclose = datasets.add_cases, service._Upload.aclose
+    add_cases, aclose = datasets.add_cases, dataset_service._Upload.aclose
 
     def slowly(*arguments: Any) -> None:
         add_cases(*arguments)
         loop.call_soon_threadsafe(storing.set)
         assert may_commit.wait(60)
 
-    async def noted(upload: service._Upload) -> None:
+    async def noted(upload: dataset_service._Upload) -> None:
         closing.set()
         await aclose(upload)
         closed.set()
 
-    async def parts() -> AsyncIterator[pb.UploadDatasetRequest]:
-        yield pb.UploadDatasetRequest(header=pb.DatasetHeader(name="d"))
-        yield pb.UploadDatasetRequest(cases=pb.CaseBatch(cases=[case()]))
+    async def parts() -> AsyncIterator[dataset_pb2.UploadDatasetRequest]:
+        yield dataset_pb2.UploadDatasetRequest(header=dataset_pb2.DatasetHeader(name="d"))
+        yield dataset_pb2.UploadDatasetRequest(cases=dataset_pb2.CaseBatch(cases=[case()]))
         await asyncio.Event().wait()
 
     monkeypatch.setattr(datasets, "add_cases", slowly)
-    monkeypatch.setattr(service._Upload, "aclose", noted)
+    monkeypatch.setattr(dataset_service._Upload, "aclose", noted)
     async with serve() as client:
-        call = client._stub.UploadDataset(parts())
+        call = dataset_pb2_grpc.DatasetServiceStub(client._channel).UploadDataset(parts())
         await storing.wait()
         call.cancel()
         await closing.wait()

@@ -145,7 +145,8 @@ def test_the_providers_own_service_needs_its_host_allowed_and_its_key_set(adapte
 def test_the_packages_are_imported_by_the_first_question_only() -> None:
     """An orchestrator whose runs fill no prompt, and a run that has not asked yet, pay nothing for them."""
     program = (
-        "import sys, assay_orchestrator.__main__, assay_orchestrator.service, assay_orchestrator.runs.planner\n"
+        "import sys, assay_orchestrator.__main__, assay_orchestrator.service.registration\n"
+        "import assay_orchestrator.runs.planner\n"
         "from assay.model.run import AgentSettings\n"
         "from assay_orchestrator.agents.access import AgentAccess\n"
         "from assay_orchestrator.agents.prompt import PromptAgent\n"

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import grpc
@@ -16,7 +17,7 @@ from assay.rpc.channel import open_channel
 from assay.rpc.methods import METHODS, MethodRule, Slots
 from assay.rpc.options import ChannelOptions, ServerOptions
 from assay.rpc.server import RpcServer
-from assay.v1.orchestrator_pb2_grpc import add_RunServiceServicer_to_server
+from assay.v1.run_pb2_grpc import add_RunServiceServicer_to_server
 
 SERVICE = "assay.test.Service"
 RUN_SERVICE = "assay.v1.RunService"
@@ -80,9 +81,16 @@ class Wire:
         server.set_serving(True)
         return address
 
-    async def serve_runs(self, servicer: Any, options: ServerOptions | None = None) -> str:
-        """Start a RunService with the messages of its contract; return its address."""
+    async def serve_runs(
+        self,
+        servicer: Any,
+        others: dict[str, Callable[..., None]] | None = None,
+        options: ServerOptions | None = None,
+    ) -> str:
+        """Start a RunService, and other services of the same servicer, with the messages of their contracts."""
         server = RpcServer(options or ServerOptions())
+        for name, register in (others or {}).items():
+            server.add(name, partial(register, servicer))
         server.add(RUN_SERVICE, lambda grpc_server: add_RunServiceServicer_to_server(servicer, grpc_server))
         self._stack.push_async_callback(server.stop, 0)
         address = await server.start("127.0.0.1:0")

@@ -13,7 +13,7 @@ from assay.client.run_references import find_run_id
 from assay.errors import InvalidInputError, SetupError
 from assay.metrics import complete_parameters
 from assay.model.run import AgentSettings, CaseSelection, JudgeSettings, MetricSettings, RunSettings, RunState
-from assay.v1 import orchestrator_pb2 as pb
+from assay.v1 import row_pb2, run_pb2, spec_pb2
 from assay.version import __version__
 
 if TYPE_CHECKING:
@@ -22,24 +22,26 @@ if TYPE_CHECKING:
     from tests.integration.rpc.conftest import Wire
 
 
-def stored(number: int, state: pb.RunState.ValueType = pb.RUN_STATE_SUCCEEDED) -> pb.Run:
+def stored(number: int, state: run_pb2.RunState.ValueType = run_pb2.RUN_STATE_SUCCEEDED) -> run_pb2.Run:
     """Return a run as a server without labels stores it."""
-    spec = pb.RunSpec(
-        name=f"n{number % 2}", agent=pb.AgentSpec(adapter="http"), metrics=[pb.MetricSpec(name="latency")]
+    spec = spec_pb2.RunSpec(
+        name=f"n{number % 2}", agent=spec_pb2.AgentSpec(adapter="http"), metrics=[spec_pb2.MetricSpec(name="latency")]
     )
-    return pb.Run(run_id=f"run-{number:02}", spec=spec, state=state)
+    return run_pb2.Run(run_id=f"run-{number:02}", spec=spec, state=state)
 
 
 async def test_conditions_that_the_server_ignores_hold(wire: Wire) -> None:
     """Runs of other names, labels, states and ids are not listed, over all pages; a run is found by its beginning."""
-    runs = [stored(number, pb.RUN_STATE_FAILED if number < 3 else pb.RUN_STATE_SUCCEEDED) for number in range(20)]
+    runs = [
+        stored(number, run_pb2.RUN_STATE_FAILED if number < 3 else run_pb2.RUN_STATE_SUCCEEDED) for number in range(20)
+    ]
 
     async def list_all(request: bytes, context: object) -> bytes:
-        asked = pb.ListRunsRequest.FromString(request)
+        asked = run_pb2.ListRunsRequest.FromString(request)
         first = int(asked.page_token or 0)
         page = runs[first : first + asked.page_size]
         token = str(first + len(page)) if first + len(page) < len(runs) else ""
-        return pb.ListRunsResponse(runs=page, next_page_token=token).SerializeToString()
+        return run_pb2.ListRunsResponse(runs=page, next_page_token=token).SerializeToString()
 
     address = await wire.serve({"ListRuns": ("unary_unary", list_all)}, service=RUN_SERVICE)
     async with Client(address) as client:
@@ -61,10 +63,10 @@ async def test_a_filter_that_the_server_ignores_is_an_error(wire: Wire) -> None:
     """Rows and runs that do not meet it, or that are in another order, are never taken for those that do."""
 
     async def list_runs(request: bytes, context: object) -> bytes:
-        return pb.ListRunsResponse(runs=[stored(1)]).SerializeToString()
+        return run_pb2.ListRunsResponse(runs=[stored(1)]).SerializeToString()
 
     async def list_rows(request: bytes, context: object) -> bytes:
-        return pb.ListResultsResponse(results=[pb.CaseResult(case_id="c1")]).SerializeToString()
+        return row_pb2.ListResultsResponse(results=[row_pb2.CaseResult(case_id="c1")]).SerializeToString()
 
     methods = {"ListRuns": ("unary_unary", list_runs), "ListResults": ("unary_unary", list_rows)}
     async with Client(await wire.serve(methods, service=RUN_SERVICE)) as client:
@@ -84,8 +86,8 @@ async def test_rows_of_other_cases_are_not_listed(wire: Wire) -> None:
     """The rows of one case are those of that case."""
 
     async def list_all(request: bytes, context: object) -> bytes:
-        rows = [pb.CaseResult(case_id=case_id, case_index=index) for index, case_id in enumerate("aba")]
-        return pb.ListResultsResponse(results=rows).SerializeToString()
+        rows = [row_pb2.CaseResult(case_id=case_id, case_index=index) for index, case_id in enumerate("aba")]
+        return row_pb2.ListResultsResponse(results=rows).SerializeToString()
 
     address = await wire.serve({"ListResults": ("unary_unary", list_all)}, service=RUN_SERVICE)
     async with Client(address) as client:
@@ -98,16 +100,16 @@ async def test_a_setting_that_the_server_does_not_know_is_refused(wire: Wire) ->
     cancelled = []
 
     async def create(request: bytes, context: object) -> bytes:
-        spec = pb.CreateRunRequest.FromString(request).spec
+        spec = run_pb2.CreateRunRequest.FromString(request).spec
         for field in ("labels", "note", "selection", "max_agent_errors"):
             spec.ClearField(field)
         spec.judge.ClearField("recorded_file")
-        run = pb.Run(run_id="run-1", spec=spec, state=pb.RUN_STATE_PENDING)
-        return pb.CreateRunResponse(run=run).SerializeToString()
+        run = run_pb2.Run(run_id="run-1", spec=spec, state=run_pb2.RUN_STATE_PENDING)
+        return run_pb2.CreateRunResponse(run=run).SerializeToString()
 
     async def cancel(request: bytes, context: object) -> bytes:
-        cancelled.append(pb.CancelRunRequest.FromString(request).run_id)
-        return pb.CancelRunResponse(run=stored(1, pb.RUN_STATE_CANCELLED)).SerializeToString()
+        cancelled.append(run_pb2.CancelRunRequest.FromString(request).run_id)
+        return run_pb2.CancelRunResponse(run=stored(1, run_pb2.RUN_STATE_CANCELLED)).SerializeToString()
 
     handlers: dict[str, tuple[str, Callable[[bytes, object], Awaitable[bytes]]]] = {
         "CreateRun": ("unary_unary", create),
@@ -138,9 +140,9 @@ async def test_a_parameter_at_its_default_is_not_sent(wire: Wire) -> None:
     sent = []
 
     async def create(request: bytes, context: object) -> bytes:
-        spec = pb.CreateRunRequest.FromString(request).spec
+        spec = run_pb2.CreateRunRequest.FromString(request).spec
         sent.append([json.loads(metric.parameters_json or "{}") for metric in spec.metrics])
-        return pb.CreateRunResponse(run=pb.Run(run_id="run-1", spec=spec)).SerializeToString()
+        return run_pb2.CreateRunResponse(run=run_pb2.Run(run_id="run-1", spec=spec)).SerializeToString()
 
     kinds: dict[str, dict[str, Any]] = {
         "semantic_similarity": {},
@@ -157,7 +159,7 @@ async def test_a_call_that_the_server_does_not_know(wire: Wire) -> None:
     """The sentence names the server, its version and what to do, for calls and for streams."""
 
     async def get(request: bytes, context: object) -> bytes:
-        return pb.GetRunResponse(run=stored(1)).SerializeToString()
+        return run_pb2.GetRunResponse(run=stored(1)).SerializeToString()
 
     address = await wire.serve({"GetRun": ("unary_unary", get)}, service=RUN_SERVICE)
     said = (

@@ -46,14 +46,14 @@ async def test_large_idempotent_call_is_tried_again(wire: Any) -> None:
     """A request beyond gRPC's usual retry buffer is retried too."""
     flaky = Flaky(failures=1)
     handlers = {"Embed": ("unary_unary", flaky.one)}
-    channel = await wire.channel(await wire.serve(handlers, service="assay.v1.EmbedderService"), FAST)
-    assert await channel.unary_unary("/assay.v1.EmbedderService/Embed")(b"x" * 3_000_000) == b"answer"
+    channel = await wire.channel(await wire.serve(handlers, service="assay.embedder.v1.EmbedderService"), FAST)
+    assert await channel.unary_unary("/assay.embedder.v1.EmbedderService/Embed")(b"x" * 3_000_000) == b"answer"
     assert flaky.attempts == 2
 
 
 @pytest.mark.parametrize(
     ("service", "method"),
-    [("assay.v1.JudgeService", "Grade"), ("assay.v1.AgentService", "Answer"), ("other.Service", "GetRun")],
+    [("assay.judge.v1.JudgeService", "Grade"), ("assay.agent.v1.AgentService", "Answer"), ("other.Service", "GetRun")],
 )
 async def test_other_call_is_made_once(wire: Any, service: str, method: str) -> None:
     """What may cost money or change something is not called again behind the caller's back."""
@@ -66,18 +66,18 @@ async def test_other_call_is_made_once(wire: Any, service: str, method: str) -> 
 
 async def test_a_connection_may_be_slow(wire: Any) -> None:
     """A server that takes longer to connect to than the first pause between connections is no dead one."""
-    server = await wire.serve({"Grade": ("unary_unary", Flaky(failures=0).one)}, service="assay.v1.JudgeService")
+    server = await wire.serve({"Grade": ("unary_unary", Flaky(failures=0).one)}, service="assay.judge.v1.JudgeService")
     channel = await wire.channel((await wire.proxy(server, connects_after_s=0.6)).address)
-    assert await channel.unary_unary("/assay.v1.JudgeService/Grade")(b"") == b"answer"
+    assert await channel.unary_unary("/assay.judge.v1.JudgeService/Grade")(b"") == b"answer"
 
 
 async def test_upload_is_made_once(wire: Any) -> None:
     """gRPC does not replay a stream that its caller has already spent."""
     flaky = Flaky(failures=1)
     handlers = {"UploadDataset": ("stream_unary", flaky.upload)}
-    channel = await wire.channel(await wire.serve(handlers, service="assay.v1.RunService"), FAST)
+    channel = await wire.channel(await wire.serve(handlers, service="assay.v1.DatasetService"), FAST)
     with pytest.raises(UnavailableError), translated():
-        await channel.stream_unary("/assay.v1.RunService/UploadDataset")(iter([b"part"]))
+        await channel.stream_unary("/assay.v1.DatasetService/UploadDataset")(iter([b"part"]))
     assert flaky.attempts == 1
 
 

@@ -13,8 +13,7 @@ import pytest
 
 from assay.errors import InvalidInputError
 from assay.rpc.status import from_rpc_error
-from assay.v1 import orchestrator_pb2 as pb
-from assay.v1 import orchestrator_pb2_grpc
+from assay.v1 import dataset_pb2, dataset_pb2_grpc, host_pb2, host_pb2_grpc, run_pb2, run_pb2_grpc
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -28,40 +27,50 @@ MALFORMED = {
     "groups in groups": b"\x0b" * 200,
 }
 METHODS = {
-    "unary_unary": "GetRun",
-    "unary_stream": "WatchRun",
-    "stream_unary": "UploadDataset",
-    "stream_stream": "ServeAgent",
+    "unary_unary": f"{RUN_SERVICE}/GetRun",
+    "unary_stream": f"{RUN_SERVICE}/WatchRun",
+    "stream_unary": "assay.v1.DatasetService/UploadDataset",
+    "stream_stream": "assay.v1.HostService/Host",
 }
 
 
-class Reading(orchestrator_pb2_grpc.RunServiceServicer):
+class Reading(
+    run_pb2_grpc.RunServiceServicer, dataset_pb2_grpc.DatasetServiceServicer, host_pb2_grpc.HostServiceServicer
+):
     """Reads everything that clients send, and answers."""
 
-    async def GetRun(self, request: Any, context: Any) -> pb.GetRunResponse:  # noqa: N802
-        return pb.GetRunResponse()
+    async def GetRun(self, request: Any, context: Any) -> run_pb2.GetRunResponse:  # noqa: N802
+        return run_pb2.GetRunResponse()
 
-    async def WatchRun(self, request: Any, context: Any) -> AsyncIterator[pb.WatchRunResponse]:  # noqa: N802
-        yield pb.WatchRunResponse()
+    async def WatchRun(self, request: Any, context: Any) -> AsyncIterator[run_pb2.WatchRunResponse]:  # noqa: N802
+        yield run_pb2.WatchRunResponse()
 
-    async def UploadDataset(self, request_iterator: Any, context: Any) -> pb.UploadDatasetResponse:  # noqa: N802
+    async def UploadDataset(self, request_iterator: Any, context: Any) -> dataset_pb2.UploadDatasetResponse:  # noqa: N802
         async for _ in request_iterator:
             pass
-        return pb.UploadDatasetResponse()
+        return dataset_pb2.UploadDatasetResponse()
 
-    async def ServeAgent(self, request_iterator: Any, context: Any) -> AsyncIterator[pb.ServeAgentResponse]:  # noqa: N802
+    async def Host(self, request_iterator: Any, context: Any) -> AsyncIterator[host_pb2.HostResponse]:  # noqa: N802
         async for _ in request_iterator:
-            yield pb.ServeAgentResponse()
+            yield host_pb2.HostResponse()
 
 
 async def reading_channel(wire: Any) -> Any:
     servicer = Reading()  # type: ignore[abstract]  # the other methods are not called
-    return await wire.channel(await wire.serve_runs(servicer))
+    return await wire.channel(
+        await wire.serve_runs(
+            servicer,
+            {
+                "assay.v1.DatasetService": dataset_pb2_grpc.add_DatasetServiceServicer_to_server,
+                "assay.v1.HostService": host_pb2_grpc.add_HostServiceServicer_to_server,
+            },
+        )
+    )
 
 
 async def refused(channel: grpc.aio.Channel, kind: str, *messages: bytes) -> grpc.aio.AioRpcError:
     """Return how a call ends that sends these bytes."""
-    method: Any = getattr(channel, kind)(f"/{RUN_SERVICE}/{METHODS[kind]}")
+    method: Any = getattr(channel, kind)(f"/{METHODS[kind]}")
     call = method(iter(messages) if kind.startswith("stream") else messages[0], timeout=60)
     try:
         if kind.endswith("stream"):
@@ -86,7 +95,7 @@ async def test_bytes_that_are_no_message_are_wrong_input(
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert (type(rebuilt), rebuilt.reason) == (InvalidInputError, "MALFORMED_REQUEST")
     assert [(record.levelno, record.exc_info) for record in caplog.records] == [(logging.WARNING, None)]
-    assert METHODS[kind] in caplog.records[0].getMessage()
+    assert METHODS[kind].rpartition("/")[2] in caplog.records[0].getMessage()
 
 
 @pytest.mark.parametrize("kind", ["stream_unary", "stream_stream"])

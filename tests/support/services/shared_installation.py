@@ -10,7 +10,6 @@ from assay.client.client import Client
 from assay.identity.rights import Role
 from assay.identity.tokens import new_token
 from assay.rpc.server import RpcServer
-from assay.v1 import orchestrator_pb2_grpc
 from assay_orchestrator.engine.dispatcher_factory import open_dispatcher
 from assay_orchestrator.identity.audit_log import AuditLog
 from assay_orchestrator.identity.serving import add_admin_service, authenticator
@@ -19,7 +18,7 @@ from assay_orchestrator.runs.manager import RunManager
 from assay_orchestrator.runs.planner import Planner
 from assay_orchestrator.runs.team_runs import TeamRuns
 from assay_orchestrator.runs.upkeep import Upkeep
-from assay_orchestrator.service import RunService
+from assay_orchestrator.service.registration import registrations
 from assay_orchestrator.settings import Settings
 from assay_orchestrator.store.database import open_database
 from assay_orchestrator.store.teams import tokens
@@ -121,10 +120,8 @@ async def shared_installation(
         refused_s=refused_s,
     )
     server = RpcServer(options)
-    service = RunService(database, manager, settings, server.stopping, None)
-    server.add(
-        "assay.v1.RunService", lambda grpc: orchestrator_pb2_grpc.add_RunServiceServicer_to_server(service, grpc)
-    )
+    for name, register in registrations(database, manager, settings, server.stopping, None).items():
+        server.add(name, register)
     team_runs = TeamRuns(database, manager)
     upkeep = Upkeep(database, team_runs, services, settle_s=0.0, interval_s=upkeep_s)
     add_admin_service(server, database, team_runs, upkeep)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from assay.agent.v1 import agent_pb2
 from assay.agent_host.serve_stream import KeptAnswers
-from assay.v1 import agent_pb2
-from assay.v1 import orchestrator_pb2 as pb
+from assay.v1 import host_pb2 as pb
 
 
 def test_all_attempts_of_a_question_go_together() -> None:

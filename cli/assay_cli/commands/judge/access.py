@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from assay.model.run_settings import JudgeSettings
 
 
-SERVICE_NAME = "assay.v1.JudgeService"
+SERVICE_NAME = "assay.judge.v1.JudgeService"
 _START_S = 60.0
 _REACH_S = 10.0
 _STOP_S = 10.0
@@ -246,9 +246,9 @@ async def open_judge(access: JudgeAccess) -> AsyncIterator[Any]:
         SetupError: The judge is not installed, or cannot be started.
         UnavailableError: No service answers at the address.
     """
+    from assay.judge.v1.judge_pb2_grpc import JudgeServiceStub
     from assay.local_stack.home import Home
     from assay.rpc.channel import open_channel, wait_for_ready
-    from assay.v1.judge_pb2_grpc import JudgeServiceStub
 
     if access.address:
         async with open_channel(access.address) as channel:

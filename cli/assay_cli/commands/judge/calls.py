@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import grpc
 
+from assay.judge.v1 import judge_pb2 as pb
 from assay.rpc.channel import read_stream
 from assay.rpc.status import error_of, translated
 from assay.statistics.pairs import PairJudgement
-from assay.v1 import judge_pb2 as pb
 from assay.wire.judging import PRICE
 from assay_cli.commands.judge.rubrics import AskedRubric, known_rubric, listed_rubric
 

@@ -9,8 +9,8 @@ from assay.model.answers.response_limits import MAX_ANSWER_BYTES
 from assay.wire.agent import response_to_wire
 
 if TYPE_CHECKING:
+    from assay.agent.v1 import agent_pb2
     from assay.model.answers.agent_response import AgentResponse
-    from assay.v1 import agent_pb2
 
 
 def answer_to_wire(response: AgentResponse) -> agent_pb2.AgentResponse:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from assay.client.connection import PAGE_TIMEOUT_S
 from assay.comparison.case_list import CaseQuery, ComparedCase, ComparedCasePage
 from assay.comparison.model import Comparison, ComparisonSettings
-from assay.v1 import orchestrator_pb2 as pb
+from assay.v1 import comparison_pb2 as pb
+from assay.v1.comparison_pb2_grpc import ComparisonServiceStub
 from assay.wire.comparison import COMPARED_CASE, COMPARISON, COMPARISON_SETTINGS, change_to_wire, order_to_wire
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ async def compare_on_server(client: Client, run_ids: Sequence[str], settings: Co
         SetupError: The orchestrator has an older version (reason SERVER_TOO_OLD).
     """
     request = pb.CompareRunsRequest(run_ids=run_ids, settings=COMPARISON_SETTINGS.to_wire(settings))
-    response = await client.call(lambda stub: stub.CompareRuns(request, timeout=_COMPARE_TIMEOUT_S))
+    response = await client.call(
+        ComparisonServiceStub, lambda stub: stub.CompareRuns(request, timeout=_COMPARE_TIMEOUT_S)
+    )
     return COMPARISON.from_wire(response.comparison)
 
 
@@ -107,6 +110,8 @@ async def compared_case_page(
         page_token=page_token,
         include_answers=include_answers,
     )
-    response = await client.call(lambda stub: stub.ListComparedCases(request, timeout=PAGE_TIMEOUT_S))
+    response = await client.call(
+        ComparisonServiceStub, lambda stub: stub.ListComparedCases(request, timeout=PAGE_TIMEOUT_S)
+    )
     cases = [COMPARED_CASE.from_wire(case) for case in response.cases]
     return ComparedCasePage(cases, response.next_page_token, response.total_count)

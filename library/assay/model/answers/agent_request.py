@@ -1,4 +1,4 @@
-"""Requests to agents; the names match `protos/assay/v1/agent.proto`."""
+"""Requests to agents; the names match `protos/assay/agent/v1/agent.proto`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Answers of agents, as objects and as JSON.
 
-The names match `protos/assay/v1/agent.proto`. A missing value is None, never 0. Python agents return this JSON shape,
-replies of HTTP agents are mapped to it, datasets may record it, and the store keeps it.
+The names match `protos/assay/agent/v1/agent.proto`. A missing value is None, never 0. Python agents return this JSON
+shape, replies of HTTP agents are mapped to it, datasets may record it, and the store keeps it.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from assay.agent.v1 import agent_pb2
 from assay.errors import InvalidInputError, Problem
 from assay.http.egress import ForbiddenAddressError
 from assay.model.answers.agent_response import (
@@ -27,7 +28,6 @@ from assay.model.answers.response_limits import MAX_ANSWER_BYTES, AnswerTooLarge
 from assay.rpc.channel import open_channel, read_stream
 from assay.rpc.options import MIB, ChannelOptions
 from assay.specs.grpc_options import GrpcOptions, target_problem
-from assay.v1 import agent_pb2
 from assay.wire.agent import request_to_wire, response_from_wire
 from assay_orchestrator.agents.grpc_errors import failed_call
 from assay_orchestrator.agents.http_hosts import check_host
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from assay.model.run import AgentSettings
     from assay_orchestrator.agents.access import AgentAccess
 
-SERVICE = "assay.v1.AgentService"
+SERVICE = "assay.agent.v1.AgentService"
 
 MAX_MESSAGE_BYTES = 4 * MIB
 """The default limit of gRPC, in every language."""

@@ -1,4 +1,4 @@
-"""The orchestrator's end of ServeAgent: distributes a run's questions among the clients that answer them.
+"""The orchestrator's end of HostService: distributes a run's questions among the clients that answer them.
 
 A question goes to the agent, or to metrics that are functions on the user's side.
 """

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import grpc
 
+from assay.embedder.v1 import embedder_pb2
 from assay.errors import AssayError, InternalError, OverloadedError, UnavailableError
 from assay.metrics.core.score import EmbeddingEvidence
 from assay.rpc.channel import read_stream
 from assay.rpc.status import error_of, from_rpc_error
 from assay.telemetry.tracing import traceparent
-from assay.v1 import embedder_pb2
 from assay_orchestrator.evidence.shared_calls import CallLimits, SharedCalls
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from assay.embedder.v1 import embedder_pb2_grpc
     from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.evidence import WantedTexts
     from assay.model.answers.agent_response import AgentResponse
-    from assay.v1 import embedder_pb2_grpc
 
 T = TypeVar("T")
 

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from assay.errors import InvalidInputError, OverloadedError, SetupError, StorageError, UnavailableError, WrongStateError
+from assay.judge.v1 import judge_pb2
 from assay.model.answers.agent_response import clean_text
 from assay.rpc.status import from_rpc_error
 from assay.telemetry.context import fields
-from assay.v1 import judge_pb2
 from assay_orchestrator.budgets.budget_store import BudgetExhaustedError
 from assay_orchestrator.budgets.run_budget import RunBudget
 from assay_orchestrator.evidence.verdict_wire import (
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from assay.errors import AssayError
+    from assay.judge.v1.judge_pb2_grpc import JudgeServiceAsyncStub
     from assay.metrics.core.score import JudgeEvidence
     from assay.model.answers.agent_response import AgentResponse
     from assay.model.run import JudgeSettings
-    from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
     from assay_orchestrator.evidence.verdict_wire import JudgedRow
 
     T = TypeVar("T")

@@ -15,9 +15,9 @@ from assay_orchestrator.evidence.verdict_wire import NotYetError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from assay.judge.v1.judge_pb2_grpc import JudgeServiceAsyncStub
     from assay.model.answers.agent_response import AgentResponse
     from assay.model.run import JudgeSettings
-    from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
     from assay_orchestrator.evidence.judge_client import RunAccount
     from assay_orchestrator.evidence.verdict_wire import JudgedRow
 

@@ -6,12 +6,13 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from assay.agent.v1 import agent_pb2
+from assay.judge.v1 import judge_pb2
 from assay.judging.rubric_file import read_rubric
 from assay.metrics.checks.judged_checks import JUDGED_CHECKS, check_named, check_passages, criterion_of
 from assay.metrics.core.score import JudgeEvidence, reference_text
 from assay.metrics.jury.structured_verdict import PARTS
 from assay.model.answers.agent_response import clean_text
-from assay.v1 import agent_pb2, judge_pb2
 from assay.wire.judging import PRICE
 
 if TYPE_CHECKING:

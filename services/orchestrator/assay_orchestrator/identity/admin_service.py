@@ -9,6 +9,7 @@ import logging
 from dataclasses import fields
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from assay.admin.v1 import admin_pb2, admin_pb2_grpc
 from assay.errors import InvalidInputError, PermissionDeniedError, Problem
 from assay.http.addresses import pattern_problem
 from assay.identity.audit import OPERATORS, audited_call
@@ -20,8 +21,6 @@ from assay.model.scope import Scope
 from assay.parsing.names import name_problem
 from assay.parsing.secret_references import is_secret_name
 from assay.storage.times import now
-from assay.v1 import admin_pb2 as pb
-from assay.v1 import admin_pb2_grpc
 from assay_orchestrator.identity.audit_pages import AuditPages
 from assay_orchestrator.identity.scopes import check_team_name
 from assay_orchestrator.store.removal import erasure, retention
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.teams.targets import TargetRecord
     from assay_orchestrator.store.teams.tokens import TeamRecord, TokenRecord
 
-SERVICE_NAME = "assay.v1.AdminService"
+SERVICE_NAME = "assay.admin.v1.AdminService"
 MAX_TOKEN_NAME_CHARS = 100
 MAX_RETENTION_DAYS = 36_500
 _RETENTIONS = ("keep_runs_days", "keep_audit_days")
@@ -47,7 +46,7 @@ MAX_TARGET_NAME_CHARS = 100
 MAX_TARGET_SECRETS = 100
 
 T = TypeVar("T")
-M = TypeVar("M", pb.Team, pb.Target, pb.Token)
+M = TypeVar("M", admin_pb2.Team, admin_pb2.Target, admin_pb2.Token)
 
 _log = logging.getLogger(__name__)
 _QUOTAS_BY_NAME = {quota.value: quota for quota in Quota}
@@ -88,26 +87,21 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         self._upkeep = upkeep
         self._audit = AuditPages(database)
 
-    async def GetIdentity(self, request: pb.GetIdentityRequest, context: Context) -> pb.GetIdentityResponse:
-        """Return the identity behind the call's token."""
-        own = caller()
-        return pb.GetIdentityResponse(
-            team=own.team, role=own.role.value, token_id=own.token_id, name=own.name, expires_at=own.expires_at
-        )
-
-    async def CreateTeam(self, request: pb.CreateTeamRequest, context: Context) -> pb.CreateTeamResponse:
+    async def CreateTeam(self, request: admin_pb2.CreateTeamRequest, context: Context) -> admin_pb2.CreateTeamResponse:
         """Add a team."""
         check_team_name(request.team)
         created = await self._recorded(lambda c: tokens.create_team(c, request.team))
         _log.info("created team: team=%s by=%s", request.team, caller().token_id)
-        return pb.CreateTeamResponse(team=_to_wire(pb.Team, created))
+        return admin_pb2.CreateTeamResponse(team=_to_wire(admin_pb2.Team, created))
 
-    async def ListTeams(self, request: pb.ListTeamsRequest, context: Context) -> pb.ListTeamsResponse:
+    async def ListTeams(self, request: admin_pb2.ListTeamsRequest, context: Context) -> admin_pb2.ListTeamsResponse:
         """Return all teams."""
         teams = await self._database.read(tokens.list_teams)
-        return pb.ListTeamsResponse(teams=[_to_wire(pb.Team, team) for team in teams])
+        return admin_pb2.ListTeamsResponse(teams=[_to_wire(admin_pb2.Team, team) for team in teams])
 
-    async def DisableTeam(self, request: pb.DisableTeamRequest, context: Context) -> pb.DisableTeamResponse:
+    async def DisableTeam(
+        self, request: admin_pb2.DisableTeamRequest, context: Context
+    ) -> admin_pb2.DisableTeamResponse:
         """Refuse the tokens of a team, and pause its active runs."""
         own = caller()
         if request.team == own.team:
@@ -115,15 +109,15 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         changed = await self._recorded(lambda c: tokens.set_disabled(c, request.team, disabled=True))
         _log.info("disabled team: team=%s by=%s", request.team, own.token_id)
         paused = await self._runs.pause_active(Scope(request.team))
-        return pb.DisableTeamResponse(team=_to_wire(pb.Team, changed), paused_count=paused)
+        return admin_pb2.DisableTeamResponse(team=_to_wire(admin_pb2.Team, changed), paused_count=paused)
 
-    async def EnableTeam(self, request: pb.EnableTeamRequest, context: Context) -> pb.EnableTeamResponse:
+    async def EnableTeam(self, request: admin_pb2.EnableTeamRequest, context: Context) -> admin_pb2.EnableTeamResponse:
         """Accept the tokens of a team again."""
         changed = await self._recorded(lambda c: tokens.set_disabled(c, request.team, disabled=False))
         _log.info("enabled team: team=%s by=%s", request.team, caller().token_id)
-        return pb.EnableTeamResponse(team=_to_wire(pb.Team, changed))
+        return admin_pb2.EnableTeamResponse(team=_to_wire(admin_pb2.Team, changed))
 
-    async def DeleteTeam(self, request: pb.DeleteTeamRequest, context: Context) -> pb.DeleteTeamResponse:
+    async def DeleteTeam(self, request: admin_pb2.DeleteTeamRequest, context: Context) -> admin_pb2.DeleteTeamResponse:
         """Begin to delete a team with all its data, or report the progress."""
         own, call = caller(), audited_call()
         if request.team == own.team:
@@ -144,14 +138,16 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         self._upkeep.wake()
         counts = await self._database.read(lambda c: erasure.list_counts(c, request.team))
         stores = [
-            pb.DeletedStore(store=count.store, deleted_count=count.deleted, remaining_count=count.remaining)
+            admin_pb2.DeletedStore(store=count.store, deleted_count=count.deleted, remaining_count=count.remaining)
             for count in counts
         ]
-        return pb.DeleteTeamResponse(team=_to_wire(pb.Team, record), stores=stores, cancelled_count=cancelled)
+        return admin_pb2.DeleteTeamResponse(
+            team=_to_wire(admin_pb2.Team, record), stores=stores, cancelled_count=cancelled
+        )
 
     async def SetTeamRetention(
-        self, request: pb.SetTeamRetentionRequest, context: Context
-    ) -> pb.SetTeamRetentionResponse:
+        self, request: admin_pb2.SetTeamRetentionRequest, context: Context
+    ) -> admin_pb2.SetTeamRetentionResponse:
         """Set how long a team's data is kept."""
         present_fields = {field.name for field, _ in request.ListFields()}
         days_by_field = {name: getattr(request, name) for name in _RETENTIONS if name in present_fields}
@@ -164,9 +160,11 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         days = {name: value or None for name, value in days_by_field.items()}
         changed = await self._recorded(lambda c: retention.set_retention(c, request.team, days))
         self._upkeep.wake()
-        return pb.SetTeamRetentionResponse(team=_to_wire(pb.Team, changed))
+        return admin_pb2.SetTeamRetentionResponse(team=_to_wire(admin_pb2.Team, changed))
 
-    async def CreateToken(self, request: pb.CreateTokenRequest, context: Context) -> pb.CreateTokenResponse:
+    async def CreateToken(
+        self, request: admin_pb2.CreateTokenRequest, context: Context
+    ) -> admin_pb2.CreateTokenResponse:
         """Create a token; only the response contains its text."""
         own = caller()
         new = _wanted(request, own)
@@ -177,15 +175,17 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         _log.info(
             "created token: token=%s team=%s role=%s by=%s", record.token_id, record.team, record.role, own.token_id
         )
-        return pb.CreateTokenResponse(text=token.text, token=_to_wire(pb.Token, record))
+        return admin_pb2.CreateTokenResponse(text=token.text, token=_to_wire(admin_pb2.Token, record))
 
-    async def ListTokens(self, request: pb.ListTokensRequest, context: Context) -> pb.ListTokensResponse:
+    async def ListTokens(self, request: admin_pb2.ListTokensRequest, context: Context) -> admin_pb2.ListTokensResponse:
         """Return the tokens of a team."""
         team = request.team or caller().team
         records = await self._database.read(lambda c: tokens.list_tokens(c, team))
-        return pb.ListTokensResponse(tokens=[_to_wire(pb.Token, token) for token in records])
+        return admin_pb2.ListTokensResponse(tokens=[_to_wire(admin_pb2.Token, token) for token in records])
 
-    async def RevokeToken(self, request: pb.RevokeTokenRequest, context: Context) -> pb.RevokeTokenResponse:
+    async def RevokeToken(
+        self, request: admin_pb2.RevokeTokenRequest, context: Context
+    ) -> admin_pb2.RevokeTokenResponse:
         """Revoke a token."""
         own = caller()
         team = None if own.may(Right.OPERATE) else own.team
@@ -194,9 +194,11 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             lambda c: tokens.revoke_token(c, request.token_id, team, roles), lambda gone: (gone.team, gone.token_id)
         )
         _log.info("revoked token: token=%s team=%s by=%s", record.token_id, record.team, own.token_id)
-        return pb.RevokeTokenResponse(token=_to_wire(pb.Token, record))
+        return admin_pb2.RevokeTokenResponse(token=_to_wire(admin_pb2.Token, record))
 
-    async def CreateTarget(self, request: pb.CreateTargetRequest, context: Context) -> pb.CreateTargetResponse:
+    async def CreateTarget(
+        self, request: admin_pb2.CreateTargetRequest, context: Context
+    ) -> admin_pb2.CreateTargetResponse:
         """Register an address for a team's agents."""
         own = caller()
         target = _wanted_target(request, own)
@@ -208,27 +210,33 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             created.address,
             own.token_id,
         )
-        return pb.CreateTargetResponse(target=_to_wire(pb.Target, created))
+        return admin_pb2.CreateTargetResponse(target=_to_wire(admin_pb2.Target, created))
 
-    async def ListTargets(self, request: pb.ListTargetsRequest, context: Context) -> pb.ListTargetsResponse:
+    async def ListTargets(
+        self, request: admin_pb2.ListTargetsRequest, context: Context
+    ) -> admin_pb2.ListTargetsResponse:
         """Return the targets of a team."""
         team = request.team or caller().team
         records = await self._database.read(lambda c: targets.list_targets(c, team))
-        return pb.ListTargetsResponse(targets=[_to_wire(pb.Target, target) for target in records])
+        return admin_pb2.ListTargetsResponse(targets=[_to_wire(admin_pb2.Target, target) for target in records])
 
-    async def DeleteTarget(self, request: pb.DeleteTargetRequest, context: Context) -> pb.DeleteTargetResponse:
+    async def DeleteTarget(
+        self, request: admin_pb2.DeleteTargetRequest, context: Context
+    ) -> admin_pb2.DeleteTargetResponse:
         """Remove a target."""
         own = caller()
         team = request.team or own.team
         await self._recorded(lambda c: targets.delete_target(c, team, request.name))
         _log.info("deleted target: name=%s team=%s by=%s", request.name, team, own.token_id)
-        return pb.DeleteTargetResponse()
+        return admin_pb2.DeleteTargetResponse()
 
-    async def ListAuditEvents(self, request: pb.ListAuditEventsRequest, context: Context) -> pb.ListAuditEventsResponse:
+    async def ListAuditEvents(
+        self, request: admin_pb2.ListAuditEventsRequest, context: Context
+    ) -> admin_pb2.ListAuditEventsResponse:
         """Return a page of the audit."""
         return await self._audit.read(caller(), request)
 
-    async def SetQuotas(self, request: pb.SetQuotasRequest, context: Context) -> pb.SetQuotasResponse:
+    async def SetQuotas(self, request: admin_pb2.SetQuotasRequest, context: Context) -> admin_pb2.SetQuotasResponse:
         """Set and remove quotas of a team."""
         team, own = request.team or caller().team, caller()
         amounts, cleared = changes_from_wire(request)
@@ -243,9 +251,9 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         changed += [f"{quota.value}=none" for quota in cleared]
         _log.info("set quotas: team=%s quotas=%s by=%s", team, ",".join(changed), own.token_id)
         await self._runs.requeue_idle()
-        return pb.SetQuotasResponse(quotas=amounts_to_wire(effective))
+        return admin_pb2.SetQuotasResponse(quotas=amounts_to_wire(effective))
 
-    async def GetQuotas(self, request: pb.GetQuotasRequest, context: Context) -> pb.GetQuotasResponse:
+    async def GetQuotas(self, request: admin_pb2.GetQuotasRequest, context: Context) -> admin_pb2.GetQuotasResponse:
         """Return the quotas that apply to a team."""
         team = request.team or caller().team
 
@@ -255,20 +263,20 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
 
         amounts, own = await self._database.read(read)
         defaulted = [quota.value for quota in amounts if quota not in own]
-        return pb.GetQuotasResponse(quotas=amounts_to_wire(amounts), defaulted=defaulted)
+        return admin_pb2.GetQuotasResponse(quotas=amounts_to_wire(amounts), defaulted=defaulted)
 
-    async def GetStatus(self, request: pb.GetStatusRequest, context: Context) -> pb.GetStatusResponse:
+    async def GetStatus(self, request: admin_pb2.GetStatusRequest, context: Context) -> admin_pb2.GetStatusResponse:
         """Return how much of their quotas teams use."""
         own = caller()
         team = request.team or ("" if own.may(Right.OPERATE) else own.team)
 
-        def read(connection: sa.Connection) -> list[pb.TeamStatus]:
+        def read(connection: sa.Connection) -> list[admin_pb2.TeamStatus]:
             names = [team] if team else [record.team for record in tokens.list_teams(connection)]
             if team:
                 tokens.get_team(connection, team)
             return [status_of(connection, name) for name in names]
 
-        return pb.GetStatusResponse(teams=await self._database.read(read))
+        return admin_pb2.GetStatusResponse(teams=await self._database.read(read))
 
     async def _recorded(
         self,
@@ -290,7 +298,7 @@ def _require_quota_team(connection: sa.Connection, team: str) -> None:
         tokens.get_team(connection, team)
 
 
-def _wanted(request: pb.CreateTokenRequest, own: Identity) -> tokens.NewToken:
+def _wanted(request: admin_pb2.CreateTokenRequest, own: Identity) -> tokens.NewToken:
     """Return the requested token.
 
     Raises:
@@ -316,7 +324,7 @@ def _wanted(request: pb.CreateTokenRequest, own: Identity) -> tokens.NewToken:
     return tokens.NewToken(request.team or own.team, role, request.name, own.token_id, expires_at)
 
 
-def _wanted_target(request: pb.CreateTargetRequest, own: Identity) -> TargetRecord:
+def _wanted_target(request: admin_pb2.CreateTargetRequest, own: Identity) -> TargetRecord:
     """Return the requested target.
 
     Raises:
@@ -341,7 +349,7 @@ def _to_wire(message: type[M], record: TeamRecord | TargetRecord | TokenRecord) 
     return message(**{name: value for name, value in values.items() if name in known and value is not None})
 
 
-def changes_from_wire(request: pb.SetQuotasRequest) -> tuple[dict[Quota, int], list[Quota]]:
+def changes_from_wire(request: admin_pb2.SetQuotasRequest) -> tuple[dict[Quota, int], list[Quota]]:
     """Return the quotas that a request sets, and those that it removes.
 
     Raises:
@@ -370,12 +378,15 @@ def changes_from_wire(request: pb.SetQuotasRequest) -> tuple[dict[Quota, int], l
     ]
 
 
-def amounts_to_wire(amounts: Mapping[Quota, int]) -> list[pb.QuotaAmount]:
+def amounts_to_wire(amounts: Mapping[Quota, int]) -> list[admin_pb2.QuotaAmount]:
     """Return the messages of quotas, in the order of their declaration."""
-    return [pb.QuotaAmount(quota=quota.value, amount=amounts[quota]) for quota in Quota if quota in amounts]
+    return [admin_pb2.QuotaAmount(quota=quota.value, amount=amounts[quota]) for quota in Quota if quota in amounts]
 
 
-def status_of(connection: sa.Connection, team: str) -> pb.TeamStatus:
+def status_of(connection: sa.Connection, team: str) -> admin_pb2.TeamStatus:
     """Return how much of its quotas a team uses."""
-    uses = [pb.QuotaUse(quota=use.quota.value, used=use.used, limit=use.limit) for use in quotas.uses(connection, team)]
-    return pb.TeamStatus(team=team, uses=uses, queued_rows=max(0, quotas.queued_rows(connection, team)))
+    uses = [
+        admin_pb2.QuotaUse(quota=use.quota.value, used=use.used, limit=use.limit)
+        for use in quotas.uses(connection, team)
+    ]
+    return admin_pb2.TeamStatus(team=team, uses=uses, queued_rows=max(0, quotas.queued_rows(connection, team)))

@@ -6,12 +6,12 @@ from dataclasses import astuple, fields
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from assay.admin.v1 import admin_pb2 as pb
 from assay.errors import InvalidInputError, Problem
 from assay.identity.audit import AuditEntry
 from assay.identity.rights import Right
 from assay.model.scope import Scope
 from assay.storage.times import stamp
-from assay.v1 import admin_pb2 as pb
 from assay_orchestrator.store.page_tokens import PageTokens
 from assay_orchestrator.store.teams import audit
 from assay_orchestrator.store.teams.audit import AuditPosition, AuditQuery

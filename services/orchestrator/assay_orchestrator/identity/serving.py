@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from assay.admin.v1 import admin_pb2_grpc
 from assay.errors import SetupError
 from assay.local_stack.install_hint import install_hint
-from assay.v1 import admin_pb2_grpc
 from assay_orchestrator.identity.admin_service import SERVICE_NAME, AdminService
 from assay_orchestrator.identity.issuers import read_issuers
 from assay_orchestrator.identity.verifier import TokenVerifier

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from assay.model.run import Run
     from assay.model.scope import Scope
     from assay.storage.database import Database
-    from assay.v1 import orchestrator_pb2 as pb
+    from assay.v1 import row_pb2 as pb
     from assay_orchestrator.store.page_tokens import PageTokens
 
 _LIMIT_S = 10.0

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import grpc
 
+from assay.embedder.v1 import embedder_pb2
 from assay.errors import AssayError, InvalidInputError, OverloadedError, Problem, UnavailableError
 from assay.rpc.status import from_rpc_error
-from assay.v1 import embedder_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from assay.embedder.v1.embedder_pb2_grpc import EmbedderServiceAsyncStub
     from assay.metrics.core.embedding import EmbeddingSettings
-    from assay.v1.embedder_pb2_grpc import EmbedderServiceAsyncStub
 
 _TIMEOUT_S = 5.0
 _LOADING_TIMEOUT_S = 60.0

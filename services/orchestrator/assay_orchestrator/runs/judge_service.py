@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import grpc
 
 from assay.errors import AssayError, InvalidInputError, Problem
+from assay.judge.v1 import judge_pb2
 from assay.parsing.names import unknown_name
 from assay.rpc.status import from_rpc_error
-from assay.v1 import judge_pb2
 from assay_orchestrator.evidence.verdict_wire import judge_model
 
 if TYPE_CHECKING:
+    from assay.judge.v1.judge_pb2_grpc import JudgeServiceAsyncStub
     from assay.model.judging_summary import JudgingSummary
     from assay.model.run import JudgeSettings
-    from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
 
 _TIMEOUT_S = 2.0
 _LACKING = ("JUDGE_KEY_MISSING", "JUDGE_NOT_INSTALLED", "JUDGE_PRICE_UNKNOWN")

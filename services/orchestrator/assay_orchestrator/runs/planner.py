@@ -30,11 +30,11 @@ from assay_orchestrator.store.rows.stops import StopLook
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from assay.embedder.v1.embedder_pb2_grpc import EmbedderServiceAsyncStub
     from assay.errors import Problem
+    from assay.judge.v1.judge_pb2_grpc import JudgeServiceAsyncStub
     from assay.metrics.core.embedding import EmbeddingSettings
     from assay.model.run import AgentSettings, JudgeSettings, Run, RunSettings, RunSummary
-    from assay.v1.embedder_pb2_grpc import EmbedderServiceAsyncStub
-    from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
     from assay_orchestrator.agents.access import AgentAccess
     from assay_orchestrator.budgets.run_budget import RunBudget
     from assay_orchestrator.evidence.embedding_client import EmbeddingClient

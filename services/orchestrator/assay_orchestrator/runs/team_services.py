@@ -7,13 +7,14 @@ import socket
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol
 
+from assay.embedder.v1 import embedder_pb2, embedder_pb2_grpc
 from assay.errors import UnavailableError
+from assay.judge.v1 import judge_pb2, judge_pb2_grpc
 from assay.model.scope import LOCAL
 from assay.rpc.addresses import first_of_list
 from assay.rpc.channel import open_channel
 from assay.rpc.options import ChannelOptions
 from assay.rpc.status import translated
-from assay.v1 import embedder_pb2, embedder_pb2_grpc, judge_pb2, judge_pb2_grpc
 from assay_orchestrator.identity.service_scopes import ServiceScopes
 
 if TYPE_CHECKING:
@@ -119,11 +120,11 @@ async def replicas(address: str) -> list[tuple[str, str]]:
     return sorted({(kinds[family].format(*place[:2]), name) for family, _, _, _, place in resolved if family in kinds})
 
 
-async def _delete_vectors(channel: Channel, scope: str) -> embedder_pb2.EmbedderServiceDeleteScopeResponse:
-    request = embedder_pb2.EmbedderServiceDeleteScopeRequest(scope=scope or LOCAL.team)
+async def _delete_vectors(channel: Channel, scope: str) -> embedder_pb2.DeleteScopeResponse:
+    request = embedder_pb2.DeleteScopeRequest(scope=scope or LOCAL.team)
     return await embedder_pb2_grpc.EmbedderServiceStub(channel).DeleteScope(request, timeout=_TIMEOUT_S)
 
 
-async def _delete_verdicts(channel: Channel, scope: str) -> judge_pb2.JudgeServiceDeleteScopeResponse:
-    request = judge_pb2.JudgeServiceDeleteScopeRequest(scope=scope)
+async def _delete_verdicts(channel: Channel, scope: str) -> judge_pb2.DeleteScopeResponse:
+    request = judge_pb2.DeleteScopeRequest(scope=scope)
     return await judge_pb2_grpc.JudgeServiceStub(channel).DeleteScope(request, timeout=_TIMEOUT_S)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from assay.model.answers.agent_response import AgentResponse
     from assay.model.run import CaseResult, RowAttempt, StateChange
     from assay.model.scope import Scope
-    from assay.v1 import orchestrator_pb2 as pb
+    from assay.v1 import row_pb2 as pb
     from assay_orchestrator.store.rows.found_rows import Position, RowQuery
     from assay_orchestrator.store.runs.datasets import AskedTurn, Questions
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from assay.errors import AssayError
     from assay.model.run import CaseResult
-    from assay.v1 import orchestrator_pb2 as pb
+    from assay.v1 import run_pb2 as pb
 
 _MAX_RECENT = 2000
 _MAX_BYTES = 4000

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from assay.errors import ResumeExpiredError, UnavailableError
 from assay.model.run import FINISHED_STATES, Run
 from assay.process.failpoints import failpoint
-from assay.v1 import orchestrator_pb2 as pb
+from assay.v1 import run_pb2 as pb
 from assay.wire.pages import first_page
 from assay.wire.run import RUN, STATES, event_to_wire, without_answer
 from assay_orchestrator.store import history
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from assay.model.run import Run
     from assay.model.scope import Scope
     from assay.storage.database import Database
-    from assay.v1 import orchestrator_pb2 as pb
+    from assay.v1 import run_pb2 as pb
     from assay_orchestrator.watch.notifier import Notifier
 
 _EVENT_PAGE = 500

@@ -1,0 +1,1 @@
+"""The generated stubs of `protos/assay/judge`."""

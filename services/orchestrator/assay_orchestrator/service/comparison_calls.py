@@ -1,0 +1,92 @@
+"""CompareRuns and ListComparedCases on the wire."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay.comparison import settings as comparison_settings
+from assay.comparison.case_list import CaseQuery
+from assay.comparison.compare import check_run_ids
+from assay.comparison.decision import DecisionRules
+from assay.comparison.model import FailOn
+from assay.errors import InvalidInputError
+from assay.v1 import comparison_pb2 as pb
+from assay.wire.comparison import COMPARED_CASE, COMPARISON, case_conditions_from_wire, settings_from_request
+from assay_orchestrator.queries.comparison import Comparisons
+
+if TYPE_CHECKING:
+    from assay.comparison.model import ComparisonSettings
+    from assay.model.run import Run
+    from assay.model.scope import Scope
+    from assay.storage.database import Database
+    from assay_orchestrator.runs.manager import RunManager
+    from assay_orchestrator.store.page_tokens import PageTokens
+
+_MAX_COMPARISON_BYTES = 4_000_000  # gRPC limits a message to 4 MiB
+
+
+class ComparisonCalls:
+    """The calls that compare runs.
+
+    Args:
+        database: The store.
+        tokens: Creates and reads page tokens.
+        manager: The runs.
+    """
+
+    def __init__(self, database: Database, tokens: PageTokens, manager: RunManager) -> None:
+        self._comparisons = Comparisons(database, tokens)
+        self._manager = manager
+
+    async def compare_runs(self, scope: Scope, request: pb.CompareRunsRequest) -> pb.CompareRunsResponse:
+        """Return the figures of a comparison of runs within a scope.
+
+        Raises:
+            InvalidInputError: The request is wrong, or the figures do not fit in a message.
+            NotFoundError: There is no such run.
+        """
+        settings, runs = await self._compared(scope, request)
+        comparison = await self._comparisons.compare(scope, runs, settings)
+        response = pb.CompareRunsResponse(comparison=COMPARISON.to_wire(comparison))
+        if response.ByteSize() > _MAX_COMPARISON_BYTES:
+            raise InvalidInputError(
+                f"the comparison of {len(runs)} runs does not fit in one message: compare fewer of them at once"
+            )
+        return response
+
+    async def list_compared_cases(
+        self, scope: Scope, request: pb.ListComparedCasesRequest
+    ) -> pb.ListComparedCasesResponse:
+        """Return a page of compared cases of runs within a scope.
+
+        Raises:
+            InvalidInputError, NotFoundError: As `compare_runs`.
+            ResumeExpiredError: The page token belongs to another query.
+        """
+        settings, runs = await self._compared(scope, request)
+        change, order = case_conditions_from_wire(request)
+        page = await self._comparisons.list_cases(
+            scope,
+            runs,
+            settings,
+            CaseQuery(tuple(dict.fromkeys(request.metrics)), request.change_by, change, order),
+            page_size=min(request.page_size or 100, 500),
+            page_token=request.page_token,
+            with_answers=request.include_answers,
+        )
+        return pb.ListComparedCasesResponse(
+            cases=map(COMPARED_CASE.to_wire, page.cases),
+            next_page_token=page.next_page_token,
+            total_count=page.total_count,
+        )
+
+    async def _compared(
+        self, scope: Scope, request: pb.CompareRunsRequest | pb.ListComparedCasesRequest
+    ) -> tuple[ComparisonSettings, list[Run]]:
+        """Return the settings and the runs of a request."""
+        settings = settings_from_request(request)
+        comparison_settings.check_settings(
+            settings, DecisionRules(), adjust=settings.adjust, fail_on=FailOn.REGRESSION, prefix="settings."
+        )
+        check_run_ids(request.run_ids)
+        return settings, [await self._manager.get_summarised(scope, run_id) for run_id in request.run_ids]

@@ -1,0 +1,288 @@
+"""RunService on the wire: maps requests to domain calls and results to responses."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import logging
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from assay.errors import (
+    NotFoundError,
+    Problem,
+    SpecError,
+    WatchBehindError,
+)
+from assay.identity.audit import record_export
+from assay.model.limits import MAX_BYTES_PER_CHAR, MAX_CASE_BYTES
+from assay.parsing.names import name_problem
+from assay.process.failpoints import failpoint
+from assay.v1 import row_pb2, run_pb2, run_pb2_grpc
+from assay.wire.filters import (
+    case_detail_to_wire,
+    facets_to_wire,
+    row_filter_from_wire,
+    row_order_from_wire,
+    run_filter_from_wire,
+    run_order_from_wire,
+)
+from assay.wire.judging import SPEND_CAP
+from assay.wire.run import ATTEMPT, DELETION, RUN, SETTINGS, result_to_wire
+from assay_orchestrator.identity.scopes import call_scope
+from assay_orchestrator.queries.row_pages import PageRequest, RowPages
+from assay_orchestrator.runs.admission import check_settings, check_source
+from assay_orchestrator.runs.run_lists import RunPosition, RunQuery
+from assay_orchestrator.store import history
+from assay_orchestrator.store.page_tokens import PageTokens
+from assay_orchestrator.store.runs import datasets
+from assay_orchestrator.store.teams import calibrations
+from assay_orchestrator.watch.watches import Watches, WatchMessageCache
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from assay.model.run import Run
+    from assay.model.scope import Scope
+    from assay.rpc.access import Context
+    from assay.storage.database import Database
+    from assay_orchestrator.runs.manager import RunManager
+    from assay_orchestrator.settings import Settings
+
+_UPLOAD_BATCH = 500
+_MAX_PROBLEMS = 50
+_MAX_DATASET_NAME_CHARS = 4096  # the value is, or once was, a file's path
+_MAX_REQUEST_ID_CHARS = 100
+_MAX_PLAIN_BYTES = MAX_CASE_BYTES // MAX_BYTES_PER_CHAR  # a smaller message stays within the limit as JSON
+
+_log = logging.getLogger(__name__)
+
+
+class RunService(run_pb2_grpc.RunServiceServicer):
+    """Creates, lists, controls and watches runs, and reads their rows.
+
+    Args:
+        database: The store.
+        tokens: Creates and reads page tokens.
+        manager: The runs.
+        settings: Limits.
+        stopping: Set when the process begins to stop. Long streams end then, and clients resume them elsewhere.
+        scope: The scope of every call; None takes the scope of each caller's identity.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        tokens: PageTokens,
+        manager: RunManager,
+        settings: Settings,
+        stopping: asyncio.Event,
+        scope: Scope | None,
+    ) -> None:
+        self._database = database
+        self._manager = manager
+        self._settings = settings
+        self._stopping = stopping
+        self._fixed_scope = scope
+        self._tokens = tokens
+        self._rows = RowPages(database, tokens)
+        self._messages = WatchMessageCache()
+        self._watches = Watches(
+            database,
+            manager.notifier,
+            manager.get,
+            manager.storage_problem,
+            stopping,
+            bookmark_s=settings.watch_bookmark_s,
+        )
+
+    async def CreateRun(self, request: run_pb2.CreateRunRequest, context: Context) -> run_pb2.CreateRunResponse:
+        """Accept a run."""
+        scope = self._scope()
+        try:
+            requested = SETTINGS.from_wire(request.spec)
+        except ValueError as refusal:
+            raise SpecError([Problem(str(refusal), "spec")]) from None
+        if self._fixed_scope is None:  # the interceptor has already refused specs of other teams
+            requested = dataclasses.replace(requested, team=scope.team)
+        access = await self._manager.access.of(scope.team)
+        # In a thread: checking a schema of 64 kB takes half a second.
+        settings = await asyncio.to_thread(check_settings, requested, self._settings, access)
+        if settings.source_run_id:
+            check_source(await self._manager.get(scope, settings.source_run_id), settings, request.dataset_id)
+        await self._manager.preflight(scope, settings, access)
+        if request.validate_only:
+            return run_pb2.CreateRunResponse()
+        if problem := name_problem(request.request_id, _MAX_REQUEST_ID_CHARS):
+            raise SpecError([Problem(problem, "request_id")])
+        dataset = await self._database.read(lambda c: datasets.get_dataset(c, scope.team, request.dataset_id))
+        if dataset is None:
+            raise NotFoundError(
+                f"there is no dataset {request.dataset_id!r}: upload it first", reason="DATASET_NOT_FOUND"
+            )
+        run = await self._manager.create(scope, request.request_id, settings, dataset, requested)
+        return run_pb2.CreateRunResponse(run=self._to_wire(run))
+
+    async def GetRun(self, request: run_pb2.GetRunRequest, context: Context) -> run_pb2.GetRunResponse:
+        """Return one run."""
+        scope = self._scope()
+        get = self._manager.get if request.final_summary_only else self._manager.get_summarised
+        run = await get(scope, request.run_id)
+        judging = run.summary.judging if run.summary is not None else None
+        if judging is not None and judging.fingerprints:
+            team = scope.team if self._fixed_scope is not None else run.settings.team
+            stored = await self._database.read(lambda c: calibrations.calibrations_of(c, team, judging.fingerprints))
+            run = dataclasses.replace(run, calibrations=stored)
+        return run_pb2.GetRunResponse(run=self._to_wire(run))
+
+    async def ListRuns(self, request: run_pb2.ListRunsRequest, context: Context) -> run_pb2.ListRunsResponse:
+        """Return a page of runs."""
+        scope = self._scope()
+        query = RunQuery(
+            run_filter_from_wire(request),
+            run_order_from_wire(request),
+            with_figures=request.include_figures,
+            with_total=request.include_total_count,
+        )
+        bound_to = ("ListRuns", *_conditions(query))
+        position = await self._tokens.read(scope, bound_to, request.page_token, (str, str, str))
+        after = None
+        if position is not None:
+            after = RunPosition(json.loads(str(position[0])), str(position[1]), str(position[2]))
+        page = await self._manager.list_runs(scope, query, after, min(request.page_size or 50, 500))
+        token = ""
+        if page.end is not None:
+            end = (json.dumps(page.end.value, ensure_ascii=False), page.end.created_at, page.end.run_id)
+            token = await self._tokens.make(scope, bound_to, end)
+        return run_pb2.ListRunsResponse(
+            runs=map(_listed, page.runs), next_page_token=token, total_count=page.total_count, conditions_applied=True
+        )
+
+    async def CancelRun(self, request: run_pb2.CancelRunRequest, context: Context) -> run_pb2.CancelRunResponse:
+        """Stop a run."""
+        scope = self._scope()
+        return run_pb2.CancelRunResponse(run=self._to_wire(await self._manager.cancel(scope, request.run_id)))
+
+    async def PauseRun(self, request: run_pb2.PauseRunRequest, context: Context) -> run_pb2.PauseRunResponse:
+        """Let the questions in flight end and ask nothing more."""
+        scope = self._scope()
+        return run_pb2.PauseRunResponse(run=self._to_wire(await self._manager.pause(scope, request.run_id)))
+
+    async def ResumeRun(self, request: run_pb2.ResumeRunRequest, context: Context) -> run_pb2.ResumeRunResponse:
+        """Resume a paused run, or retry the failed rows of a run."""
+        scope = self._scope()
+        cap = SPEND_CAP.from_wire(request.spend_cap) if request.HasField("spend_cap") else None
+        run = await self._manager.resume(scope, request.run_id, retry_errors=request.retry_errors, spend_cap=cap)
+        return run_pb2.ResumeRunResponse(run=self._to_wire(run))
+
+    async def DeleteRun(self, request: run_pb2.DeleteRunRequest, context: Context) -> run_pb2.DeleteRunResponse:
+        """Remove a run."""
+        scope = self._scope()
+        gone = await self._manager.delete(
+            scope, request.run_id, only_check=request.validate_only, with_baselines=request.with_baselines
+        )
+        return DELETION.to_wire(gone)
+
+    async def WatchRun(  # type: ignore[override]
+        self, request: run_pb2.WatchRunRequest, context: Context
+    ) -> None:
+        """Send a snapshot, then events in order, and bookmarks while nothing happens."""
+        scope = self._scope()
+        following = self._watches.follow(
+            scope, request.run_id, request.after_sequence, with_answers=request.include_answers
+        )
+        is_first = True
+        if request.include_answers:
+            await self._manager.get(scope, request.run_id)
+            await record_export(request.run_id)
+        async with aclosing(following) as steps:
+            async for step in steps:
+                if is_first:
+                    is_first = False
+                    # Left to the first message, headers would count as unsent while it waits for its reader; gRPC would
+                    # then send them twice and could not end the call: the client would wait forever.
+                    await context.send_initial_metadata(())
+                message = self._messages.message(request.run_id, step, with_answers=request.include_answers)
+                try:
+                    async with asyncio.timeout(self._settings.watch_stall_s):
+                        await context.write(message)
+                        failpoint("watch.events_sent")
+                except TimeoutError:
+                    raise WatchBehindError(
+                        f"the watcher read nothing for {self._settings.watch_stall_s:g} s: watch again after event "
+                        f"{step.before}",
+                        resume_sequence=step.before,
+                    ) from None
+
+    async def ListResults(self, request: row_pb2.ListResultsRequest, context: Context) -> row_pb2.ListResultsResponse:
+        """Return a page of results."""
+        scope = self._scope()
+        page_request = PageRequest(
+            row_filter=row_filter_from_wire(request.filter),
+            order=row_order_from_wire(request.order_by),
+            failed_only=request.failed_only,
+            case_id=request.case_id,
+            page_size=min(request.page_size or 200, 1000),
+            page_token=request.page_token,
+            with_answers=request.include_answers or not request.HasField("include_answers"),
+            with_total=request.include_total_count,
+            with_facets=request.include_facets,
+        )
+        run = await self._manager.get(scope, request.run_id)
+        page = await self._rows.read(scope, run, page_request)
+        if page_request.with_answers and not (request.case_id or request.page_token):
+            await record_export(run.run_id)
+        return row_pb2.ListResultsResponse(
+            results=page.results,
+            next_page_token=page.next_page_token,
+            total_count=page.total_count,
+            facets=facets_to_wire(page.facets) if page.facets is not None else None,
+            conditions_applied=True,
+        )
+
+    async def GetCase(
+        self, request: row_pb2.GetCaseRequest, context: Context
+    ) -> AsyncIterator[row_pb2.GetCaseResponse]:
+        """Send a case with its neighbours, then the results of its repeats."""
+        scope = self._scope()
+        conditions, order = row_filter_from_wire(request.filter), row_order_from_wire(request.order_by)
+        run = await self._manager.get(scope, request.run_id)
+        stored_case = await self._rows.read_case(scope, run, request.case_id, conditions, order)
+        yield row_pb2.GetCaseResponse(case_detail=case_detail_to_wire(stored_case))
+        for result in stored_case.results:
+            yield row_pb2.GetCaseResponse(result=result_to_wire(result))
+
+    async def ListAttempts(
+        self, request: row_pb2.ListAttemptsRequest, context: Context
+    ) -> AsyncIterator[row_pb2.ListAttemptsResponse]:
+        """Send every attempt at the rows of a case."""
+        scope = self._scope()
+        run = await self._manager.get(scope, request.run_id)
+        attempts = await self._database.read(lambda c: history.read_attempts(c, scope, run.run_id, request.case_id))
+        for attempt in attempts:
+            yield row_pb2.ListAttemptsResponse(attempt=ATTEMPT.to_wire(attempt))
+
+    def _scope(self) -> Scope:
+        """Return the scope of the current call; must be called in the handler's own task, not in a thread."""
+        return call_scope(self._fixed_scope)
+
+    def _to_wire(self, run: Run) -> run_pb2.Run:
+        return RUN.to_wire(self._manager.shown(run))
+
+
+def _conditions(query: RunQuery) -> list[str]:
+    """Return the conditions and order of a list as texts that bind its page tokens; empty for a list without any."""
+    if query.is_plain and not query.run_filter.run_id_prefix:
+        return []
+    conditions = dataclasses.asdict(query.run_filter) | {"states": sorted(query.run_filter.states)}
+    return [json.dumps(conditions, sort_keys=True), query.order.key, str(query.order.descending)]
+
+
+def _listed(run: Run) -> run_pb2.Run:
+    """Return the message of a run; a run that does not fit says so and does not break the list."""
+    try:
+        return RUN.to_wire(run)
+    except (TypeError, ValueError) as problem:
+        _log.error("cannot show run: run=%s", run.run_id, exc_info=problem)
+        return run_pb2.Run(run_id=run.run_id, state_reason=f"this run cannot be shown ({problem}): delete it")
