@@ -107,18 +107,6 @@ async def test_vectors_are_asked_for_where_a_metric_reads_them(serve: Serve, emb
     assert embedder.calls == [["abc"], ["x" * 60]]
 
 
-async def test_an_older_embedder_serves_runs(serve: Serve, embedder: SmallEmbedder) -> None:
-    """One that names no engine gives the same cosines; it keeps no vectors, so nothing is sent ahead to it."""
-    embedder.engine = ""
-    async with serve() as client:
-        first = await gather(client, "abc", "b")
-        client.prefetch(["later"])
-        await gather(client, "abc", "c")
-    assert cosines(first) == [cosine_of("abc", "b")]
-    assert "engine" not in first.origin
-    assert embedder.pairs == [("abc", "b"), ("abc", "c")]
-
-
 async def test_pairs_of_many_rows_travel_together(serve: Serve, embedder: SmallEmbedder) -> None:
     """Rows that are ready together share calls of at most 64 pairs over one stream, and each gets its own cosine."""
     async with serve() as client:

@@ -187,7 +187,6 @@ class EmbeddingClient:
         limits = CallLimits(_MAX_KEYS, _MAX_CALL_BYTES, _CALLS_IN_FLIGHT, cache_bytes)
         self._vectors = SharedCalls(self._embed, _text_bytes, value_bytes=_VECTOR_BYTES, limits=limits)
         self._cosines = SharedCalls(self._compare, _pair_bytes, value_bytes=_COSINE_BYTES, limits=limits)
-        self._may_keep_vectors = True
         self._run_count = 1
 
     def join(self) -> bool:
@@ -200,11 +199,10 @@ class EmbeddingClient:
     def prefetch(self, texts: Iterable[str]) -> None:
         """Embed texts that an answer will be compared with, while the agent is asked.
 
-        The embedder caches their vectors; an older version does not, and is not asked. No result depends on this.
+        The embedder caches their vectors. No result depends on this.
         """
-        if self._may_keep_vectors:
-            for text in texts:
-                self._cosines.prefetch((text, text))
+        for text in texts:
+            self._cosines.prefetch((text, text))
 
     async def gather(self, response: AgentResponse, texts: WantedTexts) -> EmbeddingEvidence:
         """Return the embedding evidence of a row, or why it is unavailable.
@@ -275,10 +273,7 @@ class EmbeddingClient:
             dimension=self._settings.dimension,
             windowed=self._settings.windowed,
         )
-        response = await self._patiently(lambda: self._stream.ask(request))
-        # Versions that name their engine cache vectors, so that a text sent ahead is not computed twice.
-        self._may_keep_vectors = bool(response.model.engine)
-        return _cosines(response, pairs)
+        return _cosines(await self._patiently(lambda: self._stream.ask(request)), pairs)
 
     async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Return the result of a call, repeated while the embedder is unreachable or overloaded."""

@@ -175,7 +175,7 @@ class RunJudge:
 
         Temporary problems, such as a judge service that is starting, are left to the first verdict.
         """
-        # An earlier version of the service grades it: an empty answer has a score by rule.
+        # Every request has a question, although this one is not graded.
         request = judge_pb2.GradeRequest(rubric=_QUALITY, question="?", preflight=True)
         self._sign(request, at_once=True)
         request.timeout_ms = round(_PREFLIGHT_S * 1000)
@@ -312,8 +312,7 @@ class RunJudge:
             except _NotJudgedError:  # the service was not reached, or its process ended with all its work
                 reservation.cost = NOTHING
                 raise
-            # A verdict of an earlier version charges nothing.
-            reservation.cost = Amount(tokens=max(answer.verdict.charged_tokens, answer.verdict.usage.total_tokens))
+            reservation.cost = Amount(tokens=answer.verdict.charged_tokens)
             return answer
 
     async def _accounted(self, request: judge_pb2.GradeRequest, timeout_s: float) -> judge_pb2.GradeResponse:
