@@ -29,6 +29,7 @@ from assay.comparison.compare import MOST_RUNS
 from assay.comparison.decision import DecisionRules, decide
 from assay.comparison.facts import facts_of
 from assay.comparison.joined import label_of
+from assay.comparison.metric_pairs import FEW_CLUSTERS, LARGE_LOSSES
 from assay.comparison.model import FailOn, NoiseFloor, Verdict
 from assay.errors import InvalidInputError
 from assay.reports.charts.fonts import Fonts
@@ -315,7 +316,7 @@ def test_warnings_say_what_a_statistician_would(of_two: ComparisonReport) -> Non
     """Unequal clusters, skewed differences, rows without errors, and a floor above the difference."""
     report = changed(
         of_two,
-        notes=("few_clusters", "large_differences"),
+        notes=(FEW_CLUSTERS, LARGE_LOSSES),
         clusters=10,
         effective_clusters=1.5,
         largest_cluster="general",

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from assay.comparison.metric_pairs import FEW_CLUSTERS, LARGE_LOSSES
 from assay.comparison.model import PASS_RATE, Reason, Verdict
 from assay.comparison.stopped import ALWAYS_VALID, STAGEWISE
 from assay.gates.stopping_text import saved_text
@@ -150,7 +151,7 @@ def _cautions(report: ComparisonReport, pair: PairComparison) -> Iterator[str]:
         yield "the interval is that of cluster-robust errors (CR2): too few clusters for the interval of the test"
     if is_unequal := _has_unequal_clusters(primary):
         yield _clusters_sentence(report, primary)
-    if "large_differences" in primary.notes and not is_unequal:
+    if LARGE_LOSSES in primary.notes and not is_unequal:
         yield "a few large differences carry the mean: its interval is doubtful; p tests whether the runs behave alike"
     if primary.borderline and primary.interval_method == ALWAYS_VALID:
         yield "borderline: the rule decided, and its always-valid interval, which is made more cautiously, holds 0"
@@ -167,8 +168,8 @@ def _cautions(report: ComparisonReport, pair: PairComparison) -> Iterator[str]:
 
 
 def _has_unequal_clusters(metric: MetricComparison) -> bool:
-    """Whether clusters are worth few of equal size, and the largest of them is why."""
-    if "few_clusters" not in metric.notes or not metric.clusters or metric.effective_clusters is None:
+    """Whether the clusters are equivalent to few of equal size because their sizes differ."""
+    if FEW_CLUSTERS not in metric.notes or not metric.clusters or metric.effective_clusters is None:
         return False
     return metric.effective_clusters < _EQUAL_SHARE * metric.clusters
 
