@@ -31,9 +31,9 @@ _ROWS_END = " ]"
 
 
 class QualityScores:
-    """Gathers the ratings of a run's quality metrics while its rows pass.
+    """Collects the ratings of a run's quality metrics while its rows are read.
 
-    With several runs of a case its entry is the mean of the ratings that there are.
+    The entry of a repeated case is the mean of its ratings.
 
     Args:
         metrics: The run's metrics.
@@ -45,7 +45,7 @@ class QualityScores:
         self._open: dict[str, list[float]] = {}
 
     def take(self, row: CaseResult) -> None:
-        """Take the next row; rows come in dataset order."""
+        """Add the next row, in dataset order."""
         if row.case_index != self._case:
             self._close()
             self._case = row.case_index
@@ -62,7 +62,7 @@ class QualityScores:
         self._open = {}
 
     def result(self) -> dict[str, dict[str, Any]]:
-        """Return `quality_scores` by metric, when all rows were taken."""
+        """Return `quality_scores` by metric, after all rows."""
         self._close()
         self._case = None
         return {name: {"quality_scores": ratings} for name, ratings in self._found.items()}
@@ -75,19 +75,19 @@ class Report:
 
     Args:
         head: The document without its rows.
-        row_count: How many rows there are.
-        file: Holds the rows in dataset order, one JSON object a line, open for reading bytes.
-        start: Where in the file the first row begins.
-        end: Where the last row's line ends.
+        row_count: The number of rows.
+        file: A file with the rows in dataset order, one JSON object per line, open for reading bytes.
+        start: The position of the first row in the file.
+        end: The position after the line of the last row.
     """
 
     def __init__(self, head: Mapping[str, Any], row_count: int, file: IO[bytes], start: int, end: int) -> None:
         self.head = head
         self.row_count = row_count
         self.parts: Mapping[str, Sequence[Any]] = {}
-        """By format, what was made of each row for it before, in dataset order; empty where nothing was."""
+        """Parts of the rows by format that were rendered before, in dataset order; empty if none were."""
         self.server: str | None = None
-        """The server that stores the run, where the user named one, for commands that the reports print."""
+        """The server given by the user that stores the run, for printed commands; None if none was given."""
         self._file = file
         self._start = start
         self._end = end
@@ -98,12 +98,12 @@ class Report:
         return str(self.head["run"]["run_id"])
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows in dataset order; may be asked for as often as wanted, also side by side."""
+        """Yield the rows in dataset order; can be called repeatedly, and iterated concurrently."""
         for line in self.row_lines():
             yield json.loads(line)
 
     def row_lines(self) -> Iterator[str]:
-        """Yield the JSON text of each row, without a comma and without a line end."""
+        """Yield the JSON of each row, without comma and line end."""
         position = self._start
         while position < self._end:
             self._file.seek(position)
@@ -123,17 +123,18 @@ async def report_of_run(
     also: Callable[[CaseResult], None],
     prepared: PreparedRows | None = None,
 ) -> AsyncIterator[Report]:
-    """Read the rows of a run once, handing each to `also`, and yield its report.
+    """Read the rows of a run once, pass each to `also`, and yield the run's report.
 
     Args:
-        run: With its summary.
-        spec: Where it came from; None where only the run is known.
-        rows: In dataset order, or with the place of each case there.
-        folder: An existing folder with room for the rows.
-        prepared: Has parts of rows that were made before; None for none.
+        run: The run, with its summary.
+        spec: Its spec; None if only the run is known.
+        rows: Its rows, in dataset order or with the place of each case in the dataset.
+        folder: An existing folder for a temporary file of the rows.
+        also: Called with each row.
+        prepared: Parts of rows that were rendered before; None if there are none.
 
     Raises:
-        SetupError: The rows cannot be written there.
+        SetupError: The rows cannot be written to the folder.
     """
     ratings = QualityScores(run.settings.metrics)
     prepared = prepared if prepared is not None else PreparedRows((), {})
@@ -170,7 +171,7 @@ async def report_of_run(
 
 
 def _in_places(file: IO[bytes], placed: list[tuple[int, int, int]], ordered: IO[bytes]) -> IO[bytes]:
-    """Return the rows of a file in another, by the places of their cases and by repeat."""
+    """Copy the rows of a file to another, ordered by the places of their cases and by repeat; return that file."""
     for _, _, start in sorted(placed):
         file.seek(start)
         ordered.write(file.readline())
@@ -179,10 +180,10 @@ def _in_places(file: IO[bytes], placed: list[tuple[int, int, int]], ordered: IO[
 
 @contextmanager
 def report_of_file(path: Path) -> Iterator[Report]:
-    """Yield the report that a results.json holds.
+    """Yield the report in a results.json.
 
     Raises:
-        InvalidInputError: The file cannot be read, is no such document, is cut off, or is of another version.
+        InvalidInputError: The file cannot be read, is not such a document, is incomplete, or has another version.
     """
     try:
         file = path.open("rb")
@@ -193,7 +194,7 @@ def report_of_file(path: Path) -> Iterator[Report]:
 
 
 def _read_by_line(path: Path, file: IO[bytes]) -> Report | None:
-    """Return the report of a file that is written as this version writes it; None for any other layout."""
+    """Return the report of a file in the layout of this version; None for another layout."""
     head: list[bytes] = []
     for line in file:
         head.append(line)
@@ -228,7 +229,7 @@ def _read_by_line(path: Path, file: IO[bytes]) -> Report | None:
 
 
 def _read_whole(path: Path, file: IO[bytes], copy: IO[bytes]) -> Report:
-    """Return the report of a file of any layout; its rows go into a file of one row a line."""
+    """Return the report of a file in any layout; the rows are copied to a file with one row per line."""
     file.seek(0)
     document = _decoded(path, file.read().decode("utf-8-sig", "replace"))
     _check(path, _head_problems(document))
@@ -252,7 +253,7 @@ def _decoded(path: Path, text: str, where: str = "") -> Any:
 
 
 def _head_problems(document: Any) -> Sequence[str]:
-    """Return the problems of a document's head; another version is the only problem then."""
+    """Return the problems of a document's head; for another version, only that."""
     if not isinstance(document, dict) or not isinstance(document.get("schema"), str):
         return ["this is no report of a run: `assay run` writes one as results.json"]
     if document["schema"] != SCHEMA:

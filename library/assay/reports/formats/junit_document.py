@@ -1,7 +1,7 @@
 """A run as a JUnit file: a test case per case, and a suite for the gates.
 
-The format has no standard. This follows what its readers have in common: CI servers know a test again by class and
-name, count the first of two with one name, and refuse large files.
+The format has no standard; this file relies on what its readers have in common. CI servers identify a test by class
+and name, count only the first of two tests with the same name, and refuse large files.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     Head = Mapping[str, Any]
 
 MAX_BYTES = 25_000_000
-"""Of a file; GitLab reads up to 30 MB."""
-_HEAD_BYTES = 1 << 20  # kept free for the suites themselves
+"""The largest size of a file; GitLab reads up to 30 MB."""
+_HEAD_BYTES = 1 << 20  # reserved for the suites themselves
 _TEXT_CHARS = 2_000
 _MESSAGE_CHARS = 1_000
 _NAME_CHARS = 1_000
@@ -47,7 +47,7 @@ def write(report: Report, folder: ReportFolder, options: Mapping[str, Any]) -> N
 
 
 class Detail(IntEnum):
-    """How much a file holds of each case, from all to little."""
+    """How much of each case a file contains, in decreasing order."""
 
     ALL = 0
     PASSED_WITHOUT_TEXT = 1
@@ -64,11 +64,11 @@ _LEFT_OUT = {
 
 @dataclass(frozen=True, slots=True)
 class ComparedWithBaseline:
-    """What a run's comparison with its baseline comes to, as a test case.
+    """The result of a run's comparison with its baseline, as a test case.
 
     Args:
         name: The baseline.
-        outcome: Whether it passes.
+        outcome: The outcome of the test case.
         message: The verdict as a sentence.
     """
 
@@ -84,9 +84,9 @@ def write_junit(
 
     Args:
         report: The report.
-        file: Takes the text.
+        file: The file to write to.
         compared: The run's comparison with its baseline; None without one.
-        max_bytes: Of the file at most: passing cases lose their texts first, and the file says so.
+        max_bytes: The largest size of the file. Texts of passing cases are left out first, and the file says so.
     """
     plan = _plan(report, max_bytes - min(_HEAD_BYTES, max_bytes // 4))
     head = report.head
@@ -101,7 +101,7 @@ def write_junit(
     for case in plan.written(case_outcomes(report.rows())):
         file.write(_case(head, case, plan.detail))
     if selection := selection_sentence(head):
-        # Many readers show the output of a suite and not its properties.
+        # Many readers show the output of a suite but not its properties.
         file.write(f"  <system-out>{xml_text(selection)}</system-out>\n")
     file.write(" </testsuite>\n")
     for suite, cases in suites:
@@ -125,13 +125,13 @@ def _comparison_cases(head: Head, compared: ComparedWithBaseline | None) -> list
 
 @dataclass(slots=True)
 class _Plan:
-    """What goes into the file.
+    """The contents of the file.
 
     Args:
-        detail: How much of each case.
-        counts: Written cases by outcome.
-        time_s: Of the agent in all of them.
-        left_out: How many cases are not written.
+        detail: How much of each case is written.
+        counts: The number of written cases by outcome.
+        time_s: The agent's time in all of them, in seconds.
+        left_out: The number of cases that are not written.
     """
 
     detail: Detail = Detail.ALL
@@ -152,7 +152,7 @@ class _Plan:
 
 
 def _plan(report: Report, room: int) -> _Plan:
-    """Return how much of the cases has room in a file, from one reading of the rows."""
+    """Return how much of the cases fits into a file; reads the rows once."""
     sizes, counts, time_s = Counter[Detail](), Counter[Outcome](), 0.0
     few, few_size, is_full = Counter[Outcome](), 0, False
     for case in case_outcomes(report.rows()):
@@ -200,7 +200,7 @@ def _complaint(outcome: Outcome, message: str, text: str, *, kind: str = "") -> 
     element = _ELEMENTS[outcome]
     message_text = xml_attribute(_cut(message, _MESSAGE_CHARS))
     of_type = "" if element == "skipped" else f" type={xml_attribute(str(kind or outcome))}"
-    # Some readers show the text alone.
+    # Some readers show only the text, so it repeats the message.
     whole = "\n".join(filter(None, (_cut(message, _MESSAGE_CHARS), text)))
     return f"   <{element} message={message_text}{of_type}>{xml_text(whole)}</{element}>\n"
 
@@ -214,7 +214,7 @@ def _texts(case: CaseOutcome) -> str:
         *expected_parts(shown.get("expected") or {}),
     )
     text_block = "\n".join(f"{name}: {_cut(text, _TEXT_CHARS)}" for name, text in parts if text)
-    return text_block.replace("[[", "[\u200b[")  # GitLab takes [[ATTACHMENT|path]] for a file of the job
+    return text_block.replace("[[", "[\u200b[")  # GitLab would show [[ATTACHMENT|path]] as a link to a file of the job
 
 
 def _cut(text: str, most: int) -> str:
@@ -241,7 +241,7 @@ def _gate_cases(head: Head) -> Sequence[tuple[Outcome, str]]:
 
 
 def _undecided_run(head: Head, place: str) -> list[tuple[Outcome, str]]:
-    """Return an error where a run has no verdict although no gate fails, as after failed canaries."""
+    """Return an error if a run has no verdict although no gate fails, for example after failed canaries."""
     summary = head["summary"]
     if not summary["exit_status"]:
         return []
@@ -276,20 +276,20 @@ def _counts(counts: Counter[Outcome], *, with_skipped: bool = True) -> str:
 
 
 def _class(head: Head, part: str) -> str:
-    """Return the name of a class; dots separate its parts, and so are in none of them."""
+    """Return the name of a class; dots separate its parts, so they are replaced within them."""
     parts = (str(head["run"]["name"]), part)
     return ".".join(["assay", *(name.replace(".", "_") for name in parts if name)])
 
 
 def _name(name: str) -> str:
-    """Return a name as an attribute; one that had to be changed gets a mark of its own, so that none is twice."""
+    """Return a name as an attribute; a name that had to be changed gets a hash, so that it stays unique."""
     shown = legal_xml(name)[:_NAME_CHARS]
     mark = f" ({hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]})" if shown != name else ""
     return xml_attribute(shown + mark)
 
 
 def _stamp(head: Head) -> str:
-    """Return when the run was accepted: readers know times without fractions and zones."""
+    """Return the time at which the run was accepted, without fraction and zone, which readers do not understand."""
     return f" timestamp={xml_attribute(str(head['timestamp'])[:19])}"
 
 

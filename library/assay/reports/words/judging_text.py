@@ -22,11 +22,11 @@ _LEAST_SHOWN_USD = 0.00005
 
 
 def judge_line(judge: JudgeSettings, environ: Mapping[str, str] | None = None) -> str:
-    """Return who judges a run, and for how much at most.
+    """Return the line on a run's judge and its spend cap.
 
     Args:
-        judge: Who judges.
-        environ: The judge service's environment, to say how many verdicts a cap allows; None where it is not known.
+        judge: The judge.
+        environ: The judge service's environment, from which follows how many verdicts a cap allows; None if unknown.
     """
     cap = f", spend cap ${judge.spend_cap_usd:g}" if judge.spend_cap_usd is not None else ""
     if allowed := cap_text(judge, environ):
@@ -45,11 +45,11 @@ def _recorded_in(judge: JudgeSettings) -> str:
 
 
 def judging_line(judging: JudgingSummary, judge: JudgeSettings | None = None) -> str:
-    """Return how many verdicts a run rests on, where they came from, and what they cost.
+    """Return the line on the number, origin and cost of a run's verdicts.
 
     Args:
         judging: The verdicts.
-        judge: Who judged; None where that is not known.
+        judge: The judge; None if unknown.
     """
     if judge is not None and judge.recorded_file:
         missing = f", {judging.failed} not recorded" if judging.failed else ""
@@ -78,13 +78,13 @@ def judging_line(judging: JudgingSummary, judge: JudgeSettings | None = None) ->
 
 
 def _refused_text(judging: JudgingSummary) -> str:
-    """Return which parameters were left out because the model refuses them; empty where all were sent."""
+    """Return the parameters that were left out because the model refuses them; empty if all were sent."""
     refused = ", ".join(f"{shorten(name, 40)} ({count})" for name, count in judging.refused_parameters.items())
     return f"  asked without what the model refuses: {refused}" if refused else ""
 
 
 def _account_text(judging: JudgingSummary) -> str:
-    """Return what the judge's account has beyond the verdicts of the rows, and why; empty where nothing is unknown."""
+    """Return the cost in the judge's account beyond that of the rows' verdicts, and why; empty if none is unknown."""
     if judging.account_usd is None or judging.unknown_usd < _LEAST_SHOWN_USD:
         return ""
     return (
@@ -94,7 +94,7 @@ def _account_text(judging: JudgingSummary) -> str:
 
 
 def jury_lines(judging: JudgingSummary) -> list[str]:
-    """Return what each judge of a jury has said, and how far they agree."""
+    """Return a line on the verdicts of each judge of a jury, and on their agreement by metric."""
     lines = []
     for juror in judging.jurors:
         means = "".join(f"  {metric} {mean:.3f}" for metric, mean in juror.means.items())
@@ -109,7 +109,7 @@ def jury_lines(judging: JudgingSummary) -> list[str]:
 
 
 def canary_line(canaries: CanarySummary) -> str:
-    """Return what the judge said of answers whose worth is known, and whether it can be believed."""
+    """Return the line on the judge's verdicts on answers of known worth, and whether it can be trusted."""
     mark = "UNTRUSTED  " if canaries.is_untrusted else ""
     undecided = f", {canaries.undecided} without a verdict" if canaries.undecided else ""
     cost = f"  ${canaries.cost_usd:.4f}" if canaries.cost_usd is not None else ""
@@ -117,9 +117,9 @@ def canary_line(canaries: CanarySummary) -> str:
 
 
 def judge_reasons(row: CaseResult) -> list[str]:
-    """Return why the judge did not pass an answer, each reason with its metric, untrusted and of any length.
+    """Return the judge's reasons for not passing an answer, each with its metric; untrusted and of any length.
 
-    Of a verdict that is not valid it is the sentence that says why; of a jury, each judge says its own.
+    For an invalid verdict the reason is why it is invalid; each judge of a jury gives its own.
     """
     reasons: dict[str, None] = {}
     for score in row.scores:
@@ -134,13 +134,13 @@ def judge_reasons(row: CaseResult) -> list[str]:
 
 
 def _giver(judge: str, part: Mapping[str, Any]) -> str:
-    """Return who gave a verdict: a rule where no judge was asked."""
+    """Return the author of a verdict: "rule" if no judge was asked."""
     verdict = part.get("verdict")
     return "rule" if isinstance(verdict, dict) and verdict.get("by_rule") else judge or "judge"
 
 
 def judging_cost(row: CaseResult) -> float | None:
-    """Return what the verdicts of a row cost in US dollars, those on canaries too; None where none has a cost."""
+    """Return the cost of a row's verdicts in US dollars, including canaries; None if none has a cost."""
     judgings: dict[object, Mapping[str, Any]] = {}
     for score in row.scores:
         canary = score.detail.get(DETAIL)
@@ -149,7 +149,7 @@ def judging_cost(row: CaseResult) -> float | None:
             for place, (_, part) in enumerate(_judged(detail)):
                 verdict = part.get("verdict")
                 if isinstance(verdict, dict):
-                    # Several metrics of a row may rest on one verdict.
+                    # Several metrics of a row may use the same verdict, which is paid for once.
                     judgings[verdict.get("key") or (score.metric, place, owner)] = verdict
     paid = [verdict.get("cost_usd") for verdict in judgings.values() if not verdict.get("cached")]
     costs = [cost for cost in paid if isinstance(cost, int | float)]
@@ -157,17 +157,17 @@ def judging_cost(row: CaseResult) -> float | None:
 
 
 def _failing(score: Score) -> list[Mapping[str, Any]]:
-    """Return the detail of a score, or, of a conversation's, those of the turns that did not pass."""
+    """Return the detail of a score; for a conversation, the details of the turns that did not pass."""
     turns = score.detail.get(TURNS)
     return [turn.get("detail", {}) for turn in turns if not turn.get("passed")] if turns else [score.detail]
 
 
 def _judged(detail: Mapping[str, Any], *, failed: bool = False) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield what holds a verdict in a score's detail, each with its judge where a jury has several.
+    """Yield the parts of a detail that contain a verdict, each with its judge, whose name is empty without a jury.
 
     Args:
-        detail: Of a score, or of a check.
-        failed: Whether checks that hold are left out.
+        detail: The detail of a score or of a check.
+        failed: Whether to leave out checks that hold.
     """
     checks = detail.get("checks")
     for check in checks if isinstance(checks, list) else ():

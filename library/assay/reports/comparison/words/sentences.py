@@ -26,9 +26,9 @@ _ADJUSTMENTS = {"holm": "Holm", "bh": "Benjamini-Hochberg"}
 _CLASSICAL = {"chi_square": "chi-square", "fisher_exact": "Fisher's exact", "t_test": "t-test"}
 _OMNIBUS = {"cochran_q": "Cochran's Q", "friedman": "Friedman"}
 _MOST_ASSUMED = 5
-_EQUAL_SHARE = 0.9  # of the number of clusters, from which their effective number is called that of equal ones
+_EQUAL_SHARE = 0.9  # clusters count as equal if their effective number is at least this share of their number
 _DECIDABLE = ("", Reason.NO_SCALE, Reason.NOT_SIGNIFICANT, Reason.NOT_SIGNIFICANT_ADJUSTED, Reason.RULE_UNDECIDED)
-"""Reasons beside which tests could have decided."""
+"""The reasons of metrics whose test could have decided."""
 _NO_LETTERS = re.compile("[^0-9A-Za-z]")
 
 
@@ -54,7 +54,7 @@ def stopping_texts(report: ComparisonReport) -> list[str]:
 
 
 def banners(report: ComparisonReport, naming: Naming = Naming.LETTER) -> list[str]:
-    """Return why there is no verdict, and which runs cover only a part of their dataset."""
+    """Return the reasons for a missing verdict, and the runs that cover only a part of their dataset."""
     comparison = report.comparison
     sentences = [f"NOT COMPARABLE: {mismatch.message}" for mismatch in comparison.mismatches]
     if comparison.filtered:
@@ -66,7 +66,7 @@ def banners(report: ComparisonReport, naming: Naming = Naming.LETTER) -> list[st
 
 
 def _selections(report: ComparisonReport, naming: Naming) -> list[str]:
-    """Return which runs are over a part of their dataset, one sentence for those with the same part."""
+    """Return a sentence for each part of a dataset that runs cover, with these runs."""
     labels: dict[str, list[str]] = {}
     for variant, head in zip(report.comparison.variants, report.heads, strict=True):
         if sentence := selection_sentence(head):
@@ -89,7 +89,7 @@ def notices(report: ComparisonReport) -> list[str]:
 
 
 def _matchings(report: ComparisonReport) -> Iterator[str]:
-    """Yield how many cases were matched by content, and which changed between the datasets."""
+    """Yield the numbers of cases that were matched by content, and that changed between the datasets."""
     for pair in report.baseline_pairs:
         a, b = report.names[pair.a], report.names[pair.b]
         if pair.matched_by == "content":
@@ -105,7 +105,7 @@ def _matchings(report: ComparisonReport) -> Iterator[str]:
 
 
 def _assumed_directions(report: ComparisonReport) -> Iterator[str]:
-    """Yield which metrics do not say which values are better."""
+    """Yield the metrics that do not say whether higher is better."""
     names = [metric.metric for metric in report.shown(report.comparison.pairs[0]) if metric.is_direction_assumed]
     if names:
         more = f" and {len(names) - _MOST_ASSUMED} more" if len(names) > _MOST_ASSUMED else ""
@@ -116,14 +116,14 @@ def _assumed_directions(report: ComparisonReport) -> Iterator[str]:
 
 
 def agent_errors_text(variant: Variant) -> str:
-    """Return on how many rows of a run the agent failed, and how many of them wait for a person."""
+    """Return the number of rows whose agent failed, and how many of them wait for a person."""
     return f"{variant.agent_errors:,}{interrupted_note(variant.interrupted)}"
 
 
 def _agent_errors(report: ComparisonReport) -> Iterator[str]:
-    """Yield how many agent calls failed, where any did and the first line does not say so.
+    """Yield the numbers of failed agent calls, if there are any and the first line does not mention them.
 
-    What made a run worse may not be the agent.
+    They may explain why a run is worse although its agent is not.
     """
     variants, (first, *others) = report.comparison.variants, report.baseline_pairs
     is_said = not others and first.errors is not None and first.errors.worse
@@ -175,7 +175,7 @@ def _has_unequal_clusters(metric: MetricComparison) -> bool:
 
 
 def _clusters_sentence(report: ComparisonReport, metric: MetricComparison) -> str:
-    """Return how unequal the clusters are."""
+    """Return the sentence on the unequal sizes of clusters."""
     sentence = (
         f"{metric.clusters} clusters by {report.comparison.settings.cluster}, as good as "
         f"{metric.effective_clusters:.1f}"
@@ -185,10 +185,10 @@ def _clusters_sentence(report: ComparisonReport, metric: MetricComparison) -> st
 
 
 def detectable_sentence(report: ComparisonReport, metric: MetricComparison) -> str:
-    """Return the smallest difference of a metric that the cases of two runs could show.
+    """Return the smallest difference of a metric that the cases of two runs could detect.
 
-    Empty where no difference could have been a verdict: a threshold beside that would say otherwise. So would "too few
-    cases" beside a difference that was found.
+    Empty if no difference could have led to a verdict, as a smallest difference would suggest the opposite; likewise if
+    a difference was found, beside which "too few cases" would be wrong.
     """
     is_found = metric.detectable is None and metric.verdict in (Verdict.A_BETTER, Verdict.B_BETTER)
     if metric.reason not in _DECIDABLE or is_found or report.comparison.stopping is not None:
@@ -196,7 +196,7 @@ def detectable_sentence(report: ComparisonReport, metric: MetricComparison) -> s
     power = f"{100 * report.comparison.settings.power:.4g}%"
     cases = count_text(metric.n_pairs, "case")
     if metric.detectable is None:
-        # A difference was found all the same, or clusters are few and unequal, which leaves their power unknown.
+        # The power of few, unequal clusters is unknown.
         if metric.verdict is not Verdict.INCONCLUSIVE or metric.clusters is not None:
             return ""
         return f"{cases} are too few to find any difference of {metric.metric} with {power} power"
@@ -205,7 +205,7 @@ def detectable_sentence(report: ComparisonReport, metric: MetricComparison) -> s
 
 
 def floor_sentence(report: ComparisonReport, metric: MetricComparison) -> str:
-    """Return how far the first run is from itself."""
+    """Return the distance of two runs like the first one by chance."""
     if metric.noise_floor is None:
         return "noise floor (A/A): not measured - run with --aa"
     figures, floor = figures_of(report, metric.metric), metric.noise_floor
@@ -219,7 +219,7 @@ def floor_sentence(report: ComparisonReport, metric: MetricComparison) -> str:
 
 
 def method_text(report: ComparisonReport, metric: MetricComparison) -> str:
-    """Return which test a metric had."""
+    """Return the test of a metric."""
     settings = report.comparison.settings
     of_clusters = f" of sums by {settings.cluster}" if metric.clusters is not None else ""
     drawn = f" ({_draws(metric):,} draws, seed {settings.seed})" if metric.p_error else ""
@@ -232,20 +232,20 @@ def method_text(report: ComparisonReport, metric: MetricComparison) -> str:
 
 
 def _draws(metric: MetricComparison) -> int:
-    """Return from how many assignments of signs a p-value is, by its standard error."""
+    """Return the number of random sign assignments behind a p-value, from its standard error."""
     p, error = metric.p or 0.0, metric.p_error or 1.0
     return round(p * (1 - p) / error**2)
 
 
 def matrix_heading(report: ComparisonReport, metric: str) -> str:
-    """Return what a matrix of differences shows."""
+    """Return the heading of a matrix of differences."""
     heading = f"differences of {metric}, column - row, with raw and {adjustment_text(report)}-adjusted p"
     are_all = all(pair.metric(metric).decides for pair in report.comparison.pairs)
     return f"{heading}:" if are_all else f"{heading}; pairs with raw p alone decide nothing:"
 
 
 def meaning_sentence(report: ComparisonReport) -> str:
-    """Return what p-values test and what intervals cover."""
+    """Return the meaning of p-values and intervals."""
     level = level_text(report.comparison.settings.alpha)
     return (
         "null hypothesis of p: the two runs behave alike, so that each difference is as likely as its negative; "
@@ -254,23 +254,23 @@ def meaning_sentence(report: ComparisonReport) -> str:
 
 
 def counts_text(metric: MetricComparison, a: str, b: str) -> str:
-    """Return in how many cases either run is better, and in how many they are the same."""
+    """Return the numbers of cases in which either run is better, and in which they are the same."""
     return f"{b} won {metric.wins:,}, {a} won {metric.losses:,}, {metric.ties:,} same"
 
 
 def joined_text(pair: PairComparison, metric: MetricComparison) -> str:
-    """Return how many cases of two runs a metric leaves out, and why."""
+    """Return the numbers of cases that a metric leaves out, by reason."""
     changed = f", {pair.n_changed:,} changed" if pair.n_changed else ""
     return f"{pair.n_only_a:,} only {pair.a}, {pair.n_only_b:,} only {pair.b}, {metric.n_dropped:,} dropped{changed}"
 
 
 def adjustment_text(report: ComparisonReport) -> str:
-    """Return how p-values are adjusted."""
+    """Return the adjustment of the p-values."""
     return _ADJUSTMENTS[report.comparison.settings.adjust.value]
 
 
 def classical_texts(report: ComparisonReport, pair: PairComparison) -> list[str]:
-    """Return the unpaired test of the primary metric and of each other metric that was asked for."""
+    """Return the unpaired test of the primary metric and of each further metric of the specs."""
     left_out = {PASS_RATE, *report.implied} - {report.comparison.primary}
     return [
         f"{_CLASSICAL.get(item.classical.test, item.classical.test)} {p_phrase(item.classical.p)} ({item.metric})"
@@ -280,7 +280,7 @@ def classical_texts(report: ComparisonReport, pair: PairComparison) -> list[str]
 
 
 def omnibus_sentence(report: ComparisonReport, metric: str) -> str:
-    """Return the test of a metric over all runs; the empty text for two."""
+    """Return the test of a metric over all runs; empty for two runs."""
     test = report.comparison.omnibus.get(metric)
     if test is None:
         return ""
@@ -290,7 +290,7 @@ def omnibus_sentence(report: ComparisonReport, metric: str) -> str:
 
 
 def ranking_texts(report: ComparisonReport) -> list[str]:
-    """Return the runs by their ranking, with scores and, of three or more, how often resampled cases put them first."""
+    """Return the runs in their ranking, with scores and, for three or more, the share of resamples each one wins."""
     sentences: list[str] = []
     for entry in report.comparison.ranking:
         best = report.comparison.variant(entry.label).best_share if len(report.comparison.variants) > 2 else None
@@ -327,7 +327,7 @@ def _judge_of(config: object) -> object:
 
 
 def _batch_cost(report: ComparisonReport) -> str:
-    """Return what verdicts through batch APIs cost, as far as the runs say it: runs do not price them apart."""
+    """Return the cost of verdicts through batch APIs; "n/a" if a run has other verdicts too, as runs store one sum."""
     judgings = [head["summary"].get("judging") or {} for head in report.heads]
     if not judgings or any("batched" not in judging for judging in judgings if judging):
         return "n/a"
@@ -338,7 +338,7 @@ def _batch_cost(report: ComparisonReport) -> str:
 
 
 def decision_sentence(report: ComparisonReport) -> str:
-    """Return what the comparison means for a pipeline: its exit status, or its part of the verdict of a run."""
+    """Return the consequence for a pipeline: the exit status, or the part in the verdict of a run."""
     decision = report.decision
     if report.comparison.mismatches:  # a banner says why
         decision = replace(decision, reasons=tuple(text for text in decision.reasons if text not in _banned(report)))
@@ -353,7 +353,7 @@ def _banned(report: ComparisonReport) -> set[str]:
 
 
 def effort_texts(report: ComparisonReport) -> list[str]:
-    """Return cost, latency and tokens of the runs, those after the first with their difference from it."""
+    """Return cost, latency and tokens of the runs; from the second on, with the difference from the first."""
     variants = report.comparison.variants
     kinds = (
         ("cost (USD)", [variant.cost_usd for variant in variants], 4),

@@ -1,6 +1,6 @@
-"""report.html: the run on a page that works without a server, from a mail, a CI artifact or a disk.
+"""report.html: the run as a page that works without a server, from an e-mail, a CI artifact or a disk.
 
-Rows are read three times instead of being held: for the figures, the list entries, and the texts.
+Rows are read three times instead of being kept in memory: for the figures, the list entries, and the texts.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ FIRST_CASES = 100
 _ENTRIES_PER_BLOCK = 5_000
 _DETAILS_PER_BLOCK = 200
 _MAX_PLAIN_CHARS = 8_000_000
-"""Rows above this are compressed: a browser reads 13 MB faster than 30."""
+"""Texts of rows are compressed above this size: a browser reads 13 MB faster than 30."""
 MAX_DETAIL_BYTES = 512 * 1024 * 1024
-"""Most bytes of all texts, as far as cutting them can reach it; browsers take no page of any size."""
+"""The size that all texts together are cut to, as far as possible: browsers do not load pages of any size."""
 _MIN_DETAIL_BYTES = 4_096
-_MOST_BYTES = 4  # of a character
+_MOST_BYTES = 4  # per character
 _NAME = "html"
 _MOST_CHOICES = 500
 
 
 def prepare() -> None:
-    """Compile the page's template, which takes half of the time of a small page."""
+    """Compile the page's template, which is half of the work for a small page."""
     _page()
 
 
 def part_of(row: Mapping[str, Any], metrics: Sequence[str]) -> tuple[str, str]:
-    """Return what the page has of a row: its entry and its texts, each as JSON."""
+    """Return the page's data of a row as JSON: its list entry and its texts."""
     return _entry_text(row, metrics), detail_of(row, MAX_DETAIL_BYTES)
 
 
@@ -87,10 +87,10 @@ def _page() -> jinja2.Template:
 
 
 def environment(*folders: Path) -> jinja2.Environment:
-    """Return the environment of the templates: every text is escaped, and a name that is not there is an error.
+    """Return the environment of the templates: every text is escaped, and an undefined name is an error.
 
     Args:
-        folders: Of templates beside those of this page.
+        folders: Folders of templates besides those of this page.
     """
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader([HERE, *folders]),
@@ -108,7 +108,7 @@ def environment(*folders: Path) -> jinja2.Environment:
 def _without_commands(value: object) -> object:
     """Return the value of an expression such that no line of the page is a command to a CI server.
 
-    Markup is the templates' own: its texts have come by here, and style and script must stay as they are.
+    Markup stays unchanged: its texts were treated here before, and style and script must not change.
     """
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
@@ -116,7 +116,7 @@ def _without_commands(value: object) -> object:
 
 
 def content_policy(style: str, script: str) -> str:
-    """Return the Content-Security-Policy of a page with this style and this script, and nothing else."""
+    """Return the Content-Security-Policy that allows a page only this style and this script."""
     return "; ".join(
         (
             "default-src 'none'",
@@ -141,7 +141,7 @@ def joined(paths: Iterable[Path]) -> str:
 
 
 def _setup(report: Report, figures: RowFigures, columns: list[str]) -> dict[str, Any]:
-    """Return what the script knows of the run."""
+    """Return the run's data for the script."""
     head = report.head
     return {
         "run_id": report.run_id,
@@ -161,7 +161,7 @@ def _setup(report: Report, figures: RowFigures, columns: list[str]) -> dict[str,
 
 
 def _entries(report: Report, metrics: list[str]) -> Iterator[Markup]:
-    """Yield the entries of the rows, in blocks."""
+    """Yield the list entries of the rows, in blocks."""
     parts = report.parts.get(_NAME)
     texts = (entry for entry, _ in parts) if parts else (_entry_text(row, metrics) for row in report.rows())
     for block in _blocks(texts, _ENTRIES_PER_BLOCK):
@@ -173,7 +173,7 @@ def _entry_text(row: Mapping[str, Any], metrics: Sequence[str]) -> str:
 
 
 def _details(report: Report, *, is_compressed: bool) -> Iterator[tuple[str, Markup]]:
-    """Yield the texts of the rows, in blocks: how each is encoded, and the block."""
+    """Yield the texts of the rows, in blocks, each with its encoding."""
     for block in _blocks(detail_texts(report), _DETAILS_PER_BLOCK):
         if is_compressed:
             packed = gzip.compress(script_json(block).encode(), 6, mtime=0)
@@ -186,8 +186,8 @@ def detail_texts(report: Report, max_bytes: int = MAX_DETAIL_BYTES) -> Iterator[
     """Yield the texts of each row as JSON.
 
     Args:
-        report: Has the rows.
-        max_bytes: Where all together would have more, long texts are cut harder, down to 4 kB a row.
+        report: The report.
+        max_bytes: The size of all texts; above it long texts are cut further, down to 4 kB per row.
     """
     left = max_bytes
     parts = report.parts.get(_NAME)
@@ -201,7 +201,7 @@ def detail_texts(report: Report, max_bytes: int = MAX_DETAIL_BYTES) -> Iterator[
 
 
 def _blocks(texts: Iterable[str], size: int) -> Iterator[str]:
-    """Yield JSON lists of at most `size` of the texts each."""
+    """Yield the texts as JSON lists of at most `size` texts."""
     block: list[str] = []
     for text in texts:
         block.append(text)

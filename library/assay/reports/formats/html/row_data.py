@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 OUTCOMES = tuple(outcome.value for outcome in RowOutcome)
 MAX_TEXT_CHARS = 20_000
-"""Most characters of one text; results.json has all of them."""
+"""The most characters of a text on the page; results.json has the whole text."""
 MIN_TEXT_CHARS = 200
-"""What a text keeps however large the report is."""
+"""The number of characters to which texts of a large report are cut at most."""
 _PREVIEW_CHARS = 140
 _COMMAND = re.compile(r"#(?=#\w*\[)")
 _MOST_STEPS_BACK = 32
@@ -29,11 +29,11 @@ _VIRAMA = 9  # the combining class of signs that join two letters of an Indic sc
 _SKIN_TONES = range(0x1F3FB, 0x1F400)
 
 Text = str | tuple[str, int]
-"""A text; one that was cut comes with the number of characters that it has."""
+"""A text; a cut one comes with its full length."""
 
 
 def entry_of(row: Mapping[str, Any], metrics: Sequence[str]) -> list[Any]:
-    """Return what lists show and filters compare of a row.
+    """Return the data of a row that lists show and filters compare.
 
     Returns:
         Case, repeat, number of the outcome in `OUTCOMES`, category, tags, latency in ms, the value of each of the
@@ -53,21 +53,21 @@ def entry_of(row: Mapping[str, Any], metrics: Sequence[str]) -> list[Any]:
 
 
 def detail_of(row: Mapping[str, Any], max_bytes: int) -> str:
-    """Return all that is shown of a row as JSON.
+    """Return the texts and figures of an opened row as JSON.
 
     Args:
-        row: As the document has it.
-        max_bytes: Its texts are cut until the JSON has no more bytes, but never below `MIN_TEXT_CHARS`.
+        row: A row of the document.
+        max_bytes: The size to which texts are cut, though never below `MIN_TEXT_CHARS` each.
     """
     return fitted(lambda limit: _detail(row, limit), max_bytes)[1]
 
 
 def fitted(document_of: Callable[[int], dict[str, Any]], max_bytes: int) -> tuple[dict[str, Any], str]:
-    """Return a document with the longest texts that keep its JSON within a size, and the JSON.
+    """Return a document whose texts are cut until its JSON fits into a size, and the JSON.
 
     Args:
-        document_of: Returns the document with texts of at most so many characters.
-        max_bytes: Most bytes of the JSON; texts keep `MIN_TEXT_CHARS` even if that is too much.
+        document_of: Returns the document with texts of at most a number of characters.
+        max_bytes: The largest size of the JSON, though texts are never cut below `MIN_TEXT_CHARS`.
     """
     limit = MAX_TEXT_CHARS
     while True:
@@ -81,7 +81,7 @@ def fitted(document_of: Callable[[int], dict[str, Any]], max_bytes: int) -> tupl
 def preview(question: str) -> str:
     """Return the beginning of a question in one line."""
     line = " ".join(question[: 4 * _PREVIEW_CHARS].split())
-    start, _ = cutlimited_text(line, _PREVIEW_CHARS)
+    start, _ = cut_text(line, _PREVIEW_CHARS)
     return line if len(line) <= _PREVIEW_CHARS else start.rstrip() + "…"
 
 
@@ -97,8 +97,8 @@ def _detail(row: Mapping[str, Any], limit: int) -> dict[str, Any]:
     }
     answer, references = row["answer"], row["references"]
     if outcome_of(row) is RowOutcome.FAILED and answer and references:
-        # Of the texts as the page has them.
-        detail["differences"] = differences(cutlimited_text(answer, limit)[0], cutlimited_text(references[0], limit)[0])
+        # Marks refer to positions in the texts as shown, so the cut texts are compared.
+        detail["differences"] = differences(cut_text(answer, limit)[0], cut_text(references[0], limit)[0])
     if row.get("turns"):
         of_turn = row["turns"][-1].get("expected") or {}
         of_case = {name: value for name, value in (row.get("expected") or {}).items() if name not in of_turn}
@@ -108,7 +108,7 @@ def _detail(row: Mapping[str, Any], limit: int) -> dict[str, Any]:
 
 
 def _exchange(part: Mapping[str, Any], limit: int) -> dict[str, Any]:
-    """Return what rows and the turns of a conversation have in common."""
+    """Return the data that rows and turns of conversations share."""
     return {
         "question": limited_text(part["question"], limit),
         "answer": limited_text(part["answer"], limit),
@@ -140,7 +140,7 @@ def _score(score: Mapping[str, Any], limit: int) -> dict[str, Any]:
 
 
 def _response(response: Mapping[str, Any], limit: int) -> dict[str, Any]:
-    """Return what the agent returned beside its text: lists of small tables, and the rest as one text each."""
+    """Return the agent's response besides its text: lists as small tables, other values as texts."""
     document: dict[str, Any] = {}
     for name, value in response.items():
         match name:
@@ -162,15 +162,15 @@ def _error(error: Mapping[str, Any], limit: int) -> dict[str, Any]:
 
 
 def limited_text(value: Any, limit: int) -> Text | None:
-    """Return a value as text, at most `limit` characters of it; anything but a text as JSON."""
+    """Return a value as text of at most `limit` characters; a value other than a text becomes JSON."""
     if value is None:
         return None
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text if len(text) <= limit else cutlimited_text(text, limit)
+    return text if len(text) <= limit else cut_text(text, limit)
 
 
-def cutlimited_text(text: str, limit: int) -> tuple[str, int]:
-    """Return the beginning of a text, not cut within what readers see as one character, and its length."""
+def cut_text(text: str, limit: int) -> tuple[str, int]:
+    """Return the beginning of a text, which never ends within a composed character, and the length of the text."""
     if len(text) <= limit:
         return text, len(text)
     end = limit
@@ -188,8 +188,8 @@ def _continues(char: str) -> bool:
 
 
 def script_json(text: str) -> str:
-    """Return JSON that an HTML page can hold within a script element.
+    """Return JSON escaped for a script element of an HTML page.
 
-    Nothing in it ends the element or a comment, or is a command to a CI server whose job prints the page.
+    It can neither end the element or a comment nor be a command to a CI server whose job prints the page.
     """
     return _COMMAND.sub("\\\\u0023", escaped(text, keep_lines=True).replace("<", "\\u003c"))

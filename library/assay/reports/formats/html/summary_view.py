@@ -1,4 +1,4 @@
-"""Summary of the page, from the head of the document."""
+"""The summary at the top of the page, from the head of the document."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SummaryView:
 
     Args:
         head: The document without its rows.
-        figures: What the rows came to.
+        figures: The figures of the rows.
     """
 
     def __init__(self, head: Mapping[str, Any], figures: RowFigures) -> None:
@@ -46,7 +46,7 @@ class SummaryView:
         self._figures = figures
 
     def partial(self) -> str:
-        """Return which share of the rows an unfinished run has; the empty text for a finished one."""
+        """Return the share of rows that an unfinished run has; empty for a finished run."""
         if not self.summary.get("partial"):
             return ""
         there = self.summary.get("finished", sum(self._figures.outcomes.values()))
@@ -58,11 +58,11 @@ class SummaryView:
         return f"{self.summary['overall_status'].replace('_', ' ')}" + (f": {reasons}" if reasons else "")
 
     def selection(self) -> str:
-        """Return which part of its dataset the run is over; the empty text where it is over all of it."""
+        """Return the part of the dataset that the run covers; empty if it covers all of it."""
         return selection_sentence(self.head)
 
     def ended(self) -> str:
-        """Return when the run ended, or was accepted where it has not."""
+        """Return the time at which the run ended; if it has not, the time at which it was accepted."""
         return moment(self.run["ended_at"]) or moment(self.run["created_at"])
 
     def pass_rate(self) -> str:
@@ -71,11 +71,11 @@ class SummaryView:
         return f"{share} ({self.summary['passed']:,} of {self.summary['decided']:,} decided)"
 
     def outcomes(self) -> list[tuple[str, str, int]]:
-        """Return, for each outcome, its key, its name and how many rows have it."""
+        """Return the key, the name and the number of rows of each outcome."""
         return [(key, name, self._figures.outcomes[key]) for key, name in OUTCOME_NAMES.items()]
 
     def interrupted(self) -> str:
-        """Return how many of the agent errors wait for a person; the empty text where none does."""
+        """Return the number of agent errors that wait for a person; empty if none does."""
         return interrupted_note(self.summary.get("interrupted", 0))
 
     def outcomes_bar(self) -> Markup:
@@ -95,7 +95,7 @@ class SummaryView:
         ]
 
     def metrics(self) -> list[dict[str, Any]]:
-        """Return a line for the pass rate and for each metric, with its chart."""
+        """Return a line with a chart for the pass rate and for each metric."""
         rate = {
             "unit": "%", "value": self.summary["pass_rate"], "interval": self.summary.get("pass_rate_interval"),
             "passed": self.summary["passed"], "failed": self.summary["decided"] - self.summary["passed"],
@@ -134,7 +134,7 @@ class SummaryView:
         return shown
 
     def _missing(self, result: Mapping[str, Any]) -> str:
-        # Agent errors without a value are among those that were skipped or could not be scored.
+        # Unanswered rows are counted among the skipped ones and the errors too.
         parts = (("n_skipped", "skipped"), ("n_error", "errors"), ("n_unanswered", "of them agent errors"))
         return ", ".join(f"{result[key]:,} {noun}" for key, noun in parts if result.get(key))
 
@@ -149,7 +149,7 @@ class SummaryView:
         ]
 
     def latency_chart(self) -> Markup | str:
-        """Return the histogram of the latencies; the empty text where there are none."""
+        """Return the histogram of the latencies; empty if there are none."""
         latency, bins = self.summary["latency"], self._figures.latency_bins
         marks = [
             (f"{name} {time_text(latency[key], latency['max_s'] or 0.0)}", latency[key])
@@ -162,7 +162,7 @@ class SummaryView:
         return histogram("latency-histogram", title, bins, self._figures.bin_width_s, marks, "s")
 
     def groups(self, kind: str) -> dict[str, Any]:
-        """Return the table of the categories or of the tags.
+        """Return the table of categories or tags.
 
         Args:
             kind: "categories" or "tags".
@@ -193,7 +193,7 @@ class SummaryView:
         return interval_bar(name, f"pass rate {value_text('%', rate)}", rate, None, None, (0.0, 1.0))
 
     def judging(self) -> list[Pair]:
-        """Return what judging came to; empty where no row has a verdict."""
+        """Return the figures of the judging; empty if no row has a verdict."""
         judging = self.summary.get("judging")
         if not judging:
             return []
@@ -226,7 +226,7 @@ class SummaryView:
         return pairs + [("calibration", label) for label in judging.get("calibration_messages") or ()]
 
     def repeats(self) -> list[Pair]:
-        """Return what several runs of each case came to; empty where there was one."""
+        """Return the figures of repeated runs of each case; empty without repeats."""
         repeats = self.summary["repeats"]
         if not repeats:
             return []
@@ -239,7 +239,7 @@ class SummaryView:
         return pairs + ([("advice", str(variance["advice"]))] if variance.get("advice") else [])
 
     def weighted(self) -> list[Pair]:
-        """Return the means by the cases' weights, where they differ."""
+        """Return the means weighted by the cases' weights, if these differ."""
         return [
             (name, value_text(self.units.get(name, "%" if name == "pass_rate" else ""), value))
             for name, value in self.summary["weighted"].items()
@@ -247,7 +247,7 @@ class SummaryView:
         ]
 
     def provenance(self) -> list[Pair]:
-        """Return what produced the run, as names and values."""
+        """Return the origin of the run, as names and values."""
         config, dataset, agent = self.head["config"], self.run["dataset"], self.head["config"]["agent"]
         judge, judging = config.get("judge") or {}, self.summary.get("judging") or {}
         size = count_text(dataset["case_count"], "case")
@@ -286,7 +286,7 @@ class SummaryView:
         return [(name, str(value)) for name, value in entries if value not in (None, "")]
 
     def _sources_of_metrics(self) -> list[Pair]:
-        """Return the parameters of each metric, and what produced its scores."""
+        """Return the parameters of each metric and the sources of its scores."""
         entries = []
         for metric in self.head["config"]["metrics"]:
             sources = self._figures.sources.get(metric["name"], {})
@@ -299,7 +299,7 @@ class SummaryView:
         return entries
 
     def case_line(self, line: CaseLine) -> dict[str, Any]:
-        """Return one case of the list of cases, for readers without JavaScript."""
+        """Return a line of the list of cases, for readers without JavaScript."""
         return {
             "case_id": line.case_id,
             "question": line.question,
@@ -312,20 +312,20 @@ class SummaryView:
 
 
 def outcome_of_case(outcomes: Sequence[str]) -> str:
-    """Return the outcome that stands for several: the first there is of failed, agent error, no verdict, passed."""
+    """Return the worst of several outcomes: failed, agent error, no verdict, passed."""
     order = ("failed", "agent_error", "no_verdict", "passed")
     return next(outcome for outcome in order if outcome in outcomes)
 
 
 def outcome_text(outcomes: Sequence[str], status: str) -> str:
-    """Return what the repeats of a case came to, in words; a single one that waits for a person by its status."""
+    """Return the outcomes of a case's repeats in words; for a single row that waits for a person, its status."""
     if len(outcomes) == 1:
         return status if status == AgentStatus.INTERRUPTED else OUTCOME_NAMES[outcomes[0]]
     return f"{outcomes.count('passed')} of {len(outcomes)} passed"
 
 
 def moment(text: str | None) -> str:
-    """Return a time in UTC without its fractions of a second; the empty text where there is none."""
+    """Return a time in UTC to the second; empty if there is none."""
     if not text:
         return ""
     try:
@@ -335,11 +335,11 @@ def moment(text: str | None) -> str:
 
 
 def _scale(result: Mapping[str, Any], shown: Sequence[float]) -> tuple[float, float]:
-    """Return the values at the ends of a metric's bar: those that the metric can have, or else those to be shown."""
+    """Return the values at the ends of a metric's bar: its bounds, or else the range of the values shown."""
     info = METRICS[result["metric"]].info if result.get("metric") in METRICS else None
     low, high = (info.scale if info else None) or (0.0, 1.0 if result.get("unit") == "%" else 0.0)
     if low < 0 <= min(shown):
-        low = 0.0  # similarities are hardly ever negative: their bars compare better from 0
+        low = 0.0  # similarities are rarely negative, and bars that begin at 0 are easier to compare
     if high > low:
         return low, high
     return min(0.0, *shown), max(shown) * 1.1 or 1.0

@@ -28,13 +28,13 @@ def interval_bar(
     """Return a bar up to a value, with its interval as a whisker and its threshold as a line.
 
     Args:
-        name: An id that no other chart of the page has.
-        title: What it shows, in words, for people who do not see it.
+        name: An id, unique on the page.
+        title: The chart in words, for people who do not see it.
         value: The value.
-        interval: Low and high; None for none.
-        threshold: None for none.
+        interval: Its low and high end; None without one.
+        threshold: The threshold; None without one.
         scale: The values at the ends of the bar.
-        meets: Whether the value meets the threshold; None where it has none.
+        meets: Whether the value meets the threshold; None without one.
     """
     low, high = scale
 
@@ -66,13 +66,13 @@ def difference_bar(
     """Return a difference as a mark with its interval on an axis with 0 in its middle.
 
     Args:
-        name: An id that no other chart of the page has.
-        title: What it shows, in words.
+        name: An id, unique on the page.
+        title: The chart in words.
         value: The difference.
-        interval: Low and high; None for none.
+        interval: Its low and high end; None without one.
         reach: The value at either end of the axis, above 0.
-        margin: Differences within ± this are equivalent; None for none.
-        is_good: Whether the difference is a gain; None where that is not decided.
+        margin: Differences within ± this are equivalent; None without a margin.
+        is_good: Whether the difference is a gain; None if undecided.
     """
 
     def at(number: float) -> str:
@@ -91,11 +91,11 @@ def difference_bar(
 
 
 def shares_bar(name: str, title: str, shares: Sequence[tuple[str, int]]) -> Markup:
-    """Return one bar that is divided among counts.
+    """Return a bar divided in proportion to counts.
 
     Args:
-        name: An id that no other chart of the page has.
-        title: What it shows, in words.
+        name: An id, unique on the page.
+        title: The chart in words.
         shares: The class and the count of each part.
     """
     total = sum(count for _, count in shares)
@@ -118,9 +118,9 @@ def histogram(
     """Return a histogram that starts at 0, with named vertical lines.
 
     Args:
-        name: An id that no other chart of the page has.
-        title: What it shows, in words.
-        counts: How many values are in each bin.
+        name: An id, unique on the page.
+        title: The chart in words.
+        counts: The number of values in each bin.
         bin_width: The width of a bin in the unit.
         marks: Name and value of each line.
         unit: The unit of the values.
