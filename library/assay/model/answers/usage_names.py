@@ -81,9 +81,8 @@ _PATHS: Mapping[str, tuple[str, ...]] = {
     "tools_beside": ("toolUsePromptTokenCount", "tool_use_prompt_token_count"),
 }  # fmt: skip
 
-_KNOWN = frozenset(
-    part.partition(".")[0] for paths in _PATHS.values() for path in paths for part in path.split("+")
-).union(COST_KEYS)
+_PLACES = tuple((field, path.partition(".")[0], path) for field, paths in _PATHS.items() for path in paths)
+_KNOWN = frozenset(name for _, name, _ in _PLACES).union(COST_KEYS)
 
 Count = Callable[[object, str], int | None]
 """Parses a token count, with its location for messages; returns None if the value is not one."""
@@ -101,12 +100,11 @@ def read_counts(usage: Mapping[Any, Any], count: Count) -> dict[str, int]:
     """
     names: dict[str, str] = {}
     counts: dict[str, int] = {}
-    for field, paths in _PATHS.items():
-        for path in paths:
-            value = _count_at(usage, path, count)
-            # A service may report 0 under one name and the count under another.
-            if value is not None and (field not in counts or value > counts[field] == 0):
-                names[field], counts[field] = path, value
+    for field, name, path in _PLACES:
+        value = _count_at(usage, path, count) if name in usage else None
+        # A service may report 0 under one name and the count under another.
+        if value is not None and (field not in counts or value > counts[field] == 0):
+            names[field], counts[field] = path, value
     if not counts:
         return _sums(usage, count)
     if all(names[field] == field for field in counts):
