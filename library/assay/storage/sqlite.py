@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import registry
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 
 from assay.errors import StorageError
 from assay.process.failpoints import failpoint
@@ -32,6 +34,18 @@ _PAGE_BYTES = 16 * 1024
 """Of new files. A row of more than a quarter of a page fills pages of its own: with 4 KiB, nearly every one does."""
 
 T = TypeVar("T")
+
+
+class _Dialect(SQLiteDialect_pysqlite):
+    """SQLite with a BEGIN of each transaction; a listener of the engine would slow every statement down."""
+
+    supports_statement_cache = True
+
+    def do_begin(self, dbapi_connection: Any) -> None:
+        dbapi_connection.execute("BEGIN").close()
+
+
+registry.register("sqlite.assay", __name__, _Dialect.__name__)
 
 
 class SqliteDatabase:
@@ -57,13 +71,12 @@ class SqliteDatabase:
         self._file, self._log = str(path), str(log_of(path))
         self._identity = _identity(self._file)
         self._engine = sa.create_engine(
-            f"sqlite+pysqlite:///{path}",
+            f"sqlite+assay:///{path}",
             poolclass=sa.NullPool,
             connect_args={"check_same_thread": False, "factory": _Connection},
             hide_parameters=True,  # the log has no answers in it, whatever the statement that fails
         )
         sa.event.listen(self._engine, "connect", _configure)
-        sa.event.listen(self._engine, "begin", _begin)
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="store-write")
         self._readers = ThreadPoolExecutor(_READER_COUNT, thread_name_prefix="store-read")
         self._connections: dict[int, sa.Connection] = {}
@@ -250,7 +263,7 @@ def _close_cursors(connection: sa.Connection) -> None:
 
 
 def _configure(connection: sqlite3.Connection, _record: object) -> None:
-    connection.isolation_level = None  # transactions are begun by _begin, so that DDL is in them too
+    connection.isolation_level = None  # transactions are begun by _Dialect, so that DDL is in them too
     for pragma in (
         f"page_size={_PAGE_BYTES}",  # before the log: it cannot be changed then
         "journal_mode=WAL",
@@ -263,10 +276,6 @@ def _configure(connection: sqlite3.Connection, _record: object) -> None:
         # Read to its end: a thread that looks at all objects may keep the cursor past the first commit, which an
         # unfinished "journal_mode" makes fail, since it counts as a write.
         connection.execute(f"PRAGMA {pragma}").fetchall()
-
-
-def _begin(connection: sa.Connection) -> None:
-    connection.exec_driver_sql("BEGIN")
 
 
 def _create(connection: sa.Connection, tables: ServiceTables) -> None:
