@@ -80,12 +80,20 @@ class Grouped:
     async def _run_all(self) -> None:
         try:
             while self._waiting:
+                await self._gathered()
                 group, self._waiting = self._waiting, []
                 if not await self._succeeds(group) and len(group) > 1:
                     for request in group:  # one by one, so that a failing request does not fail the others
                         await self._succeeds([request])
         finally:
             self._running = None
+
+    async def _gathered(self) -> None:
+        """Wait for work in the next rounds of the event loop; a lone request waits for one round."""
+        seen = 0
+        while seen < len(self._waiting):
+            seen = len(self._waiting)
+            await asyncio.sleep(0)
 
     async def _succeeds(self, group: Sequence[tuple[Work, asyncio.Future[Any]]]) -> bool:
         """Run a group and deliver the results; return False if it failed. A group of one also gets the error."""
