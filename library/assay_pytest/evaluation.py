@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.client.api.evaluate import evaluate
-from assay.datasets import open_dataset
 from assay.errors import AssayError, SpecError
 from assay.local_stack.stack import environment_for
 from assay.model.answers.agent_response import FAILED_STATUSES
@@ -81,15 +80,8 @@ class MarkedEvaluation:
             raise SpecError(f"{spec} names no dataset")
         self.name = checked.settings.name
         self.gates = tuple(checked.settings.gates)
-        cases = open_dataset(
-            checked.dataset,
-            field_map=checked.dataset_map,
-            encoding=checked.dataset_encoding,
-            on_bad_case=checked.on_bad_case,
-            format=checked.dataset_format,
-        )
         self._reports = checked.reports
-        self.case_ids = tuple(case.case_id for case in cases)
+        self.case_ids = tuple(case.case_id for case in checked.open_dataset())
         self._closing, self._folder = closing, _shared_folder(self._spec, number, closing)
         self._report: Report | None = None
         self._problem: AssayError | None = None

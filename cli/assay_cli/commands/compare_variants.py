@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from assay.errors import AssayError, InvalidInputError, Problem
-from assay.text.unsafe_text import clean
 from assay_cli.options.groups import GroupedCommand
-from assay_cli.options.shared import connect, list_left_out_records
+from assay_cli.options.shared import connect, print_warnings
 from assay_cli.output.streams import agent_stdout
 from assay_cli.resume_hint import repeated_command
 
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
     from assay.agent_host.user_code import UserCode
     from assay.comparison.model import ComparisonSettings
-    from assay.datasets import Dataset
     from assay.reports.document.report import Report
     from assay.specs.model import Spec
     from assay.specs.variants import Variant
@@ -310,13 +308,11 @@ async def reports_of_variants(
     )
     from assay.reports.document.report import report_of_run
 
-    cases = _open_cases(specs[0])
+    cases = specs[0].open_dataset()
     info = check_variants(specs, cases)
     rule = options.stop_early
     stopping = plan_stopping(rule, specs, info, settings) if rule else None
-    for warning in info.warnings:
-        click.echo(f"warning: {clean(str(warning))}", err=True)
-    list_left_out_records(info)
+    print_warnings(info)
     codes = user_codes(specs)
     for spec, code in zip(specs, codes, strict=True):
         check_questions(code.agent, info, spec.settings)
@@ -339,19 +335,6 @@ async def reports_of_variants(
             )
             for run, spec in zip(runs, specs, strict=True)
         ]
-
-
-def _open_cases(spec: Spec) -> Dataset:
-    from assay.datasets import open_dataset
-
-    assert spec.dataset is not None, "a spec without a dataset is refused"
-    return open_dataset(
-        spec.dataset,
-        field_map=spec.dataset_map,
-        encoding=spec.dataset_encoding,
-        on_bad_case=spec.on_bad_case,
-        format=spec.dataset_format,
-    )
 
 
 def user_codes(specs: Sequence[Spec]) -> list[UserCode]:

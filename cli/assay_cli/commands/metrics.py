@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay.metrics import METRICS, metric_kind
+from assay.metrics.core.info import RULE_SIGNS
 from assay.text.unsafe_text import json_text
 from assay_cli.commands import Group
 from assay_cli.options.shared import json_option
@@ -19,8 +20,6 @@ from assay_cli.output.terminal import table
 
 if TYPE_CHECKING:
     from assay.metrics.core.info import MetricInfo, Parameter
-
-_SIGNS = {"at_least": ">=", "more_than": ">", "at_most": "<="}
 
 
 @click.group(cls=Group)
@@ -97,7 +96,7 @@ def _default(info: MetricInfo, name: str) -> Any:
 
 def _threshold(info: MetricInfo) -> str:
     default = _default(info, "threshold")
-    return "-" if default is None else f"{_SIGNS[info.rule]} {default:g}"
+    return "-" if default is None else f"{RULE_SIGNS[info.rule]} {default:g}"
 
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.local_stack.early_start import EarlyStart, early_start
-from assay.text.unsafe_text import clean
 from assay_cli.exit_status import EXIT_INTERRUPTED
 from assay_cli.options.cases import Marks, find_run, marks_options, selection_options
 from assay_cli.options.ci import ci_options
@@ -34,10 +33,10 @@ from assay_cli.options.shared import (
     dataset_overrides,
     format_option,
     json_client_options,
-    list_left_out_records,
     map_option,
     overrides_option,
     prices_option,
+    print_warnings,
     run_async,
     use_prices,
 )
@@ -252,22 +251,10 @@ def output_kind_of(*, as_json: bool, quiet: bool, verbose: bool, annotations: bo
 def _open_cases(spec: Spec, selection: CaseSelection, failed: frozenset[str]) -> tuple[Dataset, DatasetInfo]:
     """Return the dataset, checked with the spec; print its warnings."""
     from assay.client.run_driver import check_inputs
-    from assay.datasets import open_dataset
 
-    assert spec.dataset is not None, "load_spec refuses a spec without a dataset"
-    cases = open_dataset(
-        spec.dataset,
-        field_map=spec.dataset_map,
-        encoding=spec.dataset_encoding,
-        selection=selection,
-        failed_cases=failed,
-        on_bad_case=spec.on_bad_case,
-        format=spec.dataset_format,
-    )
+    cases = spec.open_dataset(selection, failed)
     info = check_inputs(spec, cases)
-    for warning in info.warnings:
-        click.echo(f"warning: {clean(str(warning))}", err=True)
-    list_left_out_records(info)
+    print_warnings(info)
     return cases, info
 
 

@@ -17,11 +17,18 @@ import click
 from assay.datasets.choices import ON_BAD_CASE
 from assay.errors import InvalidInputError, Problem
 from assay.metrics.core.explanations import score_message
+from assay.metrics.core.info import RULE_SIGNS
 from assay.model.answers.response_limits import MAX_ANSWER_BYTES
 from assay.reports.words.metric_text import number_text
 from assay.text.unsafe_text import clean, json_text, shorten, without_commands
 from assay_cli.exit_status import EXIT_GATE, EXIT_INFRASTRUCTURE, EXIT_USAGE, with_status
-from assay_cli.options.shared import bad_case_option, check_address, debug_option, json_option, list_left_out_records
+from assay_cli.options.shared import (
+    bad_case_option,
+    check_address,
+    debug_option,
+    json_option,
+    print_warnings,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,7 +39,6 @@ if TYPE_CHECKING:
     from assay.scoring.scorer import Scorer
 
 _STDIN = "stdin"
-_SIGNS = {"at_least": ">=", "more_than": ">", "at_most": "<="}
 _ID_WIDTH = 28
 _REASON_WIDTH = 200
 
@@ -240,9 +246,7 @@ def _score_file(scorer: Scorer, dataset: Dataset, *, gated: bool, as_json: bool)
     from assay.scoring.inputs import check_answered
 
     info = check_answered(dataset)
-    for warning in info.warnings:
-        click.echo(f"warning: {clean(str(warning))}", err=True)
-    list_left_out_records(info)
+    print_warnings(info)
     scores = _print_json(scorer, dataset, info.left_out_count) if as_json else _print_rows(scorer, dataset, gated=gated)
     status = _status(scorer, scores, gated=gated)
     if info.left_out_count and not status:
@@ -256,7 +260,7 @@ def _ended(scorer: Scorer, status: int, *, is_said: bool) -> int:
     if is_said:
         summary = scorer.summary()
         word = {0: "PASS", EXIT_GATE: "FAIL"}.get(status, "INCOMPLETE")
-        bound = f"threshold {_SIGNS[summary.rule]} {summary.threshold:g}" if summary.threshold is not None else ""
+        bound = f"threshold {RULE_SIGNS[summary.rule]} {summary.threshold:g}" if summary.threshold is not None else ""
         click.echo(with_status(f"verdict  {word}  {bound}".rstrip(), status))
     return status
 
@@ -358,7 +362,7 @@ def _summary_line(summary: MetricSummary, *, gated: bool) -> str:
     if summary.passed + summary.failed:
         parts += [f"passed {summary.passed}", f"failed {summary.failed}"]
     if summary.threshold is not None:
-        bound = f"threshold {_SIGNS[summary.rule]} {summary.threshold:g}"
+        bound = f"threshold {RULE_SIGNS[summary.rule]} {summary.threshold:g}"
         reached, missed = ("PASS", "FAIL") if gated else ("reached", "missed")
         mark = {True: reached, False: missed, None: "no verdict"}[summary.meets_threshold]
         text = f"{bound} {mark}"

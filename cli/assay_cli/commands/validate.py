@@ -150,21 +150,11 @@ def _check_cases(
     """
     from assay.client.run_driver import check_inputs
     from assay.client.variants import check_variants
-    from assay.datasets import open_dataset
     from assay.local_stack.model_files import model_problem
 
-    checked = specs[0]
-    assert checked.dataset is not None, "load_spec refuses a spec without a dataset"
     try:
-        cases = open_dataset(
-            checked.dataset,
-            field_map=checked.dataset_map,
-            encoding=checked.dataset_encoding,
-            selection=selection,
-            on_bad_case=checked.on_bad_case,
-            format=checked.dataset_format,
-        )
-        info = check_inputs(checked, cases) if len(specs) == 1 else check_variants(specs, cases)
+        cases = specs[0].open_dataset(selection)
+        info = check_inputs(specs[0], cases) if len(specs) == 1 else check_variants(specs, cases)
         if local:
             models = {model: None for variant in specs for model in variant.embedding_models(info.checks)}
             findings.problems += [

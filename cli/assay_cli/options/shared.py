@@ -200,6 +200,13 @@ def dataset_overrides(dataset_format: str | None, mapping: Sequence[str], on_bad
     return tuple(overrides)
 
 
+def print_warnings(info: DatasetInfo) -> None:
+    """Print the warnings on a dataset, and the bad records that were left out, on stderr."""
+    for warning in info.warnings:
+        click.echo(f"warning: {clean(str(warning))}", err=True)
+    list_left_out_records(info)
+
+
 def list_left_out_records(info: DatasetInfo) -> None:
     """List the bad records that were left out, on stderr."""
     for problem in info.left_out:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from assay.filters.row_filter import DATASET_ORDER, Comparison, MetricCondition, RowFilter, RowOutcome
 from assay.gates.gates import compared_text
 from assay.gates.run_verdict import criteria_of, run_verdict
+from assay.metrics.core.info import RULE_SIGNS
 from assay.metrics.latency import RANGES
 from assay.model.answers.interrupts import interrupted_note
 from assay.model.run import GateOutcome
@@ -48,7 +49,6 @@ _ERRORS = (RowOutcome.AGENT_ERROR, RowOutcome.NO_VERDICT)
 _MAX_GROUPS = 15
 _MAX_REASONS = 3  # reasons of the verdict in the last line
 _RATES_OF_REPEATS = (("pass@", "pass_at_k"), ("pass^", "pass_hat_k"))
-_SIGNS = {"at_least": ">=", "more_than": ">", "at_most": "<="}
 _MARKS = {GateOutcome.PASS: "PASS", GateOutcome.FAIL: "FAIL", GateOutcome.INCOMPLETE: "INCOMPLETE"}
 _MARK = re.compile(r"\b(?:PASS|FAIL)\b")
 
@@ -179,7 +179,7 @@ class ConsoleSummary:
         )
 
     def _threshold(self, metric: MetricSummary, *, decides: bool) -> str:
-        sign = _SIGNS[metric.rule]
+        sign = RULE_SIGNS[metric.rule]
         parts = []
         if metric.threshold is not None:
             reached, missed = ("PASS", "FAIL") if decides else ("reached", "missed (no gate)")

@@ -17,8 +17,10 @@ from assay.specs.judging import key_variable_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from assay.datasets import Dataset
     from assay.judging.recorded_verdicts import RecordedVerdicts
     from assay.model.run import MetricSettings, RunSettings
+    from assay.model.run_settings import CaseSelection
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,29 @@ class Spec:
         """
         line = self.lines.get(path) or self.lines.get(path.rpartition(".")[0])
         return Problem(message, path, str(self.source or ""), line)
+
+    def open_dataset(
+        self, selection: CaseSelection | None = None, failed_cases: Collection[str] = frozenset()
+    ) -> Dataset:
+        """Return the dataset, which must not be None; nothing is read yet.
+
+        Args:
+            selection: The selection of cases; None for all.
+            failed_cases: The ids of the cases that failed in the run that `selection.failed_of` names.
+        """
+        from assay.datasets import open_dataset
+        from assay.model.run_settings import CaseSelection
+
+        assert self.dataset is not None, "the caller refuses a spec without a dataset"
+        return open_dataset(
+            self.dataset,
+            field_map=self.dataset_map,
+            encoding=self.dataset_encoding,
+            selection=selection or CaseSelection(),
+            failed_cases=failed_cases,
+            on_bad_case=self.on_bad_case,
+            format=self.dataset_format,
+        )
 
     def embedding_models(self, checks: Collection[str]) -> tuple[str, ...]:
         """Return the embedding models that the metrics need, sorted.

@@ -31,7 +31,7 @@ from assay.client.run_driver import (
 from assay.client.run_references import failed_cases, find_run_id
 from assay.client.service_start import showing_start, wait_for_downloads
 from assay.client.watched_rows import WatchedRows
-from assay.datasets import Dataset, DatasetInfo, open_dataset, records_dataset
+from assay.datasets import Dataset, DatasetInfo, records_dataset
 from assay.datasets.warnings import warn_of_dataset
 from assay.errors import AssayError, InvalidInputError, Problem, SpecError
 from assay.local_stack.early_start import early_start
@@ -393,12 +393,4 @@ def _dataset(
         )
     if spec.dataset is None:
         raise SpecError("name a dataset in the spec, or pass one")
-    return open_dataset(
-        spec.dataset,
-        field_map=spec.dataset_map,
-        encoding=spec.dataset_encoding,
-        selection=selection,
-        failed_cases=failed,
-        on_bad_case=spec.on_bad_case,
-        format=spec.dataset_format,
-    )
+    return spec.open_dataset(selection, failed)
