@@ -55,25 +55,19 @@ def main(arguments: list[str]) -> None:
         sys.exit(__doc__)
     everything = entries_of(compiled("dev", [*extras("dev"), *options]))
     add_builds_of_torch(everything)
-    write(
-        "cuda",
-        "torch's version in pyproject.toml",
-        {name: text for name, text in everything.items() if CUDA.match(name)},
-    )
-    write("dev", "pyproject.toml", {name: text for name, text in everything.items() if not CUDA.match(name)})
+    cuda = {name: text for name, text in everything.items() if CUDA.match(name)}
+    write("cuda", "torch's version in pyproject.toml", cuda)
+    write("dev", "pyproject.toml", without_cuda(everything))
     for name in [name for name in LISTS if name != "dev"]:
         chosen = entries_of(compiled(name, [*extras(name), "--constraint", "requirements/dev.txt"]))
         # From the first list, whose entries have all hashes.
-        write(
-            name,
-            "pyproject.toml",
-            {key: everything.get(key, text) for key, text in chosen.items() if not CUDA.match(key)},
-        )
+        entries = {key: everything.get(key, text) for key, text in chosen.items()}
+        write(name, "pyproject.toml", without_cuda(entries))
     for name in APART:
         pins = floors() if name == FLOORS else []
         resolved = entries_of(compiled(name, [*extras(name), *options], like="dev", pins=pins))
         entries = {key: everything.get(key, text) for key, text in resolved.items()}
-        write(name, "pyproject.toml", {key: text for key, text in entries.items() if not CUDA.match(key)})
+        write(name, "pyproject.toml", without_cuda(entries))
     for name in TOOLS:
         source = f"requirements/{name}.in"
         # Build tools share an environment with the packages they build, and cyclonedx-bom with the build tools.
@@ -129,23 +123,19 @@ def add_builds_of_torch(entries: dict[str, str]) -> None:
     known = entries_of(present.read_text(encoding="utf-8")) if present.exists() else {}
     hashes = set(re.findall("sha256:([0-9a-f]{64})", entries[torch] + known.get(torch, "")))
     with tempfile.TemporaryDirectory() as folder:
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "--quiet",
-            "--no-deps",
-            "--only-binary=:all:",
-            "--dest",
-            folder,
-        ]
+        options = ["--quiet", "--no-deps", "--only-binary=:all:", "--dest", folder]
         # pip prefers a build with a local label, such as +cpu, to the plain one of the same version.
-        done = subprocess.run([*command, f"{torch}+cpu"], capture_output=True, text=True, check=False)
+        command = [sys.executable, "-m", "pip", "download", *options, f"{torch}+cpu"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             print(f"pip fetched no CPU build of {torch}; its known hashes are kept:\n{done.stderr}", file=sys.stderr)
         hashes |= {hashlib.sha256(file.read_bytes()).hexdigest() for file in Path(folder).iterdir()}
     entries[torch] = " \\\n".join([torch, *(f"    --hash=sha256:{value}" for value in sorted(hashes))])
+
+
+def without_cuda(entries: dict[str, str]) -> dict[str, str]:
+    """Return the entries that every build of torch needs."""
+    return {name: text for name, text in entries.items() if not CUDA.match(name)}
 
 
 def write(name: str, source: str, entries: dict[str, str]) -> None:

@@ -41,15 +41,14 @@ def repeated_command(context: click.Context, *, without: str) -> str:
     return shlex.join(words)
 
 
-def pasted(text: str, argv: Sequence[str] | None = None, root: click.Command | None = None) -> str:
+def pasted(text: str, root: click.Command | None = None) -> str:
     """Add this command's --server to the commands in backquotes within a text.
 
     Args:
         text: The text.
-        argv: Arguments of this command; None for the process's own.
         root: The root command `assay`; None for the running command's root.
     """
-    server = _server_in(sys.argv if argv is None else argv)
+    server = _server_in(sys.argv)
     if root is None and (context := click.get_current_context(silent=True)) is not None:
         root = context.find_root().command
     if root is None or not server or "`assay " not in text:

@@ -94,9 +94,10 @@ def test_a_wrong_command_is_seen(words: str) -> None:
         (["assay", "run"], "`assay runs list`, `assay metrics list`, `assay runs`"),
     ],
 )
-def test_commands_name_the_server(argv: list[str], shown: str) -> None:
+def test_commands_name_the_server(argv: list[str], shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was given with --server is pasted with it, where the command takes one."""
-    assert pasted("`assay runs list`, `assay metrics list`, `assay runs`", argv, assay) == shown
+    monkeypatch.setattr("sys.argv", argv)
+    assert pasted("`assay runs list`, `assay metrics list`, `assay runs`", assay) == shown
 
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -344,7 +344,7 @@ def user_codes(specs: Sequence[Spec]) -> list[UserCode]:
         InvalidInputError: Code cannot be loaded; lists every problem with its variants.
     """
     from assay.client.variants import name_of, problems_of_variants
-    from assay_cli.agent_process.user_agent import load_user_code
+    from assay_cli.agent_process import load_user_code
 
     codes: list[UserCode] = []
     variants_of: dict[Problem, list[str]] = {}

@@ -98,7 +98,7 @@ def rescore(
     from assay.reports.atomic import check_folder
     from assay_cli.commands.run import listed_names, output_kind_of
 
-    kind = output_kind_of(as_json=as_json, quiet=quiet, verbose=False, annotations=ci is not None and ci.annotations)
+    kind = output_kind_of(ci, as_json=as_json, quiet=quiet)
     check_against(click.get_current_context(), against)
     use_prices(prices, server)
     check_folder(output_dir or REPORTS_FOLDER)
@@ -107,7 +107,7 @@ def rescore(
         from assay.client.rescoring import rescoring_spec
         from assay.client.run_driver import StartInterruptedError, created, pause_left_run
         from assay.client.service_start import start_services_of
-        from assay_cli.agent_process.user_agent import load_user_code
+        from assay_cli.agent_process import load_user_code
         from assay_cli.baseline_comparison import read_baseline
         from assay_cli.commands.runs.follow import OutputOptions, follow_to_end, report_interruption
 
@@ -120,7 +120,9 @@ def rescore(
                 overrides=(*with_cluster(overrides, options), *marks.overrides),
                 judge_environ=None if server else os.environ,
             )
-            _note_left_out(left_out, source.run_id)
+            for gate in left_out:
+                note = f"the gate {clean(gate)} of run {source.run_id} is dropped: --metrics leaves out its metric"
+                click.echo(f"note: {note}", err=True)
             rescoring = marks.label(rescoring)
             code = load_user_code(rescoring.settings, rescoring.base_dir)
             if stack is not None:
@@ -148,10 +150,3 @@ def rescore(
                 return await follow_to_end(client, started, output, code=code, stack=stack)
 
     return run_async(main())
-
-
-def _note_left_out(gates: tuple[str, ...], run_id: str) -> None:
-    for gate in gates:
-        click.echo(
-            f"note: the gate {clean(gate)} of run {run_id} is dropped: --metrics leaves out its metric", err=True
-        )

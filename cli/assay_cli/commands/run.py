@@ -156,9 +156,7 @@ def run(
 
     SPEC is a file or a folder with an assay.yaml; the default is this folder.
     """
-    output_kind = output_kind_of(
-        as_json=as_json, quiet=quiet, verbose=verbose, annotations=ci is not None and ci.annotations
-    )
+    output_kind = output_kind_of(ci, as_json=as_json, quiet=quiet, verbose=verbose)
     check_against(click.get_current_context(), against)
     if repeats is not None:
         overrides = (*overrides, f"repeats={repeats}")
@@ -234,7 +232,7 @@ def _load_spec(
     )
 
 
-def output_kind_of(*, as_json: bool, quiet: bool, verbose: bool, annotations: bool) -> OutputKind:
+def output_kind_of(ci: CiOutputs | None, *, as_json: bool, quiet: bool, verbose: bool = False) -> OutputKind:
     """Return the kind of output.
 
     Raises:
@@ -243,7 +241,7 @@ def output_kind_of(*, as_json: bool, quiet: bool, verbose: bool, annotations: bo
     options = [name for name, on in (("--json", as_json), ("--quiet", quiet), ("--verbose", verbose)) if on]
     if len(options) > 1:
         raise click.UsageError(f"{options[0]} and {options[1]} ask for different output: leave one out")
-    if annotations and as_json:
+    if as_json and ci is not None and ci.annotations:
         raise click.UsageError("--annotations prints lines for GitHub: leave out --annotations or --json")
     return OutputKind.REPORT if as_json else OutputKind.VERDICT if quiet else OutputKind.TEXT
 
@@ -371,7 +369,7 @@ def _find_failed(
 
 def _load_code(spec: Spec, info: DatasetInfo) -> UserCode:
     from assay.client.run_driver import check_questions
-    from assay_cli.agent_process.user_agent import load_user_code
+    from assay_cli.agent_process import load_user_code
 
     code = load_user_code(spec.settings, spec.base_dir)
     check_questions(code.agent, info, spec.settings)

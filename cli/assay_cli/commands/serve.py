@@ -17,7 +17,6 @@ from assay_cli.output.streams import pass_stdout_on
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_MODULES = {"embedder": "assay_embedder", "judge": "assay_judge", "orchestrator": "assay_orchestrator"}
 _NEEDS = {"embedder": "sentence_transformers", "judge": "openai", "orchestrator": "sqlalchemy"}
 
 
@@ -32,9 +31,9 @@ def serve(service: str, arguments: tuple[str, ...]) -> None:
     if service in ("-h", "--help"):
         click.echo(click.get_current_context().get_help())
         return
-    if service not in _MODULES:
-        raise click.UsageError(unknown_name("service", service, _MODULES))
-    become_service(service, _MODULES[service], arguments)
+    if service not in _NEEDS:
+        raise click.UsageError(unknown_name("service", service, _NEEDS))
+    become_service(service, f"assay_{service}", arguments)
 
 
 def become_service(service: str, module: str, arguments: Sequence[str]) -> NoReturn:
@@ -43,7 +42,7 @@ def become_service(service: str, module: str, arguments: Sequence[str]) -> NoRet
     Raises:
         SetupError: The service is not installed.
     """
-    if importlib.util.find_spec(_MODULES[service]) is None or importlib.util.find_spec(_NEEDS[service]) is None:
+    if importlib.util.find_spec(f"assay_{service}") is None or importlib.util.find_spec(_NEEDS[service]) is None:
         raise SetupError(f"the {service} is not installed: {install_hint(service)}")
     pass_stdout_on()
     os.execv(sys.executable, [sys.executable, "-P", "-m", module, *arguments])  # noqa: S606 - no shell

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from assay_cli.options.groups import COMPARISON
+from assay_cli.options.groups import COMPARISON, combined
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +37,7 @@ class CompareOptions:
     rules: DecisionRules
 
 
-_OPTIONS = (
+_options = combined(
     click.option(
         "--primary",
         metavar="METRIC",
@@ -108,7 +108,7 @@ against_option = click.option(
 )
 _NAMES = frozenset(COMPARISON) - {"cluster"}
 """Options without an effect on a run that is not compared; its clusters count for its own intervals too."""
-_OF_RUNS = (
+_options_of_runs = combined(
     click.option(
         "--where",
         metavar="FILTER",
@@ -165,10 +165,7 @@ def check_against(context: click.Context, against: str) -> None:
 
 def compare_options(command: F) -> F:
     """Add the options of a comparison; the command gets them as `options`, checked."""
-    with_options = against_options(command)
-    for option in reversed(_OF_RUNS):
-        with_options = option(with_options)
-    return with_options
+    return _options_of_runs(against_options(command))
 
 
 def against_options(command: F) -> F:
@@ -185,9 +182,7 @@ def against_options(command: F) -> F:
         settings, rules = check_settings(settings, rules, adjust=adjust, fail_on=fail_on, prefix="--")
         return command(*args, options=CompareOptions(settings, rules), **kwargs)
 
-    for option in reversed(_OPTIONS):
-        with_options = option(with_options)
-    return with_options  # type: ignore[return-value]  # click passes what the command gets
+    return _options(with_options)  # type: ignore[return-value]  # click passes what the command gets
 
 
 def _taken(values: dict[str, Any], kind: type[DataclassInstance]) -> dict[str, Any]:

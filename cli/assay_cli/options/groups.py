@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+F = TypeVar("F", bound="Callable[..., Any]")
 
 CI = ("junit", "summary", "comment_file", "comment_key", "annotations", "annotations_file")
 COMPARISON = (
@@ -19,6 +21,17 @@ JUDGE = (
     "max_tokens", "concurrency",
 )  # fmt: skip
 _OTHERS = "Other"
+
+
+def combined(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Return one decorator for several options, which the help lists in this order."""
+
+    def add(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
 
 
 class GroupedCommand(click.Command):

@@ -222,7 +222,7 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
     import signal
 
     from assay.agent_host.concurrency.event_loop import run_event_loop
-    from assay_cli.agent_process.forks import isolate_forks
+    from assay_cli.agent_process import isolate_forks
 
     gc.freeze()  # imported objects live as long as the process
     gc.set_threshold(_NEW_OBJECTS)

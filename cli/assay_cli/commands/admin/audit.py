@@ -17,6 +17,7 @@ from assay.text.unsafe_text import clean, json_text
 from assay_cli.commands import Group
 from assay_cli.commands.admin.calls import called
 from assay_cli.exit_status import EXIT_GATE
+from assay_cli.options.groups import combined
 from assay_cli.options.shared import client_options, print_line
 from assay_cli.output.terminal import table
 
@@ -32,29 +33,25 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def _filters(command: Callable[..., int]) -> Callable[..., int]:
-    options = (
-        click.option(
-            "--team", metavar="TEAM", default="", help="Only entries of this team; default: all that you may see."
-        ),
-        click.option("--actor", metavar="TOKEN_ID", default="", help="Only actions of this token; default: all."),
-        click.option(
-            "--action",
-            metavar="ACTION",
-            default="",
-            help="Only this action, such as delete-run or login; default: all.",
-        ),
-        click.option(
-            "--since",
-            metavar="TIME",
-            default="",
-            help="Only entries from this time on, such as 2026-05-01T09:30:00Z; default: all.",
-        ),
-        click.option("--until", metavar="TIME", default="", help="Only entries before this time; default: all."),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+_filters = combined(
+    click.option(
+        "--team", metavar="TEAM", default="", help="Only entries of this team; default: all that you may see."
+    ),
+    click.option("--actor", metavar="TOKEN_ID", default="", help="Only actions of this token; default: all."),
+    click.option(
+        "--action",
+        metavar="ACTION",
+        default="",
+        help="Only this action, such as delete-run or login; default: all.",
+    ),
+    click.option(
+        "--since",
+        metavar="TIME",
+        default="",
+        help="Only entries from this time on, such as 2026-05-01T09:30:00Z; default: all.",
+    ),
+    click.option("--until", metavar="TIME", default="", help="Only entries before this time; default: all."),
+)
 
 
 @click.group(cls=Group)

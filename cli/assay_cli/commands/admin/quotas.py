@@ -11,6 +11,7 @@ from assay.identity.quotas import Quota
 from assay.text.unsafe_text import clean
 from assay_cli.commands import Group
 from assay_cli.commands.admin.calls import called
+from assay_cli.options.groups import combined
 from assay_cli.options.shared import (
     client_options,
     json_client_options,
@@ -19,8 +20,6 @@ from assay_cli.options.shared import (
 from assay_cli.output.terminal import table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from assay.client.admin import QuotaUse, TeamStatus
 
 _HELP = {
@@ -34,13 +33,17 @@ _HELP = {
 _NONE = "none"
 
 
-def _quota_options(command: Callable[..., int]) -> Callable[..., int]:
-    for quota, (metavar, unit) in reversed(_HELP.items()):
-        name = quota.name.lower()
-        command = click.option(
-            f"--{quota.value}", name, metavar=metavar, help=f"Maximum {unit}; none removes it; default: unchanged."
-        )(command)
-    return command
+_quota_options = combined(
+    *(
+        click.option(
+            f"--{quota.value}",
+            quota.name.lower(),
+            metavar=metavar,
+            help=f"Maximum {unit}; none removes it; default: unchanged.",
+        )
+        for quota, (metavar, unit) in _HELP.items()
+    )
+)
 
 
 @click.group(cls=Group)

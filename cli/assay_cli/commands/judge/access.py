@@ -19,6 +19,7 @@ import click
 
 from assay.errors import AssayError, InvalidInputError, Problem, SetupError
 from assay.local_stack.install_hint import install_hint
+from assay_cli.options.groups import combined
 from assay_cli.options.shared import check_address
 
 if TYPE_CHECKING:
@@ -97,37 +98,33 @@ class JudgeAccess:
         return any(name.provider == "replay" for name in self.names)
 
 
-def judge_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that name the judge; `judge_access` reads them."""
-    options = [
-        click.option("--spec", type=click.Path(path_type=Path), metavar="SPEC",
-                     help="Use the judge of this spec, with its parameters, prices and spend cap; default: none."),
-        click.option("--judge", "--server", "address", metavar="HOST:PORT", envvar="ASSAY_JUDGE",
-                     callback=check_address,
-                     help="Judge service to use; default: $ASSAY_JUDGE, else one that this command starts and stops."),
-        click.option("--provider", metavar="NAME",
-                     help="Protocol: openai, anthropic or replay; default: that of --spec or --judge."),
-        click.option("--model", metavar="MODEL",
-                     help="Model of the judge; default: that of --spec or --judge."),
-        click.option("--base-url", metavar="URL",
-                     help="Address of a service with the provider's protocol; default: the provider's own."),
-        click.option("--key-variable", metavar="NAME",
-                     help="Environment variable with the API key; default: the provider's, or none with --base-url."),
-        click.option("--replay", metavar="FILE", help="Recorded verdicts for --provider replay; default: none."),
-        click.option("--prices", metavar="FILE",
-                     help="Price list for a judge that this command starts; default: Assay's list."),
-        click.option("--spend-cap", "spend_cap", type=float, metavar="USD",
-                     help="Spend cap for verdicts, in US dollars; default: the spec's, else no cap."),
-        click.option("--temperature", type=click.FloatRange(0, 2), metavar="NUMBER",
-                     help="Sampling temperature; use the judged run's; default: that of --spec or --judge, else 0.1."),
-        click.option("--max-tokens", type=click.IntRange(1, 100_000), metavar="N",
-                     help="Maximum tokens of a verdict; use the judged run's; default: that of --spec or --judge, "
-                          "else 2,048."),
-        click.option("--concurrency", type=click.IntRange(1, 64), default=8, help="Verdicts in flight; default: 8."),
-    ]  # fmt: skip
-    for option in reversed(options):
-        command = option(command)
-    return command
+judge_options = combined(
+    click.option("--spec", type=click.Path(path_type=Path), metavar="SPEC",
+                 help="Use the judge of this spec, with its parameters, prices and spend cap; default: none."),
+    click.option("--judge", "--server", "address", metavar="HOST:PORT", envvar="ASSAY_JUDGE",
+                 callback=check_address,
+                 help="Judge service to use; default: $ASSAY_JUDGE, else one that this command starts and stops."),
+    click.option("--provider", metavar="NAME",
+                 help="Protocol: openai, anthropic or replay; default: that of --spec or --judge."),
+    click.option("--model", metavar="MODEL",
+                 help="Model of the judge; default: that of --spec or --judge."),
+    click.option("--base-url", metavar="URL",
+                 help="Address of a service with the provider's protocol; default: the provider's own."),
+    click.option("--key-variable", metavar="NAME",
+                 help="Environment variable with the API key; default: the provider's, or none with --base-url."),
+    click.option("--replay", metavar="FILE", help="Recorded verdicts for --provider replay; default: none."),
+    click.option("--prices", metavar="FILE",
+                 help="Price list for a judge that this command starts; default: Assay's list."),
+    click.option("--spend-cap", "spend_cap", type=float, metavar="USD",
+                 help="Spend cap for verdicts, in US dollars; default: the spec's, else no cap."),
+    click.option("--temperature", type=click.FloatRange(0, 2), metavar="NUMBER",
+                 help="Sampling temperature; use the judged run's; default: that of --spec or --judge, else 0.1."),
+    click.option("--max-tokens", type=click.IntRange(1, 100_000), metavar="N",
+                 help="Maximum tokens of a verdict; use the judged run's; default: that of --spec or --judge, "
+                      "else 2,048."),
+    click.option("--concurrency", type=click.IntRange(1, 64), default=8, help="Verdicts in flight; default: 8."),
+)  # fmt: skip
+"""Options that name the judge; `judge_access` reads them."""
 
 
 def judge_name(text: str, key_variable: str = "") -> JudgeName:

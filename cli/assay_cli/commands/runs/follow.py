@@ -377,7 +377,7 @@ def code_of(run: Run, spec: Path | None, target: str | None) -> UserCode | None:
     settings = run.settings
     if not settings.needs_host:
         return None
-    from assay_cli.agent_process.user_agent import load_user_code
+    from assay_cli.agent_process import load_user_code
 
     target_of_run = settings.agent.target
     if settings.functions and spec is None:
