@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from assay.reports.failures import Attempts
 
 MAX_SUMMARY_BYTES = 1_024_000
-"""Of the summary of a GitHub step, all of which is dropped above 1,024 kB."""
+"""The largest summary of a GitHub step; above 1,024 kB GitHub drops all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class CiOutputs:
 
 @dataclass(frozen=True, slots=True)
 class _Against:
-    """A run's comparison with its baseline; None in both where there is no baseline.
+    """A run's comparison with its baseline; both fields are None without a baseline.
 
     Args:
         compared: The comparison; None if it failed.
@@ -144,7 +144,7 @@ class _Against:
         return ComparedWithBaseline(name, outcome, self._message(self.decision))
 
     def annotation_lines(self) -> list[str]:
-        """Return the annotation of a comparison that fails the job, or that lets undecided pass; none of another."""
+        """Return the annotation of a comparison that fails the job, or passes it undecided; else none."""
         if self.decision is None:
             return []
         is_failure = self.decision.exit_status != NO_REGRESSION
@@ -153,7 +153,7 @@ class _Against:
         return [comparison_line(self.decision.word, self._message(self.decision), is_failure=is_failure)]
 
     def _message(self, decision: Decision) -> str:
-        """Return the verdict, and why the job fails: what merely is not decided, the verdict says."""
+        """Return the verdict and why the job fails, without reasons that the verdict states already."""
         if self.compared is None:
             return " ".join(decision.reasons)
         sentence = verdict_sentence(self.compared, Naming.NAME)
@@ -161,7 +161,7 @@ class _Against:
 
 
 def comment_marker(report: Report, key: str) -> str:
-    """Return the hidden line by which a comment is found again and updated."""
+    """Return the hidden line that identifies a comment, so that it can be updated."""
     return f"<!-- assay:{_marked(report.head['run']['name'])}:{_marked(key)} -->"
 
 
@@ -183,7 +183,7 @@ def _problem(option: str, path: Path) -> str:
 
 
 def _markdown(report: Report, against: _Against, max_bytes: int | None = None) -> str:
-    """Return a report as Markdown, behind it the comparison with a baseline, which comes first where room is short."""
+    """Return a report as Markdown followed by the comparison with a baseline, which has priority if room is short."""
     section = "" if against.compared is None else f"\n{comparison_section(against.compared)}"
     room = None if max_bytes is None else max_bytes - len(section.encode())
     if room is not None and room < 0:
@@ -192,7 +192,7 @@ def _markdown(report: Report, against: _Against, max_bytes: int | None = None) -
 
 
 def _add_summary(report: Report, path: Path, against: _Against) -> None:
-    """Add the report to a summary that other commands may have written to, as far as there is room."""
+    """Append the report to a summary, to which other commands may have written, as far as there is room."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as file:

@@ -22,7 +22,7 @@ _RUN_ID = re.compile(r'"run_id": ("(?:[^"\\]|\\.)*")')
 
 
 class ReportFolder:
-    """Places the files of a report: every file appears complete, and none replaces a file of another run.
+    """Writes the files of a report: each file appears complete, and none replaces a file of another run.
 
     If the folder already has the report of another run, the file names include this run's id.
 
@@ -41,24 +41,24 @@ class ReportFolder:
             raise InvalidInputError(problem)
         self.path = path
         self.shown = path
-        """What people are shown of it: the folder as the user named it."""
+        """The folder as the user named it, for display."""
         self.written: list[Path] = []
         self.notes: list[str] = []
-        """Sentences for people on what is not as wanted in what was written."""
+        """Warnings about the written files, as sentences."""
         self.attempts = Attempts()
-        """What could not be written."""
+        """The attempts to write, with their failures."""
         self._option = option
         self._run_id = run_id
         owner = _owner(path)
         self.other_run = owner if owner not in (None, run_id) else None
-        """The run whose report lies here already, where it is another one."""
+        """Another run whose report is in this folder already; None without one."""
         remove_leftovers(path)
         if owner is None:
             with atomic_writer(path / _OWNER, option=option) as file:
                 file.write(run_id + "\n")
 
     def shown_path(self, path: Path) -> Path:
-        """Return the path of something in the folder as people are shown it."""
+        """Return the path of a file in the folder for display."""
         return self.shown / path.relative_to(self.path)
 
     @contextmanager
@@ -79,7 +79,7 @@ class ReportFolder:
         self.written.append(path)
 
     def place(self, name: str) -> Path:
-        """Return where a file of that name lies."""
+        """Return the path of a file of that name."""
         if self.other_run is None:
             return self.path / name
         first, *rest = Path(name).parts
@@ -89,7 +89,7 @@ class ReportFolder:
 
 
 def _owner(folder: Path) -> str | None:
-    """Return the run whose report lies in a folder; None where there is none."""
+    """Return the run whose report is in a folder; None if there is none."""
     try:
         return (folder / _OWNER).read_text("utf-8").strip()
     except (OSError, ValueError):

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from matplotlib.font_manager import FontEntry
 
 FIRST = "DejaVu Sans"
-"""Comes with matplotlib: Latin, Greek, Cyrillic, Arabic, Hebrew, Armenian, Georgian and many signs."""
+"""The font of matplotlib, with Latin, Greek, Cyrillic, Arabic, Hebrew, Armenian, Georgian and many signs."""
 
 _NO_LETTERS = re.compile("last ?resort|adobe blank|^cm[a-z]+10$|^STIXSize|^STIXNonUnicode", re.IGNORECASE)
-"""Fonts that draw boxes for everything, and those that have signs of formulas in the places of letters."""
+"""Fonts that draw boxes for all characters, and fonts with mathematical signs in place of letters."""
 _IGNORABLE = re.compile("[\u034f\u200c\u200d\ufe00-\ufe0f\U000e0100-\U000e01ef]")
-"""Characters that only change how their neighbours look: a text without them can still be read."""
+"""Characters that only change the look of their neighbours; a text stays readable without them."""
 _MOST_MARKS = 3
 _MOST_SCRIPTS = 4
 
@@ -37,7 +37,7 @@ class Fonts:
 
     def __init__(self, text: str) -> None:
         self.families = [FIRST]
-        """Names of font families, in the order in which they are looked for a character."""
+        """Names of font families, in the order in which they are searched for a character."""
         self._absent = {char for char in one_line(text) if not char.isascii()}
         self._codes: dict[str, str] = {}
         self._find_fonts()
@@ -114,7 +114,7 @@ def _entries() -> Iterator[FontEntry]:
 
 
 def _plain_faces(entries: list[FontEntry]) -> dict[str, FontEntry]:
-    """Return by family the face that is upright, neither narrow nor wide, and nearest to normal weight."""
+    """Return for each family the upright face of normal width whose weight is closest to normal."""
     faces: dict[str, FontEntry] = {}
     for entry in entries:
         if not _NO_LETTERS.search(entry.name):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LEFT, RIGHT = 40.0, WIDTH - 40
 CONTENT = Area(LEFT, 92, RIGHT, 648)
-"""What a frame leaves to its chart."""
+"""The area that a frame leaves for its chart."""
 
 _VERDICTS = {"PASS": BLUE, "FAIL": VERMILION}
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from assay.reports.charts.sheet import Sheet
 
 _LABELS = 52.0
-"""Room for the words of an axis."""
+"""The room for the labels of an axis."""
 
 
 def draw(sheet: Sheet, head: Mapping[str, Any], figures: LatencyFigures, row_count: int) -> None:

@@ -18,7 +18,7 @@ NAMES: Mapping[RowOutcome, str] = {
     RowOutcome.AGENT_ERROR: AGENT_ERROR,
     RowOutcome.NO_VERDICT: NO_VERDICT,
 }
-"""What a chart calls the outcomes of rows."""
+"""The names of outcomes in charts."""
 
 FILLS: Mapping[str, Fill] = {
     PASSED: GOOD,

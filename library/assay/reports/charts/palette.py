@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 INK = "#1a1a1a"
 MUTED = "#595959"
-"""Text that explains; its contrast with white is 7 to 1."""
+"""The colour of explanatory text; its contrast with white is 7 to 1."""
 GRID = "#d9d9d9"
 TRACK = "#eeeeee"
 NEUTRAL = "#8c8c8c"
@@ -20,7 +20,7 @@ ORANGE = "#e69f00"
 
 
 SERIES = (BLUE, VERMILION, "#009e73", ORANGE, "#cc79a7", SKY, "#7f6000", INK)
-"""Of things that are compared, in their order; each has a sign of its own, too."""
+"""The colours of compared runs in their order; each run also has its own sign."""
 
 
 @dataclass(frozen=True, slots=True)

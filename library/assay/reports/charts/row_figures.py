@@ -26,7 +26,7 @@ _SMALLEST_WINDOW = 5
 _MOST_TABLE_ROWS = 40
 _MOST_CHARACTERS = 300
 TABLE_ORDER = (FAILED, AGENT_ERROR, NO_VERDICT, PASSED)
-"""Which rows the table shows first."""
+"""The order of outcomes in the table."""
 
 
 @dataclass(slots=True)

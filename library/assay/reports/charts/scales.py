@@ -44,13 +44,13 @@ def ticks(low: float, high: float, most: int) -> Sequence[float]:
 
 
 def round_up(value: float) -> float:
-    """Return the least of 1, 2, 2.5, 5 and 10 times a power of ten that is no less than a value above 0."""
+    """Round a value above 0 up to 1, 2, 2.5, 5 or 10 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(value))
     return next((factor * power for factor in (1, 2, 2.5, 5) if value <= factor * power * (1 + 1e-9)), 10 * power)
 
 
 def axis_end(value: float) -> float:
-    """Return a round value, a little above or equal to one above 0, where an axis from 0 may end."""
+    """Return a round end for an axis from 0: a value above 0, or slightly more."""
     step = round_up(value / 5)
     return math.ceil(value / step - 1e-9) * step
 
@@ -68,7 +68,7 @@ class Numbers:
     greatest: float
 
     def text(self, value: float | None) -> str:
-        """Return a value as reports write it, and short times in milliseconds, but for one far beyond the others."""
+        """Format a value as in reports, but short times in milliseconds unless the value is far above the others."""
         if value is not None and self.unit == "s" and self.greatest < _SHORT_S and abs(value) < 1:
             return f"{value * 1000:.2f} ms"
         if value is not None and self.unit == "" and abs(value) >= 1e6:
@@ -87,5 +87,5 @@ class Numbers:
 
 
 def time_text(value_s: float | None, greatest_s: float) -> str:
-    """Return a time in seconds, or in milliseconds where the greatest of a chart is short; a dash for none."""
+    """Format a time in seconds, or in milliseconds if the longest time of the chart is short; a dash for None."""
     return seconds_text(None) if value_s is None else Numbers("s", greatest_s).text(value_s)

@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT = 1280.0, 720.0
 SMALL, NORMAL, LARGE, TITLE = 11.0, 12.0, 14.0, 18.0
-"""Sizes of text in points; the smallest is readable where a slide has 1280 pixels."""
+"""Sizes of text in points; the smallest is readable on a slide of 1280 pixels."""
 
 _INCHES = 12.8
 _DPI = 150
 _UNITS_PER_POINT = WIDTH / (_INCHES * 72)
 _MIDDLE = 0.36 * _UNITS_PER_POINT
-"""From the middle of a line of text down to its baseline, for each point of its size."""
+"""The distance from the middle of a line of text to its baseline, per point of its size."""
 _BOLD = re.compile("[\x20-\x7e≥≤–…]*")
-"""What is drawn in bold: fonts of other scripts need not have bold letters."""
+"""Characters drawn in bold; fonts of other scripts may lack bold letters."""
 _NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 
@@ -57,12 +57,12 @@ class Area:
 
     @property
     def width(self) -> float:
-        """From left to right."""
+        """The width."""
         return self.right - self.left
 
     @property
     def height(self) -> float:
-        """From top to bottom."""
+        """The height."""
         return self.bottom - self.top
 
 
@@ -79,7 +79,7 @@ class Sheet:
         _without_style(self.figure.patch)
 
     def rectangle(self, area: Area, fill: Fill, *, outline: str = "") -> None:
-        """Fill an area, with an outline in a colour where one is named."""
+        """Fill an area, with an outline if a colour is given for it."""
         self._add(
             Rectangle(
                 (area.left / WIDTH, 1 - area.bottom / HEIGHT),
@@ -231,7 +231,7 @@ class Sheet:
 
 
 def _without_style(artist: Artist) -> None:
-    """Undo what a style sets for everything that is drawn."""
+    """Reset the settings of the user's matplotlib style."""
     artist.set_sketch_params(None)
     artist.set_path_effects([])
 
@@ -241,7 +241,7 @@ def _places(xs: Sequence[float], ys: Sequence[float]) -> tuple[list[float], list
 
 
 def cut_line(line: str, length: int) -> str:
-    """Return the beginning of a line with an ellipsis, cut between two characters as people see them."""
+    """Return the beginning of a line with an ellipsis, never cut within a composed character."""
     while 0 < length < len(line) and _belongs(line[length - 1], line[length]):
         length -= 1
     return line if length >= len(line) else line[:length].rstrip() + "…"

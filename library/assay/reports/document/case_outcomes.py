@@ -51,7 +51,7 @@ class CaseOutcome:
 
     @property
     def reason(self) -> str:
-        """Why it did not pass, untrusted; with several runs, how many passed."""
+        """The reason for not passing, untrusted; for repeated cases, the number of passed repeats."""
         reason = self.row.get("reason") or _undecided(self.row) if self.outcome is not Outcome.PASSED else ""
         if self.runs == 1:
             return reason
@@ -71,7 +71,7 @@ def shown_exchange(row: Row) -> Mapping[str, Any]:
 
 
 def outcome_of_row(row: Row) -> Outcome:
-    """Return what came of one row."""
+    """Return the outcome of a row."""
     if row["status"] in FAILED_STATUSES:
         return Outcome.ERROR
     if row["passed"] is not None:
@@ -96,7 +96,7 @@ def gate_outcome(gate: Mapping[str, Any]) -> Outcome:
 
 
 def worst_first(cases: Iterable[CaseOutcome], count: int) -> list[CaseOutcome]:
-    """Return the cases that missed their thresholds most, at most `count` of them."""
+    """Return the `count` cases that missed their thresholds most."""
     return heapq.nlargest(count, cases, key=lambda case: case.shortfall)
 
 
@@ -118,7 +118,7 @@ def _folded(rows: Sequence[Row]) -> CaseOutcome:
 
 
 def _shortfall(row: Row) -> float:
-    """Return by how much a row missed its thresholds, added up; a verdict without a threshold counts as 1."""
+    """Return by how much a row missed its thresholds in total; a verdict without a threshold counts as 1."""
     return sum(_missed(score) for score in row["scores"].values() if score["passed"] is False)
 
 

@@ -129,7 +129,7 @@ def _provenance(run: Run, spec: Spec | None) -> dict[str, Any]:
 
 
 def verdict_document(run: Run) -> dict[str, Any]:
-    """Return the verdict of a run with a summary: in one word, as an exit status, why, and what else to know."""
+    """Return the verdict of a run with a summary: a word, the exit status, the reasons, and notes."""
     assert run.summary is not None, "only a summary has a verdict"
     verdict = run_verdict(run.summary)
     return {
@@ -141,7 +141,7 @@ def verdict_document(run: Run) -> dict[str, Any]:
 
 
 def dataset_document(run: Run) -> dict[str, Any]:
-    """Return a run's dataset, with what its file was recognised as; null where its cases came from no file."""
+    """Return a run's dataset with the recognised reading of its file; that is null if there was no file."""
     reading = run.settings.dataset
     return {
         **dataclasses.asdict(run.dataset),
@@ -157,7 +157,7 @@ def dataset_document(run: Run) -> dict[str, Any]:
 
 
 def row_document(row: CaseResult) -> dict[str, Any]:
-    """Return one row as the report holds it."""
+    """Return a row of the report."""
     response = response_to_json(row.response) if row.response is not None else {}
     return {
         "case_id": row.case_id,
@@ -195,7 +195,7 @@ def score_document(score: Score) -> dict[str, Any]:
 
 
 def _turn(row: CaseResult, index: int) -> dict[str, Any]:
-    """Return one turn of a conversation; the scores of those that were scored by themselves."""
+    """Return a turn of a conversation, with its scores if turns were scored separately."""
     turn = row.turns[index]
     response = response_to_json(turn.response) if turn.response is not None else {}
     return {
@@ -251,7 +251,7 @@ def _result(metric: MetricSummary) -> dict[str, Any]:
 
 
 def judging_document(run: Run) -> dict[str, Any] | None:
-    """Return what judging came to; null where no row has a verdict."""
+    """Return the summary of the judging; null if no row has a verdict."""
     judging = run.summary.judging if run.summary is not None else None
     if judging is None:
         return None
@@ -266,7 +266,7 @@ def judging_document(run: Run) -> dict[str, Any] | None:
 
 
 def stopped_document(stopped: StoppedEarly | None) -> dict[str, Any] | None:
-    """Return when and why a run stopped early; null where it asked all cases."""
+    """Return when and why a run stopped early; null if it asked all cases."""
     return None if stopped is None else {**dataclasses.asdict(stopped), "sentence": stopped_sentence(stopped)}
 
 
@@ -276,11 +276,11 @@ def _group(group: GroupSummary) -> dict[str, Any]:
 
 _FLAT = ("avg_hit_rate", "avg_mrr", "avg_judge_score", "avg_combined_score", "best_combined_score",
          "combined_of_averages", "avg_num_tokens", "total_tokens")  # fmt: skip
-"""Aggregates that the summary of an agent with sources holds beside its metrics."""
+"""Aggregates in the summary of an agent with sources, besides its metrics."""
 
 
 _FLAT_OF_ROW = ("hit_rate", "mrr", "judge_score", "combined_score")
-"""Scores that a row of an agent with sources holds beside the map of all of them."""
+"""Scores in the rows of an agent with sources, besides the mapping of all scores."""
 
 
 def _flat_of_row(row: CaseResult) -> dict[str, Any]:

@@ -54,7 +54,7 @@ class FirstError:
 
 
 def first_errors(rows: Iterable[CaseResult]) -> list[FirstError]:
-    """Return the first error of the agent and of metrics, at most five of these, with how many rows have one."""
+    """Return the first errors of the agent and of at most five metrics, with the number of rows that have one."""
     errors: dict[str, tuple[str, str, str]] = {}
     counts: dict[str, int] = {}
     for row in rows:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     PartMaker = Callable[[Mapping[str, Any], Sequence[str]], Any]
 
 _PER_ROUND = 4
-"""Rows in a round of the event loop, in which the user's agent may run as well: they take 0.2 ms."""
+"""Rows prepared per round of the event loop, which the user's agent may share: they take 0.2 ms."""
 _MOST_CHARS = 20_000
-"""A longer row is left to the end: it would hold the agent up."""
+"""Longer rows are prepared at the end, as they would delay the agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class RowParts:
 
 
 class PreparedRows:
-    """Makes the parts of rows in the order in which they come, a few in each round of the event loop.
+    """Prepares the parts of rows in order of arrival, a few per round of the event loop.
 
     Args:
         metrics: The names of the run's metrics, in report order.

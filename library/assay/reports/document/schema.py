@@ -38,12 +38,12 @@ def results_schema() -> dict[str, Any]:
 
 
 def problems_of_head(document: object) -> list[str]:
-    """Return what is wrong with a document, its rows apart; empty where nothing is."""
+    """Return the problems of a document without its rows; empty if there are none."""
     return _problems(_check_of_head(), document, "")
 
 
 def problems_of_row(row: object, where: str) -> list[str]:
-    """Return what is wrong with one row; empty where nothing is.
+    """Return the problems of a row; empty if there are none.
 
     Args:
         where: What the row is called in the sentences, e.g. "rows[0]".
@@ -70,7 +70,7 @@ def _check_of_row() -> Check:
 
 
 def _compiled(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Check:
-    """Return what checks a value against a schema."""
+    """Return the function that checks a value against a schema."""
     assert schema.keys() <= _KNOWN, f"the schema of reports uses words that are not checked: {schema.keys() - _KNOWN}"
     if "$ref" in schema:
         return _compiled(root["$defs"][schema["$ref"].removeprefix("#/$defs/")], root)

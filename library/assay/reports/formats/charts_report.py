@@ -40,7 +40,7 @@ def write(report: Report, folder: ReportFolder, options: Mapping[str, Any]) -> N
 
 
 def sheets(report: Report, figures: RowFigures, fonts: Fonts) -> Iterator[tuple[str, Sheet]]:
-    """Yield each chart's name and sheet, drawn, one after the other.
+    """Draw the charts one by one; yield the name and the sheet of each.
 
     Args:
         report: Of the run.
@@ -63,7 +63,7 @@ def sheets(report: Report, figures: RowFigures, fonts: Fonts) -> Iterator[tuple[
 
 
 def drawn_text(head: Mapping[str, Any], figures: RowFigures) -> str:
-    """Return a text with every character that a chart may draw."""
+    """Return a text that contains every character that may be drawn."""
     summary = head["summary"]
     words = ["✗≥≤·–…", head["run"]["name"], head["run"]["run_id"], *head["results"], *summary["reasons"]]
     words += [group["name"] for kind in ("categories", "tags") for group in summary[kind]]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Cell = str | int | float | None
 
 SQL_METRICS = ("retrieval_accuracy", "generation_fidelity")
-"""Kinds of metrics that have a column of their own in the preset sql-agent."""
+"""Kinds of metrics with their own column in the preset sql-agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def _start() -> list[Column]:
 
 
 def _query_number() -> Callable[[Row], int]:
-    """Return what counts queries from 1: repeats of a case are one query."""
+    """Return a function that numbers queries from 1; repeats of a case have the same number."""
     numbers, last, number = itertools.count(1), object(), 0
 
     def count(row: Row) -> int:
@@ -109,7 +109,7 @@ def _query_number() -> Callable[[Row], int]:
 
 
 def _seconds(row: Row) -> str | None:
-    """Return the row's latency to the nanosecond, without needless zeros and without an exponent."""
+    """Format a row's latency to the nanosecond, without trailing zeros and exponent."""
     if row["latency_ms"] is None:
         return None
     return f"{row['latency_ms'] / 1000:.9f}".rstrip("0").rstrip(".")

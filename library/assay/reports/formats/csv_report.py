@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def write(report: Report, folder: ReportFolder, options: Mapping[str, Any]) -> None:
-    """Write both files; with the option `bom`, each begins with the mark by which a spreadsheet knows UTF-8."""
+    """Write both files; with the option `bom`, each begins with the mark that tells spreadsheets it is UTF-8."""
     start = "\ufeff" if options.get("bom") else ""
     stamp = _stamp(str(report.head["timestamp"]))
     columns = row_columns(report.head)
@@ -33,7 +33,7 @@ def write(report: Report, folder: ReportFolder, options: Mapping[str, Any]) -> N
 
 
 def _stamp(timestamp: str) -> str:
-    """Return a time as the names of the files have it, in UTC."""
+    """Return a time in UTC as in the names of the files."""
     try:
         return datetime.fromisoformat(timestamp).astimezone(UTC).strftime("%Y%m%d_%H%M%S")
     except ValueError:
@@ -43,7 +43,7 @@ def _stamp(timestamp: str) -> str:
 
 
 def summary_lines(report: Report) -> Iterator[tuple[str, str]]:
-    """Yield the lines: nine that every run has, agent errors, rows without a verdict, one for each further metric.
+    """Yield the lines: nine common ones, agent errors, rows without a verdict, and one per further metric.
 
     Agent errors that wait for a person have a further line, where there are some. A run over a part of its dataset, one
     that is partial, and one of dependent cases say so at the end.

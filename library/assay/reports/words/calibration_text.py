@@ -34,7 +34,7 @@ NO_CALIBRATION = (
     "none of this judge by this rubric: how far it agrees with people is not known; `assay judge calibrate` measures it"
 )
 _METRICS = {"quality": "quality", "answer": "judge_score"}
-"""Which metric asks by which rubric."""
+"""The rubric of each metric."""
 _ONLY_WITH_LABELS = "labels_are_weighted"
 _WITHHELD = {
     LABELS_WITHOUT_WEIGHTS: "the labelled answers were drawn by the judge's verdict, so that its mistakes among them "
@@ -56,7 +56,7 @@ _WITHHELD = {
 
 
 def why_withheld(corrected: Figure) -> str:
-    """Return why there is no corrected pass rate, and what to do; empty where there is one."""
+    """Return why there is no corrected pass rate, and a remedy; empty if there is one."""
     return _WITHHELD.get(corrected.reason, corrected.reason)
 
 
@@ -70,7 +70,7 @@ def corrected_text(corrected: Figure) -> str:
 
 
 def calibration_sentences(run: Run) -> list[str]:
-    """Return how far the judges of a run agree with people, or that it is not known; empty where none was asked."""
+    """Return the agreement of a run's judges with people, or that it is unknown; empty if no judge was asked."""
     if run.summary is None or run.summary.judging is None or not run.summary.judging.fingerprints:
         return []
     return [_sentence(run, calibration) for calibration in run.calibrations] or [NO_CALIBRATION]
@@ -94,7 +94,7 @@ def calibration_documents(run: Run) -> list[dict[str, Any]]:
 
 
 def agreement_text(alpha: float | None, low: float | None, high: float | None, n: int) -> str:
-    """Return alpha with its interval and what it rests on."""
+    """Return alpha with its interval and the number of labels behind it."""
     if alpha is None:
         return f"no alpha from {n} answers"
     interval = f" [{low:.2f}, {high:.2f}]" if low is not None and high is not None else " without an interval"
@@ -113,7 +113,7 @@ def _sentence(run: Run, calibration: JudgeCalibration) -> str:
 
 
 def _corrected(run: Run, calibration: JudgeCalibration) -> Iterator[tuple[MetricSummary, Figure]]:
-    """Yield the metrics that pass where the calibrated judge did, each with its corrected pass rate."""
+    """Yield the metrics that pass exactly if the calibrated judge passes, with their corrected pass rates."""
     kinds = {metric.name: metric.kind for metric in run.settings.metrics}
     for metric in run.summary.metrics if run.summary is not None else ():
         is_asked = (
@@ -143,7 +143,7 @@ def _corrected_rate(passed: int, n: int, calibration: JudgeCalibration) -> Figur
 
 
 def _caution(corrected: Figure, calibration: JudgeCalibration) -> str:
-    """Return when the interval of a corrected rate is too narrow; usually empty."""
+    """Return the condition under which the interval of a corrected rate is too narrow; usually empty."""
     if corrected.value is None or not is_uneven(calibration.n_failed, calibration.n_passed):
         return ""
     rare, count = min(("failed", calibration.n_failed), ("passed", calibration.n_passed), key=lambda kind: kind[1])

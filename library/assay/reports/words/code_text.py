@@ -11,7 +11,7 @@ _COMMIT_CHARS, _HASH_CHARS = 12, 12
 
 
 def code_text(code: Mapping[str, Any] | None) -> str:
-    """Return which code the agent of a run was; empty where that is not known.
+    """Return the identity of the code of a run's agent; empty if unknown.
 
     Args:
         code: `run.code` of the run's document.
@@ -25,12 +25,12 @@ def code_text(code: Mapping[str, Any] | None) -> str:
 
 
 def commit_text(code: Mapping[str, Any]) -> str:
-    """Return a commit in short, and whether files differed from it."""
+    """Return an abbreviated commit, and whether files differed from it."""
     return str(code["commit"])[:_COMMIT_CHARS] + (", with uncommitted changes" if code.get("dirty") else "")
 
 
 def code_change(codes: Sequence[Mapping[str, Any]]) -> str:
-    """Return how the agent's code differs between runs; empty where it does not, or where that is not known.
+    """Return the difference of the agent's code between runs; empty if there is none or it is unknown.
 
     Args:
         codes: `run.code` of each run's document, in order.

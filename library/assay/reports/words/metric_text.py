@@ -29,7 +29,7 @@ def units_of(settings: RunSettings) -> dict[str, str]:
 
 
 def value_text(unit: str, value: float | None) -> str:
-    """Return a metric's value in its unit; a dash where there is none."""
+    """Format a metric's value in its unit; a dash for None."""
     if value is None:
         return "-"
     match unit:
@@ -45,7 +45,7 @@ def value_text(unit: str, value: float | None) -> str:
 
 
 def number_text(value: float) -> str:
-    """Return a value without a unit: four decimals, or four digits where these would show nothing or fill a line."""
+    """Format a value without a unit: four decimals, or four significant digits for very small and very large values."""
     size = abs(value)
     if size >= _LARGE or TOLERANCE < size < _SMALL:
         return f"{value:.4g}"
@@ -53,13 +53,13 @@ def number_text(value: float) -> str:
 
 
 def bound_text(unit: str, bound: float) -> str:
-    """Return a threshold or a target in its metric's unit, with every digit that it has."""
+    """Format a threshold or target in its metric's unit, with all its digits."""
     share = unit == "%"
     return f"{bound * 100 if share else bound:.10g}{'%' if share else ' s' if unit == 's' else ''}"
 
 
 def threshold_text(result: Mapping[str, Any]) -> str:
-    """Return the threshold of a metric in a report's head, and whether it is met; empty where it has none."""
+    """Return the threshold of a metric in a report's head, and whether it is met; empty without one."""
     if result["threshold"] is None:
         return ""
     without = "not computed" if result["value"] is None else "no verdict"
@@ -68,28 +68,28 @@ def threshold_text(result: Mapping[str, Any]) -> str:
 
 
 def seconds_text(value: float | None) -> str:
-    """Return a time in seconds; a dash where there is none."""
+    """Format a time in seconds; a dash for None."""
     return "-" if value is None else f"{value:.2f} s"
 
 
 def count_text(count: int, noun: str) -> str:
-    """Return a number of things, e.g. "1 row" or "1,200 rows"."""
+    """Return a count with its noun, e.g. "1 row" or "1,200 rows"."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def partial_text(finished: int, total: int) -> str:
-    """Return what every report of an unfinished run says first."""
+    """Return the note at the top of every report of an unfinished run."""
     return f"PARTIAL: {finished:,} of {count_text(total, 'row')}"
 
 
 def reason_text(score: Score) -> str:
-    """Return why a score has no value, untrusted: the sentence that comes with it, or its reason in words."""
+    """Return why a score has no value, untrusted: its message, or its reason in words."""
     is_said = score.status is not ScoreStatus.ERROR or "function" in score.detail
     return message_of(score.reason, score.detail if is_said else {})
 
 
 _TOLD_ELSEWHERE = ("agent_error", "aggregate_only")
-"""Reasons that are counted elsewhere, or are none: consistency has a value for all runs of a case together."""
+"""Reasons that are not counted: others report them, or, for consistency, the repeats of a case share one value."""
 
 
 class Uncomputed:
@@ -98,22 +98,22 @@ class Uncomputed:
     def __init__(self) -> None:
         self._reasons: dict[tuple[str, ScoreStatus], Counter[str]] = {}
         self.partial: dict[str, int] = {}
-        """By metric, of how many of the rows without a value it was taken; only where that is not all of them."""
+        """By metric, the number of rows without a value that were read, if these are not all of them."""
 
     def take(self, row: CaseResult, *, only: str | None = None) -> None:
-        """Take one row; `only` is the one metric that is looked at."""
+        """Add a row; with `only`, just the score of that metric."""
         for score in row.scores:
             if only not in (None, score.metric):
                 continue
             if score.value is None and score.reason and score.reason not in _TOLD_ELSEWHERE:
                 reasons = self._reasons.setdefault((score.metric, score.status), Counter())
                 reason = reason_text(score)[:_MOST_REASON_CHARS]
-                # What a function raises may be another text on every row: memory must not grow with them.
+                # A function may raise a different text on every row, and memory must not grow with them.
                 is_kept = reason in reasons or len(reasons) < _MOST_KEPT
                 reasons[reason if is_kept else message_of(score.reason, {})] += 1
 
     def lines(self, metrics: Iterable[MetricSummary]) -> list[str]:
-        """Return, for each metric that is skipped or failed on rows, on how many and why."""
+        """Return for each metric the numbers of rows on which it was skipped or failed, by reason."""
         lines = []
         for metric in metrics:
             rows = metric.n_scored + metric.n_skipped + metric.n_error

@@ -26,7 +26,7 @@ _SIGNS = {"at_least": "at least", "more_than": "more than", "at_most": "at most"
 
 
 def recommendations(run: Run, spec: Path | None = None, server: str | None = None) -> list[str]:
-    """Return the sentences for a run with a summary, the most urgent first; none where there is nothing to say.
+    """Return the recommendations for a run with a summary, the most urgent first; empty if there are none.
 
     Args:
         run: The run.
@@ -89,7 +89,7 @@ def _of_own_errors(run: Run, summary: RunSummary, remedy_of: Callable[[str], str
 
 
 def _remedy(run: Run, spec: Path | None, server: str | None, name: str) -> str:
-    """Return what to do about a metric that failed: what is computed alike each time is not worth another try."""
+    """Return the remedy for a failed metric; a deterministic computation is not worth a retry."""
     kind = next((metric.kind for metric in run.settings.metrics if metric.name == name), "")
     if kind == FUNCTION_METRIC:
         command = rescore_command(run, spec=spec, server=server)
@@ -148,7 +148,7 @@ def _of_missing(run: Run, summary: RunSummary) -> Iterator[str]:
 
 
 def _of_certainty(summary: RunSummary) -> Iterator[str]:
-    """Return advice on gates and thresholds that chance alone may have decided, and on several runs a case."""
+    """Return advice on gates and thresholds that chance may have decided, and on repeats."""
     # Of an agent that mostly failed a rate says little, however many cases there are.
     for criterion in () if agent_error_gap(summary) else criteria_of(summary):
         if (
@@ -166,7 +166,7 @@ def _of_certainty(summary: RunSummary) -> Iterator[str]:
 
 
 def _more(summary: RunSummary) -> str:
-    """Return what narrows intervals: of cases that share something, others that do not share it."""
+    """Return advice on narrower intervals: more cases, or, for clustered ones, cases of other clusters."""
     if summary.dependent is None:
         return "cases"
     return "cases that are no copies" if summary.dependent.key == COPIES else f"clusters by {summary.dependent.key}"

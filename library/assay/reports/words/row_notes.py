@@ -16,7 +16,7 @@ _FEW_CLUSTERS = 10  # of equal size; with fewer, one cluster may carry the resul
 
 
 def row_notes(run: Run) -> list[str]:
-    """Return a sentence each on rows asked or scored again, repeats, copies, clusters and approvals of no use."""
+    """Return sentences on repeated questions and scores, repeats, copies, clusters and unused approvals."""
     return [*_again(run), *_repeats(run), *_copies(run), *_dependent(run), *_unused_approvals(run)]
 
 
@@ -45,7 +45,7 @@ def _copies(run: Run) -> Iterator[str]:
 
 
 def _dependent(run: Run) -> Iterator[str]:
-    """Yield how many independent cases a run is worth, and the share of the largest cluster where few count."""
+    """Yield the number of independent cases that a run is worth and, if clusters are few, the share of the largest."""
     dependent = run.summary.dependent if run.summary is not None else None
     if dependent is None:
         return

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from assay.model.run import Run
 
 SPEC = "SPEC"
-"""What stands for a spec whose place is not known."""
+"""The placeholder for a spec whose path is unknown."""
 
 
 def resume_command(run: Run, *, retry_errors: bool = False, spec: Path | None = None, server: str | None = None) -> str:
@@ -33,7 +33,7 @@ def resume_command(run: Run, *, retry_errors: bool = False, spec: Path | None = 
 
 
 def case_command(run_id: str, case_id: str, *, server: str | None = None) -> str:
-    """Return the command that shows everything about the rows of a case, whose id is untrusted."""
+    """Return the command that shows the rows of a case, whose id is untrusted."""
     return shlex.join(["assay", "runs", "show", run_id, "--case", clean(case_id), *_on(server)])
 
 

@@ -17,7 +17,7 @@ _SHORT_CHARS = 100
 
 
 def cases_over_dataset(run: Run) -> str:
-    """Return how many cases of which dataset a run is over, and how they were selected."""
+    """Return the number of a run's cases, their dataset and their selection."""
     reading, selected = run.settings.dataset, selected_cases(run)
     # The orchestrator names a dataset as the client did that uploaded it first.
     name = reading.file if reading is not None else run.dataset.name
@@ -26,13 +26,13 @@ def cases_over_dataset(run: Run) -> str:
 
 
 def selection_line(run: Run) -> str:
-    """Return which cases of a dataset a run is over; the empty text where it is over all of them."""
+    """Return the selection of a run's cases; empty if it covers the whole dataset."""
     selected = selected_cases(run)
     return shorten(selected.sentence, _LINE_CHARS) if selected is not None else ""
 
 
 def description_lines(run: Run) -> list[str]:
-    """Return a line for the agent, prompt, labels and note of a run each, as far as it has them."""
+    """Return one line each for the agent, prompt, labels and note of a run, if it has them."""
     settings = run.settings
     file, first_line = _prompt(run)
     lines = [
@@ -59,7 +59,7 @@ def short(run: Run) -> str:
 
 
 def description_document(run: Run) -> dict[str, Any]:
-    """Return the same for programs."""
+    """Return the same as data for programs."""
     agent = run.settings.agent
     file, first_line = _prompt(run)
     return {
@@ -92,7 +92,7 @@ def _labels(run: Run) -> str:
 
 
 def _prompt(run: Run) -> tuple[str, str]:
-    """Return the file of a run's prompt and the first line of its text, each empty where there is none."""
+    """Return the file of a run's prompt and the first line of its text; each is empty if missing."""
     options = run.settings.agent.options
     text = options.get("prompt")
     lines = text.strip().splitlines() if isinstance(text, str) else []

@@ -38,7 +38,7 @@ class SelectedCases:
 
 
 def selected_cases(run: Run) -> SelectedCases | None:
-    """Return which part of its dataset a run is over; None where it is over all of it."""
+    """Return the part of its dataset that a run covers; None if it covers all of it."""
     selection, reading, count = run.settings.selection, run.settings.dataset, run.dataset.case_count
     left_out = reading.left_out_count if reading is not None else 0
     total = selection.total_count if selection is not None else count
@@ -61,17 +61,17 @@ def selected_document(run: Run) -> dict[str, Any] | None:
 
 
 def selection_sentence(head: Mapping[str, Any]) -> str:
-    """Return which part of its dataset the run of a document is over; empty where it is over all of it."""
+    """Return the part of its dataset that the run of a document covers; empty if it covers all of it."""
     return str((head["summary"].get("selection") or {}).get("sentence", ""))
 
 
 def selection_document(selection: CaseSelection | None) -> dict[str, Any] | None:
-    """Return by which conditions cases were selected; null where all were taken."""
+    """Return the conditions by which cases were selected; null for all cases."""
     return None if selection is None else {**asdict(selection), "failed_of": selection.failed_of or None}
 
 
 def selection_text(selection: CaseSelection | None) -> str:
-    """Return the conditions of a selection in words; empty where there are none."""
+    """Return the conditions of a selection in words; empty without any."""
     if selection is None:
         return ""
     parts = [_named_cases(selection.cases)] if selection.cases else []
@@ -91,6 +91,6 @@ def _named_cases(case_ids: Sequence[str]) -> str:
 
 
 def _first(values: Sequence[str]) -> list[str]:
-    """Return the first of some values, and how many more there are."""
+    """Return the first few values and the number of further ones."""
     named = [shorten(value, _VALUE_CHARS) for value in values[:_MOST_VALUES]]
     return [*named, f"{len(values) - _MOST_VALUES} more"] if len(values) > _MOST_VALUES else named

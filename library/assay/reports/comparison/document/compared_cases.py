@@ -37,7 +37,7 @@ class ComparedCase:
     meets_filter: tuple[bool, ...]
 
     def is_compared(self, a: int, b: int) -> bool:
-        """Whether two runs are compared by this case: both have it, with equal contents, and it meets the filter."""
+        """Whether two runs are compared on this case: both have it with equal contents, and it matches the filter."""
         if self.values[a] is None or self.values[b] is None:
             return False
         content_a, content_b = self.contents[a], self.contents[b]
@@ -46,7 +46,7 @@ class ComparedCase:
         )
 
     def difference(self, metric: str, a: int, b: int) -> float | None:
-        """Return the value of run b less that of run a; None where they are not compared or one has no value."""
+        """Return the value of run b minus that of run a; None if they are not compared or a value is missing."""
         if not self.is_compared(a, b):
             return None
         value_a, value_b = (self.values[a] or {}).get(metric), (self.values[b] or {}).get(metric)
@@ -84,13 +84,13 @@ class CaseTexts:
 
 
 class ComparedCases(Protocol):
-    """Where a report takes the cases of compared runs from: their documents, or a server."""
+    """A source of the cases of compared runs: their documents, or a server."""
 
     def cases(self) -> Iterator[ComparedCase]:
-        """Yield every case once, those of the first run in its order, then those that only later runs have."""
+        """Yield every case once: the first run's in its order, then those that only later runs have."""
 
     def texts(self, case_ids: Collection[str]) -> Mapping[str, CaseTexts]:
-        """Return the texts of some cases by id; a case that no run has is left out."""
+        """Return the texts of some cases by id; cases that no run has are omitted."""
 
 
 class ReportedCases:
@@ -106,7 +106,7 @@ class ReportedCases:
         self._scores: Sequence[CaseScores] = matched([compared_run(report, settings).cases for report in reports])
 
     def cases(self) -> Iterator[ComparedCase]:
-        """Yield every case once, those of the first run in its order, then those that only later runs have."""
+        """Yield every case once: the first run's in its order, then those that only later runs have."""
         columns = [{name: scores.values(name).tolist() for name in scores.metrics} for scores in self._scores]
         for index, scores in enumerate(self._scores):
             earlier = self._scores[:index]
@@ -130,7 +130,7 @@ class ReportedCases:
         )
 
     def texts(self, case_ids: Collection[str]) -> Mapping[str, CaseTexts]:
-        """Return the texts of some cases by id; a case that no run has is left out."""
+        """Return the texts of some cases by id; cases that no run has are omitted."""
         wanted = frozenset(case_ids)
         rows: list[dict[str, Mapping[str, Any]]] = [{} for _ in self._reports]
         for rows_of_run, scores, report in zip(rows, self._scores, self._reports, strict=True):

@@ -93,7 +93,7 @@ def content_of(question: str | None, references: object) -> bytes:
 
 
 def values_of(row: Mapping[str, Any], names: Iterable[str]) -> dict[str, float | None]:
-    """Return the values of a row's metrics; latency, tokens and cost also where no metric of the run has that name."""
+    """Return the values of a row's metrics, and latency, tokens and cost even if the run has no metric of that name."""
     scores, implied = row["scores"], None
     values: dict[str, float | None] = {}
     for name in names:
@@ -106,7 +106,7 @@ def values_of(row: Mapping[str, Any], names: Iterable[str]) -> dict[str, float |
 
 
 def _errors_of(row: Mapping[str, Any], values: Mapping[str, float | None]) -> list[str]:
-    """Return the metrics of a row that have no value because of an error: not those that skip the row."""
+    """Return the metrics of a row whose value is missing because of an error, not because they skip the row."""
     scores, is_error = row["scores"], row["status"] in FAILED_STATUSES
     return [
         name

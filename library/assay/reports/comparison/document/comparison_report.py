@@ -56,13 +56,13 @@ class ComparisonReport:
 
     @cached_property
     def comparison_id(self) -> str:
-        """Names the runs and the settings: one comparison, made twice, has one id."""
+        """An id derived from runs and settings: repeating a comparison gives the same id."""
         settings = repr((self.comparison.settings, [variant.run_id for variant in self.comparison.variants]))
         return f"comparison-{blake2b(settings.encode('utf-8', 'replace'), digest_size=_DIGEST_BYTES).hexdigest()}"
 
     @cached_property
     def units(self) -> Mapping[str, str]:
-        """The unit of each metric by name; of the pass rate and of metrics that are not known, the empty text."""
+        """The unit of each metric by name; empty for the pass rate and for unknown metrics."""
         return {name: metric.unit for facts in reversed(self.facts) for name, metric in facts.metrics.items()}
 
     @cached_property
@@ -81,7 +81,7 @@ class ComparisonReport:
         return [pair for pair in self.comparison.pairs if pair.a == self.comparison.variants[0].label]
 
     def shown(self, pair: PairComparison) -> Sequence[MetricComparison]:
-        """Return the metrics of two runs, without those that no run was asked to measure and that none has."""
+        """Return the metrics of two runs, without those that no spec asks for and no run has."""
         variants = self.comparison.variants
         return [
             metric
@@ -90,7 +90,7 @@ class ComparisonReport:
         ]
 
     def distinct(self, pair: PairComparison) -> Sequence[MetricComparison]:
-        """Return the metrics of two runs that are shown, without a pass rate that only repeats another metric."""
+        """Return the metrics of two runs to show, without a pass rate that repeats another metric."""
         variants, shown = self.comparison.variants, self.shown(pair)
         estimates = {metric.metric: [variant.metrics[metric.metric] for variant in variants] for metric in shown}
         rate = estimates.pop(PASS_RATE, None)
@@ -133,5 +133,5 @@ def report_of_runs(
 
 
 def setting_text(value: object) -> str:
-    """Return a setting of a run in one line, untrusted; a dash where a run has none."""
+    """Return a run's setting in one line, untrusted; a dash if it has none."""
     return "–" if value is None or value == "" else value if isinstance(value, str) else json_text(value)

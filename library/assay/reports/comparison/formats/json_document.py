@@ -62,12 +62,12 @@ def _individual(report: ComparisonReport, index: int, variant: Variant) -> dict[
 
 
 def evaluation_name(index: int) -> str:
-    """Return the file that holds the document of a run, by its place from 0."""
+    """Return the name of the file with the document of a run, by the run's position from 0."""
     return f"evaluation_{index + 1}.json"
 
 
 def _stopped_early(report: ComparisonReport) -> dict[str, Any] | None:
-    """Return why and when the runs stopped early; null where their rule did not decide, or they have none."""
+    """Return why and when the runs stopped early; null if they did not, or have no rule."""
     stopping = report.comparison.stopping
     if stopping is None or not stopping.has_decided:
         return None
@@ -75,7 +75,7 @@ def _stopped_early(report: ComparisonReport) -> dict[str, Any] | None:
 
 
 def _keys(report: ComparisonReport) -> Sequence[str]:
-    """Return what the pairs are called: by the names of the runs, or by their labels where two would be alike."""
+    """Return the names of the pairs: from the runs' names, or from their labels if two pairs would be alike."""
     names, pairs = report.names, report.comparison.pairs
     keys = [f"{names[pair.a]}_vs_{names[pair.b]}" for pair in pairs]
     return keys if len(set(keys)) == len(keys) else [pair_key(pair) for pair in pairs]
@@ -116,7 +116,7 @@ def _recommendation(report: ComparisonReport) -> dict[str, Any] | None:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it: objects as mappings, names of choices as text, numbers that are none as null."""
+    """Return a value for JSON: objects become mappings, enum members texts, NaN and infinity null."""
     if isinstance(value, Enum):
         return value.value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -28,13 +28,13 @@ _MOST_WARNINGS = 10
 _WARNINGS = (Part.BANNERS, Part.CAUTIONS)
 _UNTITLED = (Part.DECISION, Part.RUNS, Part.METRICS, Part.METHOD)
 _LISTED = (*_WARNINGS, Part.METHOD, Part.PAIR, Part.FACTS)
-"""Sections whose sentences are items of a list; those of others are paragraphs."""
+"""Sections whose sentences become list items; other sentences become paragraphs."""
 _WITHIN = (Part.VERDICT, *_WARNINGS, Part.DECISION, Part.METRICS, Part.METHOD, Part.DIFFERENCES, Part.PAIR)
-"""The sections that stand in the report of a run."""
+"""The sections that are included in the report of a run."""
 
 
 def comparison_markdown(report: ComparisonReport) -> str:
-    """Return a comparison as Markdown of at most 60,000 characters, which a comment of GitHub takes."""
+    """Return a comparison as Markdown of at most 60,000 characters, which fit into a GitHub comment."""
     sections = outline(report)
     for most in range(_MOST_FLIPPED, -1, -1):
         text = _document(sections, most)
@@ -62,7 +62,7 @@ def _document(sections: Sequence[Section], most_flipped: int) -> str:
 
 
 def _section(section: Section, most_flipped: int) -> Iterator[str]:
-    """Yield the lines of a section, a blank one behind each block."""
+    """Yield the lines of a section, with a blank line after each block."""
     most = _MOST_WARNINGS if section.part in _WARNINGS else _MOST_SENTENCES
     sentences = [markdown_prose(sentence, _SENTENCE_CHARS) for sentence in section.sentences]
     if section.part is Part.VERDICT:
@@ -101,7 +101,7 @@ def _table(table: Table, part: Part, most_flipped: int) -> Iterator[str]:
 
 
 def _cells(table: Table, rows: Sequence[Row], width: int) -> Iterator[str]:
-    """Yield a table whose texts of users are code, and a blank line."""
+    """Yield a table, with users' texts as code, and a blank line."""
     (heading, *others), width = rows, min(width, _NAME_CHARS)
     lines = [[_code(cell, width) if at in table.head_names else cell for at, cell in enumerate(heading)]]
     lines.append(["---"] * len(heading))
@@ -111,6 +111,6 @@ def _cells(table: Table, rows: Sequence[Row], width: int) -> Iterator[str]:
 
 
 def _code(cell: str, width: int) -> str:
-    """Return a text of a user as code; the mark of the primary metric stands behind it."""
+    """Return a user's text as code, followed by the mark of the primary metric if it has one."""
     name = cell.removesuffix(PRIMARY)
     return f"{markdown_code(name, width)} \\*" if name != cell else markdown_code(cell, width)

@@ -58,7 +58,7 @@ def write(report: ComparisonReport, folder: ReportFolder, plot_format: str) -> N
 
 
 def drawn_text(report: ComparisonReport) -> str:
-    """Return a text with every character that the sheet may draw."""
+    """Return a text that contains every character that may be drawn."""
     comparison = report.comparison
     words = ["≥≤·–…±", verdict_sentence(report), *banners(report)]
     words += [report.title(variant) for variant in comparison.variants]
@@ -109,7 +109,7 @@ def _frame(sheet: Sheet, report: ComparisonReport) -> Sequence[str]:
 
 
 def _bars(sheet: Sheet, area: Area, report: ComparisonReport) -> list[str]:
-    """Draw the values of each metric, a bar a run, with thresholds as lines; return what has no room."""
+    """Draw the values of each metric, one bar per run, with thresholds as lines; return the metrics without room."""
     variants = report.comparison.variants
     names = [item.metric for item in report.distinct(report.comparison.pairs[0])]
     fits = max(int(area.height / (_LINE * (len(variants) + 1.4))), 1)
@@ -157,7 +157,7 @@ def _bar(sheet: Sheet, scale: Scale, middle: float, estimate: Estimate, colour: 
 
 
 def _threshold(report: ComparisonReport, name: str) -> float | None:
-    """Return the threshold of a metric where all runs have the same one."""
+    """Return the threshold of a metric if all runs have the same one."""
     thresholds = {head["results"].get(name, {}).get("threshold") for head in report.heads}
     return thresholds.pop() if len(thresholds) == 1 else None
 
@@ -165,7 +165,7 @@ def _threshold(report: ComparisonReport, name: str) -> float | None:
 def _range(
     report: ComparisonReport, name: str, estimates: Sequence[Estimate], threshold: float | None
 ) -> tuple[float, float]:
-    """Return the ends of a metric's axis: its own where it is bounded, else from 0 to a little above what is shown."""
+    """Return the ends of a metric's axis: its bounds, or else from 0 to slightly above the shown values."""
     if (bounds := _bounds(report, name)) is not None:
         return bounds
     shown = [
@@ -179,7 +179,7 @@ def _range(
 
 
 def _bounds(report: ComparisonReport, name: str) -> tuple[float, float] | None:
-    """Return the least and the greatest value that a metric can have, where it has such."""
+    """Return the bounds of a metric; None without bounds."""
     facts = report.facts[0].metrics.get(name)
     if facts is None or facts.unit == "%":
         return 0.0, 1.0
@@ -240,7 +240,7 @@ def _radar(sheet: Sheet, area: Area, report: ComparisonReport, names: Sequence[s
 
 
 def _legend(sheet: Sheet, area: Area, report: ComparisonReport) -> list[str]:
-    """Draw the sign, the letter and the name of each run; return what has no room."""
+    """Draw the sign, letter and name of each run; return the runs without room."""
     variants = report.comparison.variants
     for index, variant in enumerate(variants[: len(SERIES)]):
         middle = area.top + 28 + _LINE * index
@@ -252,7 +252,7 @@ def _legend(sheet: Sheet, area: Area, report: ComparisonReport) -> list[str]:
 
 
 def _differences(sheet: Sheet, area: Area, report: ComparisonReport) -> list[str]:
-    """Draw differences: of two runs each metric on a scale of its own, of more the primary one from the first run."""
+    """Draw differences: of two runs every metric on its own scale, of more the primary metric against the first."""
     pairs, primary = report.baseline_pairs, report.comparison.primary
     if len(pairs) == 1:
         rows = [(metric_text(report, metric.metric), pairs[0], metric) for metric in report.distinct(pairs[0])]
@@ -272,7 +272,7 @@ def _differences(sheet: Sheet, area: Area, report: ComparisonReport) -> list[str
 
 
 def _reach(ones: Sequence[MetricComparison]) -> float:
-    """Return how far an axis reaches to both sides of 0."""
+    """Return the length of an axis on either side of 0."""
     shown = [metric.worst_case or metric for metric in ones]
     ends = [abs(end) for metric in shown for end in (*(metric.interval or ()), metric.difference or 0.0)]
     return axis_end(max(ends)) if any(ends) else 1.0

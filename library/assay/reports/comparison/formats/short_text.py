@@ -93,7 +93,7 @@ def _is_lost(case: FlippedCase, *, higher_is_better: bool) -> bool:
 
 
 def _named(report: ComparisonReport, pair: PairComparison, cases: Sequence[FlippedCase], count: int) -> str:
-    """Return the first of some cases with their questions, and the command that shows one of them."""
+    """Return the first few of some cases with their questions, and the command that shows one of them."""
     shown = cases[:_MOST_CASES]
     if not shown:
         return ""
@@ -103,7 +103,7 @@ def _named(report: ComparisonReport, pair: PairComparison, cases: Sequence[Flipp
 
 
 def _command(report: ComparisonReport, pair: PairComparison, cases: Sequence[FlippedCase]) -> str:
-    """Return the command that shows one of some cases; empty where the runs are files, or no terminal takes an id."""
+    """Return the command that shows one of some cases; empty if the runs are files, or no id is fit for a terminal."""
     ids = (case.case_id_b or case.case_id for case in cases)
     usable = next((case_id for case_id in ids if clean(case_id) == case_id), None)
     if report.server is None or usable is None:

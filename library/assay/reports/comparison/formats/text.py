@@ -20,7 +20,7 @@ _CELL_CHARS = 60
 _NAME_CHARS = 40
 _SENTENCE_CHARS = 600
 _COLUMNS_AT_ONCE = {Part.METRICS: 7, Part.DIFFERENCES: 7, Part.CHANGES: 5}
-"""Columns that stand beside each other, the first among them; further ones follow below."""
+"""The most columns side by side, including the first; further columns follow below."""
 _METRICS_AT_ONCE = 4
 _MOST_FLIPPED = 5
 _MOST_CHANGES = 10
@@ -81,7 +81,7 @@ def _indented(lines: Sequence[str] | Iterator[str]) -> Iterator[str]:
 
 
 def _blocks(rows: Sequence[Row], kept: int, size: int) -> Iterator[str]:
-    """Yield a table in blocks of at most `size` columns, each of which begins with the first `kept` ones."""
+    """Yield a table in blocks of at most `size` columns; every block begins with the first `kept` columns."""
     step = size - kept
     for start in range(kept, len(rows[0]), step):
         yield from columns([row[:kept] + row[start : start + step] for row in rows], _CELL_CHARS)

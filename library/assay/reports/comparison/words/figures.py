@@ -65,7 +65,7 @@ class Figures:
         return f"{self.value(estimate.value)} {self.interval(estimate.interval)}".rstrip()
 
     def change(self, metric: MetricComparison | WorstCase) -> str:
-        """Return the difference of two runs with its interval; after planned looks, what they estimate."""
+        """Return the difference of two runs with its interval; after planned looks, the unbiased estimate."""
         estimate = getattr(metric, "median_unbiased", None)
         text = self.difference(metric.difference if estimate is None else estimate)
         return f"{text} {self.interval(metric.interval, signed=True)}".rstrip()
@@ -85,14 +85,14 @@ def figures_of(report: ComparisonReport, metric: str) -> Figures:
 
 
 def run_value(report: ComparisonReport, metric: str, estimate: Estimate) -> str:
-    """Return the value of a metric over all cases of a run, with their number where runs have values of other ones."""
+    """Return a metric's value over all cases of a run, with their number if the runs have values of different cases."""
     text = figures_of(report, metric).estimate(estimate)
     counts = {variant.metrics[metric].n for variant in report.comparison.variants}
     return text if len(counts) == 1 or estimate.value is None else f"{text}, n {estimate.n:,}"
 
 
 def _spreads(comparison: Comparison, metric: str) -> Iterator[float]:
-    """Yield what the decimals of a metric have to show: half the width of intervals, else differences or values."""
+    """Yield the sizes that the decimals of a metric must show: half-widths of intervals, else differences or values."""
     comparisons = [pair.metric(metric) for pair in comparison.pairs]
     for metric_of_pair in comparisons:
         width = metric_of_pair.interval[1] - metric_of_pair.interval[0] if metric_of_pair.interval is not None else 0.0
@@ -120,7 +120,7 @@ def p_phrase(p: float | None) -> str:
 
 
 def tested_text(metric: MetricComparison, alpha: float) -> str:
-    """Return the p-value of a metric for a sentence: the raw one, and the adjusted one where that differs."""
+    """Return the p-value of a metric for a sentence: the raw one, and the adjusted one if it differs."""
     raw = "p " + raw_p_text(metric, alpha).replace("<", "< ")
     if metric.p_adjusted is None or metric.p_adjusted == metric.p:
         return raw
@@ -128,7 +128,7 @@ def tested_text(metric: MetricComparison, alpha: float) -> str:
 
 
 def raw_p_text(metric: MetricComparison, alpha: float) -> str:
-    """Return the raw p-value of a metric, with its simulation error where another seed might decide otherwise."""
+    """Return the raw p-value of a metric, with its simulation error if another seed might lead to another verdict."""
     if metric.p is None or not metric.p_error:
         return p_text(metric.p)
     decisive = metric.p if metric.p_adjusted is None else metric.p_adjusted
@@ -142,7 +142,7 @@ def level_text(alpha: float) -> str:
 
 
 def metric_text(report: ComparisonReport, metric: str) -> str:
-    """Return the name of a metric, untrusted, with its unit where the name does not say it."""
+    """Return the name of a metric, untrusted, with its unit if the name does not contain it."""
     unit = report.units.get(metric, "")
     return f"{metric} ({unit})" if unit in _SHOWN_UNITS else metric
 

@@ -110,7 +110,7 @@ def _listed(report: ComparisonReport, labels: Sequence[str], naming: Naming) -> 
 
 
 def leader(report: ComparisonReport) -> str | None:
-    """Return the label of the run with the best value of the primary metric; None where none has a value."""
+    """Return the label of the run with the best value of the primary metric; None if no run has a value."""
     comparison = report.comparison
     better = comparison.pairs[0].metric(comparison.primary).higher_is_better
     known = [
@@ -122,7 +122,7 @@ def leader(report: ComparisonReport) -> str | None:
 
 
 def pair_sentence(report: ComparisonReport, pair: PairComparison, naming: Naming = Naming.BOTH) -> str:
-    """Return what the primary metric says of two runs, which one errs more, and which cases are missing."""
+    """Return the verdict of the primary metric on two runs, the run with more errors, and the missing cases."""
     verdict, primary = _verdict_of_pair(report, pair, naming), pair.metric(report.comparison.primary)
     is_said = primary.reason == Reason.AGENT_ERRORS and primary.errors == pair.errors
     errors = "" if is_said else errors_sentence(report, pair, naming)
@@ -130,7 +130,7 @@ def pair_sentence(report: ComparisonReport, pair: PairComparison, naming: Naming
 
 
 def _alone_sentence(report: ComparisonReport, pair: PairComparison, naming: Naming) -> str:
-    """Return how many cases are in one run alone; empty for none, and where a rule has stopped the runs."""
+    """Return the numbers of cases that only one run has; empty if there are none, or if a rule stopped the runs."""
     if report.comparison.stopping is not None:
         return ""
     counts = [(pair.n_only_a, pair.a), (pair.n_only_b, pair.b)]
@@ -167,7 +167,7 @@ def _verdict_of_pair(report: ComparisonReport, pair: PairComparison, naming: Nam
 
 
 def _seen(report: ComparisonReport, metric: MetricComparison, a: str, b: str) -> str:
-    """Return the figures of a metric: those with the worst values for missing ones first, then the complete cases."""
+    """Return the figures of a metric: first with the worst values for missing ones, then over complete cases."""
     figures = figures_of(report, metric.metric)
     complete = (
         f"{figures.change(metric)} over {_cases(metric, a, b)}, {tested_text(metric, report.comparison.settings.alpha)}"
@@ -195,7 +195,7 @@ def _after_looking(report: ComparisonReport, metric: MetricComparison, stopping:
 
 
 def _cases(metric: MetricComparison, a: str, b: str) -> str:
-    """Return over how many cases a metric is compared, and out of how many where some have no value."""
+    """Return the number of cases on which a metric is compared, and of all cases if some have no value."""
     if not metric.n_dropped:
         return count_text(metric.n_pairs, "case")
     of = f"{metric.n_pairs:,} of {count_text(metric.n_pairs + metric.n_dropped, 'case')}"
@@ -205,7 +205,7 @@ def _cases(metric: MetricComparison, a: str, b: str) -> str:
 
 
 def errors_sentence(report: ComparisonReport, pair: PairComparison, naming: Naming) -> str:
-    """Return that one run has agent errors in significantly more cases; empty where neither has."""
+    """Return the sentence on a run with agent errors in significantly more cases; empty if there is none."""
     errors = pair.errors
     if errors is None or not errors.worse:
         return ""
@@ -221,7 +221,7 @@ def _cases_with_errors(errors: ErrorComparison, pair: PairComparison) -> tuple[i
 
 
 def _decided_by(stopping: StoppingOutcome) -> str:
-    """Return when a rule that stops early decided, and by what; empty where it decided nothing."""
+    """Return when and by what a rule of early stopping decided; empty if it decided nothing."""
     if not stopping.has_decided:
         return ""
     of = f"after {stopping.cases:,} of {count_text(stopping.planned, 'case')}"

@@ -51,12 +51,12 @@ if TYPE_CHECKING:
     from assay.reports.comparison.words.tables import Row
 
 PRIMARY = " *"
-"""What marks the primary metric in tables, behind its name."""
+"""The mark of the primary metric in tables, after its name."""
 _MOST_CLASSICAL = 4
 
 
 class Part(StrEnum):
-    """What a section is about."""
+    """The subject of a section."""
 
     VERDICT = "verdict"
     BANNERS = "banners"
@@ -72,7 +72,7 @@ class Part(StrEnum):
 
 
 OPENING = (Part.VERDICT, Part.BANNERS, Part.CAUTIONS, Part.DECISION)
-"""What a report says first; a terminal shows the decision last, where the reader looks."""
+"""The sections at the top of a report; a terminal shows the decision last, where the reader looks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Table:
     total: int | None = None
 
     def counted(self, shown: int) -> str:
-        """Return the caption with the number of rows, and how many of them are shown."""
+        """Return the caption with the numbers of all rows and of shown ones."""
         count = f"{shown:,} of {self.total:,}" if self.total is not None and self.total > shown else f"{shown:,}"
         return f"{self.caption} ({count})"
 
@@ -156,7 +156,7 @@ def _runs(report: ComparisonReport) -> Table:
 
 
 def _figures(report: ComparisonReport, called: Callable[[str], str]) -> Iterator[Section]:
-    """Yield the metrics, how they were compared, and the differences between three or more runs."""
+    """Yield the metrics, their method, and the differences between three or more runs."""
     first = report.baseline_pairs[0]
     if len(report.comparison.variants) > 2:
         (label, cases, primary, *names), *rows = metrics_of_runs(report)
@@ -178,7 +178,7 @@ def _figures(report: ComparisonReport, called: Callable[[str], str]) -> Iterator
 
 
 def _method_of_pair(report: ComparisonReport, pair: PairComparison) -> Iterator[str]:
-    """Yield what the figures of two runs mean, and which test each metric had."""
+    """Yield the meaning of the figures of two runs, and the test of each metric."""
     primary, *others = report.shown(pair)
     yield f"* primary metric: {method_text(report, primary)} ({counts_text(primary, pair.a, pair.b)})"
     yield meaning_sentence(report)
@@ -192,7 +192,7 @@ def _method_of_pair(report: ComparisonReport, pair: PairComparison) -> Iterator[
 
 
 def _method_of_runs(report: ComparisonReport, first: PairComparison) -> Iterator[str]:
-    """Yield what the figures of three or more runs mean."""
+    """Yield the meaning of the figures of three or more runs."""
     primary = first.metric(report.comparison.primary)
     yield f"* primary metric: {method_text(report, primary)}; values of each run are over all its cases"
     yield f"all other metrics are exploratory, {adjustment_text(report)}-adjusted"

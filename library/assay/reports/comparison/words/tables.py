@@ -89,7 +89,7 @@ def matrix(report: ComparisonReport) -> list[Row]:
 
 
 def table_metric(report: ComparisonReport, pair: PairComparison) -> MetricComparison | None:
-    """Return the metric whose 2 x 2 table is shown: the primary one, else the verdicts of rows; None without any."""
+    """Return the metric whose 2 x 2 table is shown: the primary one, else the pass rate; None if neither has one."""
     wanted = (report.comparison.primary, PASS_RATE)
     return next((metric for name in wanted if (metric := pair.metric(name)).table is not None), None)
 
@@ -106,13 +106,13 @@ def two_by_two(metric: MetricComparison, a: str, b: str) -> list[Row]:
 
 
 def changed_rows(report: ComparisonReport) -> list[Row]:
-    """Return the settings in which the runs differ, heading first: a setting a line."""
+    """Return the settings in which the runs differ, one per line, heading first."""
     heading = ("setting", *(variant.label for variant in report.comparison.variants))
     return [heading, *((change.path, *map(setting_text, change.values)) for change in report.comparison.changes)]
 
 
 def changes_sentence(report: ComparisonReport) -> str:
-    """Return what differs between the runs in a few words; empty where nothing is known to differ."""
+    """Return the differences between the runs in a few words; empty if none are known."""
     paths = [change.path for change in report.comparison.changes if not change.path.startswith(f"{CODE}.")]
     code = code_change(_codes(report))
     more = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
@@ -120,7 +120,7 @@ def changes_sentence(report: ComparisonReport) -> str:
 
 
 def code_sentence(report: ComparisonReport) -> str:
-    """Return how the agent's code differs, or that nothing does; empty where settings alone are known to differ."""
+    """Return the difference of the agent's code, or that there is none; empty if only settings are known to differ."""
     if report.comparison.changes:
         return code_change(_codes(report))
     is_known = all(code.get("agent_sha256") for code in _codes(report))
@@ -144,15 +144,15 @@ def columns(rows: Sequence[Row], width: int) -> list[str]:
 
 
 def differing_count(report: ComparisonReport, pair: PairComparison) -> int:
-    """Return how many cases came out differently in two runs."""
+    """Return the number of cases with different outcomes in two runs."""
     return report.comparison.flipped_count.get(pair_key(pair), 0)
 
 
 def flipped_cases(report: ComparisonReport, pair: PairComparison) -> Sequence[FlippedCase]:
-    """Return the cases that came out differently in two runs, the worst for the second first."""
+    """Return the cases with different outcomes in two runs, the worst for the second run first."""
     return report.comparison.flipped.get(pair_key(pair), ())
 
 
 def pair_key(pair: PairComparison) -> str:
-    """Return what mappings of a comparison call two runs."""
+    """Return the key of two runs in a comparison's mappings."""
     return f"{pair.a}_vs_{pair.b}"

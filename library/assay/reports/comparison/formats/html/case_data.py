@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from assay.reports.formats.html.row_data import Text
 
 MAX_CASES = 20_000
-"""Most cases in the list; comparison_cases.csv has all."""
+"""The most cases in the list; comparison_cases.csv has all of them."""
 _MAX_TEXT_CASES = 300
 _MIN_TEXT_CASES = 40
 _MAX_CASE_BYTES = 200_000
@@ -41,7 +41,7 @@ class PageCases:
 
 
 def page_cases(report: ComparisonReport) -> PageCases:
-    """Return the cases of a page, the worst first where there are more than it takes."""
+    """Return the cases of a page; if there are too many, only the worst ones."""
     if report.cases is None:
         return PageCases((), {}, 0)
     wanted = _worst(report)
@@ -78,7 +78,7 @@ def _entry(report: ComparisonReport, case: ComparedCase) -> list[Any]:
 
 
 def _worst(report: ComparisonReport) -> list[str]:
-    """Return the ids of the cases whose texts the page has: of every run in turn the worst against the first run."""
+    """Return the ids of the cases with texts on the page: of each run in turn the worst compared with the first run."""
     assert report.cases is not None, "only called with cases"
     runs = len(report.comparison.variants)
     primary = report.comparison.pairs[0].metric(report.comparison.primary)
@@ -96,7 +96,7 @@ def _worst(report: ComparisonReport) -> list[str]:
 
 
 def _details(report: ComparisonReport, case: ComparedCase, texts: CaseTexts) -> dict[str, Any]:
-    """Return all that is shown of a case; its texts are cut until they have no more bytes than a case may have."""
+    """Return the data of an opened case, with texts cut to the size allowed per case."""
     details, _ = fitted(lambda limit: _texts(report, case, texts, limit), _MAX_CASE_BYTES)
     first = details["answers"][0]
     base = None if first is None or first["answer"] is None else _shown(first["answer"])
@@ -107,7 +107,7 @@ def _details(report: ComparisonReport, case: ComparedCase, texts: CaseTexts) -> 
 
 
 def _shown(text: Text) -> str:
-    """Return the part of a text that the page has."""
+    """Return the part of a text that is on the page."""
     return text[0] if isinstance(text, tuple) else text
 
 

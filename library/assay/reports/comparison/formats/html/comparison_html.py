@@ -60,7 +60,7 @@ def _texts(cases: PageCases) -> Iterator[str]:
 
 
 def _setup(report: ComparisonReport) -> dict[str, Any]:
-    """Return what the script knows of the comparison."""
+    """Return the comparison's data for the script."""
     comparison = report.comparison
     primary = comparison.pairs[0].metric(comparison.primary)
     names = [metric.metric for metric in report.shown(comparison.pairs[0])]
@@ -80,6 +80,6 @@ def _setup(report: ComparisonReport) -> dict[str, Any]:
 
 
 def _table_of(report: ComparisonReport, pair: PairComparison) -> str | None:
-    """Return which value of an entry is that of a pair's 2 x 2 table."""
+    """Return the field of an entry that a pair's 2 x 2 table counts: "primary" or "passed"; None without a table."""
     metric = table_metric(report, pair)
     return None if metric is None else "primary" if metric.metric == report.comparison.primary else "passed"

@@ -54,7 +54,7 @@ class PageView:
         return "pass" if better else "incomplete"
 
     def compared_at(self) -> str:
-        """Return when the runs were compared."""
+        """Return the time of the comparison."""
         return moment(self.report.timestamp)
 
     def strips(self) -> list[dict[str, object]]:
@@ -83,21 +83,21 @@ class PageView:
         )
 
     def _change(self, metric: MetricComparison) -> str:
-        """Return the difference, that of the worst case first where there is one."""
+        """Return the difference, after that of the worst case if there is one."""
         figures = figures_of(self.report, metric.metric)
         if metric.worst_case is None:
             return figures.change(metric)
         return f"{figures.change(metric.worst_case)} worst case, {figures.change(metric)} complete cases"
 
     def rows(self, table: Table) -> Sequence[Row]:
-        """Return the rows that the page shows, heading first; of metrics by run, a line for each metric."""
-        if table.head_names:  # metrics by run, behind the label and the number of cases
+        """Return the rows shown on the page, heading first; metrics by run get one line per metric."""
+        if table.head_names:  # metrics by run: columns follow the label and the number of cases
             (_, *labels), _, *metrics = zip(*table.rows, strict=True)
             return [("metric", *labels), *metrics]
         return table.rows if table.total is None else table.rows[: _MOST_FLIPPED + 1]
 
     def links(self, section: Section) -> dict[str, object]:
-        """Return the counts of a pair's cases that lead to these cases."""
+        """Return the counts of a pair's cases, which link to these cases."""
         assert section.pair is not None, "only sections of pairs have links"
         pair, primary = section.pair, section.pair.metric(self.comparison.primary)
         return {
@@ -112,7 +112,7 @@ class PageView:
         }
 
     def carried(self) -> str:
-        """Return how many cases the page has, and of how many the texts."""
+        """Return the numbers of cases on the page, and of those with texts."""
         total, entries, texts = self._cases.total, len(self._cases.entries), len(self._cases.texts)
         if not total:
             return "The cases of the runs are not in this page."
