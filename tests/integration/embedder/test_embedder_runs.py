@@ -1,16 +1,21 @@
-"""Runs over the real wire with the real model: what a score depends on, and what it does not."""
+"""The real model over the real wire: what a score depends on, and the numbers that the definitions of metrics quote."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pytest
 from tests.integration.orchestrator.conftest import _serve
 from tests.support.embedder.embedding_models import ODD, texts_in_ten_scripts
 from tests.support.processes.waiting import until
 
 from assay.agent_host.caller import AgentCaller
+from assay.embedder.v1 import embedder_pb2 as pb
 from assay.metrics import complete_parameters
+from assay.metrics.consistency import consistency
+from assay.metrics.core.similarity import cosine
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings, MetricSettings, RunSettings, RunState
@@ -20,9 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from assay.client.client import Client
     from assay.model.run import Run
     from assay_embedder.models.loading import Model
+
 
 CASES = 42
 REPEATS = 25  # 1,050 rows, two shards
@@ -122,3 +130,50 @@ async def test_scores_are_the_same_bits_in_every_run(
     assert plain == other == resumed
     assert {len(values) for values in plain.values()} == {1}
     assert len(set.union(*plain.values())) == CASES
+
+
+async def vectors_of(embedder: Any, *texts: str) -> list[NDArray[np.float32]]:
+    """The vectors of some texts."""
+    response = await embedder.stub.Embed(pb.EmbedRequest(texts=texts), timeout=100)
+    return list(np.frombuffer(response.vectors, dtype="<f4").reshape(-1, response.dimension))
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (
+            (
+                "Paris is the capital of France.",
+                "The capital city of France is Paris.",
+                "Paris is France's capital.",
+            ),
+            0.9780,
+        ),
+        (
+            (
+                "Paris is the capital of France.",
+                "Bananas are rich in potassium.",
+                "There are 42 open tenders.",
+            ),
+            -0.0129,
+        ),
+        (("yes", "no"), 0.7335),
+    ],
+)
+async def test_known_texts(embedder: Any, texts: tuple[str, ...], expected: float) -> None:
+    """Paraphrases are consistent, unrelated texts are not, and one-word answers all look alike."""
+    assert consistency(await vectors_of(embedder, *texts)) == pytest.approx(expected, abs=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ("The agent is online.", "The agent is not online.", 0.893),
+        ("", "The agent is online.", 0.1018),
+        ("", "", 1.0),
+    ],
+)
+async def test_what_the_model_makes_of_odd_texts(embedder: Any, first: str, second: str, expected: float) -> None:
+    """A negation is near its opposite, and an empty text has some vector: why the metrics never ask for it."""
+    one, other = await vectors_of(embedder, first, second)
+    assert cosine(one, other) == pytest.approx(expected, abs=2e-3)

@@ -1,7 +1,8 @@
-"""Groups of runs: variants advance alike beside other runs; on SQLite and on PostgreSQL."""
+"""Groups of runs, and the shares of teams and runs: which shards are served next; on SQLite and on PostgreSQL."""
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,8 @@ import pytest
 import pytest_asyncio
 import sqlalchemy as sa
 
-from assay.model.answers.agent_response import AgentStatus
+from assay.errors import SpecError
+from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef
 from assay.model.scope import LOCAL, Scope
@@ -22,9 +24,13 @@ from assay_orchestrator.store.shards.fairness import FairShares
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractAsyncContextManager
 
+    from assay.client.client import Client
+    from assay.model.run import RunSettings
     from assay.storage.database import Database
     from assay_orchestrator.store.shards.shards import Shard, ShardJob
+
 
 CASES = 600
 ROWS = shards.GROUP_SHARD_ROWS
@@ -178,3 +184,24 @@ async def test_a_group_belongs_to_its_team(store: Database) -> None:
         shard = await workers.start(job)
         assert shard is not None
         await workers.end(shard)
+
+
+async def test_a_run_keeps_its_team_and_weight(
+    serve: Callable[..., AbstractAsyncContextManager[Client]],
+    settings_of: Callable[..., RunSettings],
+    engine: sa.Engine,
+) -> None:
+    """They come back with the run, and stand where the shards of all runs are put in order; wrong ones are refused."""
+    async with serve() as client:
+        case = Case("c", (Turn("q", references=("a",)),), recorded=AgentResponse(text="a"))
+        dataset = await client.upload_dataset([case], name="d")
+        settings = dataclasses.replace(settings_of(), team="search", weight=2.5)
+        run = await client.create_run(settings, dataset.dataset_id)
+        assert (run.settings.team, run.settings.weight) == ("search", 2.5)
+        wrong = dataclasses.replace(settings, team="x" * 65, weight=0.0)
+        with pytest.raises(SpecError) as caught:
+            await client.create_run(wrong, dataset.dataset_id)
+    assert [problem.field for problem in caught.value.problems] == ["team", "weight"]
+    with engine.connect() as connection:
+        row = connection.execute(sa.select(schema.runs.c.fair_share, schema.runs.c.weight)).one()
+    assert tuple(row) == ("search", 2.5)

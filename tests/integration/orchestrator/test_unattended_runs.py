@@ -1,8 +1,9 @@
-"""Runs whose agent no client hosts: they pause by themselves, and go on with the next host."""
+"""Active runs: how many there may be, and how those without a host pause and resume."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,6 +27,15 @@ if TYPE_CHECKING:
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
     SettingsOf = Callable[..., RunSettings]
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    from assay.client.client import Client
+    from assay.model.run import RunSettings
+
+    ServeAt = Callable[..., AbstractAsyncContextManager[Client]]
+
 
 CASES = [Case(f"c{n}", (Turn("q", references=("a",)),)) for n in range(3)]
 LONG_AGO = "2020-01-01T00:00:00.000Z"
@@ -122,3 +132,45 @@ async def test_a_run_that_awaits_ordered_verdicts_needs_no_host(
         assert await store.write(lambda c: attendance.pause_unattended(c, 60.0)) == []
     finally:
         store.close()
+
+
+LIMIT = 3
+ONE_CASE = [Case("c", (Turn("q", references=("a",)),))]
+
+
+async def test_exactly_as_many_runs_as_the_limit_are_accepted(
+    serve_at: ServeAt, tmp_path: Path, database_url: str, settings_of: Callable[..., RunSettings]
+) -> None:
+    """The next one is refused until one has ended or is paused; a repeated request for one that there is, is not."""
+    async with serve_at(tmp_path, database_url=database_url, active_run_limit=LIMIT) as client:
+        dataset = await client.upload_dataset(ONE_CASE, name="d")
+        wanted = settings_of("python", "m:f")
+        made = [await client.create_run(wanted, dataset.dataset_id, request_id=f"r{i}") for i in range(LIMIT)]
+        with pytest.raises(OverloadedError, match="3 runs are active, which is the limit"):
+            await client.create_run(wanted, dataset.dataset_id)
+        assert (await client.create_run(wanted, dataset.dataset_id, request_id="r0")).run_id == made[0].run_id
+        await client.pause_run(made[0].run_id)
+        await client.create_run(wanted, dataset.dataset_id)
+        with pytest.raises(OverloadedError):
+            await client.create_run(wanted, dataset.dataset_id)
+
+
+async def test_runs_that_are_created_at_once_keep_to_the_limit(
+    serve_at: ServeAt, tmp_path: Path, database_url: str, settings_of: Callable[..., RunSettings]
+) -> None:
+    """Also where they come to several processes: what was counted is still so when a run is stored."""
+    async with AsyncExitStack() as stack:
+        clients = []
+        for name in ("a", "b") if database_url else ("a",):
+            (tmp_path / name).mkdir()
+            serving = serve_at(tmp_path / name, database_url=database_url, active_run_limit=LIMIT)
+            clients.append(await stack.enter_async_context(serving))
+        dataset = await clients[0].upload_dataset(ONE_CASE, name="d")
+        wanted = settings_of("python", "m:f")
+        outcomes = await asyncio.gather(
+            *(clients[i % len(clients)].create_run(wanted, dataset.dataset_id) for i in range(4 * LIMIT)),
+            return_exceptions=True,
+        )
+        assert len(await clients[0].list_runs()) == LIMIT
+    assert sum(isinstance(outcome, Run) for outcome in outcomes) == LIMIT
+    assert sum(isinstance(outcome, OverloadedError) for outcome in outcomes) == 3 * LIMIT

@@ -1,4 +1,4 @@
-"""What a dataset may hold is checked when it is uploaded: what was accepted can be read and run."""
+"""What a dataset may hold is checked when it is uploaded; checks that this orchestrator cannot make are counted."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import math
 import random
 import threading
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -17,8 +18,10 @@ import sqlalchemy as sa
 
 from assay.agent.v1 import agent_pb2
 from assay.client.client import Client
+from assay.gates.run_verdict import run_verdict
+from assay.metrics import complete_parameters
 from assay.model.answers.agent_response import AgentResponse
-from assay.model.case import Case, Turn
+from assay.model.case import Assertion, Case, Turn
 from assay.model.run import MetricSettings, RunState
 from assay.v1 import case_pb2, dataset_pb2, dataset_pb2_grpc
 from assay_orchestrator.service import dataset_service
@@ -35,6 +38,14 @@ if TYPE_CHECKING:
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
     SettingsOf = Callable[..., RunSettings]
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    from assay.model.run import Run, RunSettings
+
+    ServeAt = Callable[..., AbstractAsyncContextManager[Client]]
+
 
 DEEP = "[" * 900 + "]" * 900
 TOO_LARGE = 2**53
@@ -289,3 +300,50 @@ async def test_an_upload_that_is_cancelled_while_it_is_stored_leaves_nothing(
         with engine.connect() as connection:
             found = connection.execute(sa.select(schema.dataset_cases.c.case_id)).scalars().all()
     assert found == ["other"]
+
+
+def checked_case(number: int, *checks: Assertion) -> Case:
+    """Return a case with an answer and checks of it."""
+    return Case(f"c{number}", (Turn("q"),), assertions=checks, recorded=AgentResponse(text="It opens at nine."))
+
+
+async def done(client: Client, settings: RunSettings, *kinds: str) -> Run:
+    """Return a run of some metrics over two cases, of which one has a check by embeddings, once it has ended."""
+    metrics = tuple(MetricSettings(kind, complete_parameters(kind, {}, where=kind)) for kind in kinds)
+    similar = Assertion("similar", "It opens at 9.")
+    cases = [checked_case(0, Assertion("contains", "nine")), checked_case(1, similar, Assertion("contains", "nine"))]
+    dataset = await client.upload_dataset(cases, name="d")
+    run = await client.create_run(replace(settings, metrics=metrics, gates=()), dataset.dataset_id)
+    async for _ in client.watch_run(run.run_id):
+        pass
+    return await client.get_run(run.run_id)
+
+
+async def test_a_check_by_embeddings_without_an_embedder(
+    tmp_path: Path, serve_at: ServeAt, settings_of: SettingsOf
+) -> None:
+    """The run is taken, since only cases tell whether it needs vectors; the row is undecided and the run incomplete."""
+    async with serve_at(tmp_path) as client:
+        run = await done(client, settings_of(), "assertions")
+        rows = [row async for row in client.list_results(run.run_id)]
+    assert run.state is RunState.SUCCEEDED
+    assert run.summary is not None
+    verdict = run_verdict(run.summary)
+    assert (verdict.status, verdict.reasons) == (
+        "INCOMPLETE",
+        ("1 of 3 checks are not made: similar 1 (no embedder)",),
+    )
+    assert [(row.passed, row.reason) for row in rows] == [
+        (True, ""),
+        (None, "assertions is undecided: not made: similar (no embedder)"),
+    ]
+
+
+async def test_a_metric_that_needs_vectors_of_every_row_fails_the_run(
+    tmp_path: Path, serve_at: ServeAt, settings_of: SettingsOf
+) -> None:
+    """Beside checks, too, and whatever model these have."""
+    async with serve_at(tmp_path) as client:
+        run = await done(client, settings_of(), "assertions", "semantic_similarity")
+    assert run.state is RunState.FAILED
+    assert "this orchestrator has none" in run.state_reason

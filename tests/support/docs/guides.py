@@ -111,7 +111,7 @@ NOT_RUN = {
     },
     "docs/runbook.md": {"kubectl ": "needs a cluster"},
     "docs/runs.md": {
-        "assay rescore": "`test_cli_recorded_repeats.py` runs it",
+        "assay rescore": "`test_cli_recorded_verdicts.py` runs it",
         "assay runs pause": "needs a run in this state: `test_cli_runs.py` runs it",
         "assay runs resume": "needs a run in this state: `test_cli_runs.py` and `test_cli_checks.py` run it",
         "assay run assay.yaml --resume": "needs a run in this state: `test_cli_runs.py` runs it",
@@ -141,7 +141,7 @@ NOT_RUN = {
         "assay run": "`test_cli_examples.py` runs it",
     },
     "examples/prompt-quality/README.md": {
-        "assay compare": "needs the stand-in model: `test_compare_examples.py`",
+        "assay compare": "needs the stand-in model: `test_cli_examples.py`",
         "assay run": "`test_cli_examples.py` runs it",
         "python examples": "serves until it is stopped; `test_example_prompts.py` starts it",
     },
