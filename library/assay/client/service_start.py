@@ -23,7 +23,7 @@ _DOWNLOAD_TIMEOUT_S = 3600.0
 
 @asynccontextmanager
 async def showing_start(stack: LocalStack | None, progress: StartProgress) -> AsyncIterator[None]:
-    """Show in a run's progress which services are still starting."""
+    """Show the services that are still starting in a run's progress."""
     sockets = stack.started if stack is not None else {}
     # The run exists, so the orchestrator is ready.
     starting = {service: socket for service, socket in sockets.items() if service != "orchestrator"}

@@ -20,7 +20,7 @@ _AFTER_LOOKS = frozenset({"always_valid", "stagewise"})
 
 @dataclass(frozen=True, slots=True)
 class AllowedDrop:
-    """The drop of a run beside the largest allowed drop.
+    """The drop of a run and the largest allowed drop.
 
     Args:
         label: The run, compared with the first one.
@@ -41,7 +41,7 @@ class AllowedDrop:
 
 
 def allowed_drop(label: str, metric: MetricComparison, allowed: float | None) -> AllowedDrop | None:
-    """Return the drop of a run's primary metric beside the allowed one; None without either."""
+    """Return the drop of a run's primary metric and the allowed one; None if either is missing."""
     difference = metric.difference if metric.median_unbiased is None else metric.median_unbiased
     if difference is None or allowed is None:
         return None

@@ -168,7 +168,7 @@ def flipped_ids(comparison: Comparison) -> set[str]:
 
 
 def with_floors(comparison: Comparison, floors: Mapping[str, NoiseFloor]) -> Comparison:
-    """Return a comparison with the noise floor of each metric beside its differences.
+    """Return a comparison with the noise floor of each metric added.
 
     Args:
         comparison: The comparison.

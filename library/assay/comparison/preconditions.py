@@ -22,7 +22,7 @@ LEAST_OVERLAP = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """What two runs have in common.
+    """The cases that two runs have in common.
 
     Args:
         a: The id of the first.

@@ -47,7 +47,7 @@ _PART = re.compile(rf"\.(?:({_QUOTED})|([\w-]+))")
 _GROUPS = ("category", "tag")
 _REPEATS = ("pass_at_k", "pass_hat_k")
 LABEL = "label."
-"""What a statistic of assertions begins with that is the mean of the checks with a label."""
+"""The prefix of a statistic of assertions that is the mean of the checks with a label."""
 _WHOLE_RUN = ("pass_rate", "agent_errors")
 _DIRECTIONS = {">=": 1, ">": 1, "<=": -1, "<": -1}
 

@@ -125,7 +125,7 @@ def missed_thresholds(summary: RunSummary) -> list[str]:
 
 
 def agent_errors_text(summary: RunSummary) -> str:
-    """Return a sentence on how many rows the agent failed; empty if none."""
+    """Return a sentence on the number of rows whose agent failed; empty if there are none."""
     if not summary.agent_errors:
         return ""
     rows = _counted(summary.row_count, "row")
@@ -232,7 +232,7 @@ def _named(metrics: Sequence[MetricSummary]) -> str:
 
 
 def _unmeasured(summary: RunSummary, criteria: Sequence[GateResult]) -> str:
-    """Return which thresholds decide and were computed on no row, or the empty string."""
+    """Return the sentence on deciding thresholds that were computed on no row; empty if there are none."""
     if summary.gates:
         return ""
     missing = [
@@ -276,7 +276,7 @@ def _gaps(summary: RunSummary) -> Iterator[str]:
 
 
 def _unmade(summary: RunSummary) -> Iterator[str]:
-    """Yield how many checks of the cases were not made, and why.
+    """Yield the numbers of checks that were not made, by reason.
 
     Calls of tools that an answer does not report cannot be compared with the expected ones either.
     """
@@ -326,7 +326,7 @@ def _notes(summary: RunSummary, criteria: Sequence[GateResult]) -> Iterator[str]
 
 
 def _is_passed_over(metric: MetricSummary, summary: RunSummary) -> bool:
-    """Return whether a threshold was computed on no row and nothing else says so, because gates alone decide."""
+    """Return whether a threshold was computed on no row, which no reason mentions if only gates decide."""
     if not summary.gates or metric.threshold is None or metric_error_gap(metric, summary) or agent_error_gap(summary):
         return False
     return all(uncomputed_text(metric) not in gate.reason for gate in summary.gates)

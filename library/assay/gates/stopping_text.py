@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def stopped_sentence(stopped: StoppedEarly) -> str:
-    """Return why and when a run stopped early, and what that saved."""
+    """Return when and why a run stopped early, and the savings."""
     saved = saved_text(stopped.saved_calls, stopped.saved_tokens, stopped.saved_usd, stopped.saved_s)
     return (
         f"stopped early by {stopped.rule}: {stopped.winner} is better on {stopped.metric}, decided after "

@@ -194,7 +194,7 @@ class Assertions(ThresholdMetric):
         return scored(self.name, verdict.value, passed=verdict.passed, reason=verdict.reason, detail=detail)
 
     def explain(self, row: Row, score: Score) -> str:
-        """Return which checks fail the row, each with what was expected and what came."""
+        """Return the checks that fail the row, with expected and actual values."""
         broken = [check for check in score.detail["checks"] if check["passed"] is False]
         sentences = [f"{check['label'] or check['type']}: {check['message']}" for check in broken[:_MOST_SHOWN]]
         more = [f"and {len(broken) - _MOST_SHOWN:,} more"] if len(broken) > _MOST_SHOWN else []
@@ -272,7 +272,7 @@ class _Made:
 
     @property
     def document(self) -> list[dict[str, Any]]:
-        """What a report shows of each check."""
+        """The data of each check for reports."""
         return [
             {
                 "type": _type(check),
@@ -324,7 +324,7 @@ def _negated(check: Assertion, outcome: Outcome, response: AgentResponse) -> Out
 
 
 def _priced(row: Row) -> AgentResponse:
-    """Return the answer with the cost that the run's metric `cost` made of its tokens, where it reports none itself."""
+    """Return the answer with the cost that the run's metric `cost` computes from its tokens, if it reports none."""
     usage, cost = row.response.usage, row.scores.get("cost")
     if usage is None or usage.cost_usd is not None or cost is None or cost.detail.get("source") != "prices":
         return row.response

@@ -94,7 +94,7 @@ class Contains(ThresholdMetric):
         return [form(value) in answer for value in self._values]
 
     def explain(self, row: Row, score: Score) -> str:
-        """Return which texts the answer lacks."""
+        """Return the texts that the answer lacks."""
         missing = score.detail.get("missing", ())
         shown = ", ".join(map(quoted, missing[:_MOST_NAMED]))
         more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""

@@ -58,7 +58,7 @@ def cost_usd(
     cache_read_ratio: float = 0.1,
     cache_write_ratio: float = 1.25,
 ) -> float | None:
-    """Return the cost of an answer in US dollars; None where its tokens are not known or contradict each other.
+    """Return the cost of an answer in US dollars; None if its tokens are unknown or contradictory.
 
     Args:
         usage: Tokens; the cached ones are part of the input.
@@ -112,7 +112,7 @@ class Cost(ThresholdMetric):
         return self._scored_by_threshold(value, detail)
 
     def _without_cost(self, reason: str, row: Row) -> Score:
-        """Return the score of a row without a cost; it says where the agent reports one that is not read."""
+        """Return the score of a row without a cost; its message mentions a reported cost that is not read."""
         message = why_uncounted(row.response, parts=True) if reason == "no_tokens" else ""
         if "cost_usd" in row.response.metadata:
             message = f"{reason.replace('_', ' ')}: {_MISPLACED}"

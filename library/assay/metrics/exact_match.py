@@ -96,5 +96,5 @@ class ExactMatch(ThresholdMetric):
         return self._checked(correct, "answer_differs", detail)
 
     def explain(self, row: Row, score: Score) -> str:
-        """Return the answer beside the reference."""
+        """Return the answer and the reference."""
         return answer_sentence(row.response.text, usable_references(row.case))

@@ -69,7 +69,7 @@ FLAGS: Mapping[str, Callable[[AgentResponse], bool]] = {
     "status_out_of_scope": lambda response: response.status is AgentStatus.OUT_OF_SCOPE,
     "status_error": lambda response: response.is_failed,
 }
-"""Fields of the answer that are 1 or 0, and may stand where a condition is due."""
+"""Fields of the answer that are 1 or 0 and may be used as conditions."""
 
 FIELDS: Mapping[str, Callable[[AgentResponse], float | None]] = {
     "latency_ms": lambda response: response.latency_ms,
@@ -96,7 +96,7 @@ _AGENT_ERROR = "agent_error"
 
 
 def with_own_numbers(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a formula's parameters with the numbers that stand beside them gathered under `parameters`."""
+    """Return a formula's parameters, with the numbers beside them moved to `parameters`."""
     known = {parameter.name for parameter in INFO.parameters}
     own = given.get("parameters")
     if own is not None and not isinstance(own, dict):
@@ -174,7 +174,7 @@ class Formula(ThresholdMetric):
         return self._scored_by_threshold(value, detail, reason=reason)
 
     def explain(self, row: Row, score: Score) -> str:
-        """Return the value beside the threshold, and what the formula read."""
+        """Return the value with the threshold, and the inputs of the formula."""
         read = [f"{name} {value:g}" for name, value in score.detail["inputs"].items() if value is not None]
         return f"{threshold_sentence(score)} ({listed(read)})" if read else threshold_sentence(score)
 

@@ -130,7 +130,7 @@ class GenerationFidelity(ThresholdMetric):
         return self._checked(right, self._reason(row, checks), detail)
 
     def explain(self, row: Row, score: Score) -> str:
-        """Return which checks the answer fails: what was expected, and what came."""
+        """Return the checks that the answer fails, with expected and actual values."""
         detail, text = score.detail, row.response.text
         refuses = row.response.status is AgentStatus.OUT_OF_SCOPE or is_out_of_scope(row.case)
         length = f"{len(text.strip()):,} characters where more than {self._min_chars:,} are expected"

@@ -87,7 +87,7 @@ class JsonSchema(ThresholdMetric):
         return self._checked(valid, "schema", detail)
 
     def explain(self, row: Row, score: Score) -> str:
-        """Return where the answer departs from the schema, or why it is not JSON."""
+        """Return the place where the answer violates the schema, or why it is not JSON."""
         complaints = "; ".join(score.detail.get("complaints", ())[:3])
         if score.reason == "not_json":
             return f"the answer is not JSON ({shorten(complaints, 200)}): {quoted(row.response.text)}"

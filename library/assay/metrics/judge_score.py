@@ -1,4 +1,4 @@
-"""Judge score: a judge's overall score of the answer, with accuracy, completeness and relevance beside it.
+"""Judge score: a judge's overall score of the answer, with its scores of accuracy, completeness and relevance.
 
     judge_score = overall_score of the verdict, or the mean of its three parts where it has none; in [0, 1]
 

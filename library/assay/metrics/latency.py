@@ -45,7 +45,7 @@ INFO = MetricInfo(
 )
 
 RANGES = {"Excellent": "below 2 s", "Good": "of 2 to 5 s", "Acceptable": "of 5 to 10 s", "Poor": "above 10 s"}
-"""What each tier means, for people."""
+"""The meaning of each tier in words."""
 RATINGS = {"Excellent": 1.0, "Good": 0.8, "Acceptable": 0.5, "Poor": 0.2}
 
 

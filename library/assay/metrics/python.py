@@ -117,7 +117,7 @@ class Python(ThresholdMetric):
         return self._scored(outcome, detail)
 
     def explain(self, row: Row, score: Score) -> str:
-        """Return the function's outcome beside the expected one."""
+        """Return the function's result and the expected one."""
         if score.reason.startswith("returned_"):
             answer = f"the function returned {score.reason.removeprefix('returned_')}"
             expected = "false" if self.info.rule == "at_most" else "true"

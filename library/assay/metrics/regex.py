@@ -78,6 +78,6 @@ class Regex(ThresholdMetric):
         return self._checked(matches, "no_match", detail)
 
     def explain(self, row: Row, score: Score) -> str:
-        """Return the pattern beside the answer."""
+        """Return the pattern and the answer."""
         what = "the whole answer does not match" if self._whole else "the answer does not match"
         return f"{what} the pattern {quoted(self._expected)}: {quoted(row.response.text)}"

@@ -62,9 +62,9 @@ def _pieces(literal: str) -> re.Pattern[str]:
 
 _PIECES, _ESCAPING_PIECES = _pieces(_LITERAL), _pieces(_ESCAPING_LITERAL)
 _BEFORE_FILE = re.compile(r"(?<!distinct)\s(?:from|join)\s+\Z")
-"""What stands before a literal that is a table: DuckDB reads files by their names."""
+"""The tokens before a literal that is a table: DuckDB reads files by their names."""
 _IN_FUNCTION = re.compile(r"\((?![^()]*\bselect\b)[^()]*\sfrom\s+\Z")
-"""What stands before the text that `substring` or `trim` takes a part from."""
+"""The tokens before the text of which `substring` or `trim` takes a part."""
 _POINTS_NEEDED = 2
 
 
@@ -181,7 +181,7 @@ def _is_unclosed(piece: re.Match[str]) -> bool:
 
 
 def _is_file(before: str) -> bool:
-    """Return whether a literal is the name of a file, by what stands before it."""
+    """Return whether a literal is the name of a file, judged by the tokens before it."""
     return _BEFORE_FILE.search(before) is not None and _IN_FUNCTION.search(before) is None
 
 

@@ -138,7 +138,7 @@ class ToolCalls(ThresholdMetric):
 
     @property
     def expects_itself(self) -> bool:
-        """Whether it says what is expected of cases that say nothing."""
+        """Whether the metric expects calls of cases that specify none."""
         return self._required is not None or bool(self._forbidden) or self._expects_none
 
     @staticmethod
@@ -173,7 +173,7 @@ class ToolCalls(ThresholdMetric):
         return self._scored([Call(call) for call in calls or ()], expected or (), failed=failed, free=expected is None)
 
     def _expected(self, row: Row) -> tuple[ExpectedTool, ...] | None:
-        """Return the calls expected of a row; None if it says nothing about them."""
+        """Return the calls expected of a row; None if it specifies none."""
         tools = row.case.turns[-1].expected_tools if self._required is None else self._required
         if not tools and self._required is None and not self._expects_none:
             return None
@@ -193,7 +193,7 @@ class ToolCalls(ThresholdMetric):
         return tuple(call for calls in reported for call in calls or ())
 
     def _scored(self, calls: Sequence[Call], expected: Sequence[ExpectedTool], *, failed: bool, free: bool) -> Score:
-        """Return the score of calls; `free` says that nothing but what is forbidden matters."""
+        """Return the score of calls; with `free`, only forbidden calls matter."""
         first = calls[:MAX_CALLS]
         matches = matched_in_order(first, expected) if self._trajectory in IN_ORDER else matched(first, expected)
         missing = [tool.name for index, tool in enumerate(expected) if index not in matches]

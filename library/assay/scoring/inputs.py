@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from assay.datasets.records import Record
 
 BESIDE = ("sql", "data_rows", "tool_calls", "sources", "retrieved", "usage", "latency_ms", "status")
-"""Fields of an answer that may stand beside it."""
+"""Fields of an answer that a record may have beside it."""
 
 NO_QUESTION = "(no question)"
-"""What stands for the question of a record that has none."""
+"""The question of a record that has none."""
 
 _STATUSES = tuple(status.value for status in AgentStatus)
 _RECORDED = ("recorded", "actual_output", "output", "response")
@@ -177,5 +177,5 @@ def _place_answer(data: dict[str, Any], names: dict[str, str], given: Mapping[st
 
 
 def _belongs(name: str, value: object) -> bool:
-    """Return whether a field beside the answer is one of the answer's: `status` may be anybody's."""
+    """Return whether a field beside the answer belongs to the answer; `status` may be a column of the user's."""
     return value is not None and (name != "status" or value in _STATUSES)

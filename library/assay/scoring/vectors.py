@@ -63,7 +63,7 @@ class Vectors(Protocol):
         """Return the vectors of any number of texts, in order."""
 
     def close(self) -> None:
-        """Close what was opened."""
+        """Release the resources."""
 
 
 class FunctionVectors:
@@ -96,7 +96,7 @@ class FunctionVectors:
         return embedded
 
     def close(self) -> None:
-        """Do nothing: there is nothing to close."""
+        """Do nothing, as a function holds no resources."""
 
 
 class ServiceVectors:

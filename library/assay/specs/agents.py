@@ -40,7 +40,7 @@ IN_PROCESS_KEYS |= {name: (*framework.options, *LIFESPAN_KEYS) for name, framewo
 """The options of adapters that run in the client's process, by adapter."""
 
 _MAX_GROWTH = 1_000_000
-"""How many times larger than its input an expression's result may be: it runs in the client's process."""
+"""The maximum size of an expression's result relative to its input; it is evaluated in the client's process."""
 
 
 def check_agent(agent: AgentSettings) -> list[Problem]:

@@ -29,7 +29,7 @@ def check_approvals(settings: RunSettings) -> list[Problem]:
 
 
 def why_unusable(agent: AgentSettings) -> str:
-    """Return why an agent cannot use approvals, and what to do; empty if it can.
+    """Return why an agent cannot use approvals, and a remedy; empty if it can.
 
     Recorded answers need none and contain the decisions, so a spec may switch between its agent and a recording of it.
     """

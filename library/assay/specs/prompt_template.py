@@ -83,7 +83,7 @@ def fill(template: str, values: Mapping[str, Any]) -> str:
 
 
 class FilledTooLargeError(ValueError):
-    """A filled template would be too large; the message says what to do."""
+    """A filled template would be too large; the message contains a remedy."""
 
 
 def _missing(name: str, values: Mapping[str, Any]) -> str:

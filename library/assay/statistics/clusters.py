@@ -78,7 +78,7 @@ def in_clusters(values: Sequence[float], clusters: Sequence[Hashable] | None) ->
 
 
 def is_negligible(spread: float | None, mean: float) -> bool:
-    """Whether a standard error or deviation is 0, or small enough beside the mean to be rounding of equal terms."""
+    """Whether a standard error or deviation is 0, or so small compared with the mean that it is only rounding."""
     return spread is not None and spread <= NEGLIGIBLE * abs(mean)
 
 

@@ -181,7 +181,7 @@ def _found_of(
 
 
 def _critical(counts: NDArray[np.int64], alpha: float) -> NDArray[np.float64]:
-    """Return the largest number of cases in the smaller direction with which p is below alpha; -1 for none."""
+    """Return the largest number of cases in the smaller direction for which p is below alpha; -1 if there is none."""
     import numpy as np
     from scipy import special
 

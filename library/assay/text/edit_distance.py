@@ -6,7 +6,7 @@ _MOST_WORK = 100_000_000  # pairs of characters; a fifth of a second
 
 
 def edit_distance(first: str, second: str) -> int | None:
-    """Return how many insertions, deletions and replacements turn one text into the other.
+    """Return the number of insertions, deletions and replacements that turn one text into the other.
 
     Returns None if the texts are too long to compare. Each character of the shorter text takes one bit, and each
     character of the longer text a few operations on all bits at once.

@@ -55,11 +55,11 @@ _CHANNEL = "<|channel|>"
 _CHANNEL_NAME = re.compile(r"\s*(analysis|commentary|final)")
 _CHANNEL_END = re.compile(r"<\|(?:end|return|call|start)\|>")
 _BARE_CHANNELS = re.compile(r"analysis(?=\S)(.*?)assistantfinal", re.DOTALL)
-"""The same where the special tokens were left out of the text."""
+"""The same without special tokens, which some servers omit."""
 
 
 def split_thoughts(text: str) -> tuple[str, str]:
-    """Return the thoughts at the beginning of a text, and the rest; ("", text) where it begins with none.
+    """Return the thoughts at the beginning of a text, and the rest; ("", text) without thoughts.
 
     Several blocks are joined, and each ends as early as possible. A block without an end takes the whole text. An end
     whose beginning was part of the prompt ends thoughts too, unless the text quotes it.

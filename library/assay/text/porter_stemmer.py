@@ -54,7 +54,7 @@ def _kinds_of_ys(run: re.Match[str]) -> str:
 
 
 def _measure(word: str) -> int:
-    """Return how often a vowel is followed by a consonant: Porter's m."""
+    """Return the number of times a vowel is followed by a consonant: Porter's m."""
     return _shape(word).count("vc")
 
 

@@ -71,7 +71,7 @@ CUT = "…"
 
 
 def markup_without_commands(markup: str) -> str:
-    """Return escaped XML or HTML that reads the same and holds no command to a CI server whose job prints the file."""
+    """Return escaped XML or HTML of the same meaning, without commands to a CI server whose job prints the file."""
     return _MARKUP_COMMANDS.sub(lambda match: f"{match[1]}&#58;" if match[1] is not None else "&#35;", markup)
 
 

@@ -153,7 +153,7 @@ def check_named(case: Case, name: str) -> Assertion | None:
 
 
 def criterion_of(check: Assertion) -> str:
-    """Return the text that the judge sees as a check's criterion or reference; empty for none."""
+    """Return the text of a check's criterion or reference for the judge; empty without one."""
     if not JUDGED_CHECKS[check.type].takes_value or check.value is None:
         return ""
     if isinstance(check.value, str):

@@ -51,7 +51,7 @@ def expansion_problem(schema: object) -> str:
 
 
 def expanded_parts(schema: object) -> float:
-    """Return how many JSON values a schema has once its references are expanded; infinite if it is recursive.
+    """Return the number of JSON values in a schema with expanded references; infinite if it is recursive.
 
     No value of an answer is validated against more parts than this.
 
@@ -66,7 +66,7 @@ def expanded_parts(schema: object) -> float:
 
 
 def count_values(value: object, most: int) -> int:
-    """Return how many values a JSON value consists of, including itself; any number above `most` if there are more."""
+    """Return the number of values within a JSON value, including itself; any number above `most` if there are more."""
     count, pending = 0, [value]
     while pending and count <= most:
         item = pending.pop()

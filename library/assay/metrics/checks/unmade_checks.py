@@ -30,7 +30,7 @@ _MOST_KINDS = 8
 
 
 def not_made(unmade: Mapping[str, Mapping[str, int]], total: int) -> str:
-    """Return how many checks are not made and why, as a sentence; empty if all are made.
+    """Return a sentence on the number of checks that are not made, and why; empty if all are made.
 
     Args:
         unmade: Checks that are not made, by type and reason.

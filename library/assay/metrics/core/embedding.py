@@ -50,7 +50,7 @@ class EmbeddingSettings(NamedTuple):
 
     @property
     def origin(self) -> dict[str, Any]:
-        """The settings other than the default, as a score's detail names them beside the model."""
+        """The settings that differ from the default, for a score's detail."""
         return {name: it for name, it in (("dimension", self.dimension), ("windowed", self.windowed)) if it}
 
 

@@ -1,4 +1,4 @@
-"""Sentences that explain why a score fails, with the expected beside the actual.
+"""Sentences that explain why a score fails, with expected and actual values.
 
 A metric may implement `explain(row, score)` to return the sentence for a failed row; otherwise the value and its
 threshold make the sentence. The score's `detail.message` has it, beside the stable word `reason`. Quoted texts are

@@ -33,7 +33,7 @@ class JudgedMetric(ThresholdMetric):
         return self._graded(evidence, {**evidence.detail, "version": self.version})
 
     def explain(self, row: Row, score: Score) -> str:
-        """Return the judge's score beside the threshold, and its reasons."""
+        """Return the judge's score with the threshold, and its reasons."""
         return with_reasoning(score, threshold_sentence(score))
 
     def _graded(self, evidence: JudgeEvidence, detail: dict[str, Any]) -> Score:

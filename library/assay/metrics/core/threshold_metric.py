@@ -146,7 +146,7 @@ class ThresholdMetric:
         return self.info.decides == "always" or (self.info.decides == "threshold" and self.threshold is not None)
 
     def score(self, row: Row) -> Score:
-        """Return the row's score; a kind of metric says how."""
+        """Return the row's score; implemented by each kind of metric."""
         raise NotImplementedError
 
     def aggregate(self) -> MeanFold:
@@ -167,6 +167,6 @@ class ThresholdMetric:
         return not_computed(self.name, reason, decides=self.decides, **detail)
 
     def _agent_error(self, detail: Mapping[str, Any]) -> Score:
-        """Return the score of an agent error, which has no value and fails where the metric gives verdicts."""
+        """Return the score of an agent error, which has no value and fails if the metric gives verdicts."""
         passed = False if self.decides else None
         return Score(self.name, ScoreStatus.ERROR, passed=passed, reason=_AGENT_ERROR, detail=detail)
