@@ -39,8 +39,6 @@ SERVICE = "assay.agent.v1.AgentService"
 _MAX_CONCURRENCY = 1000
 _LONGEST_CALL_S = 3700.0
 """Slightly more than the longest `timeout` of a spec."""
-
-
 _UNLIMITED_S = 3600.0
 """The timeout of a call with neither a deadline nor `timeout_ms`."""
 _SHARE_OF_LIMIT, _SHARE_OF_REST = 0.98, 0.97

@@ -104,6 +104,7 @@ class AgentCaller:
 
     async def aclose(self) -> None:
         """Close the agent's resources and let idle threads end; a later call starts new ones."""
+        # In this order: sessions may need threads to close, and everything may use the lifespan's resource.
         if self._sessions is not None:
             await self._sessions.aclose()
         self._threads.close()
@@ -132,7 +133,7 @@ class AgentCaller:
                 if os.getpid() == owner:
                     response = await self._read(returned, limit, progress)
         except GeneratorExit:
-            raise
+            raise  # the coroutine is being destroyed and must not go on
         except BaseException as problem:  # the boundary of a case: agents raise SystemExit and cancel themselves
             if isinstance(problem, asyncio.CancelledError) and is_cancelled_from_outside():
                 raise

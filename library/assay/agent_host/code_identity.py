@@ -32,7 +32,6 @@ _MOST_FILES = 1_000
 _MOST_BYTES = 64 * 1024**2  # of a single file
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
-
 _GIT_TIMEOUT_S = 2.0
 _GIT_STATUS = (
     "git", "-c", "core.fsmonitor=false", "status", "--porcelain=v2", "--branch", "--untracked-files=no",
@@ -74,12 +73,13 @@ def git_state(folder: Path, timeout_s: float = _GIT_TIMEOUT_S) -> GitState:
 
 def _has_answered(folder: Path, output: IO[bytes], timeout_s: float) -> bool:
     # A short timeout and no pipe, so that neither git nor its children can block a run.
+    # Within a git hook, GIT_DIR and others name the hook's repository.
     environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         process = subprocess.Popen(  # noqa: S603 - the git on PATH, with words of ours alone
             _GIT_STATUS,
             cwd=folder,
-            env={**environ, "GIT_OPTIONAL_LOCKS": "0"},
+            env={**environ, "GIT_OPTIONAL_LOCKS": "0"},  # without it, status may lock the index of the user's own git
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.DEVNULL,

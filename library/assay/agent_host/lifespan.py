@@ -134,6 +134,7 @@ class Resource:
             self._task = asyncio.get_running_loop().create_task(
                 self._hold(self._value, self._end), context=self._context.copy()
             )
+        # Several questions may wait for it: cancelling one of them must not cancel the value.
         return await asyncio.shield(self._value)
 
     async def aclose(self) -> None:
@@ -145,6 +146,7 @@ class Resource:
             self._end.set()
         else:
             task.cancel()
+        # `entered` cancels leaving after CLOSE_S; only a manager that ignores that is still there afterwards.
         done, _ = await asyncio.wait({task}, timeout=CLOSE_S + LEAVING_S)
         if not done:
             task.cancel()

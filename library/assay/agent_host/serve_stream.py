@@ -20,29 +20,21 @@ from assay.wire.agent import request_from_wire, response_to_wire, split_by_size
 from assay.wire.metric_call import outcomes_to_wire
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 
     import grpc
 
     from assay.agent_host.metric_functions import MetricFunctions
     from assay.agent_host.protocol import Caller
 
+    Answer: TypeAlias = agent_pb2.AgentResponse | pb.MetricResponse
+
 _LEAVING_S = 1.0
 _MAX_BATCH = 64
+_MAX_BYTES = 256 * 1024 * 1024
 _Request = TypeVar("_Request", agent_pb2.AgentRequest, pb.MetricRequest)
 
 _log = logging.getLogger(__name__)
-
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from assay.agent.v1 import agent_pb2
-    from assay.v1 import host_pb2 as pb
-
-    Answer: TypeAlias = agent_pb2.AgentResponse | pb.MetricResponse
-
-_MAX_BYTES = 256 * 1024 * 1024
 
 
 class KeptAnswers:
@@ -136,6 +128,7 @@ class AgentHost:
             call.cancel()
             watching.cancel()
             stream.close()
+            # They wait for this stream, from which nothing more comes; the next stream asks for them again.
             for request_id in stream.unbegun:
                 self._cancel(request_id)
 
@@ -214,6 +207,8 @@ class AgentHost:
         answer = await work(request)
         answer.request_id = request_id
         failpoint("host.answer_ready")
+        # Kept before it is sent, since the stream may break meanwhile. The current stream may be a later one than the
+        # stream that asked.
         self._kept.keep(key, answer)
         self._stream.send(answer)
 
@@ -307,6 +302,7 @@ class _Stream:
 
     async def until_reconciled(self) -> None:
         """After a suspension of this process, wait until obsolete questions have been cancelled."""
+        # Checked again after each wait: the process may have been suspended once more.
         while (count := self.suspensions.check()) > self._reconciled:
             if count > self._reported:
                 _log.info("process was suspended, asking the orchestrator which questions are still open")

@@ -59,7 +59,7 @@ def request_to_wire(request: AgentRequest) -> agent_pb2.AgentRequest:
         variables_json=mapping_to_text(request.variables),
         parameters_json=mapping_to_text(request.parameters),
         metadata=request.metadata,
-        timeout_ms=max(1, round(request.timeout_s * 1000)),
+        timeout_ms=max(1, round(request.timeout_s * 1000)),  # agents take 0 for no limit
         turn_count=request.turn_count,
         traceparent=request.traceparent,
         approvals=[approval_to_wire(approval) for approval in request.approvals],
@@ -118,7 +118,7 @@ def response_to_wire(response: AgentResponse) -> agent_pb2.AgentResponse:
     if response.metadata:
         message.metadata_json = json_text(response.metadata, "metadata")
     if response.tool_calls is not None:
-        message.reports_tool_calls = True
+        message.reports_tool_calls = True  # an empty list looks like an absent one
         message.tool_calls.extend(_tool_call_to_wire(call) for call in response.tool_calls)
     if response.sources:
         message.sources.extend(_source_to_wire(source) for source in response.sources)

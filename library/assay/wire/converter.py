@@ -219,7 +219,7 @@ class _Field:
             return None if self._plain.default is MISSING else self._plain.default
         value = getattr(message, self.wire)
         if self._is_map:
-            return dict(sorted(value.items()))
+            return dict(sorted(value.items()))  # maps of messages have no order of their own
         if self._is_repeated:
             return self._sequence(value if self.part is None else map(self.part.from_wire, value))
         if self._is_text:

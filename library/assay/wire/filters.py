@@ -1,7 +1,7 @@
 """Conversion of filters, orders and their results to protobuf messages and back.
 
 A request's filter is validated here: a value unknown to this version is refused, never ignored, because ignoring it
-    would return other rows than requested.
+would return other rows than requested.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class Launcher:
                 lambda: process,
                 *self._words,
                 cwd=self._folder,
-                start_new_session=True,
+                start_new_session=True,  # a group of its own: it ends as a whole, and Ctrl-C does not reach it
                 env={**os.environ, **self._environment, **variables},
             )
         except OSError as problem:

@@ -76,6 +76,7 @@ class _Place:
         async with self._starting:
             if self._session is None or self._session.is_over:
                 if self._session is not None:
+                    # Its process may still be ending: there are never more processes than places.
                     await self._session.process.wait(STOP_S)
                 session = _Session(self._launcher)
                 await self._launcher.start(session.process)
@@ -108,7 +109,7 @@ class _Session:
             return self._ended()
         is_cold, self._is_cold = self._is_cold, False
         answer: asyncio.Future[AgentResponse] = asyncio.get_running_loop().create_future()
-        self._settled.pop(request.request_id, None)
+        self._settled.pop(request.request_id, None)  # asked again: its answer is no duplicate
         self._asked[request.request_id] = answer
         start = time.perf_counter()
         self.process.write(question_line(request))
@@ -116,6 +117,7 @@ class _Session:
             async with asyncio.timeout_at(deadline):
                 response = await answer
         except TimeoutError:
+            # Removed first: it fails as late, the others because their process is ended.
             self._asked.pop(request.request_id, None)
             self._stop(_unreachable("another question of its process reached its deadline, and the process was ended"))
             response = self._launcher.failure(AgentErrorKind.TIMEOUT, _late(request), self.process, retryable=True)

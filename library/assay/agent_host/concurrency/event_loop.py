@@ -82,6 +82,7 @@ class _Loop:
                     raise KeyboardInterrupt from None
                 raise
             finally:
+                # Given back first, so that one more Ctrl-C ends the waits below at once.
                 self._give_interrupts_back()
                 self._complete(self._task(self._leave(self._main)))
             if self._exit.done():
@@ -101,6 +102,7 @@ class _Loop:
         """Run the loop until a task is done, whatever exceptions the user's code raises in it."""
         is_over = False
 
+        # If the loop ends by an exception, the callback comes in the loop's next run, which it must not stop.
         def stop(_: asyncio.Task[Any]) -> None:
             if not is_over:
                 self._loop.stop()

@@ -87,6 +87,7 @@ class AgentExecutor(ThreadPoolExecutor):
                 self._running.discard(work.call)
                 is_last = self._is_closed
                 self._idle += not is_last
+            # Outside the lock: callbacks of the future may submit more work.
             work.call.finish(value, error)
             if is_last:
                 return

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+# A hanging thread cannot be ended, so each further one stays until the process ends.
 MAX_HUNG = 100
 
 

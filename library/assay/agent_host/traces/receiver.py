@@ -182,6 +182,7 @@ def _check_size(size: int) -> None:
 def _unzipped(body: bytes) -> bytes:
     unzip = zlib.decompressobj(wbits=31)
     try:
+        # One byte more than allowed shows the excess without unpacking all of it.
         plain = unzip.decompress(body, MAX_BODY_BYTES + 1)
     except zlib.error:
         raise _RefusedError(HTTPStatus.BAD_REQUEST, "the body is not gzip, as its header says") from None

@@ -46,8 +46,6 @@ interval."""
 _FILE_POLL_S = 0.05
 _LARGEST_PART = 0.9
 """The share of the maximum answer; the rest is for its metadata, including this caller's note."""
-
-
 _DOCUMENTS = "gen_ai.retrieval.documents"
 _MAX_SOURCES = 10_000
 
