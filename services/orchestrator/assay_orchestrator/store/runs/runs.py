@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -291,18 +292,22 @@ def lock_phase(connection: sa.Connection, run_id: str) -> Phase | None:
 
     Always called before locking the run's shards: the opposite order would deadlock.
     """
-    row = connection.execute(_phase_of(run_id).with_for_update()).one_or_none()  # SQLite has one writer at a time
+    # SQLite has one writer at a time.
+    row = connection.execute(_phase_query(locks=True), {"of_run": run_id}).one_or_none()
     return _phase(row) if row is not None else None
 
 
 def read_phase(connection: sa.Connection, run_id: str) -> Phase | None:
     """Return a run's phase, or None if there is no such run."""
-    row = connection.execute(_phase_of(run_id)).one_or_none()
+    row = connection.execute(_phase_query(locks=False), {"of_run": run_id}).one_or_none()
     return _phase(row) if row is not None else None
 
 
-def _phase_of(run_id: str) -> sa.Select[Any]:
-    return sa.select(schema.runs.c.state, schema.runs.c.pause_cause).where(schema.runs.c.run_id == run_id)
+@cache  # every batch of rows runs it, and building it takes several times as long
+def _phase_query(*, locks: bool) -> sa.Select[Any]:
+    runs = schema.runs.c
+    query = sa.select(runs.state, runs.pause_cause).where(runs.run_id == sa.bindparam("of_run"))
+    return query.with_for_update() if locks else query
 
 
 def list_storage_pauses(connection: sa.Connection) -> list[str]:

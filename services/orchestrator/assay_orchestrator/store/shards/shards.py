@@ -7,7 +7,8 @@ is done; a job is only a hint.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
@@ -196,18 +197,23 @@ def require_epochs(
         FencedError: Another worker has restarted a shard.
         RunStoppedError: The run was deleted.
     """
-    table = schema.shards
-    query = sa.select(table.c.shard_index, table.c.epoch, table.c.slots).where(
-        table.c.run_id == run_id, table.c.shard_index.in_(list(epochs))
-    )
-    # A shared lock: batches of one shard need not wait for each other, only a new epoch waits for all of them.
-    current = connection.execute(query.with_for_update(read=True) if keep else query).all()
+    current = connection.execute(_epochs_query(locks=keep), {"of_run": run_id, "indexes": list(epochs)}).all()
     stored = {row.shard_index: row.epoch for row in current}
     if epochs and not stored:
         raise RunStoppedError(f"run {run_id} was deleted")
     if stored != dict(epochs):
         raise FencedError(f"another worker has the shards that this one had: run={run_id}")
     return {row.shard_index: row.slots for row in current}
+
+
+@cache  # every batch of rows runs it, and building it takes several times as long
+def _epochs_query(*, locks: bool) -> sa.Select[Any]:
+    shards = schema.shards.c
+    query = sa.select(shards.shard_index, shards.epoch, shards.slots).where(
+        shards.run_id == sa.bindparam("of_run"), shards.shard_index.in_(sa.bindparam("indexes", expanding=True))
+    )
+    # A shared lock: batches of one shard need not wait for each other, only a new epoch waits for all of them.
+    return query.with_for_update(read=True) if locks else query
 
 
 def require_active(connection: sa.Connection, run_id: str, *, keep: bool = True) -> None:
