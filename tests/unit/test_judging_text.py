@@ -182,7 +182,8 @@ def test_verdicts_of_checks_are_counted() -> None:
     other = Score("odd", ScoreStatus.SCORED, value=1.0, detail={"checks": {"select": True}})
     summary = folded([row(score, other)])
     assert summary is not None
-    assert (summary.verdicts, summary.cost_usd) == (4, pytest.approx(0.4))
+    assert summary.verdicts == 4
+    assert summary.cost_usd == pytest.approx(0.4)
     assert [(juror.judge, juror.verdicts) for juror in summary.jurors] == [("a", 1), ("b", 1)]
 
 
