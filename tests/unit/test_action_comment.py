@@ -138,7 +138,7 @@ def test_a_comment_is_created_then_updated_in_place(hub: Hub, post: Callable[...
     hub.comments[1]["body"] = hub.comments[1]["body"].replace("\n", "\r\n")  # as browsers send it
     assert post() == "comment 2 is up to date"
     assert post(TEXT.replace("PASS", "FAIL")) == "updated comment 2"
-    assert [one["body"] for one in hub.comments] == ["a person's comment", TEXT.replace("PASS", "FAIL")]
+    assert [comment["body"] for comment in hub.comments] == ["a person's comment", TEXT.replace("PASS", "FAIL")]
     assert hub.writes == ["POST", "PATCH"]
 
 

@@ -49,7 +49,7 @@ def test_an_address_that_no_client_can_dial_is_refused(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "said"),
+    ("address", "message"),
     [
         ("256.1.1.1:7070", "no IPv4 address"),
         ("a..b:7070", "which is no name"),
@@ -67,7 +67,7 @@ def test_an_address_that_no_client_can_dial_is_refused(url: str) -> None:
         )),
     ],
 )  # fmt: skip
-def test_an_address_of_a_service_that_cannot_be_dialled_is_refused(address: str, said: str) -> None:
+def test_an_address_of_a_service_that_cannot_be_dialled_is_refused(address: str, message: str) -> None:
     """By each option with a service's address, and in the settings of the orchestrator."""
     context, option = click.Context(click.Command("c")), click.Option(["--server"])
     reads: tuple[Callable[[], object], ...] = (
@@ -76,10 +76,10 @@ def test_an_address_of_a_service_that_cannot_be_dialled_is_refused(address: str,
         lambda: OrchestratorSettings.read(["--embedder", address], {}).embedder,
     )
     for read in reads:
-        if not said:
+        if not message:
             assert read() == address
             continue
-        with pytest.raises(InvalidInputError, match=said):
+        with pytest.raises(InvalidInputError, match=message):
             read()
 
 

@@ -99,15 +99,15 @@ def test_a_recording_that_does_not_end_leaves_the_old_file(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("out.csv", "name a file that ends in .jsonl"),
         ("qa.jsonl", "would replace the dataset"),
         ("verdicts.jsonl", "would replace the file of --record-verdicts"),
     ],
 )
-def test_a_file_that_others_need_is_refused(tmp_path: Path, name: str, said: str) -> None:
+def test_a_file_that_others_need_is_refused(tmp_path: Path, name: str, message: str) -> None:
     """Recorded answers replace neither the dataset nor the verdicts, and go to a file that is read as JSON Lines."""
-    with pytest.raises(InvalidInputError, match=said):
+    with pytest.raises(InvalidInputError, match=message):
         check_record_file(tmp_path / name, dataset=tmp_path / "qa.jsonl", verdicts=tmp_path / "." / "verdicts.jsonl")
     check_record_file(tmp_path / "answers.jsonl", dataset=tmp_path / "qa.jsonl", verdicts=None)

@@ -377,7 +377,7 @@ def test_passages_and_calls_under_other_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "said"),
+    ("part", "message"),
     [
         (
             {"tool_calls": [{"f": {"room": "hall"}}]},
@@ -389,11 +389,11 @@ def test_passages_and_calls_under_other_names() -> None:
         ({"contexts": [{"rank": 1}]}, "contexts[0] has no name: its fields are 'rank';"),
     ],
 )
-def test_a_part_under_unknown_names_is_malformed(part: dict[str, Any], said: str) -> None:
+def test_a_part_under_unknown_names_is_malformed(part: dict[str, Any], message: str) -> None:
     """It would be scored as 0 without a word: the message names the fields that there are."""
     with pytest.raises(MalformedAnswerError) as problem:
         response_from_json({"text": "t", **part})
-    assert str(problem.value).startswith(said)
+    assert str(problem.value).startswith(message)
 
 
 def test_what_no_store_takes_is_replaced_everywhere() -> None:

@@ -112,15 +112,15 @@ def test_an_error_of_the_agent_is_shown_before_those_of_many_metrics() -> None:
 
 def test_metrics_and_scores_are_found_by_name_and_by_position() -> None:
     """Rows from the wire as well as the summary; what is not there is named with what is."""
-    found = evaluation()
-    assert found.metrics["m0"] is found.metrics[0]
-    assert found.metrics["m0"].value == 0.75
-    assert [metric.metric for metric in found.metrics] == ["m0", "m1"]
-    assert "m1" in found.metrics  # type: ignore[comparison-overlap]  # a name is not what it holds
-    assert "rouge" not in found.metrics  # type: ignore[comparison-overlap]
+    document = evaluation()
+    assert document.metrics["m0"] is document.metrics[0]
+    assert document.metrics["m0"].value == 0.75
+    assert [metric.metric for metric in document.metrics] == ["m0", "m1"]
+    assert "m1" in document.metrics  # type: ignore[comparison-overlap]  # a name is not what it holds
+    assert "rouge" not in document.metrics  # type: ignore[comparison-overlap]
     with pytest.raises(KeyError, match="no metric 'rouge'; there are: m0, m1"):
-        found.metrics["rouge"]
-    scores = found.rows[0].scores
+        document.metrics["rouge"]
+    scores = document.rows[0].scores
     assert scores["status"] == scores[1] == scores[-1]  # type: ignore[call-overload]  # read by a client
     assert scores[:1] == (scores[0],)
     assert pickle.loads(pickle.dumps(scores)) == scores
@@ -164,11 +164,11 @@ def test_absent_texts_of_frames_are_none(gap: int) -> None:
 
 def test_the_text_of_stored_runs_is_a_line_a_run() -> None:
     """A page of dataclasses is no answer to `assay.list_runs()` in a shell."""
-    found = evaluation()
-    shown = repr(Runs([found.run, found.run])).splitlines()
+    document = evaluation()
+    shown = repr(Runs([document.run, document.run])).splitlines()
     assert shown[0] == "<2 runs>"
     assert shown[1] == shown[2]
-    assert shown[1].split() == [found.run.run_id, "succeeded", found.summary.overall_status, "75.0%", "passed"]
+    assert shown[1].split() == [document.run.run_id, "succeeded", document.summary.overall_status, "75.0%", "passed"]
 
 
 def test_a_frame_without_pandas_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,7 +54,9 @@ def annotated(folder: Path, found: Mapping[str, Any], environ: Mapping[str, str]
     with report_of_file(source) as report:
         lines = annotation_lines(report, environ)
     commands = [COMMAND.fullmatch(line) for line in lines]
-    return [(_properties(each["properties"]), _read(each["message"])) for each in commands if each is not None]
+    return [
+        (_properties(command["properties"]), _read(command["message"])) for command in commands if command is not None
+    ]
 
 
 def _properties(text: str) -> dict[str, str]:
@@ -71,9 +73,9 @@ def test_annotations_name_gates_first_at_their_line(tmp_path: Path) -> None:
     spec = tmp_path / "evals" / "assay.yaml"
     spec.parent.mkdir()
     spec.write_text("name: x\ngates:\n  - mrr > 0.5\n", encoding="utf-8")
-    found = document([failed(f"c{index}", 0.7 - index / 100) for index in range(20)], **MISSED)
-    found["run"]["spec_path"] = str(spec)
-    lines = annotated(tmp_path, found, {"GITHUB_WORKSPACE": str(tmp_path)})
+    report = document([failed(f"c{index}", 0.7 - index / 100) for index in range(20)], **MISSED)
+    report["run"]["spec_path"] = str(spec)
+    lines = annotated(tmp_path, report, {"GITHUB_WORKSPACE": str(tmp_path)})
     assert len(lines) == MOST_ANNOTATIONS
     assert lines[0] == ({"file": "evals/assay.yaml", "line": "3", "title": "gate FAIL: mrr > 0.5"}, "actual 0.25")
     assert lines[1][0] == {"file": "data/cases.json", "title": "case c19"}
@@ -83,10 +85,10 @@ def test_annotations_name_gates_first_at_their_line(tmp_path: Path) -> None:
 def test_an_annotation_of_long_texts_names_the_command_that_shows_them(tmp_path: Path) -> None:
     """An annotation is a line of the log: each text is cut, and the last part says where the whole is."""
     long = {"question": "q " * 500, "answer": "a " * 500, "reason": "contains: " + "r " * 500}
-    found = document([failed("a case", 0.5) | long], **MISSED)
-    reason, question, answer, whole = annotated(tmp_path, found, {})[1][1].split("\n")
+    report = document([failed("a case", 0.5) | long], **MISSED)
+    reason, question, answer, whole = annotated(tmp_path, report, {})[1][1].split("\n")
     assert all(len(text) <= 210 and text.endswith("…") for text in (reason, question, answer))
-    assert whole == f"whole: assay runs show {found['run']['run_id']} --case 'a case'"
+    assert whole == f"whole: assay runs show {report['run']['run_id']} --case 'a case'"
 
 
 async def test_commands_of_reports_name_the_server(tmp_path: Path) -> None:
@@ -108,8 +110,8 @@ async def test_commands_of_reports_name_the_server(tmp_path: Path) -> None:
 
 def test_a_run_without_a_missed_gate_says_why_it_did_not_pass(tmp_path: Path) -> None:
     """Too many errors of the agent break no gate: the reasons of the verdict are the annotation."""
-    found = document([row()], overall_status="INCOMPLETE", exit_status=3, reasons=["8 of 9 agent calls failed"])
-    assert annotated(tmp_path, found, {}) == [
+    report = document([row()], overall_status="INCOMPLETE", exit_status=3, reasons=["8 of 9 agent calls failed"])
+    assert annotated(tmp_path, report, {}) == [
         ({"file": "assay.yaml", "title": "manual: INCOMPLETE"}, "8 of 9 agent calls failed")
     ]
 
@@ -118,8 +120,8 @@ def test_a_threshold_without_data_is_an_annotation_after_those_that_failed(tmp_p
     """What was asked for and not computed is said, also where another threshold decides."""
     none = gate("tokens <= 9", "incomplete", actual=None, reason="computed on no row", source="threshold")
     missed = MISSED | {"gates": [gate("mrr >= 0.5", "fail", actual=0.25, source="threshold"), none]}
-    found = document([failed("a")], {"mrr": metric(), "tokens": metric()}, **missed)
-    assert [properties["title"] for properties, _ in annotated(tmp_path, found, {})] == [
+    report = document([failed("a")], {"mrr": metric(), "tokens": metric()}, **missed)
+    assert [properties["title"] for properties, _ in annotated(tmp_path, report, {})] == [
         "threshold FAIL: mrr >= 0.5", "threshold INCOMPLETE: tokens <= 9", "case a",
     ]  # fmt: skip
 
@@ -149,12 +151,12 @@ def test_no_text_begins_a_command(tmp_path: Path, text: str) -> None:
 def test_only_what_is_asked_for_is_written(tmp_path: Path) -> None:
     """Without an option nothing is made and nothing printed; with all of them each file is there."""
     folder = tmp_path / "out"
-    found = document([failed("a")], **MISSED)
+    report = document([failed("a")], **MISSED)
     assert not CiOutputs()
-    assert made(tmp_path, found, CiOutputs()) == ""
+    assert made(tmp_path, report, CiOutputs()) == ""
     assert not folder.exists()
     wanted = CiOutputs(folder / "j.xml", folder / "s.md", folder / "c.md", "linux", annotations=True)
-    assert made(tmp_path, found, wanted).count("::error ") == 2
+    assert made(tmp_path, report, wanted).count("::error ") == 2
     assert sorted(path.name for path in folder.iterdir()) == ["c.md", "j.xml", "s.md"]
     comment = (folder / "c.md").read_text("utf-8")
     assert comment.startswith("<!-- assay:manual:linux -->\n## FAIL: `manual`\n")
@@ -198,9 +200,9 @@ def test_a_comparison_that_lets_undecided_pass_says_so(tmp_path: Path) -> None:
 def test_annotations_in_a_file_are_those_that_are_printed(tmp_path: Path) -> None:
     """A job that may not print them at once prints the file later; of a run that passed it is empty."""
     path = tmp_path / "annotations"
-    found = document([failed("a")], **MISSED)
-    printed = made(tmp_path, found, CiOutputs(annotations=True))
-    assert made(tmp_path, found, CiOutputs(annotations_file=path)) == ""
+    report = document([failed("a")], **MISSED)
+    printed = made(tmp_path, report, CiOutputs(annotations=True))
+    assert made(tmp_path, report, CiOutputs(annotations_file=path)) == ""
     assert path.read_text("utf-8") == printed
     made(tmp_path, document([row()]), CiOutputs(annotations_file=path))
     assert path.read_text("utf-8") == ""
@@ -218,9 +220,9 @@ def test_the_marker_of_a_comment_is_hidden_whatever_its_names_are(tmp_path: Path
         ("a-%2Db", "c"),
         ("م", ""),
     ):
-        found = document([row()])
-        found["run"]["name"] = name
-        made(tmp_path, found, CiOutputs(comment_file=tmp_path / "c.md", comment_key=key))
+        report = document([row()])
+        report["run"]["name"] = name
+        made(tmp_path, report, CiOutputs(comment_file=tmp_path / "c.md", comment_key=key))
         first = (tmp_path / "c.md").read_text("utf-8").splitlines()[0]
         assert re.fullmatch(r"<!-- assay:[\w.%~-]*:[\w.%~-]* -->", first, re.ASCII)
         assert "--" not in first[4:-3]

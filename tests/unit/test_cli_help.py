@@ -52,7 +52,7 @@ def test_all_options_are_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("version", "did you mean `assay --version`?"),
         ("view", "did you mean `assay runs show latest`?"),
@@ -63,11 +63,11 @@ def test_all_options_are_found() -> None:
         ("frobnicate", "known: run, rescore,"),
     ],
 )
-def test_an_unknown_command_names_the_one_that_is_meant(name: str, said: str) -> None:
+def test_an_unknown_command_names_the_one_that_is_meant(name: str, message: str) -> None:
     """What other tools call a command, or a command whose group was left out."""
     done = CliRunner().invoke(assay, [name])
     assert done.exit_code == 2
-    assert f"unknown command {name!r}; {said}" in done.stderr
+    assert f"unknown command {name!r}; {message}" in done.stderr
 
 
 def test_long_helps_have_headings() -> None:

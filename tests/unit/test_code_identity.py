@@ -39,8 +39,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def digest(folder: Path, adapter: str, target: str) -> str:
-    found = code_identity(AgentSettings(adapter, target), folder)
-    return found.agent_sha256 if found is not None else ""
+    identity = code_identity(AgentSettings(adapter, target), folder)
+    return identity.agent_sha256 if identity is not None else ""
 
 
 @pytest.mark.parametrize(
@@ -86,12 +86,12 @@ def test_a_function_is_its_module(folder: Path, monkeypatch: pytest.MonkeyPatch)
     import agent  # type: ignore[import-not-found]  # of the fixture
 
     try:
-        found = code_identity(AgentSettings("python", "caller:agent"), folder, agent.answer)
+        identity = code_identity(AgentSettings("python", "caller:agent"), folder, agent.answer)
     finally:
         for name in ("agent", "helper", "deep", "deep.nested"):
             sys.modules.pop(name, None)
-    assert found is not None
-    assert found.agent_sha256 == digest(folder, "python", "agent:answer")
+    assert identity is not None
+    assert identity.agent_sha256 == digest(folder, "python", "agent:answer")
 
 
 def git(folder: Path, *words: str) -> None:

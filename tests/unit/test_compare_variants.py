@@ -117,7 +117,7 @@ def test_without_a_spec_the_preset_is_used(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (VariantOptions(prompts=("a.md", "b.md")), "there is no assay.yaml here: name the spec with --spec"),
         (VariantOptions(prompts=("a.md", "b.md"), model="openai:m"), "name the dataset with --test-cases"),
@@ -126,11 +126,11 @@ def test_without_a_spec_the_preset_is_used(folder: Path) -> None:
     ],
 )
 @pytest.mark.usefixtures("folder")
-def test_options_that_do_not_fit_are_refused(options: VariantOptions, said: str) -> None:
+def test_options_that_do_not_fit_are_refused(options: VariantOptions, message: str) -> None:
     """The sentence says what to write in their place."""
     with pytest.raises(click.UsageError) as raised:
         variant_specs(options)
-    assert said in raised.value.message
+    assert message in raised.value.message
 
 
 def test_wrong_variants_are_refused_with_the_option_that_named_them(folder: Path) -> None:

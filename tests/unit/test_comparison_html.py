@@ -64,11 +64,11 @@ def test_texts_become_neither_elements_nor_orders(tmp_path: Path) -> None:
     """With hostile texts in every field the elements are those of the harmless page."""
     payload = HOSTILE + "</script><img src=x><!--<script>\ud800"
     documents = two()
-    for found in documents:
-        found["prompt_path"] += payload
-        found["config"]["agent"]["options"]["prompt_file"] += payload
-        found["results"][f"quality{payload}"] = found["results"].pop("quality")
-        for row in found["rows"]:
+    for document in documents:
+        document["prompt_path"] += payload
+        document["config"]["agent"]["options"]["prompt_file"] += payload
+        document["results"][f"quality{payload}"] = document["results"].pop("quality")
+        for row in document["rows"]:
             for name in ("case_id", "category", "question"):
                 row[name] += payload
             row["answer"] += payload

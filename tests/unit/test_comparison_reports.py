@@ -159,7 +159,7 @@ def test_what_is_not_decided_is_never_called_equal(of_two: ComparisonReport) -> 
     why = "the p-value is not below 0.05"
     undecided = {"verdict": Verdict.INCONCLUSIVE, "message": why, "difference": 0.0, "p": 1.0, "p_adjusted": 1.0}
     report = changed(of_two, **undecided, n_needed=40)
-    assert not any("needed" in said for said in cautions(report))  # without a chosen difference
+    assert not any("needed" in caution for caution in cautions(report))  # without a chosen difference
     chosen = replace(report.comparison.settings, difference=0.05)
     report = replace(report, comparison=replace(report.comparison, settings=chosen))
     assert verdict_sentence(report).startswith(f"Inconclusive: {why}; accuracy of B (candidate) against A (baseline): ")
@@ -220,8 +220,8 @@ def test_errors_are_in_the_first_line_whatever_the_verdict(of_three: ComparisonR
     pair, *others = of_three.comparison.pairs
     pairs = (replace(pair, errors=errors), *others)
     report = replace(of_three, comparison=replace(of_three.comparison, pairs=pairs))
-    said = " B has agent errors in significantly more cases: 9 against 0 of 20 cases, p 0.0039."
-    assert verdict_sentence(report, Naming.LETTER) == verdict_sentence(of_three, Naming.LETTER) + said
+    sentence = " B has agent errors in significantly more cases: 9 against 0 of 20 cases, p 0.0039."
+    assert verdict_sentence(report, Naming.LETTER) == verdict_sentence(of_three, Naming.LETTER) + sentence
 
 
 def test_p_values_are_raw_and_adjusted_and_have_their_error_near_the_level(of_two: ComparisonReport) -> None:
@@ -247,12 +247,16 @@ def test_no_difference_is_detectable_where_none_can_be_decided(of_two: Compariso
 def test_pairs_that_decide_nothing_are_marked(of_three: ComparisonReport) -> None:
     """Only pairs with the baseline decide; another one has its raw p-value, and every matrix says what that is."""
     *pairs, last = of_three.comparison.pairs
-    raw = replace(last, metrics=tuple(replace(one, decides=False, p=0.25, p_adjusted=None) for one in last.metrics))
+    raw = replace(
+        last, metrics=tuple(replace(metric, decides=False, p=0.25, p_adjusted=None) for metric in last.metrics)
+    )
     report = replace(of_three, comparison=replace(of_three.comparison, pairs=(*pairs, raw)))
     for text in ("\n".join(comparison_lines(report)), comparison_markdown(report)):
         assert "(raw p 0.25)" in text
         assert "pairs with raw p alone decide nothing" in text
-    adjusted = replace(last, metrics=tuple(replace(one, decides=True, p_adjusted=one.p) for one in last.metrics))
+    adjusted = replace(
+        last, metrics=tuple(replace(metric, decides=True, p_adjusted=metric.p) for metric in last.metrics)
+    )
     report = replace(of_three, comparison=replace(of_three.comparison, pairs=(*pairs, adjusted)))
     assert "decide nothing" not in "\n".join(comparison_lines(report))
 
@@ -328,14 +332,14 @@ def test_warnings_say_what_a_statistician_would(of_two: ComparisonReport) -> Non
     )
     settings = replace(report.comparison.settings, cluster="category")
     report = replace(report, comparison=replace(report.comparison, settings=settings))
-    said = "\n".join(cautions(report))
+    sentence = "\n".join(cautions(report))
     for part in (
         "10 clusters by category, as good as 1.5 of equal size: general has 82% of the cases",
         "the interval is that of cluster-robust errors (CR2): too few clusters",
         "the p-value decides",
         "without the cases that have agent errors: +0.10, p 0.50",
     ):
-        assert part in said
+        assert part in sentence
     equal = changed(report, effective_clusters=9.6)
     assert "of equal size" not in "\n".join(cautions(equal))
     assert "a few large differences carry the mean: its interval is doubtful" in "\n".join(cautions(equal))
@@ -376,13 +380,13 @@ def test_a_difference_that_rounds_to_nothing_has_no_minus(of_two: ComparisonRepo
 def test_a_direction_that_nobody_declared_is_named(of_two: ComparisonReport) -> None:
     """A metric of the user's own is taken to be better when higher, and every form of the output says that it is."""
     pair = of_two.comparison.pairs[0]
-    metrics = tuple(replace(one, is_direction_assumed=one.metric == "quality") for one in pair.metrics)
+    metrics = tuple(replace(metric, is_direction_assumed=metric.metric == "quality") for metric in pair.metrics)
     report = replace(of_two, comparison=replace(of_two.comparison, pairs=(replace(pair, metrics=metrics),)))
-    said = "quality: higher is taken to be better, as nothing says so; set higher_is_better to true or false"
-    assert said in short_lines(report)
-    assert said in comparison_lines(report)
-    assert said in comparison_document(report)["verdict"]["cautions"]
-    assert said in comparison_html(report)
+    sentence = "quality: higher is taken to be better, as nothing says so; set higher_is_better to true or false"
+    assert sentence in short_lines(report)
+    assert sentence in comparison_lines(report)
+    assert sentence in comparison_document(report)["verdict"]["cautions"]
+    assert sentence in comparison_html(report)
 
 
 @pytest.mark.parametrize("declared", [None, True, False])
@@ -392,7 +396,7 @@ def test_a_direction_that_is_declared_later_is_the_same_metric(declared: bool | 
         facts_of(run_document(name, A) | {"config": {"metrics": [_off_by(value)]}, "results": {"off_by": _OFF_BY}})
         for name, value in (("one", None), ("two", declared))
     ]
-    assert [one.metrics["off_by"].is_direction_assumed for one in facts] == [True, declared is None]
+    assert [fact.metrics["off_by"].is_direction_assumed for fact in facts] == [True, declared is None]
     assert (facts[0].metrics["off_by"].measures == facts[1].metrics["off_by"].measures) is (declared is not False)
 
 
@@ -432,7 +436,7 @@ def _code(commit: str, digest: str, *, dirty: bool = False) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("codes", "said"),
+    ("codes", "message"),
     [
         ([_code("a", "1"), _code("b", "2", dirty=True)],
          "the agent's code (commit aaaaaaaaaaaa -> bbbbbbbbbbbb, with uncommitted changes)"),
@@ -444,19 +448,19 @@ def _code(commit: str, digest: str, *, dirty: bool = False) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_what_changed_names_the_code_of_the_agent(
-    tmp_path: Path, codes: list[dict[str, Any] | None], said: str
+    tmp_path: Path, codes: list[dict[str, Any] | None], message: str
 ) -> None:
     """By commit, or by the hash of its files; every form of the output says it, and that nothing changed."""
     documents = [run_document("baseline", A), run_document("candidate", B)]
     for found, code in zip(documents, codes, strict=True):
         found["config"], found["run"]["code"] = documents[0]["config"], code
     with compared(tmp_path, documents) as report:
-        assert any(line.startswith(f"what changed: {said}") for line in comparison_lines(report))
-        assert said in unescape(comparison_markdown(report).replace("\u200b", ""))
+        assert any(line.startswith(f"what changed: {message}") for line in comparison_lines(report))
+        assert message in unescape(comparison_markdown(report).replace("\u200b", ""))
         (path,) = write_comparison(report, tmp_path / "out", ["html"]).written
         page = unescape(path.read_text("utf-8"))
-        assert said in page
-        assert any(said in line for line in short_lines(report)) is not said.startswith("no setting")
+        assert message in page
+        assert any(message in line for line in short_lines(report)) is not message.startswith("no setting")
 
 
 def test_a_notebook_shows_tables(of_two: ComparisonReport) -> None:
@@ -496,8 +500,8 @@ def test_what_is_not_decided_is_no_regression(of_two: ComparisonReport) -> None:
     rules = DecisionRules(FailOn.INCONCLUSIVE)
     undecided = changed(of_two, verdict=Verdict.INCONCLUSIVE)
     *_, last = comparison_lines(replace(undecided, decision=decide(undecided.comparison, rules)))
-    said = "whether accuracy of candidate differs from that of baseline is not decided"
-    assert last == f"decision: undecided (exit status 1): {said}"
+    sentence = "whether accuracy of candidate differs from that of baseline is not decided"
+    assert last == f"decision: undecided (exit status 1): {sentence}"
 
 
 # -- CSV
@@ -557,13 +561,13 @@ def test_a_text_does_nothing_in_markdown(of_two: ComparisonReport, of_three: Com
 def test_a_spreadsheet_computes_nothing(tmp_path: Path) -> None:
     """Cells that begin a formula begin with an apostrophe, and no heading has a control."""
     documents = two()
-    for found in documents:
-        found["rows"] = found["rows"][:5]
-        for row in found["rows"]:
+    for document in documents:
+        document["rows"] = document["rows"][:5]
+        for row in document["rows"]:
             row["case_id"] = "=1+1" + row["case_id"]
             row["category"] = "@SUM(A1)"
-        found["results"] = {"=cmd\x1b[31m": found["results"]["quality"]}
-        for row in found["rows"]:
+        document["results"] = {"=cmd\x1b[31m": document["results"]["quality"]}
+        for row in document["rows"]:
             row["scores"] = {"=cmd\x1b[31m": row["scores"]["quality"]}
     with compared(tmp_path, documents) as report:
         assert report.cases is not None
@@ -634,8 +638,8 @@ def test_no_metric_is_drawn_twice_and_the_radar_leaves_no_hole(of_two: Compariso
     assert heading in distinct
     assert distinct.count("pass_rate") == 3
     variants = tuple(
-        replace(one, metrics={**one.metrics, "pass_rate": one.metrics["accuracy"]})
-        for one in of_two.comparison.variants
+        replace(variant, metrics={**variant.metrics, "pass_rate": variant.metrics["accuracy"]})
+        for variant in of_two.comparison.variants
     )
     repeated = replace(of_two, comparison=replace(of_two.comparison, variants=variants))
     assert heading not in drawn(repeated)
@@ -658,9 +662,9 @@ def test_a_metric_without_a_value_is_no_axis_of_the_radar(of_three: ComparisonRe
 def test_pictures_can_be_read(tmp_path: Path, name: str) -> None:
     """No text leaves the sheet or lies on another, and no letter is a box, in any script and at any length."""
     documents = [run_document("baseline", A), run_document(name, B), run_document("third", A)]
-    for found in documents:
-        found["results"][f"{name} of metric"] = found["results"].pop("quality")
-        for row in found["rows"]:
+    for document in documents:
+        document["results"][f"{name} of metric"] = document["results"].pop("quality")
+        for row in document["rows"]:
             row["scores"][f"{name} of metric"] = row["scores"].pop("quality")
     for count in (2, 3):
         with compared(tmp_path, documents[:count]) as report:
@@ -668,10 +672,10 @@ def test_pictures_can_be_read(tmp_path: Path, name: str) -> None:
             sheet = plots.draw(report, fonts)
         assert layout_problems(sheet) == []
         assert all(0 not in glyphs(text, fonts.families) for text in texts(sheet))
-        said = " ".join(texts(sheet))
-        assert "+0.30 [+0.05, +0.50]" in said
-        assert "threshold 0.60" in said
-        assert "\n" not in said
+        sentence = " ".join(texts(sheet))
+        assert "+0.30 [+0.05, +0.50]" in sentence
+        assert "threshold 0.60" in sentence
+        assert "\n" not in sentence
 
 
 # -- files

@@ -64,29 +64,29 @@ def test_there_is_one_of_all_and_two_of_what_may_fail() -> None:
 @pytest.mark.parametrize("name", OWN)
 def test_every_command_line_is_one_that_the_service_takes(name: str) -> None:
     """A flag that is renamed, or a value that is no longer allowed, is found here and not on somebody's host."""
-    found = settings(name)
-    assert found.listen.startswith("127.0.0.1:" if name.startswith("worker") else "0.0.0.0:")
-    assert SERVICES[name]["healthcheck"]["test"][-1] == found.health_listen == "127.0.0.1:7080"
-    assert seconds(SERVICES[name]["stop_grace_period"]) >= found.grace_s + 5
+    options = settings(name)
+    assert options.listen.startswith("127.0.0.1:" if name.startswith("worker") else "0.0.0.0:")
+    assert SERVICES[name]["healthcheck"]["test"][-1] == options.health_listen == "127.0.0.1:7080"
+    assert seconds(SERVICES[name]["stop_grace_period"]) >= options.grace_s + 5
 
 
 @pytest.mark.parametrize("name", [name for name, kind in OWN.items() if kind == "orchestrator"])
 def test_orchestrators_find_what_they_rest_on(name: str) -> None:
     """Addresses name services of the file, with the ports at which these listen, on a network that both are on."""
-    found = settings(name)
+    options = settings(name)
     for kind in ("embedder", "judge"):
-        assert getattr(found, kind) == f"{kind}:{port_of(settings(kind).listen)}"
+        assert getattr(options, kind) == f"{kind}:{port_of(settings(kind).listen)}"
         assert set(SERVICES[kind]["networks"]) & set(SERVICES[name]["networks"])
-    user, host, database = re.findall(r"postgresql://(\w+)@(\w+):5432/(\w+)", found.database_url)[0]
+    user, host, database = re.findall(r"postgresql://(\w+)@(\w+):5432/(\w+)", options.database_url)[0]
     made = SERVICES[host]["environment"]
     assert (user, database) == (made["POSTGRES_USER"], made["POSTGRES_DB"])
     assert SERVICES[name]["environment"]["PGPASSWORD"] == made["POSTGRES_PASSWORD"] == "<POSTGRES_PASSWORD>"
     ended = {key: {"condition": "service_completed_successfully"} for key in ("certificates", "migrate")}
     assert SERVICES[name]["depends_on"] == {host: {"condition": "service_healthy"}, **ended}
-    assert found.migrations == "wait"
+    assert options.migrations == "wait"
     for published in SERVICES[name].get("ports", []):
         assert published.startswith("127.0.0.1:")
-        assert port_of(published) == port_of(found.listen)
+        assert port_of(published) == port_of(options.listen)
 
 
 def test_the_judge_keeps_its_books_in_the_database() -> None:
@@ -100,17 +100,17 @@ def test_the_judge_keeps_its_books_in_the_database() -> None:
 @pytest.mark.parametrize("name", OWN)
 def test_every_connection_has_tls_and_a_known_caller(name: str) -> None:
     """Clients have tokens, services certificates; each process has its own alone, on volumes that it may only read."""
-    found = settings(name)
-    assert not found.insecure
+    options = settings(name)
+    assert not options.insecure
     if OWN[name] == "orchestrator":
-        assert found.services_tls is not None
-        assert (found.server_tls is not None, found.auth) == (
-            (True, "tokens") if found.role == "api" else (False, "none")
+        assert options.services_tls is not None
+        assert (options.server_tls is not None, options.auth) == (
+            (True, "tokens") if options.role == "api" else (False, "none")
         )
     else:
-        assert found.tls_client_ca is not None
+        assert options.tls_client_ca is not None
     files = [
-        getattr(found, key, None) for key in ("tls_cert", "tls_key", "tls_client_ca", "services_ca", "services_key")
+        getattr(options, key, None) for key in ("tls_cert", "tls_key", "tls_client_ca", "services_ca", "services_key")
     ]
     held = {target: source for source, target, is_writable in mounts(name) if not is_writable}
     assert {str(file.parent) for file in files if file is not None} == set(held)

@@ -22,11 +22,11 @@ WANTED = ["api=server:localhost,127.0.0.1", "judge=server:judge", "orchestrator=
 
 def script() -> ModuleType:
     """Return the script as a module."""
-    found = importlib.util.spec_from_file_location("compose_certificates", ROOT / "deploy/compose/certificates.py")
-    assert found is not None
-    assert found.loader is not None
-    module = sys.modules["compose_certificates"] = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
+    spec = importlib.util.spec_from_file_location("compose_certificates", ROOT / "deploy/compose/certificates.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules["compose_certificates"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
     return module
 
 

@@ -110,9 +110,9 @@ def test_a_pipe_has_room_for_the_whole_id_of_a_case() -> None:
 
 
 @pytest.mark.parametrize(
-    ("failed", "undecided", "said"),
+    ("failed", "undecided", "message"),
     [(1, 0, "1 failing row"), (0, 2, "2 undecided rows"), (1, 1, "1 failing row and 1 undecided row")],
 )
-def test_counts_of_failing_rows_read_as_english(failed: int, undecided: int, said: str) -> None:
+def test_counts_of_failing_rows_read_as_english(failed: int, undecided: int, message: str) -> None:
     """One row is a row, whatever stands beside it."""
-    assert str(FailingCounts(failed, undecided)) == said
+    assert str(FailingCounts(failed, undecided)) == message

@@ -90,7 +90,7 @@ def test_what_is_not_known_is_named(tmp_path: Path, changed: dict[str, Any], rea
 
 
 @pytest.mark.parametrize(
-    ("pooling", "found"),
+    ("pooling", "hits"),
     [
         ({"pooling_mode": "cls"}, "cls"),
         ({"pooling_mode_cls_token": False, "pooling_mode_max_tokens": True}, "max"),
@@ -102,18 +102,18 @@ def test_what_is_not_known_is_named(tmp_path: Path, changed: dict[str, Any], rea
         ({"pooling_mode": "mean", "include_prompt": False}, None),
     ],
 )
-def test_pooling_of_old_and_new_versions_is_read(tmp_path: Path, pooling: dict[str, Any], found: str | None) -> None:
+def test_pooling_of_old_and_new_versions_is_read(tmp_path: Path, pooling: dict[str, Any], hits: str | None) -> None:
     """Version 6 of sentence-transformers writes one name, earlier ones a switch each; several at once are not known."""
     kinds = ("Transformer", "Pooling")
     modules = [
         {"path": ["", "1_Pooling"][at], "type": f"sentence_transformers.x.{each}"} for at, each in enumerate(kinds)
     ]
     written(tmp_path, config=CONFIG, modules=modules, **{"1_Pooling__config": pooling})
-    if found is None:
+    if hits is None:
         with pytest.raises(UnknownArchitectureError, match="its pooling"):
             read_architecture(tmp_path)
     else:
-        assert read_architecture(tmp_path).pooling == found
+        assert read_architecture(tmp_path).pooling == hits
 
 
 def test_the_window_is_never_beyond_the_positions(tmp_path: Path) -> None:

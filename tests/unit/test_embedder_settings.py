@@ -137,15 +137,6 @@ def test_cosine_stays_in_range() -> None:
         assert found == pytest.approx(1.0, abs=1e-12)
 
 
-def test_help_needs_no_model_library() -> None:
-    """Asking for help, or a wrong flag, does not wait seconds for torch."""
-    code = (
-        "import sys, assay_embedder.__main__; print([name for name in ('torch', 'tokenizers') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
 def test_wrong_settings_end_the_process_with_a_sentence() -> None:
     """Exit code 2, the sentence on stderr, no traceback."""
     done = subprocess.run(

@@ -239,8 +239,8 @@ def test_percentages_are_shares(text: str, bound: float, target: float | None) -
 def test_a_stored_gate_that_no_new_run_may_have_is_still_read() -> None:
     """A run of an older version keeps its gates: what is refused in a spec does not break its summary."""
     assert read_gate("pass_rate >= 85", metrics={}).bound == 85
-    (found,) = judge_gates(["agent_errors <= 1"], summarise([], [], []), kinds={}, tally=Tally(4, 1, 0))
-    assert (found.outcome, found.actual) == (GateOutcome.PASS, 0.25)
+    (gate,) = judge_gates(["agent_errors <= 1"], summarise([], [], []), kinds={}, tally=Tally(4, 1, 0))
+    assert (gate.outcome, gate.actual) == (GateOutcome.PASS, 0.25)
 
 
 @pytest.mark.parametrize(

@@ -116,9 +116,9 @@ def test_what_is_known_passes_or_fails(gate: str, expected: GateOutcome, actual:
         row(fate, PLAIN, index, category="easy" if index < 2 else "hard ones", tags=("all", "odd")[: 1 + index % 2])
         for index, fate in enumerate(FATES)
     ]
-    found = outcome(gate, rows)
-    assert (found.expression, found.outcome, found.reason) == (gate, expected, "")
-    assert found.actual == pytest.approx(actual)
+    result = outcome(gate, rows)
+    assert (result.expression, result.outcome, result.reason) == (gate, expected, "")
+    assert result.actual == pytest.approx(actual)
 
 
 @pytest.mark.parametrize(
@@ -136,8 +136,8 @@ def test_a_target_is_reported_and_never_decides(
     gate: str, expected: GateOutcome, actual: float | None, reached: bool | None
 ) -> None:
     """A missed target leaves the outcome alone; without a number there is nothing to reach."""
-    found = outcome(gate, [row(fate, PLAIN, index) for index, fate in enumerate(FATES)])
-    assert (found.outcome, found.actual, found.meets_target) == (expected, actual, reached)
+    result = outcome(gate, [row(fate, PLAIN, index) for index, fate in enumerate(FATES)])
+    assert (result.outcome, result.actual, result.meets_target) == (expected, actual, reached)
 
 
 @pytest.mark.parametrize(
@@ -159,9 +159,9 @@ def test_what_could_not_be_computed_is_incomplete(gate: str, reason: str) -> Non
         row(RIGHT, WITH_VECTORS, 0, category="b", tags=("u",)),
         row(UNKNOWN, WITH_VECTORS, 1, category="a", tags=("t",)),
     ]
-    found = outcome(gate, rows, WITH_VECTORS)
-    assert (found.outcome, found.actual) == (GateOutcome.INCOMPLETE, None)
-    assert found.reason.startswith(reason)
+    result = outcome(gate, rows, WITH_VECTORS)
+    assert (result.outcome, result.actual) == (GateOutcome.INCOMPLETE, None)
+    assert result.reason.startswith(reason)
 
 
 @pytest.mark.parametrize(
@@ -220,16 +220,16 @@ def test_gates_on_repeats(gate: str, expected: GateOutcome, actual: float | None
         for index, runs in enumerate(fates)
         for repeat, mark in enumerate(runs)
     ]
-    found = outcome(gate, rows)
-    assert (found.outcome, found.actual) == (expected, actual if actual is None else pytest.approx(actual))
-    assert bool(found.reason) is (actual is None)
+    result = outcome(gate, rows)
+    assert (result.outcome, result.actual) == (expected, actual if actual is None else pytest.approx(actual))
+    assert bool(result.reason) is (actual is None)
 
 
 def test_repeats_with_undecided_runs_are_incomplete() -> None:
     """A run that could not be decided on our side is not left out of k quietly."""
     rows = [row(fate, WITH_VECTORS, 0, repeat) for repeat, fate in enumerate((RIGHT, RIGHT, UNKNOWN))]
-    found = outcome("pass_hat_k.2 >= 0", rows, WITH_VECTORS)
-    assert (found.outcome, found.reason.startswith("1 of 3 rows could not be decided")) == (
+    result = outcome("pass_hat_k.2 >= 0", rows, WITH_VECTORS)
+    assert (result.outcome, result.reason.startswith("1 of 3 rows could not be decided")) == (
         GateOutcome.INCOMPLETE,
         True,
     )
@@ -263,6 +263,6 @@ def test_gates_do_not_change_the_rest_of_a_summary() -> None:
 def test_a_metric_named_like_a_number_of_repeats_is_itself() -> None:
     """A run's own metric called pass_at_k is what its gate compares, not the run's repeats."""
     chosen = metrics(pass_at_k={"metric": "exact_match"})
-    found = outcome("pass_at_k >= 0.6", [row(fate, chosen, index) for index, fate in enumerate(FATES)], chosen)
-    assert found.outcome is GateOutcome.PASS
-    assert found.actual == pytest.approx(0.6)
+    result = outcome("pass_at_k >= 0.6", [row(fate, chosen, index) for index, fate in enumerate(FATES)], chosen)
+    assert result.outcome is GateOutcome.PASS
+    assert result.actual == pytest.approx(0.6)

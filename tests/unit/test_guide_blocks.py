@@ -129,8 +129,8 @@ def test_no_excuse_is_left_over() -> None:
     for page, reasons in NOT_RUN.items():
         for start in reasons:
             assert any(line.startswith(start) for line in commands[page]), (page, start)
-    said = " ".join([*NOT_READ.values(), *(reason for each in NOT_RUN.values() for reason in each.values())])
-    assert set(re.findall(r"`(test_\w+\.py)`", said)) <= set(tests)
+    sentence = " ".join([*NOT_READ.values(), *(reason for each in NOT_RUN.values() for reason in each.values())])
+    assert set(re.findall(r"`(test_\w+\.py)`", sentence)) <= set(tests)
 
 
 @pytest.fixture

@@ -307,9 +307,9 @@ JUDGES_WORDS = " ".join(JUDGES_GUIDE.split())
 
 def judges_block(language: str) -> str:
     """Return the guide's block in a language."""
-    found = re.search(rf"```{language}\n(.*?)```", JUDGES_GUIDE, re.DOTALL)
-    assert found is not None
-    return found[1]
+    match = re.search(rf"```{language}\n(.*?)```", JUDGES_GUIDE, re.DOTALL)
+    assert match is not None
+    return match[1]
 
 
 def labels_of_block(tmp_path: Path, language: str) -> Labels:

@@ -61,8 +61,8 @@ def read(tmp_path: Path, text: str, name: str = "labels.jsonl") -> Labels:
 )
 def test_what_people_say_of_one_answer(tmp_path: Path, human: object, kind: str, people: tuple[object, ...]) -> None:
     """Scores, or pass and fail in whatever words."""
-    found = read(tmp_path, json.dumps({"question": "q", "answer": "a", "human": human}))
-    assert (found.kind, found.items[0].people) == (kind, people)
+    labels = read(tmp_path, json.dumps({"question": "q", "answer": "a", "human": human}))
+    assert (labels.kind, labels.items[0].people) == (kind, people)
 
 
 @pytest.mark.parametrize(
@@ -71,14 +71,14 @@ def test_what_people_say_of_one_answer(tmp_path: Path, human: object, kind: str,
 def test_what_people_say_of_two(tmp_path: Path, human: object, label: str) -> None:
     """The better one by any usual name."""
     record = {"instruction": "", "input": "q", "output_1": "x", "output_2": "y", "preference": human}
-    found = read(tmp_path, json.dumps(record))
-    assert (found.kind, found.items[0].people, found.items[0].second) == ("pairs", (label,), "y")
+    labels = read(tmp_path, json.dumps(record))
+    assert (labels.kind, labels.items[0].people, labels.items[0].second) == ("pairs", (label,), "y")
 
 
 def test_other_names_and_further_people(tmp_path: Path) -> None:
     """Columns of several people, an empty cell for one who did not label, an empty answer."""
-    found = read(tmp_path, "query,response,expected,human_a,human_b\nq1,,r,1,\nq2,x,,4,5\n", "labels.csv")
-    assert [(item.name, item.answer, item.reference, item.people) for item in found.items] == [
+    labels = read(tmp_path, "query,response,expected,human_a,human_b\nq1,,r,1,\nq2,x,,4,5\n", "labels.csv")
+    assert [(item.name, item.answer, item.reference, item.people) for item in labels.items] == [
         ("#1", "", "r", (1.0,)),
         ("#2", "x", None, (4.0, 5.0)),
     ]
@@ -236,7 +236,7 @@ def test_wrong_weights_are_refused_together(tmp_path: Path) -> None:
     text = "\n".join(json.dumps({"question": "q", "answer": "a", "human": 3, **value}) for value in values)
     with pytest.raises(DatasetError) as refused:
         read(tmp_path, text)
-    said = [str(problem) for problem in refused.value.problems]
+    sentences = [str(problem) for problem in refused.value.problems]
     for line, part in enumerate(
         (
             "probability: must be a probability above 0, up to 1, not 0",
@@ -247,8 +247,8 @@ def test_wrong_weights_are_refused_together(tmp_path: Path) -> None:
         ),
         1,
     ):
-        assert part in said[line - 1]
-        assert f":{line}:" in said[line - 1]
+        assert part in sentences[line - 1]
+        assert f":{line}:" in sentences[line - 1]
 
 
 def row(number: int, text: str = "fine", **values: Any) -> CaseResult:

@@ -113,9 +113,9 @@ def test_a_run_says_who_judges_and_what_was_paid_so_far(capsys: pytest.CaptureFi
         with make_progress(run, hidden=False, clock=lambda: 0.0) as progress:
             for index in range(2):
                 progress.take(replace(row(failed(verdict=verdict())), case_index=index))
-        said = capsys.readouterr().err.splitlines()
-        assert said[1:-1] == lines
-        assert said[-1] == "2/3 cases  0.0% passed  judging $0.5000"
+        output = capsys.readouterr().err.splitlines()
+        assert output[1:-1] == lines
+        assert output[-1] == "2/3 cases  0.0% passed  judging $0.5000"
 
 
 def detail(key: str, **changes: Any) -> dict[str, Any]:

@@ -66,18 +66,6 @@ def test_every_source_root_is_installed_from_here() -> None:
         assert Path(str(importlib.import_module(name).__file__)) == ROOT / root / name / "__init__.py"
 
 
-def test_the_library_and_the_command_start_light() -> None:
-    """Importing them brings nothing heavy."""
-    code = (
-        "import sys, assay, assay_cli.commands, assay.client.client, assay.datasets, assay.specs\n"
-        "import assay.local_stack.stack\n"
-        "heavy = {'torch', 'pandas', 'matplotlib', 'numpy', 'sqlalchemy', 'scipy', 'httpx2', 'openai', 'anthropic'}\n"
-        "print(sorted(heavy & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
 @pytest.mark.parametrize(
     "arguments",
     [("--help",), ("run", "--help"), ("validate", "--help"), ("metrics", "list"), ("runs", "--help"), ("doctor", "-h")],

@@ -22,10 +22,10 @@ def interval(values: list[float], clusters: str = "") -> tuple[float, float] | N
 
 def mean_of(values: list[float], clusters: str = "") -> ClusteredMean:
     """The mean of values, each a cluster of its own unless clusters are named."""
-    found = ClusteredMean()
+    mean = ClusteredMean()
     for index, value in enumerate(values):
-        found.take(value, ord(clusters[index]) if clusters else None)
-    return found
+        mean.take(value, ord(clusters[index]) if clusters else None)
+    return mean
 
 
 def test_the_mean_of_five_ratings() -> None:
@@ -36,7 +36,7 @@ def test_the_mean_of_five_ratings() -> None:
 def test_clusters_widen_or_narrow_the_interval() -> None:
     """The clustered standard error, 0.136083 here, and t with one degree of freedom less than there are clusters."""
     differences = [0, 1, 1, 0, 0, 0, 1, -1, 1, 1, 0, 0]
-    assert interval([float(one) for one in differences], "aaabbbcccddd") == pytest.approx(
+    assert interval([float(difference) for difference in differences], "aaabbbcccddd") == pytest.approx(
         (-0.099743, 0.766409), abs=1e-6
     )
 
@@ -63,17 +63,17 @@ def test_an_interval_is_around_the_mean_and_moves_with_the_values(values: list[f
     """It is scipy's, and adding a number to every value moves it by that number. A rate's is another."""
     if {0.0, 1.0}.issuperset(values):
         return
-    found = interval(values)
-    if found is None:
+    limits = interval(values)
+    if limits is None:
         assert max(values) - min(values) <= 1e-6 * max(1.0, *map(abs, values))
         return
     error = float(scipy.stats.sem(values))
     expected = scipy.stats.t.interval(0.95, len(values) - 1, math.fsum(values) / len(values), error)
     scale = max(1.0, *map(abs, values), abs(shift))
-    assert found == pytest.approx(expected, rel=1e-6, abs=1e-6 * scale)
+    assert limits == pytest.approx(expected, rel=1e-6, abs=1e-6 * scale)
     shifted = [value + shift for value in values]
     moved = None if {0.0, 1.0}.issuperset(shifted) else interval(shifted)
-    assert moved is None or moved == pytest.approx([end + shift for end in found], rel=1e-6, abs=1e-5 * scale)
+    assert moved is None or moved == pytest.approx([end + shift for end in limits], rel=1e-6, abs=1e-5 * scale)
 
 
 @given(
@@ -171,12 +171,12 @@ def test_intervals_of_clustered_rates_cover(sizes: list[int], rate: float, liken
     """At least 90 % of 200: 93 % less more than a standard error. Decision 111 has more settings."""
     chance, covered, alike = random.Random(1), 0, (1 - likeness) / likeness if likeness else 0
     for _ in range(200):
-        found = ClusteredMean()
+        mean = ClusteredMean()
         for number, size in enumerate(sizes):
             own = chance.betavariate(rate * alike, (1 - rate) * alike) if 0 < likeness < 1 else rate
             own = float(chance.random() < rate) if likeness == 1 else own
             for _ in range(size):
-                found.take(float(chance.random() < own), number)
-        low, high = found.interval() or (1.0, 0.0)
+                mean.take(float(chance.random() < own), number)
+        low, high = mean.interval() or (1.0, 0.0)
         covered += low - 1e-9 <= rate <= high + 1e-9
     assert covered >= 180

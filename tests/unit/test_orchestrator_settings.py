@@ -42,11 +42,11 @@ def test_all_problems_are_told_at_once() -> None:
     wrong += ["--row-try-limit", "1", "--databse", "x"]
     with pytest.raises(InvalidInputError) as caught:
         Settings.read(wrong, {"ASSAY_ORCHESTRATOR_WATCH_STALL_S": "soon"})
-    said = "\n".join(str(problem) for problem in caught.value.problems)
+    sentence = "\n".join(str(problem) for problem in caught.value.problems)
     assert len(caught.value.problems) == 6
     for part in ("--recover", "--grace-s", "--active-run-limit", "--row-try-limit", "did you mean '--database'",
                  "ASSAY_ORCHESTRATOR_WATCH_STALL_S"):  # fmt: skip
-        assert part in said
+        assert part in sentence
 
 
 def test_teams_have_weights_and_agents_limits() -> None:
@@ -77,8 +77,8 @@ def test_processes_share_a_postgresql_database_alone() -> None:
     """A file has one process, which does all; roles, times and recovery that do not fit are told at once."""
     with pytest.raises(InvalidInputError) as caught:
         Settings.read(["--role", "worker", "--dead-after-s", "0.5"], {})
-    said = [str(problem) for problem in caught.value.problems]
-    assert [text.split()[0] for text in said] == ["--dead-after-s:", "--role:"]
+    sentences = [str(problem) for problem in caught.value.problems]
+    assert [text.split()[0] for text in sentences] == ["--dead-after-s:", "--role:"]
     with pytest.raises(InvalidInputError, match="others take over interrupted runs"):
         Settings.read(["--database-url", "postgresql://h/d", "--recover", "on-request"], {})
 

@@ -99,7 +99,7 @@ def test_tokens_that_were_not_counted_are_skipped(usage: dict[str, Any], tokens:
 
 
 @pytest.mark.parametrize(
-    ("said", "read"),
+    ("message", "read"),
     [
         ((1000, 10, 6010, 5000), TokenUsage(1000, 5010, 6010, reasoning=5000)),
         ((1000, 10, 6010, None), TokenUsage(1000, 5010, 6010)),
@@ -110,9 +110,11 @@ def test_tokens_that_were_not_counted_are_skipped(usage: dict[str, Any], tokens:
         ((1000, 10, None, 10**30), TokenUsage(1000, 10, reasoning=10)),
     ],
 )
-def test_thoughts_beside_the_output_are_output(said: tuple[int, int, int | None, int | None], read: TokenUsage) -> None:
+def test_thoughts_beside_the_output_are_output(
+    message: tuple[int, int, int | None, int | None], read: TokenUsage
+) -> None:
     """They are paid for as output, whether or not the service counts them as that."""
-    count, output, total, reasoning = said
+    count, output, total, reasoning = message
     usage = token_usage(input=count, output=output, total=total, cache_read=None, cache_write=None, reasoning=reasoning)
     assert usage == read
 

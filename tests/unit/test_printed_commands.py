@@ -45,7 +45,7 @@ def printed_commands() -> dict[str, str]:
                 continue
             for text in texts(ast.parse(path.read_text("utf-8"))):
                 words = [*_NAMED.findall(text), *_EXAMPLE.findall(text)]
-                found |= {" ".join(each.split()): str(path.relative_to(_ROOT)) for each in words}
+                found |= {" ".join(word.split()): str(path.relative_to(_ROOT)) for word in words}
     return found
 
 

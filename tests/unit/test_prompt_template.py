@@ -71,7 +71,7 @@ def test_a_case_gives_its_question_its_passages_and_its_variables() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given_case", "found"),
+    ("given_case", "hits"),
     [
         (case("q", ticket="t"), []),
         (case("q", tickets="t"), ["unknown variable 'ticket'; did you mean 'tickets'?"]),
@@ -79,6 +79,6 @@ def test_a_case_gives_its_question_its_passages_and_its_variables() -> None:
         (case(), ["unknown variable 'ticket'; the case has none", "the case has no input"]),
     ],
 )
-def test_variables_that_a_case_lacks_are_named(given_case: Case, found: list[str]) -> None:
+def test_variables_that_a_case_lacks_are_named(given_case: Case, hits: list[str]) -> None:
     """Each lacking variable is one sentence, with the nearest that there is."""
-    assert case_problems(["{{ticket}}", "{{ticket}} {{input}}"], given_case) == found
+    assert case_problems(["{{ticket}}", "{{ticket}} {{input}}"], given_case) == hits

@@ -136,7 +136,7 @@ def test_whether_another_attempt_is_of_use(
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         (error("one\n two\0"), "one two\ufffd"),
         ({"error": "text"}, "text"),
@@ -148,9 +148,9 @@ def test_whether_another_attempt_is_of_use(
         (error("x" * 1_000), "x" * 500),
     ],
 )
-def test_the_words_of_a_service_are_one_clean_line(body: object, said: str) -> None:
+def test_the_words_of_a_service_are_one_clean_line(body: object, message: str) -> None:
     """They are shown in reports and sentences, wherever the service put them."""
-    assert ProviderStatusError(500, {}, body).message == said
+    assert ProviderStatusError(500, {}, body).message == message
 
 
 NOW = 1_700_000_000.0  # Tue, 14 Nov 2023 22:13:20 GMT

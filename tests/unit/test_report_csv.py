@@ -57,9 +57,9 @@ def sql_document(**config: Any) -> dict[str, Any]:
     rows = [row("c1", scores=scores, passed=False, category="count", response={"sql": "SELECT 1", "data_rows": 3})]
     units = {"retrieval_accuracy": "%", "generation_fidelity": "%", "latency": "s", "extra": ""}
     results = {name: metric(0.5, metric=name, unit=unit) for name, unit in units.items()}
-    found = document(rows, results)
-    found["config"] |= {"preset": "sql-agent", **config}
-    return found
+    report = document(rows, results)
+    report["config"] |= {"preset": "sql-agent", **config}
+    return report
 
 
 def test_columns_of_the_preset_sql_agent(tmp_path: Path) -> None:
@@ -144,8 +144,8 @@ def test_numbers_stay_numbers(number: str) -> None:
 
 def test_names_of_metrics_and_answers_that_are_no_text_are_no_formulas(tmp_path: Path) -> None:
     """Headings and names of the summary are guarded like cells, and so is SQL that came as another type."""
-    found = document([row("=c", scores={"=evil()": score(1.0)}, answer="=1+1")], {"=evil()": metric()})
-    rows, summary = tables(tmp_path, found)
+    report = document([row("=c", scores={"=evil()": score(1.0)}, answer="=1+1")], {"=evil()": metric()})
+    rows, summary = tables(tmp_path, report)
     assert "'=evil()" in rows[0]
     assert rows[1][2] == "'=c"
     assert rows[1][6] == "'=1+1"
@@ -154,17 +154,17 @@ def test_names_of_metrics_and_answers_that_are_no_text_are_no_formulas(tmp_path:
 
 def test_hostile_characters_reach_no_terminal(tmp_path: Path) -> None:
     """Escape sequences, NUL and bidi controls are not in the files; half a surrogate pair does not stop them."""
-    found = document([row(HOSTILE, answer=HOSTILE + "\ud800", category=HOSTILE)])
-    for path in written(tmp_path, found, "csv"):
+    report = document([row(HOSTILE, answer=HOSTILE + "\ud800", category=HOSTILE)])
+    for path in written(tmp_path, report, "csv"):
         text = path.read_bytes().decode()
         assert not set(text) & set("\x1b\x00\u202e")
 
 
 def test_the_mark_of_utf_8_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
     """With the option bom both files begin with it, and without they do not."""
-    found = document([row(answer="مناقصة")])
-    assert all(path.read_bytes().startswith(b"\xef\xbb\xbf") for path in written(tmp_path, found, "csv", bom=True))
-    assert not any(path.read_bytes().startswith(b"\xef") for path in written(tmp_path, found, "csv"))
+    report = document([row(answer="مناقصة")])
+    assert all(path.read_bytes().startswith(b"\xef\xbb\xbf") for path in written(tmp_path, report, "csv", bom=True))
+    assert not any(path.read_bytes().startswith(b"\xef") for path in written(tmp_path, report, "csv"))
 
 
 def test_a_run_without_rows_and_a_part_of_a_run(tmp_path: Path) -> None:
@@ -204,8 +204,8 @@ def test_what_is_written_is_read(tmp_path: Path, texts: list[str]) -> None:
 @pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice (soffice) is not installed: NOT CHECKED here")
 def test_a_spreadsheet_reads_the_file(tmp_path: Path) -> None:
     """LibreOffice opens the file and writes the same cells again; a formula stays text."""
-    found = document([row("c1", answer="=1+1"), failed("c2", answer='two\nlines, "quoted"')])
-    path, _ = written(tmp_path, found, "csv")
+    report = document([row("c1", answer="=1+1"), failed("c2", answer='two\nlines, "quoted"')])
+    path, _ = written(tmp_path, report, "csv")
     home = f"-env:UserInstallation=file://{tmp_path / 'profile'}"
     convert = ["soffice", home, "--headless", "--convert-to", "csv:Text - txt - csv (StarCalc):44,34,76,1"]
     subprocess.run([*convert, "--outdir", str(tmp_path / "again"), str(path)], check=True, capture_output=True)

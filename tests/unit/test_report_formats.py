@@ -62,7 +62,7 @@ def test_a_format_is_written_for_any_run(tmp_path: Path, run: str, name: str) ->
 
 def test_every_preset_writes_what_the_guide_says() -> None:
     """docs/report.md names the formats of the presets that differ; all others write json and html."""
-    assert {name: tuple(one.format for one in preset_reports(name)) for name in ("", *PRESETS)} == {
+    assert {name: tuple(preset_report.format for preset_report in preset_reports(name)) for name in ("", *PRESETS)} == {
         **dict.fromkeys(("", "prompt-benchmark", "rag", "research-agent"), ("json", "html")),
         "sql-agent": ("json", "csv", "charts", "html"),
         "prompt-quality": ("json", "markdown", "charts", "html"),
@@ -88,7 +88,7 @@ def test_a_format_whose_package_is_missing(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("problem", "said"),
+    ("problem", "message"),
     [
         (
             IndexError("list index out of range"),
@@ -98,7 +98,7 @@ def test_a_format_whose_package_is_missing(tmp_path: Path, monkeypatch: pytest.M
     ],
 )
 def test_a_format_that_fails_is_named_and_costs_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: Exception, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: Exception, message: str
 ) -> None:
     """Its error is no error of the report, unless nothing else was wanted."""
 
@@ -115,7 +115,7 @@ def test_a_format_that_fails_is_named_and_costs_no_other(
         alone = ReportFolder(tmp_path / "alone", report.run_id)
         write_formats(report, by_default("html"), alone)
     assert [path.name for path in folder.written] == ["results.jsonl"]
-    assert [each.split(": please report")[0] for each in folder.attempts.failures] == [said]
+    assert [failure.split(": please report")[0] for failure in folder.attempts.failures] == [message]
     with pytest.warns(UserWarning, match="the report html was not written"):
         folder.attempts.warn()
     with pytest.raises(SetupError, match=r"(?s)no report could be written.*the report html"):
@@ -149,8 +149,8 @@ def test_a_conversation_is_shown_by_the_turn_that_failed(tmp_path: Path, name: s
 def test_a_report_that_a_job_prints_holds_no_command(tmp_path: Path, name: str) -> None:
     """A CI server reads all output: no line of the file is a command, and the text reads as it was written."""
     forged = "no\n::error::forged\n  ::warning::forged\n##[error]forged ##vso[task.complete]"
-    found = document([failed("c1", question=forged, answer=forged, references=[forged], reason=forged)])
-    (path,) = written(tmp_path, found, name)
+    report = document([failed("c1", question=forged, answer=forged, references=[forged], reason=forged)])
+    (path,) = written(tmp_path, report, name)
     text = path.read_text(encoding="utf-8")
     assert "forged" in text
     assert not re.search(r"(?m)^\s*::|##\w*\[", text)

@@ -110,7 +110,7 @@ def test_the_page_allows_its_own_script_and_style_alone(tmp_path: Path) -> None:
 
 def test_the_verdict_comes_first_with_its_figures(tmp_path: Path) -> None:
     """Sentence, pass rate, gates, metrics with interval and threshold, groups, latency and provenance are in words."""
-    found = document(
+    report = document(
         [row(category="refunds"), failed("c2", category="refunds")],
         {"similarity": metric(0.7995, threshold=0.7505, meets_threshold=True, n_error=3, n_unanswered=2)},
         categories=[GROUP],
@@ -119,7 +119,7 @@ def test_the_verdict_comes_first_with_its_figures(tmp_path: Path) -> None:
         reasons=["similarity >= 0.9 does not hold: 0.7995"],
         recommendations=["Look at refunds first."],
     )
-    said = Page(text_of(tmp_path, found)).said()
+    said = Page(text_of(tmp_path, report)).said()
     for part in (
         "FAIL: similarity >= 0.9 does not hold: 0.7995", "50.0% (1 of 2 decided)", "similarity >= 0.9 ✕".rstrip(" ✕"),
         "does not hold 0.7995 too low", "0.7000 to 0.9000", "≥ 0.7505",
@@ -207,8 +207,8 @@ def test_texts_become_neither_elements_nor_orders(tmp_path: Path) -> None:
 
 def test_data_is_what_it_was(tmp_path: Path) -> None:
     """The texts of a row survive, whatever they hold; none of them is written with a sign that ends its element."""
-    found = document([failed("c1", question=HOSTILE, answer="</script> \U0001f600 \u2028", references=[HOSTILE])])
-    page = Page(text_of(tmp_path, found))
+    report = document([failed("c1", question=HOSTILE, answer="</script> \U0001f600 \u2028", references=[HOSTILE])])
+    page = Page(text_of(tmp_path, report))
     (entry,), (detail,) = page.data("entries"), page.data("details")
     assert entry[:7] == ["c1", 0, 1, None, [], 1234.5, [0.5]]
     assert (detail["question"], detail["answer"], detail["references"]) == (
@@ -261,12 +261,12 @@ def test_all_texts_share_the_room_of_a_page(tmp_path: Path) -> None:
 
 def test_rows_are_not_held(tmp_path: Path) -> None:
     """Writing 20 MB of rows needs a few MB of memory."""
-    found = document([row(f"c{index}", answer="word " * 2_000) for index in range(2_000)])
+    report = document([row(f"c{index}", answer="word " * 2_000) for index in range(2_000)])
     source = tmp_path / "source.json"
-    source.write_text(json.dumps(found), encoding="utf-8")
+    source.write_text(json.dumps(report), encoding="utf-8")
     (tmp_path / "small").mkdir()
     written(tmp_path / "small", document([row()]), "html")  # compiles the templates
-    del found
+    del report
     lines = source.read_bytes()
     rows = json.loads(lines)["rows"]
     head = {key: value for key, value in json.loads(lines).items() if key != "rows"}

@@ -156,14 +156,14 @@ def test_a_criterion_without_data_is_an_error(tmp_path: Path, verdict: str, sour
     """The file agrees with the verdict: what was asked for and not computed is no evidence."""
     none = gate("judge_score > 0.75", "incomplete", actual=None, reason="computed on no row", source=source)
     results = {"similarity": metric(), "judge_score": metric()}
-    found = document([row()], results, gates=[gate(source=source), none], overall_status=verdict)
-    assert gitlab(tree_of(tmp_path, found))["judge_score > 0.75"][1] == "error"
+    report = document([row()], results, gates=[gate(source=source), none], overall_status=verdict)
+    assert gitlab(tree_of(tmp_path, report))["judge_score > 0.75"][1] == "error"
 
 
 def test_a_run_without_a_verdict_is_an_error_although_its_gates_hold(tmp_path: Path) -> None:
     """As after failed canaries, or where no row was decided: the reasons stand in a test case of their own."""
-    found = document([row()], gates=[gate()], overall_status="INCOMPLETE", exit_status=3, reasons=["do not trust"])
-    assert gitlab(tree_of(tmp_path, found))["verdict"][1] == "error"
+    report = document([row()], gates=[gate()], overall_status="INCOMPLETE", exit_status=3, reasons=["do not trust"])
+    assert gitlab(tree_of(tmp_path, report))["verdict"][1] == "error"
     assert "verdict" not in gitlab(tree_of(tmp_path, document([row()], gates=[gate()])))
 
 
@@ -190,10 +190,10 @@ def test_a_run_without_rows_and_gates(tmp_path: Path) -> None:
 @given(text=st.text(st.characters(), min_size=1, max_size=40) | st.just(HOSTILE) | st.just("]]><!--\ufffe\x0b[["))
 def test_any_text_is_read_back(tmp_path: Path, text: str) -> None:
     """Whatever characters a text has, the file is XML, and readers get it but for those that XML forbids."""
-    found = document([failed(text, question=text, answer=text, reason=text, category=text, references=[text])])
-    found["run"] |= {"name": text, "assay_version": text}
-    found["test_cases_path"] = text
-    tree = tree_of(tmp_path, found)
+    report = document([failed(text, question=text, answer=text, reason=text, category=text, references=[text])])
+    report["run"] |= {"name": text, "assay_version": text}
+    report["test_cases_path"] = text
+    tree = tree_of(tmp_path, report)
     (case,) = tree[0].findall("testcase")
     legal = re.sub(
         "[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\u202a-\u202e\u2066-\u2069]", "\ufffd", text

@@ -92,7 +92,7 @@ def hostile(payload: str) -> dict[str, Any]:
     detail = {"threshold": 0.75}
     bad = failed(payload, question=payload, answer=payload, reason=payload, category=payload, references=[payload])
     bad["scores"] = {payload: score(0.1, passed=False, detail=detail, reason=payload)}
-    found = document(
+    report = document(
         [bad, agent_error("c2", payload, reason=payload)],
         {payload: metric(models=[dict.fromkeys(("model", "revision", "precision", "engine"), payload)])},
         reasons=[payload],
@@ -101,11 +101,11 @@ def hostile(payload: str) -> dict[str, Any]:
         gates=[gate(payload, "fail", reason=payload, note=payload)],
         categories=[{"name": payload, "total": 1, "passed": 0, "failed": 1, "pass_rate": 0.0, "metrics": {}}],
     )
-    found["config"]["agent"] |= {"adapter": payload, "target": payload}
+    report["config"]["agent"] |= {"adapter": payload, "target": payload}
     names = dict.fromkeys(("run_id", "name", "note", "created_at", "spec_path", "assay_version"), payload)
-    found["run"] |= {**names, "labels": {payload: payload}}
-    found["run"]["dataset"] |= {"name": payload, "dataset_id": payload}
-    return found
+    report["run"] |= {**names, "labels": {payload: payload}}
+    report["run"]["dataset"] |= {"name": payload, "dataset_id": payload}
+    return report
 
 
 def test_a_text_does_nothing_in_any_field(tmp_path: Path) -> None:
@@ -144,10 +144,10 @@ def test_arabic_has_its_own_direction(tmp_path: Path) -> None:
 def test_the_verdict_comes_first_and_the_worst_case_on_top(tmp_path: Path) -> None:
     """The first line has the verdict; failed cases come by how far they missed, with the count of the others."""
     rows = [failed(f"c{index}", 0.7 - index / 100) for index in range(30)]
-    found = document(
+    report = document(
         rows, overall_status="FAIL", reasons=["pass_rate >= 0.5 does not hold"], gates=[gate(outcome="fail")]
     )
-    lines = text_of(tmp_path, found).splitlines()
+    lines = text_of(tmp_path, report).splitlines()
     assert lines[0] == "## FAIL: `manual`"
     assert "**Pass rate 0.0%** [40.0%, 90.0%] (0 of 30 rows)" in lines
     assert "| FAIL | `pass_rate >= 0.5` | 0.8 |  |" in lines
@@ -177,15 +177,15 @@ def test_errors_are_grouped(tmp_path: Path) -> None:
 def test_reasons_and_notes_are_counted_apart(tmp_path: Path) -> None:
     """What is left out of the reasons is what the console leaves out; no note repeats a reason."""
     reasons = [f"gate {number} failed" for number in range(5)]
-    found = document([failed("c1")], {}, reasons=reasons, notes=["gate 1", "some rows are apart"])
-    text = text_of(tmp_path, found).translate(UNSEEN)
+    report = document([failed("c1")], {}, reasons=reasons, notes=["gate 1", "some rows are apart"])
+    text = text_of(tmp_path, report).translate(UNSEEN)
     assert "gate 2 failed; and 2 more\n\nsome rows are apart\n" in text
 
 
 def test_a_part_of_a_run_says_so_first(tmp_path: Path) -> None:
     """The first line has the number of rows that are there."""
-    found = document([row()], partial=True, total=9)
-    assert text_of(tmp_path, found).startswith("## PARTIAL: 1 of 9 rows, PASS: `manual`\n")
+    report = document([row()], partial=True, total=9)
+    assert text_of(tmp_path, report).startswith("## PARTIAL: 1 of 9 rows, PASS: `manual`\n")
 
 
 @pytest.mark.parametrize("text", ["x" * 5000, "`" * 5000, "<@|" * 2000, "مناقصة " * 900], ids=["x", "ticks", "<", "ar"])
@@ -193,7 +193,7 @@ def test_it_fits_a_comment(tmp_path: Path, text: str) -> None:
     """However long texts are and however many there are, it has at most 60 lines and 60,000 characters."""
     rows = [failed(f"{index}{text}", question=text, answer=text, reason=text) for index in range(40)]
     rows += [agent_error(f"e{index}", f"{index}{text}") for index in range(9)]
-    found = document(
+    report = document(
         rows,
         {f"{index}{text}": metric() for index in range(20)},
         reasons=[text] * 9,
@@ -201,8 +201,8 @@ def test_it_fits_a_comment(tmp_path: Path, text: str) -> None:
         recommendations=[text] * 9,
         gates=[gate(text, "incomplete", reason=text, note=text)] * 20,
     )
-    found["run"] |= {"note": text, "labels": {text: text}, "name": text}
-    whole = text_of(tmp_path, found)
+    report["run"] |= {"note": text, "labels": {text: text}, "name": text}
+    whole = text_of(tmp_path, report)
     assert whole.count("\n") <= 60
     assert 0 < len(whole) <= 60_000
     assert "and 12 more metrics" in whole
@@ -211,7 +211,7 @@ def test_it_fits_a_comment(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "found",
+    "hits",
     [
         document([]),
         document([], {}, gates=[], latency={"count": 0, "mean_s": None, "p50_s": None, "p95_s": None, "max_s": None}),
@@ -222,10 +222,10 @@ def test_it_fits_a_comment(tmp_path: Path, text: str) -> None:
     ],
     ids=["no rows", "nothing", "errors alone", "no verdict"],
 )
-def test_sparse_runs_have_a_report(tmp_path: Path, found: Mapping[str, Any]) -> None:
+def test_sparse_runs_have_a_report(tmp_path: Path, hits: Mapping[str, Any]) -> None:
     """Runs without rows, metrics, answers or verdicts have a report that says so."""
-    is_inert(text_of(tmp_path, found))
-    older = {**found, "results": {name: dict(each) for name, each in found["results"].items()}}
+    is_inert(text_of(tmp_path, hits))
+    older = {**hits, "results": {name: dict(each) for name, each in hits["results"].items()}}
     for each in older["results"].values():
         del each["interval"], each["unit"], each["metric"]
     is_inert(text_of(tmp_path, older))

@@ -29,29 +29,29 @@ def test_columns_have_types(tmp_path: Path) -> None:
     """Times are times, verdicts booleans, values numbers; what is not known is null; the file names its run."""
     usage = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7, "cost_usd": 0.5}
     response = {"usage": usage, "sources": [{"id": "s1"}, {"title": "two"}]}
-    found = table(tmp_path, document([row(response=response), agent_error("c2", started_at=None)]))
-    types = {field.name: field.type for field in found.schema}
+    columns = table(tmp_path, document([row(response=response), agent_error("c2", started_at=None)]))
+    types = {field.name: field.type for field in columns.schema}
     assert types["started_at"] == pa.timestamp("ms", tz="UTC")
     assert (types["passed"], types["similarity"], types["repeat"]) == (pa.bool_(), pa.float64(), pa.int64())
     assert types["tags"] == types["references"] == pa.list_(pa.string())
-    first, second = found.to_pylist()
+    first, second = columns.to_pylist()
     assert first["started_at"] == datetime(2026, 11, 23, 16, 41, 11, 687000, UTC)
     assert (first["similarity"], first["passed"], first["references"]) == (0.8, True, ["That."])
     assert (first["sources"], first["total_tokens"], first["cost_usd"]) == (["s1", "two"], 7, 0.5)
     assert (second["similarity"], second["started_at"], second["latency_ms"]) == (None, None, None)
-    assert found.schema.metadata[b"assay.run_id"] == b"manual-20261123-164111-0c86e8"
+    assert columns.schema.metadata[b"assay.run_id"] == b"manual-20261123-164111-0c86e8"
 
 
 def test_texts_are_kept_as_they_are(tmp_path: Path) -> None:
     """Data tools get every character; half a character, which UTF-8 cannot hold, does not stop the file."""
-    (found,) = table(tmp_path, document([row(answer=HOSTILE, question="مناقصة\ud800")])).to_pylist()
-    assert (found["answer"], found["question"]) == (HOSTILE, "مناقصة?")
+    (columns,) = table(tmp_path, document([row(answer=HOSTILE, question="مناقصة\ud800")])).to_pylist()
+    assert (columns["answer"], columns["question"]) == (HOSTILE, "مناقصة?")
 
 
 def test_a_metric_with_the_name_of_a_column_has_one_of_its_own(tmp_path: Path) -> None:
     """The same prefix as in data frames."""
-    found = table(tmp_path, document([row(scores={"weight": score(0.25)})], {"weight": metric()}))
-    assert (found["weight"].to_pylist(), found["score.weight"].to_pylist()) == ([1.0], [0.25])
+    columns = table(tmp_path, document([row(scores={"weight": score(0.25)})], {"weight": metric()}))
+    assert (columns["weight"].to_pylist(), columns["score.weight"].to_pylist()) == ([1.0], [0.25])
 
 
 def test_rows_are_written_in_groups(tmp_path: Path) -> None:
@@ -69,6 +69,6 @@ def test_rows_are_written_in_groups(tmp_path: Path) -> None:
 
 def test_a_run_without_rows(tmp_path: Path) -> None:
     """The file has its columns."""
-    found = table(tmp_path, document([]))
-    assert found.num_rows == 0
-    assert "similarity" in found.column_names
+    columns = table(tmp_path, document([]))
+    assert columns.num_rows == 0
+    assert "similarity" in columns.column_names

@@ -104,7 +104,7 @@ def test_a_file_that_is_cut_off_anywhere_is_refused(written: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda document: document.update(schema="assay/results/2"), "of the form 'assay/results/2'"),
         (lambda document: document.pop("schema"), "no report of a run"),
@@ -120,12 +120,12 @@ def test_a_file_that_is_cut_off_anywhere_is_refused(written: Path, tmp_path: Pat
         (lambda document: document["run"].update(run_id="x\n::stop-commands::t"), r"not 'x\n::stop-commands::t'"),
     ],
 )
-def test_a_file_of_another_form_is_refused(written: Path, tmp_path: Path, change: Any, said: str) -> None:
+def test_a_file_of_another_form_is_refused(written: Path, tmp_path: Path, change: Any, message: str) -> None:
     """The sentence names the field, and of another version what to do."""
     document = json.loads(written.read_text("utf-8"))
     change(document)
     (tmp_path / "other.json").write_text(json.dumps(document), encoding="utf-8")
-    assert said in refused(tmp_path / "other.json")
+    assert message in refused(tmp_path / "other.json")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "{", "[" * 100_000, '{"schema": 3}', "\x00", "NaN", "\ufeff"])
@@ -163,7 +163,7 @@ OTHER = st.one_of(
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Every place of a document."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [path, *(found for key, each in inner for found in places(each, (*path, key)))]
+    return [path, *(place for key, each in inner for place in places(each, (*path, key)))]
 
 
 @pytest.fixture(scope="module")

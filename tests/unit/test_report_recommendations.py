@@ -86,7 +86,7 @@ def test_nothing_to_say() -> None:
 
 
 @pytest.mark.parametrize(
-    ("run", "said"),
+    ("run", "message"),
     [
         (run_with(LOW), "exact_match misses its threshold: it is 0.5, not at least 0.85; 50 rows failed it."),
         (run_with(LOW, categories=GROUPS), "the worst category is (none) with 0.2 in 40 rows."),
@@ -131,22 +131,22 @@ def test_nothing_to_say() -> None:
          "The gate mrr > 0 is incomplete: mrr: no row."),
     ],
 )  # fmt: skip
-def test_each_sentence_rests_on_a_number(run: Run, said: str | None) -> None:
+def test_each_sentence_rests_on_a_number(run: Run, message: str | None) -> None:
     """What was missed, could not be computed or may be chance is told with the number that shows it."""
-    found = recommendations(run, Path("my spec.yaml"))
-    if said is None:
-        assert found == []
+    advice = recommendations(run, Path("my spec.yaml"))
+    if message is None:
+        assert advice == []
     else:
-        assert len(found) == 1
-        assert said in found[0]
+        assert len(advice) == 1
+        assert message in advice[0]
 
 
 @pytest.mark.parametrize("kind", ["python", "semantic_similarity"])
 def test_recommended_commands_name_the_server(kind: str) -> None:
     """A run of a server is not found by a command for the local stack."""
     run = run_with(MetricSummary("own", 0.9, 90, 0, 10, n_own_error=1), kinds={"own": kind})
-    (said,) = recommendations(run, Path("s.yaml"), "evals.example:443")
-    assert said.endswith("--server evals.example:443`.")
+    (advice,) = recommendations(run, Path("s.yaml"), "evals.example:443")
+    assert advice.endswith("--server evals.example:443`.")
 
 
 def row(case: int, repeat: int, value: float | None) -> CaseResult:
@@ -175,5 +175,5 @@ def test_ratings_are_aligned_with_the_cases(rows: list[CaseResult], scores: list
 def test_no_metric_lacks_anything_where_every_call_failed() -> None:
     """The agent's errors are the one thing to look at."""
     counts = RunCounts(100, 100, agent_errors=100)
-    (said,) = recommendations(run_with(MetricSummary("rouge", None, 0, 100, 0), counts=counts))
-    assert said.startswith("The agent failed on 100 of 100 rows")
+    (advice,) = recommendations(run_with(MetricSummary("rouge", None, 0, 100, 0), counts=counts))
+    assert advice.startswith("The agent failed on 100 of 100 rows")

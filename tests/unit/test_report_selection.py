@@ -119,10 +119,10 @@ def test_comparisons_say_it_of_each_run(tmp_path: Path) -> None:
     for each in documents:
         each["summary"]["selection"] = SELECTION
     with compared(tmp_path, documents) as report:
-        said = f"PART OF THE DATASET: A and B: {SENTENCE}"
-        assert said in comparison_lines(report)
-        assert said in comparison_markdown(report)
-        assert said in comparison_document(report)["verdict"]["banners"]
+        sentence = f"PART OF THE DATASET: A and B: {SENTENCE}"
+        assert sentence in comparison_lines(report)
+        assert sentence in comparison_markdown(report)
+        assert sentence in comparison_document(report)["verdict"]["banners"]
         assert f"PART OF THE DATASET: baseline and candidate: {SENTENCE}" in short_lines(report)
 
 

@@ -122,10 +122,10 @@ def test_what_is_no_filter_is_refused(text: str) -> None:
 
 
 @given(FILTERS)
-def test_filters_survive_text_and_wire(wanted: RowFilter) -> None:
+def test_filters_survive_text_and_wire(expected: RowFilter) -> None:
     """A filter is the same after it was written and read, and after it was sent."""
-    assert parse_row_filter(format_row_filter(wanted)) == wanted
-    assert row_filter_from_wire(row_filter_to_wire(wanted)) == wanted
+    assert parse_row_filter(format_row_filter(expected)) == expected
+    assert row_filter_from_wire(row_filter_to_wire(expected)) == expected
 
 
 @given(st.sampled_from(list(RowKey)), METRICS, st.booleans())

@@ -72,11 +72,11 @@ problems = st.builds(
 
 
 @given(st.lists(problems, min_size=1, max_size=30))
-def test_details_always_fit_into_trailers(found: list[Problem]) -> None:
+def test_details_always_fit_into_trailers(hits: list[Problem]) -> None:
     """Whatever is wrong, lone surrogates included, the status is small enough and can be read back."""
-    status = to_status(InvalidInputError(found))
+    status = to_status(InvalidInputError(hits))
     assert len(quote(status.message)) + status.ByteSize() < 7 * 1024
-    assert isinstance(from_rpc_error(arrived(InvalidInputError(found))), InvalidInputError)
+    assert isinstance(from_rpc_error(arrived(InvalidInputError(hits))), InvalidInputError)
 
 
 def test_at_most_twenty_violations_and_the_rest_counted() -> None:

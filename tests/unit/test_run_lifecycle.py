@@ -150,16 +150,16 @@ def test_conditions_of_queries_agree_with_the_table(connection: sa.Connection, p
 
 
 @pytest.mark.parametrize(
-    ("phase", "said"),
+    ("phase", "message"),
     [
         (Phase.SUCCEEDED, "run r has already succeeded"),
         (Phase.FAILED, "run r has already failed"),
         (Phase.CANCELLED, "run r was already cancelled"),
     ],
 )
-def test_a_refusal_names_how_a_run_ended(phase: Phase, said: str) -> None:
+def test_a_refusal_names_how_a_run_ended(phase: Phase, message: str) -> None:
     """The sentence fits each state in which a run ends."""
-    assert refusal("r", phase, Command.PAUSE).message == said
+    assert refusal("r", phase, Command.PAUSE).message == message
 
 
 def test_the_guide_shows_the_table() -> None:

@@ -118,9 +118,9 @@ TABLE = {
 def test_the_table_of_verdicts(case: str) -> None:
     """Each case has its word, its exit status, and a sentence on the console that says why."""
     fates, names, gates, bounds, status, exit_status, sentence = TABLE[case]
-    found = verdict_of(fates, metrics(*names), gates, **bounds)
-    assert (found.status, found.status.exit_status) == (status, exit_status)
-    assert any(sentence in text for text in (*found.reasons, *found.notes))
+    verdict = verdict_of(fates, metrics(*names), gates, **bounds)
+    assert (verdict.status, verdict.status.exit_status) == (status, exit_status)
+    assert any(sentence in text for text in (*verdict.reasons, *verdict.notes))
 
 
 ONLY_LATENCY = ["latency.p95 < 4"]
@@ -170,9 +170,9 @@ UNMEASURED = {
 def test_what_was_asked_for_and_never_measured(case: str) -> None:
     """It is no evidence, and the sentence names the cause; optional metrics are left out with a line."""
     chosen, gates, rules, status, reason, note = UNMEASURED[case]
-    found = verdict_of([RIGHT] * 4, chosen, gates, **{name: frozenset(names) for name, names in rules.items()})
-    assert (found.status, found.reasons[0][: len(reason)]) == (status, reason)
-    assert note in ("", *found.notes)
+    verdict = verdict_of([RIGHT] * 4, chosen, gates, **{name: frozenset(names) for name, names in rules.items()})
+    assert (verdict.status, verdict.reasons[0][: len(reason)]) == (status, reason)
+    assert note in ("", *verdict.notes)
 
 
 def test_which_metrics_decide_rows() -> None:
@@ -186,7 +186,7 @@ def test_which_metrics_decide_rows() -> None:
     case = Case("c", (Turn("q", references=("right",), expected_sources=("a",)),))
     usage = Usage(input_tokens=1, output_tokens=1)
     response = AgentResponse(text="right", latency_ms=1.0, usage=usage, sources=(Source(title="a"),))
-    scores = score_row([build_metric(each) for each in settings], Row(case, response))
+    scores = score_row([build_metric(setting) for setting in settings], Row(case, response))
     deciding = SummaryRules.of(RunSettings("r", AgentSettings("replay"), settings)).deciding
     assert {score.metric for score in scores if score.passed is not None} == deciding
 
@@ -216,11 +216,11 @@ def test_a_metric_that_fails_on_too_many_rows(gates: list[str], optional: bool) 
     if optional:
         rows = [left_to_others(each, rules.optional) for each in rows]
     verdict = run_verdict(summarise(rows, chosen, gates, rules=rules))
-    said = "judge_score could not be computed on 20 of 20 rows, more than max_metric_errors (5%)"
+    sentence = "judge_score could not be computed on 20 of 20 rows, more than max_metric_errors (5%)"
     holds = optional and gates != ["judge_score > 0.75"]
     assert verdict.status == ("PASS" if holds else "INCOMPLETE")
     if not holds:
-        assert sum(said in reason for reason in verdict.reasons) == 1
+        assert sum(sentence in reason for reason in verdict.reasons) == 1
 
 
 @pytest.mark.parametrize("gates", [[], ["exact_match >= 0.9"], ["exact_match >= 0.9", "judge_score > 0.75"]])
@@ -229,9 +229,9 @@ def test_a_run_that_fails_names_its_gaps_too(gates: list[str]) -> None:
     chosen = metrics("exact_match", "judge_score")
     bad = JudgeEvidence(None, text="sorry", error="invalid_verdict")
     verdict = run_verdict(summarise([row("wrong", chosen, index, bad) for index in range(20)], chosen, gates))
-    said = "judge_score could not be computed on 20 of 20 rows, more than max_metric_errors (5%)"
+    sentence = "judge_score could not be computed on 20 of 20 rows, more than max_metric_errors (5%)"
     assert verdict.status == "FAIL"
-    assert sum(said in note for note in (*verdict.reasons, *verdict.notes)) == 1
+    assert sum(sentence in note for note in (*verdict.reasons, *verdict.notes)) == 1
 
 
 def test_the_verdict_says_nothing_twice() -> None:
@@ -310,8 +310,8 @@ def test_the_bound_on_agent_errors(failed: int, bounds: dict[str, float], status
 
 def test_a_threshold_on_survivors_is_incomplete_too() -> None:
     """Without gates, a mean over the answers that came is no evidence after too many agent errors."""
-    found = verdict_of(MOST_FAIL, metrics(rouge={"threshold": 0.9}))
-    assert found.status is VerdictStatus.INCOMPLETE
+    verdict = verdict_of(MOST_FAIL, metrics(rouge={"threshold": 0.9}))
+    assert verdict.status is VerdictStatus.INCOMPLETE
     (criterion,) = criteria_of(summary_of(MOST_FAIL, metrics(rouge={"threshold": 0.9})))
     assert criterion.reason == "rouge was computed on 5 of 20 rows only: the agent failed on too many"
 
@@ -328,10 +328,10 @@ def test_a_gate_decides_alone() -> None:
     """A gate that fails is FAIL whatever the thresholds say, and before what is incomplete."""
     assert verdict_of(HALF, metrics("exact_match"), ["pass_rate >= 0.6"]).status is VerdictStatus.FAIL
     assert verdict_of([RIGHT], metrics("exact_match"), ["pass_rate > 1"]).status is VerdictStatus.FAIL
-    found = verdict_of(HALF, metrics("exact_match", "mrr"), ["mrr >= 0", "pass_rate >= 0.6"])
-    assert found.status is VerdictStatus.FAIL
-    found = verdict_of(HALF, metrics("exact_match", "mrr"), ["mrr >= 0", "pass_rate >= 0.4"])
-    assert (found.status, found.reasons[0]) == (
+    verdict = verdict_of(HALF, metrics("exact_match", "mrr"), ["mrr >= 0", "pass_rate >= 0.6"])
+    assert verdict.status is VerdictStatus.FAIL
+    verdict = verdict_of(HALF, metrics("exact_match", "mrr"), ["mrr >= 0", "pass_rate >= 0.4"])
+    assert (verdict.status, verdict.reasons[0]) == (
         VerdictStatus.INCOMPLETE,
         "mrr >= 0 could not be computed: mrr was computed on no row (no expected sources)",
     )
@@ -344,8 +344,8 @@ def test_a_target_never_decides() -> None:
 
 def test_records_that_were_left_out_make_a_run_incomplete() -> None:
     """A dataset of which a part could not be read gives no pass; a failure is a failure all the same."""
-    found = verdict_of([RIGHT], metrics("exact_match"), left_out=2)
-    assert (found.status, found.reasons) == (VerdictStatus.INCOMPLETE, ("2 bad records of the dataset left out",))
+    verdict = verdict_of([RIGHT], metrics("exact_match"), left_out=2)
+    assert (verdict.status, verdict.reasons) == (VerdictStatus.INCOMPLETE, ("2 bad records of the dataset left out",))
     assert verdict_of([WRONG], metrics("exact_match"), left_out=2).status is VerdictStatus.FAIL
 
 

@@ -55,7 +55,7 @@ def test_no_reference_leaves_its_folder(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "hits"),
     [
         ("Bearer secret://search/key", ["search/key"]),
         ("secret://key", ["key"]),
@@ -64,10 +64,10 @@ def test_no_reference_leaves_its_folder(path: str) -> None:
         ("secret:/key and Secret://key", []),
     ],
 )
-def test_references_in_a_text(text: str, found: list[str]) -> None:
+def test_references_in_a_text(text: str, hits: list[str]) -> None:
     """References stand anywhere in a text, in braces where letters follow."""
-    assert [each[1] or each[2] for each in REFERENCE.finditer(text)] == found
-    assert len(list(NAMED.finditer(text))) == len(found)
+    assert [each[1] or each[2] for each in REFERENCE.finditer(text)] == hits
+    assert len(list(NAMED.finditer(text))) == len(hits)
 
 
 @pytest.mark.parametrize(

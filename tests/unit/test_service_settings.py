@@ -75,8 +75,8 @@ def test_flags_go_before_variables_and_these_before_defaults() -> None:
         max_things=5, pause_s=1.0, database_url="u", allowed=("a", "b"), cache=False, hosts=("x", "y"),
         state=Path("/own"), sizes={"one": 3}, log_level="debug",
     )  # fmt: skip
-    found = read("--max-things=6", "--allow", "c", "--allow", "d,e", "--cache", "--database-url", "", **variables)
-    assert (found.max_things, found.allowed, found.cache, found.database_url) == (6, ("c", "d,e"), True, "")
+    labels = read("--max-things=6", "--allow", "c", "--allow", "d,e", "--cache", "--database-url", "", **variables)
+    assert (labels.max_things, labels.allowed, labels.cache, labels.database_url) == (6, ("c", "d,e"), True, "")
 
 
 def test_everything_wrong_is_reported_at_once() -> None:
@@ -93,7 +93,7 @@ def test_everything_wrong_is_reported_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--max-things", "4.5"], "--max-things: must be a whole number, not '4.5'"),
         (["--max-things", "0"], "--max-things: must be from 1 to 500"),
@@ -107,9 +107,9 @@ def test_everything_wrong_is_reported_at_once() -> None:
         (["stray"], "'stray' belongs to no flag: leave it out"),
     ],
 )
-def test_a_wrong_command_line_is_a_sentence(arguments: list[str], said: str) -> None:
+def test_a_wrong_command_line_is_a_sentence(arguments: list[str], message: str) -> None:
     """No usage of forty lines stands before what is wrong."""
-    assert problems_of(*arguments) == [said]
+    assert problems_of(*arguments) == [message]
 
 
 def test_settings_made_in_code_are_checked_too() -> None:
@@ -135,7 +135,7 @@ def test_every_setting_has_a_flag_and_a_secret_is_not_shown(capsys: pytest.Captu
     with pytest.raises(SystemExit):
         read("--help")
     shown = capsys.readouterr().out
-    names: list[Any] = ["allow" if each.name == "allowed" else each.name for each in fields(Settings)]
+    names: list[Any] = ["allow" if field.name == "allowed" else field.name for field in fields(Settings)]
     assert not [name for name in names if f"--{name.replace('_', '-')} " not in shown.replace(",", " ")]
     assert "secret" not in repr(Settings(database_url="postgresql://user:secret@host/name"))
 

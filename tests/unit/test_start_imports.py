@@ -28,25 +28,35 @@ for _ in range(2):  # makes a database, then finds it up to date
     open_database(Settings.read(["--database", sys.argv[1]], {})).close()
 """
 EARLY = "import assay_cli.__main__, assay.local_stack.early_start"
-COMMAND = f"{EARLY}, assay_cli.commands.run"
+LIBRARY = (
+    "import assay, assay_cli.commands, assay.client.client, assay.datasets, assay.specs, assay.local_stack.stack\n"
+    "assay.score('exact_match', 'a', 'a')"
+)
+HEAVY = ("torch", "pandas", "matplotlib", "numpy", "sqlalchemy", "scipy", "httpx2", "openai", "anthropic")
 UNUSED = {
-    "orchestrator": (
+    # part: (its start, the modules that it does not import)
+    "orchestrator": (ORCHESTRATOR, (
         "alembic", "assay.comparison.compare", "assay.specs.loader", "httpx2", "jsonschema", "numpy", "procrastinate",
         "psycopg", "scipy", "sqlalchemy.dialects.postgresql", "yaml", "email", "google.protobuf.text_format",
-    ),
-    "early": ("asyncio", "click", "logging", "tempfile", "typing_extensions"),
-    "command": (
+    )),
+    "judge": ("import assay_judge.__main__", ("openai", "anthropic", "httpx2", "numpy", "pydantic")),
+    "embedder": ("import assay_embedder.__main__", ("torch", "tokenizers")),
+    "early": (EARLY, ("asyncio", "click", "logging", "tempfile", "typing_extensions")),
+    "command": (f"{EARLY}, assay_cli.commands.run", (
         "assay.comparison", "assay.model.run", "asyncio", "grpc", "hashlib", "jinja2", "numpy", "sqlalchemy",
         "tempfile", "yaml",
-    ),
+    )),
+    "library": (LIBRARY, HEAVY),
+    "score": ("import assay; assay.score('exact_match', 'a', 'a')", ("grpc", *HEAVY)),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("part", "code"), [("orchestrator", ORCHESTRATOR), ("early", EARLY), ("command", COMMAND)])
-def test_a_start_imports_nothing_that_it_does_not_need(part: str, code: str, tmp_path: Path) -> None:
-    """The orchestrator until it takes work over a file; `assay run` until it starts it, and until it reads input."""
-    code += f"\nprint([name for name in {UNUSED[part]} if name in sys.modules])"
-    command = [sys.executable, "-c", f"import sys\n{code}", str(tmp_path / "assay.db")]
+@pytest.mark.parametrize("part", UNUSED)
+def test_a_start_imports_nothing_that_it_does_not_need(part: str, tmp_path: Path) -> None:
+    """The start of a service, of the command and of scoring imports none of its unused modules."""
+    code, unused = UNUSED[part]
+    code = f"import sys\n{code}\nprint([name for name in {unused} if name in sys.modules])"
+    command = [sys.executable, "-c", code, str(tmp_path / "assay.db")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -31,13 +31,13 @@ def test_the_rule_decides_and_every_report_says_so(tmp_path: Path) -> None:
         one = report.comparison.pairs[0].metric("accuracy")
         assert (report.comparison.primary, one.verdict) == ("accuracy", Verdict.B_BETTER)
         assert one.p is not None
-        said = ["always-valid decided after 18 of 200 cases", "not adjusted for looking early",
+        sentences = ["always-valid decided after 18 of 200 cases", "not adjusted for looking early",
                 "always-valid 95% interval of the difference", "plain difference +0.30",
                 "too large on average where a rule stopped", "A asked 20, B 20 of 200 cases",
                 "saves about 360 calls, 1,800 tokens, 1 USD, 60 s"]  # fmt: skip
         for text in ("\n".join(comparison_lines(report)), comparison_markdown(report)):
             plain = text.replace("\\", "")
-            assert [one for one in said if one not in plain] == []
+            assert [one for one in sentences if one not in plain] == []
         document = json.loads(json_text(comparison_document(report)))
         found = document["stopped_early"]
         assert (found["rule"], found["verdict"], found["cases"], found["planned"]) == (
@@ -60,10 +60,10 @@ def test_planned_looks_show_the_estimate_that_allows_for_them(tmp_path: Path) ->
     """Headline, table and JSON have the median-unbiased estimate and its interval; the plain difference stays."""
     expected = stagewise_estimate(11**0.5, 11**0.5 / 18, [9, 18])
     with compared(tmp_path, looked()) as report:
-        one = report.comparison.pairs[0].metric("accuracy")
-        assert one.difference == pytest.approx(0.3)
-        assert (one.median_unbiased, one.interval) == (expected.difference, expected.interval)
-        assert one.interval_method == "stagewise"
+        metric = report.comparison.pairs[0].metric("accuracy")
+        assert metric.difference == pytest.approx(0.3)
+        assert (metric.median_unbiased, metric.interval) == (expected.difference, expected.interval)
+        assert metric.interval_method == "stagewise"
         said = verdict_sentence(report)
         assert "+0.61 [+0.25, +0.97] (median-unbiased estimate, 95% interval of the looks)" in said
         assert "plain difference +0.30 (too large on average where a rule stopped) over 20 cases" in said
@@ -80,10 +80,10 @@ def test_the_order_of_the_runs_moves_no_decision(tmp_path: Path) -> None:
         stopping = swapped.comparison.stopping
         assert stopping is not None
         assert (stopping.verdict, stopping.z) == (Verdict.A_BETTER, -(11**0.5))
-        one, other = (each.comparison.pairs[0].metric("accuracy") for each in (report, swapped))
-        assert one.interval is not None
-        assert other.interval == pytest.approx((-one.interval[1], -one.interval[0]))
-        assert other.median_unbiased == pytest.approx(-(one.median_unbiased or 0.0))
+        metric, other = (each.comparison.pairs[0].metric("accuracy") for each in (report, swapped))
+        assert metric.interval is not None
+        assert other.interval == pytest.approx((-metric.interval[1], -metric.interval[0]))
+        assert other.median_unbiased == pytest.approx(-(metric.median_unbiased or 0.0))
         assert "at look 2 of 5, after 18 of 200 cases" in "\n".join(comparison_lines(swapped))
 
 
@@ -93,22 +93,22 @@ def test_looks_that_decided_nothing_end_with_all_cases(tmp_path: Path) -> None:
     for document in documents:
         document["run"]["stopping"]["cases"] = 24
     with compared(tmp_path, documents) as report:
-        stopping, one = report.comparison.stopping, report.comparison.pairs[0].metric("accuracy")
+        stopping, metric = report.comparison.stopping, report.comparison.pairs[0].metric("accuracy")
         assert stopping is not None
         assert stopping.z == pytest.approx(6**0.5)
         assert (stopping.looks, stopping.look) == ((5, 10, 15, 20), None)
-        assert one.reason == "rule_undecided"
-        assert one.interval == pytest.approx(stagewise_estimate(6**0.5, 6**0.5 / 20, (5, 10, 15, 20)).interval)
+        assert metric.reason == "rule_undecided"
+        assert metric.interval == pytest.approx(stagewise_estimate(6**0.5, 6**0.5 / 20, (5, 10, 15, 20)).interval)
         assert "too large on average" not in verdict_sentence(report)
 
 
 def test_an_ordinary_p_value_does_not_decide_where_the_rule_did_not(tmp_path: Path) -> None:
     """A small p-value after many looks is no verdict: the comparison is inconclusive, and nothing stopped early."""
     with compared(tmp_path, stopped(decided=False)) as report:
-        one = report.comparison.pairs[0].metric("accuracy")
-        assert one.p is not None
-        assert one.p < 0.05
-        assert one.verdict is Verdict.INCONCLUSIVE
+        metric = report.comparison.pairs[0].metric("accuracy")
+        assert metric.p is not None
+        assert metric.p < 0.05
+        assert metric.verdict is Verdict.INCONCLUSIVE
         assert comparison_document(report)["stopped_early"] is None
         assert "decided nothing in 200 planned cases" in "\n".join(comparison_lines(report))
 
@@ -118,8 +118,8 @@ def test_another_question_is_decided_as_usual_and_cautioned(tmp_path: Path, chan
     """By another metric or with clusters the rule says nothing; that the runs stopped early is said of each."""
     with compared(tmp_path, stopped(), **changes) as report:
         assert report.comparison.stopping is None
-        said = "\n".join(comparison_lines(report))
-    assert said.count("stopped early, in a comparison with another run") == 2
+        sentence = "\n".join(comparison_lines(report))
+    assert sentence.count("stopped early, in a comparison with another run") == 2
 
 
 def test_runs_of_other_groups_have_no_rule_in_common(tmp_path: Path) -> None:

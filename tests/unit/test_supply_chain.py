@@ -28,11 +28,11 @@ KNOWN_PTH = {"_assay_scoring.pth", "a1_coverage.pth", "distutils-precedence.pth"
 
 def tool(name: str) -> ModuleType:
     """Return a module of tools/."""
-    found = importlib.util.spec_from_file_location(f"tools_{name}", ROOT / "tools" / f"{name}.py")
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
+    spec = importlib.util.spec_from_file_location(f"tools_{name}", ROOT / "tools" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
     return module
 
 

@@ -44,7 +44,9 @@ def texts(tree: ast.AST) -> Iterator[ast.Constant]:
     hidden: set[int] = set()
     for node in ast.walk(tree):
         decorators = getattr(node, "decorator_list", [])
-        is_command = any("command" in ast.unparse(one) or "group" in ast.unparse(one) for one in decorators)
+        is_command = any(
+            "command" in ast.unparse(decorator) or "group" in ast.unparse(decorator) for decorator in decorators
+        )
         body = getattr(node, "body", None)
         if isinstance(body, list) and not is_command:
             hidden |= {id(part.value) for part in body if isinstance(part, ast.Expr)}

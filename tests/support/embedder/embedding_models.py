@@ -92,7 +92,7 @@ def _save_bert(folder: Path) -> None:
     from transformers import BertConfig, BertModel, BertTokenizer
 
     characters = _characters()
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *characters, *(f"##{each}" for each in characters)]
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *characters, *(f"##{character}" for character in characters)]
     (folder / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
     BertTokenizer(str(folder / "vocab.txt"), model_max_length=128).save_pretrained(str(folder))
     torch.manual_seed(3)

@@ -42,13 +42,13 @@ def summed(
     for row in rows:
         if row["status"] != "error" and row["latency_ms"] is not None:
             fold.add(row["latency_ms"] / 1000)
-    found = fold.result()
+    totals = fold.result()
     latency = {
-        "count": found.count,
-        "mean_s": found.mean_s,
-        "p50_s": found.p50_s,
-        "p95_s": found.p95_s,
-        "max_s": found.max_s,
+        "count": totals.count,
+        "mean_s": totals.mean_s,
+        "p50_s": totals.p50_s,
+        "p95_s": totals.p95_s,
+        "max_s": totals.max_s,
         "timeouts": 0,
     }
     categories = [group(name, [row for row in rows if row["category"] == name]) for name in names]

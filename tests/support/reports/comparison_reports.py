@@ -52,12 +52,12 @@ def run_document(name: str, marks: str, *, prefix: str = "", **changes: Any) -> 
         "accuracy": metric(right, metric="exact_match", unit="%", version="1", threshold=0.6),
         "quality": metric(sum(rated) / len(rated), metric="quality", version="1", threshold=3.5),
     }
-    found = document(rows, results, **{"judging": JUDGING, **changes})
-    found["prompt_path"] = f"prompts/{name}.md"
-    found["run"]["run_id"] = f"manual-20261123-164111-{name if name.isascii() else name.encode().hex()[:12]}"
-    found["config"]["agent"] = {"adapter": "openai", "target": "model-1", "options": {"prompt_file": f"{name}.md"}}
-    found["config"]["judge"] = {"provider": "scripted", "model": "judge-1"}
-    return found
+    report = document(rows, results, **{"judging": JUDGING, **changes})
+    report["prompt_path"] = f"prompts/{name}.md"
+    report["run"]["run_id"] = f"manual-20261123-164111-{name if name.isascii() else name.encode().hex()[:12]}"
+    report["config"]["agent"] = {"adapter": "openai", "target": "model-1", "options": {"prompt_file": f"{name}.md"}}
+    report["config"]["judge"] = {"provider": "scripted", "model": "judge-1"}
+    return report
 
 
 def _row(index: int, mark: str, prefix: str, length: int) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def filled(value: Any, payload: str) -> Any:
     Names of metrics keep their text before the payload, so that they stay distinct.
     """
     if is_dataclass(value) and not isinstance(value, type):
-        changed = {each.name: _filled(each.name, getattr(value, each.name), payload) for each in fields(value)}
+        changed = {field.name: _filled(field.name, getattr(value, field.name), payload) for field in fields(value)}
         return replace(value, **changed)
     if isinstance(value, dict):
         return {f"{key}{payload}" if key in _METRICS else key: filled(one, payload) for key, one in value.items()}

@@ -85,9 +85,9 @@ def sql() -> dict[str, Any]:
     rows = [row("c1", category="count", scores=scores, response={"sql": "SELECT 1", "data_rows": 1}, **text)]
     units = {"retrieval_accuracy": "%", "generation_fidelity": "%", "latency": "s"}
     results = {name: metric(1.0, metric=name, unit=unit, threshold=None) for name, unit in units.items()}
-    found = document(rows, results, partial=True, total=20)
-    found["config"]["preset"] = "sql-agent"
-    return found
+    report = document(rows, results, partial=True, total=20)
+    report["config"]["preset"] = "sql-agent"
+    return report
 
 
 DOCUMENTS = {"plain": plain, "sql": sql}

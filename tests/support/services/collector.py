@@ -43,7 +43,7 @@ class Collector(ThreadingHTTPServer):
 
     def by_name(self) -> dict[str, list[Span]]:
         """Return the spans by name."""
-        return {name: [one for one in self.spans if one.name == name] for name in {one.name for one in self.spans}}
+        return {name: [span for span in self.spans if span.name == name] for name in {span.name for span in self.spans}}
 
 
 @contextmanager

@@ -13,7 +13,7 @@ def read_families(address: str) -> dict[str, Metric]:
     """Return the metric families of an address by name."""
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as reply:
         families = text_string_to_metric_families(reply.read().decode())
-    return {f"{one.name}_total" if one.type == "counter" else one.name: one for one in families}
+    return {f"{family.name}_total" if family.type == "counter" else family.name: family for family in families}
 
 
 async def scraped(address: str) -> dict[str, dict[tuple[str, ...], float]]:

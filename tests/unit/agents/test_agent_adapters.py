@@ -42,7 +42,7 @@ class Cancelled:
 
 
 async def test_a_cancelled_question_is_not_tried_again(case: Case, question: Question) -> None:
-    """Cancellation is neither an answer nor a failure that may pass."""
+    """A cancelled question is not retried."""
     cancelled = Cancelled()
     with pytest.raises(asyncio.CancelledError):
         await RetryingAgent(cancelled, 3).answer(question(), case)
@@ -73,7 +73,7 @@ class Answering:
 async def test_the_first_attempt_is_cold(
     case: Case, question: Question, failures: int, marks_cold: bool, marks: list[bool]
 ) -> None:
-    """The answer to a run's first attempt is marked; hosts mark theirs, and an agent's own mark stays."""
+    """The first answer of a run is marked cold; hosts mark their own, and an agent's own mark stays."""
 
     async def wait(seconds: float) -> None:
         """Wait no time."""
@@ -84,7 +84,7 @@ async def test_the_first_attempt_is_cold(
 
 
 async def test_a_recorded_answer_is_replayed_as_it_is(case: Case, question: Question) -> None:
-    """Replay keeps everything, the latency included; a case without a recorded answer is an error."""
+    """Replay keeps every field, latency included; a case without a recorded answer is an error."""
     recorded = AgentResponse(text="a", latency_ms=12.5, retrieved=())
     agent = ReplayAgent()
     assert await agent.answer(question(), dataclasses.replace(case, recorded=recorded)) is recorded
@@ -95,7 +95,7 @@ async def test_a_recorded_answer_is_replayed_as_it_is(case: Case, question: Ques
 
 
 async def test_each_repeat_replays_its_own_answer(case: Case, question: Question) -> None:
-    """Of several recorded answers each repeat has one; a single answer is that of all; one too few is an error."""
+    """Each repeat replays its own recorded answer; a single answer serves all repeats; too few answers are an error."""
     first, second = AgentResponse(text="a"), AgentResponse(text="b")
     agent = ReplayAgent()
     several = dataclasses.replace(case, recorded=first, recorded_repeats=(second,))
@@ -109,7 +109,7 @@ async def test_each_repeat_replays_its_own_answer(case: Case, question: Question
 
 
 async def test_each_adapter_is_built(case: Case, question: Question) -> None:
-    """python asks clients, replay the dataset, others a host that is allowed; other hosts are refused at once."""
+    """`python` asks clients, `replay` reads the dataset, others call an allowed host; other hosts are refused."""
 
     def build(adapter: str, target: str = "", hosted: HostedAgent | None = None) -> RetryingAgent:
         options = {"app_name": "a"} if adapter == "adk" else {}

@@ -37,7 +37,7 @@ async def submit_as_agent(executor: AgentExecutor, call: threading.Event) -> Fut
 
 
 def test_calls_run_all_at_once_and_idle_threads_run_the_next() -> None:
-    """A hundred calls that wait for each other end; a call after another needs no further thread."""
+    """A hundred calls that wait for each other end; a later call reuses an idle thread."""
     executor = AgentExecutor()
     meeting = threading.Barrier(100)
     calls = [executor.submit(meeting.wait, 60) for _ in range(100)]
@@ -50,7 +50,7 @@ def test_calls_run_all_at_once_and_idle_threads_run_the_next() -> None:
 
 
 def test_a_call_returns_or_raises_what_the_function_does() -> None:
-    """A value comes back, and so does an exception, even SystemExit."""
+    """A call returns the function's value or raises its exception, SystemExit included."""
     executor = AgentExecutor()
     assert executor.submit(int, "12", base=8).result(60) == 10
     with pytest.raises(SystemExit, match="7"):
@@ -59,7 +59,7 @@ def test_a_call_returns_or_raises_what_the_function_does() -> None:
 
 
 async def test_the_end_waits_for_all_but_calls_of_agents(release: threading.Event) -> None:
-    """What Assay itself writes in a thread is written when the event loop ends; a hanging call of an agent is not."""
+    """Shutdown waits for Assay's own threads, but not for an agent's hanging call."""
     executor, ends = AgentExecutor(), threading.Event()
     hung = await submit_as_agent(executor, release)
     own = executor.submit(ends.wait)
@@ -79,7 +79,7 @@ async def test_the_end_waits_for_all_but_calls_of_agents(release: threading.Even
 
 
 async def test_too_many_calls_that_hang_refuse_those_of_agents_alone(release: threading.Event) -> None:
-    """No agent gets a thread while too many abandoned calls hang; Assay itself does, and agents again afterwards."""
+    """While too many calls hang, agents get no thread; Assay does, and agents do again afterwards."""
     executor = AgentExecutor(max_hung=2)
     hung = [await submit_as_agent(executor, release) for _ in range(3)]
     for call in hung[:2]:
@@ -107,7 +107,7 @@ async def asks(request: AgentRequest) -> str:
 
 
 async def test_an_exit_in_a_task_of_an_agent_is_the_error_of_its_call() -> None:
-    """As an exit in the agent's own coroutine is; tasks that others start are tasks as ever."""
+    """An exit in an agent's task is an error of its call; tasks outside agents are unchanged."""
     caller = AgentCaller(asks)
     answers: list[AgentResponse] = await asyncio.gather(*(caller.call(QUESTION) for _ in range(3)))
     for answer in answers:
@@ -121,7 +121,7 @@ async def test_an_exit_in_a_task_of_an_agent_is_the_error_of_its_call() -> None:
 
 
 async def test_guarded_tasks_are_tasks_as_ever() -> None:
-    """They return, raise, are cancelled before and after they begin, and start others, which are guarded too."""
+    """Guarded tasks return, raise and can be cancelled like others, and guard the tasks that they start."""
 
     async def failing() -> None:
         raise LookupError("gone")
@@ -145,7 +145,7 @@ async def test_guarded_tasks_are_tasks_as_ever() -> None:
 
 
 async def test_a_hanging_thread_does_not_keep_the_process_alive() -> None:
-    """A process whose agent hangs in a synchronous call ends."""
+    """A process exits although its agent hangs in a synchronous call."""
     program = (
         "import asyncio, threading\n"
         "from assay.model.answers.agent_response import AgentRequest\n"
@@ -162,7 +162,7 @@ async def test_a_hanging_thread_does_not_keep_the_process_alive() -> None:
 
 
 def test_only_a_loop_that_did_not_run_for_longer_than_a_second_was_suspended() -> None:
-    """Each such time counts once, as soon as it is over."""
+    """A gap of over a second between checks counts as one suspension."""
     now = [100.0]
     suspensions = Suspensions(lambda: now[0])
     counts = []

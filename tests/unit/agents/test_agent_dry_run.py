@@ -50,7 +50,7 @@ async def first_of(agent: Holding, asking: RetryingAgent, question: AgentRequest
 
 
 async def test_what_waits_is_not_asked_of_a_run_that_pauses(case: Case, question: Question) -> None:
-    """A pause while the first question is out leaves the others unasked."""
+    """When the run pauses during the first question, the waiting questions are not asked."""
     agent, pausing, looked = Holding(AgentResponse(text="a")), asyncio.Event(), []
 
     async def look() -> None:
@@ -71,7 +71,7 @@ async def test_what_waits_is_not_asked_of_a_run_that_pauses(case: Case, question
 
 
 async def test_the_shard_is_looked_at_after_the_wait(case: Case, question: Question) -> None:
-    """A shard that went to another worker meanwhile is asked there, and not here too."""
+    """After the wait the shard's owner is checked, so that a shard of another worker is not asked twice."""
     agent = Holding(AgentResponse(text="a"))
 
     async def lost() -> None:
@@ -90,7 +90,7 @@ async def test_the_shard_is_looked_at_after_the_wait(case: Case, question: Quest
 
 
 async def test_a_first_reply_that_is_not_mapped_ends_all_that_wait(case: Case, question: Question) -> None:
-    """None of them is asked; a run that has answers takes such a reply as the error of its row."""
+    """If the first reply cannot be mapped, no waiting question is asked; in a resumed run it is an error of its row."""
     agent = Holding(UNMAPPED)
     asking = RetryingAgent(agent, 0, dry_run=DryRun())
     first = await first_of(agent, asking, question(), case)
@@ -106,7 +106,7 @@ async def test_a_first_reply_that_is_not_mapped_ends_all_that_wait(case: Case, q
 
 @pytest.mark.parametrize("status", [AgentStatus.SUCCESS, AgentStatus.OUT_OF_SCOPE, AgentStatus.INTERRUPTED])
 def test_a_reply_that_was_mapped_shows_that_the_mapping_is_right(status: AgentStatus) -> None:
-    """Also that of an agent that waits for a person: a later reply that does not fit is an error of its row alone."""
+    """After one mapped reply, even an interrupted one, a reply that cannot be mapped is an error of its row."""
     dry_run = DryRun()
     dry_run.check(AgentResponse(status, "a"))
     assert dry_run.check(UNMAPPED) is UNMAPPED

@@ -41,7 +41,7 @@ def stop() -> None:
     ],
 )
 def test_an_exit_in_a_callback_is_an_error_and_the_loop_runs_on(ends: Callable[[], None], how: str) -> None:
-    """What waits for it raises a sentence that says how; other work in the loop is done as ever."""
+    """An exit in a callback raises an error that explains it where it is awaited; other work in the loop continues."""
 
     async def answer(question: str) -> str:
         asyncio.get_running_loop().call_soon(ends)
@@ -62,7 +62,7 @@ def test_an_exit_in_a_callback_is_an_error_and_the_loop_runs_on(ends: Callable[[
 
 
 def test_an_exit_that_no_run_waits_for_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """The result stands: what the user's code wanted is logged."""
+    """An exit that no run waits for is logged, and the result stands."""
 
     async def main() -> str:
         asyncio.get_running_loop().call_soon(sys.exit, 0)
@@ -92,7 +92,7 @@ async def cancels_all() -> None:
 
 
 def test_an_agent_cancels_no_task_of_others() -> None:
-    """Neither the run nor what it has started is cancelled; an agent may cancel what it starts, and itself."""
+    """An agent can cancel its own tasks and itself, but neither the run nor tasks of the run."""
 
     async def answer(question: str) -> str:
         child = asyncio.create_task(asyncio.Event().wait())
@@ -125,7 +125,7 @@ async def ignores_cancellation() -> None:
 def test_tasks_that_ignore_their_cancellation_are_left_behind(
     is_in_a_loop: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The result comes nevertheless, with a warning; tasks that clean up have done so."""
+    """Tasks clean up before the result is returned; tasks that ignore their cancellation cause a warning."""
     cleaned: list[str] = []
 
     async def cleans_up() -> None:
@@ -153,7 +153,7 @@ def test_tasks_that_ignore_their_cancellation_are_left_behind(
 
 
 def test_ctrl_c_cancels_and_a_second_one_does_not_wait() -> None:
-    """The coroutine cleans up after the first, whatever code it interrupts; then KeyboardInterrupt is raised."""
+    """After the first Ctrl-C the coroutine cleans up, whatever was interrupted; then KeyboardInterrupt is raised."""
     seen: list[str] = []
 
     async def answer(question: str) -> str:
@@ -179,7 +179,7 @@ def test_ctrl_c_cancels_and_a_second_one_does_not_wait() -> None:
 
 @pytest.mark.parametrize("is_in_a_loop", [False, True])
 def test_an_error_has_one_traceback(is_in_a_loop: bool) -> None:
-    """What a script sees of an error is the error, and not how the loop was looked for."""
+    """The traceback of an error shows the error alone, not the search for a running loop."""
 
     async def fail() -> None:
         raise SpecError("no such metric")

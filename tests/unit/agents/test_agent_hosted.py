@@ -63,7 +63,7 @@ async def ask(agent: HostedAgent, case: Case, *requests: AgentRequest) -> list[a
 
 
 async def test_questions_wait_for_a_client_and_travel_together(case: Case, question: Question) -> None:
-    """Without a client nothing is lost and no clock runs; the first client gets what fits its concurrency."""
+    """Without a client, questions wait and no time limit runs; a client gets as many as its concurrency allows."""
     agent = HostedAgent()
     asked = await ask(agent, case, *(question(i, timeout_s=0.001) for i in range(3)))
     await asyncio.sleep(0.01)
@@ -78,7 +78,7 @@ async def test_questions_wait_for_a_client_and_travel_together(case: Case, quest
 
 
 async def test_questions_of_consecutive_rounds_travel_together(case: Case, question: Question) -> None:
-    """Rows enter a few in each round of the event loop: their questions need one message, up to its limit of 64."""
+    """Questions of consecutive rounds of the event loop share a message, up to 64 per message."""
     agent = HostedAgent()
     client = Client(agent, 200)
     reading = asyncio.create_task(client.ids())
@@ -94,7 +94,7 @@ async def test_questions_of_consecutive_rounds_travel_together(case: Case, quest
 
 
 async def test_a_lone_question_waits_for_no_other(case: Case, question: Question) -> None:
-    """It is sent within three rounds of the event loop, and no timer decides when."""
+    """A lone question is sent within three rounds of the event loop, without a timer."""
     agent = HostedAgent()
     client = Client(agent, 8)
     reading = asyncio.create_task(client.ids())
@@ -109,7 +109,7 @@ async def test_a_lone_question_waits_for_no_other(case: Case, question: Question
 
 
 async def test_a_question_cancelled_while_others_gather_is_not_sent(case: Case, question: Question) -> None:
-    """The others are sent, and no cancellation of a question that the client never had."""
+    """A question cancelled before it is sent causes no message; the others are sent."""
     agent = HostedAgent()
     client = Client(agent, 8)
     reading = asyncio.create_task(client.ids())
@@ -135,7 +135,7 @@ async def test_questions_are_spread_over_clients(case: Case, question: Question)
 
 
 async def test_a_client_that_leaves_has_its_questions_asked_elsewhere_first(case: Case, question: Question) -> None:
-    """Unanswered questions come before new ones, in order, with the same request; answered ones stay answered."""
+    """The unanswered questions of a lost client go first to the next client, in order and with the same request."""
     agent = HostedAgent()
     first = Client(agent, 3)
     asked = await ask(agent, case, *(question(i) for i in range(5)))
@@ -154,7 +154,7 @@ async def test_a_client_that_leaves_has_its_questions_asked_elsewhere_first(case
 
 
 async def test_an_attempt_times_out_once_a_client_has_it(case: Case, question: Question) -> None:
-    """A client that does not answer in time is told to stop, and a late answer is ignored."""
+    """A client that exceeds the time limit gets a cancellation, and its late answer is ignored."""
     agent = HostedAgent(grace_s=0.0)
     client = Client(agent, 1)
     (late,) = await ask(agent, case, question(0, timeout_s=0.02))
@@ -173,7 +173,7 @@ async def test_an_attempt_times_out_once_a_client_has_it(case: Case, question: Q
 
 
 async def test_the_clock_stops_while_a_question_is_with_no_client(case: Case, question: Question) -> None:
-    """The time limit is one of the attempt: it starts anew with the next client."""
+    """Each attempt has its own time limit, which starts when a client gets the question."""
     agent = HostedAgent(grace_s=0.0)
     first = Client(agent, 1)
     (asked,) = await ask(agent, case, question(0, timeout_s=0.05))
@@ -188,7 +188,7 @@ async def test_the_clock_stops_while_a_question_is_with_no_client(case: Case, qu
 
 
 async def test_a_question_that_is_no_longer_wanted_is_cancelled(case: Case, question: Question) -> None:
-    """Cancelling `answer` tells the client and frees its place; one that waits is just forgotten."""
+    """Cancelling `answer` cancels the question at the client and frees its slot; a waiting question is dropped."""
     agent = HostedAgent()
     client = Client(agent, 1)
     sent, waiting = await ask(agent, case, question(0), question(1))
@@ -205,7 +205,7 @@ async def test_a_question_that_is_no_longer_wanted_is_cancelled(case: Case, ques
 
 
 async def test_a_question_that_was_not_sent_yet_is_never_sent(case: Case, question: Question) -> None:
-    """Cancelled on its way out, a question costs no call of the agent."""
+    """A question cancelled before it is sent never reaches the agent."""
     agent = HostedAgent()
     client = Client(agent, 2)
     first, _ = await ask(agent, case, question(0), question(1))
@@ -216,7 +216,7 @@ async def test_a_question_that_was_not_sent_yet_is_never_sent(case: Case, questi
 
 
 async def test_answers_of_another_client_or_to_nothing_are_ignored(case: Case, question: Question) -> None:
-    """A client answers only what it was asked, and once."""
+    """A client's answer counts only for a question it was asked, and only once."""
     agent = HostedAgent()
     owner = Client(agent, 1)
     (asked,) = await ask(agent, case, question(0))
@@ -231,7 +231,7 @@ async def test_answers_of_another_client_or_to_nothing_are_ignored(case: Case, q
 
 
 async def test_clients_are_told_when_the_run_asks_no_more(case: Case, question: Question) -> None:
-    """Detaching reaches the clients of now and those that come later, and ends their streams."""
+    """Detaching ends the streams of present and later clients."""
     agent = HostedAgent()
     client = Client(agent, 1)
     agent.detach_all("the run has succeeded")
@@ -242,7 +242,7 @@ async def test_clients_are_told_when_the_run_asks_no_more(case: Case, question: 
 
 
 async def test_a_process_that_stops_waits_for_what_was_asked(case: Case, question: Question) -> None:
-    """What a client has it may answer; whoever is tired of waiting ends the wait for the rest."""
+    """A stopping process waits for the answers in flight until its grace period ends."""
     agent = HostedAgent()
     client = Client(agent, 2)
     answered, given_up, never_asked = await ask(agent, case, question(0), question(1), question(2))
@@ -264,7 +264,7 @@ async def test_a_process_that_stops_waits_for_what_was_asked(case: Case, questio
 
 
 async def test_a_process_that_stops_lets_an_idle_client_go() -> None:
-    """Nothing is awaited from it."""
+    """A stopping process does not wait for an idle client."""
     client = Client(HostedAgent(), 2)
     ended = asyncio.create_task(client.read())
     await settle()
@@ -274,7 +274,7 @@ async def test_a_process_that_stops_lets_an_idle_client_go() -> None:
 
 
 async def test_what_is_kept_is_bounded_by_what_is_asked(case: Case, question: Question) -> None:
-    """After everything is answered, neither the broker nor the client's end keeps anything."""
+    """Once every question is answered, neither the broker nor the client stores anything."""
     agent = HostedAgent()
     client = Client(agent, 100)
     asked = await ask(agent, case, *(question(i) for i in range(100)))

@@ -33,7 +33,7 @@ def write(folder: Path, name: str, text: str) -> None:
 
 
 def test_a_file_in_another_folder_can_import_its_neighbours(tmp_path: Path) -> None:
-    """The file's own folder is looked in, as when Python runs it."""
+    """A target can import modules from its own folder, as when Python runs it."""
     write(tmp_path, "sub/near_agent.py", "from near_data import VALUE\ndef answer(question): return VALUE")
     write(tmp_path, "sub/near_data.py", "VALUE = 'near'")
     assert load_agent("sub/near_agent.py:answer", tmp_path)("q") == "near"
@@ -41,7 +41,7 @@ def test_a_file_in_another_folder_can_import_its_neighbours(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("target", ["shared_agent:answer", "shared_agent.py:answer"])
 def test_two_specs_may_have_agents_of_one_name(target: str, tmp_path: Path) -> None:
-    """A module of that name that another spec has loaded is not taken for this one."""
+    """Two specs can name agents of the same module name; each gets its own."""
     for name in ("one", "two"):
         write(tmp_path / name, "shared_agent.py", f"def answer(question): return {name!r}")
     assert load_agent(target, tmp_path / "one")("q") == "one"
@@ -50,14 +50,14 @@ def test_two_specs_may_have_agents_of_one_name(target: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("target", ["json:answer", "json.py:answer"])
 def test_a_file_named_like_a_module_of_python_s_is_loaded_beside_it(target: str, tmp_path: Path) -> None:
-    """The user's json.py is called, and Python's own json stays what it is."""
+    """A user's json.py is called, and `import json` still finds Python's own."""
     write(tmp_path, "json.py", "def answer(question): return 'mine'")
     assert load_agent(target, tmp_path)("q") == "mine"
     assert hasattr(sys.modules["json"], "dumps")
 
 
 def test_the_spec_s_folder_comes_first(tmp_path: Path) -> None:
-    """A folder that was already somewhere on the path is moved to its front."""
+    """The spec's folder is moved to the front of the path."""
     for name in ("other", "own"):
         write(tmp_path / name, "which_agent.py", f"def answer(question): return {name!r}")
     sys.path[:0] = [str(tmp_path / "other"), str(tmp_path / "own")]
@@ -66,13 +66,13 @@ def test_the_spec_s_folder_comes_first(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("target", ["answer", ":answer", "some_agent:"])
 def test_a_target_without_a_function_is_explained(target: str, tmp_path: Path) -> None:
-    """A target of another form is refused with the forms there are."""
+    """A malformed target is refused with the valid forms."""
     with pytest.raises(InvalidInputError, match="module:function"):
         load_agent(target, tmp_path)
 
 
 def test_every_frame_of_the_users_is_shown(tmp_path: Path) -> None:
-    """The traceback goes through the user's own functions."""
+    """The traceback shows all frames of the user's functions."""
     write(tmp_path, "deep_agent.py", "def build():\n    raise KeyError('model')\nbuild()\n")
     with pytest.raises(AgentImportError) as refusal:
         load_agent("deep_agent:answer", tmp_path)

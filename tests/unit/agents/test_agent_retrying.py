@@ -64,7 +64,7 @@ async def ask(script: Script, retries: int, *, jitter: float = 1.0) -> tuple[Age
 
 @pytest.mark.parametrize("error", [FencedError("another worker has it"), NotAskedError()])
 async def test_a_question_that_has_waited_is_checked_again(error: Exception) -> None:
-    """It does not go out where its shard has gone to another worker meanwhile, and is no failure of the agent."""
+    """A question that waited is dropped if another worker has its shard; that is no failure of the agent."""
     script, checks = Waiting([AgentResponse(text="yes")] * 2), list[int]()
 
     async def before() -> None:
@@ -80,13 +80,13 @@ async def test_a_question_that_has_waited_is_checked_again(error: Exception) -> 
 
 
 async def test_a_good_answer_is_asked_for_once() -> None:
-    """An answer comes back as it is, without a wait."""
+    """A good answer is returned unchanged, without a wait."""
     script = Script([AgentResponse(text="yes", latency_ms=3.0)])
     assert await ask(script, 2) == (AgentResponse(text="yes", latency_ms=3.0), [])
 
 
 async def test_thoughts_are_taken_out_of_the_text() -> None:
-    """Whichever agent answers; thoughts alone are an error, which is not asked again."""
+    """Thoughts are removed from any agent's text; an answer of thoughts alone is an error that is not retried."""
     response, _ = await ask(Script([AgentResponse(text="<think>Lima?</think>Quito")]), 2)
     assert (response.text, response.thoughts) == ("Quito", "Lima?")
     response, waits = await ask(Script([AgentResponse(text="<think>Lima?")]), 2)
@@ -95,7 +95,7 @@ async def test_thoughts_are_taken_out_of_the_text() -> None:
 
 
 async def test_a_failure_that_may_pass_is_asked_again_and_recorded() -> None:
-    """The answer has its own latency, and earlier failures in the order they came."""
+    """The answer has its own latency and lists the earlier failures in order."""
     script = Script([failure("one"), failure("two", latency_ms=None), AgentResponse(text="yes", latency_ms=3.0)])
     response, _ = await ask(script, 2)
     assert (response.text, response.latency_ms) == ("yes", 3.0)
@@ -106,7 +106,7 @@ async def test_a_failure_that_may_pass_is_asked_again_and_recorded() -> None:
 
 
 async def test_attempts_have_ids_of_their_own_and_one_idempotency_key() -> None:
-    """An agent that keeps the key does the work once, and replies cannot be mixed up."""
+    """Attempts share an idempotency key, so that an agent can do the work once; each attempt has its own id."""
     script = Script([failure(), failure(), AgentResponse(text="yes")])
     await ask(script, 5)
     assert [request.request_id for request in script.seen] == ["run/0/0#0", "run/0/0#1", "run/0/0#2"]
@@ -115,7 +115,7 @@ async def test_attempts_have_ids_of_their_own_and_one_idempotency_key() -> None:
 
 @pytest.mark.parametrize("retries", [0, 1, 3])
 async def test_the_last_failure_stands_once_the_retries_are_used_up(retries: int) -> None:
-    """`retries` further attempts are made; the answer is the last failure with all earlier ones."""
+    """After `retries` further attempts the answer is the last failure and lists all earlier ones."""
     script = Script([failure(str(number)) for number in range(10)])
     response, waits = await ask(script, retries)
     assert response.error is not None
@@ -124,7 +124,7 @@ async def test_the_last_failure_stands_once_the_retries_are_used_up(retries: int
 
 
 async def test_a_failure_that_cannot_pass_is_final() -> None:
-    """An error that is not retryable is not asked again, at once or after others."""
+    """A failure that is not retryable ends the attempts, whether it comes first or later."""
     assert (await ask(Script([failure(retryable=False)]), 5))[1] == []
     script = Script([failure(), failure("final", retryable=False)])
     response, _ = await ask(script, 5)
@@ -141,7 +141,7 @@ async def test_waits_double_up_to_a_cap_and_carry_full_jitter() -> None:
 
 
 async def test_whoever_asks_is_heard_before_each_attempt() -> None:
-    """Nothing is asked that the caller objects to, not even once more: its error ends the question."""
+    """Before each attempt, retries included, the caller can refuse; its error ends the question."""
     script = Script([failure(), failure(), AgentResponse(text="yes")])
     heard: list[int] = []
 
@@ -159,14 +159,14 @@ async def test_whoever_asks_is_heard_before_each_attempt() -> None:
 
 
 async def test_closing_closes_the_agent() -> None:
-    """The connections of the agent inside are let go of."""
+    """Closing closes the wrapped agent's connections."""
     script = Script([])
     await RetryingAgent(script, 1).aclose()
     assert script.closed
 
 
 async def test_a_defect_of_an_adapter_fails_its_own_case(caplog: pytest.LogCaptureFixture) -> None:
-    """An exception becomes an error whose message shows its type and never its text, which is only logged."""
+    """An exception in an adapter becomes an error that shows its type; its text is only logged."""
 
     class Broken(Script):
         async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
@@ -185,6 +185,6 @@ async def test_a_defect_of_an_adapter_fails_its_own_case(caplog: pytest.LogCaptu
     ("asked_s", "waits"), [(None, [0.25]), (3.0, [3.25]), (0.0, [0.25]), (900.0, [60.25]), (-1.0, [0.25])]
 )
 async def test_a_server_that_names_a_time_is_left_alone_for_it(asked_s: float | None, waits: list[float]) -> None:
-    """What a server asked for comes before the back-off, up to a minute."""
+    """A server's Retry-After takes precedence over backoff, up to a minute."""
     error = error_response(AgentErrorKind.HTTP_STATUS, "busy", retryable=True, retry_after_s=asked_s)
     assert (await ask(Script([error, AgentResponse(text="yes")]), 1))[1] == waits

@@ -31,7 +31,7 @@ def secrets(problems: list[Problem]) -> Secrets:
 
 
 def test_variables_are_filled_in_everywhere_in_a_tree() -> None:
-    """Texts at any depth get their variables; other values and keys stay."""
+    """Variables are filled in texts at any depth; other values and keys stay."""
     problems: list[Problem] = []
     tree = {"${AGENT_KEY}": ["Bearer ${AGENT_KEY}", 1, None, {"b": "${AGENT_KEY}${AGENT_KEY}"}]}
     assert secrets(problems).resolve_tree(tree, "agent.body") == {
@@ -41,15 +41,15 @@ def test_variables_are_filled_in_everywhere_in_a_tree() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("PATH_LIKE", "--agent-env"), ("AGENT_NONE", "is not set"), ("AGENT_EMPTY", "is not set")]
+    ("name", "message"), [("PATH_LIKE", "--agent-env"), ("AGENT_NONE", "is not set"), ("AGENT_EMPTY", "is not set")]
 )
-def test_variables_that_are_not_allowed_or_missing_are_named(name: str, said: str) -> None:
+def test_variables_that_are_not_allowed_or_missing_are_named(name: str, message: str) -> None:
     """The problem names the variable and the field."""
     problems: list[Problem] = []
     secrets(problems).resolve_tree({"body": ["${" + name + "}"]}, "agent")
     assert [problem.field for problem in problems] == ["agent.body[0]"]
     assert name in problems[0].message
-    assert said in problems[0].message
+    assert message in problems[0].message
 
 
 @pytest.mark.parametrize(
@@ -71,14 +71,14 @@ def test_variables_that_are_not_allowed_or_missing_are_named(name: str, said: st
     ],
 )
 def test_values_are_taken_out_of_messages(shown: str, clean: str) -> None:
-    """A value is not shown: plain, in a URL, in JSON, in HTML, nor its beginning where a text was cut off."""
+    """A secret value is redacted: plain, in a URL, in JSON, in HTML, and its beginning at the end of a cut text."""
     one = secrets([])
     one.resolve("${AGENT_KEY}", "agent.target")
     assert one.redact(shown) == clean
 
 
 def test_a_value_that_is_no_unicode_is_taken_out_too() -> None:
-    """The environment may hold any bytes; those that are no UTF-8 come as lone surrogates."""
+    """Values that are not valid UTF-8, which appear as lone surrogates, are redacted too."""
     value = "key-\udce9-of-the-agent"
     one = Secrets(AgentAccess([], ["AGENT_*"], {"AGENT_KEY": value}), NOWHERE, [])
     assert one.resolve("${AGENT_KEY}", "agent.target") == value
@@ -86,7 +86,7 @@ def test_a_value_that_is_no_unicode_is_taken_out_too() -> None:
 
 
 def test_other_text_is_left_alone() -> None:
-    """A message without a secret stays as it is."""
+    """A message without a secret is unchanged."""
     one = secrets([])
     one.resolve("${AGENT_KEY}", "agent.target")
     assert one.redact("HTTP 500: sk-other") == "HTTP 500: sk-other"
@@ -131,7 +131,7 @@ def test_numbers_and_names_that_hold_a_secret_are_taken_out_of_answers() -> None
 def test_an_agent_that_cannot_be_called_is_refused_at_once(
     target: str, options: Mapping[str, object], field: str
 ) -> None:
-    """Hosts that are not allowed, URLs that are none and unusable headers are refused before any call."""
+    """Hosts that are not allowed, invalid URLs and unusable headers are refused before any call."""
     settings = AgentSettings("http", target, options=options)
     with pytest.raises(InvalidInputError) as refusal:
         HttpAgent(settings, AgentAccess(["127.0.0.1", ""], ["AGENT_*"], ENV))
@@ -205,7 +205,7 @@ def test_a_login_in_a_target_is_refused_and_not_shown(url: str) -> None:
      "Expect", "Proxy-Connection", "Proxy-Authorization", "Proxy-Authenticate"],
 )  # fmt: skip
 def test_headers_of_the_connection_are_not_the_specs(name: str) -> None:
-    """A spec that sets Host reaches another site than the one allowed; a wrong length breaks the connection."""
+    """A spec cannot set the connection's headers: Host would bypass the allow-list, a wrong length break it."""
     for value in ("x", "${AGENT_KEY}"):
         (problem,) = check_agent(AgentSettings("http", "http://good.test/", options={"headers": {name: value}}))
         assert (problem.field, "set by Assay" in problem.message) == (f"agent.headers.{name}", True)
@@ -234,7 +234,7 @@ def test_a_literal_credential_is_refused_and_not_shown(name: str) -> None:
     ],
 )
 async def test_a_plain_address_is_accepted(url: str, host: str) -> None:
-    """The allow-list is asked about the host that is called."""
+    """The host that the allow-list checks is the host that is called."""
     await HttpAgent(AgentSettings("http", url), AgentAccess(["*"], [], {})).aclose()
     assert not check_agent(AgentSettings("http", url))
     assert check_http_target(url, AgentAccess([host], [])) == []

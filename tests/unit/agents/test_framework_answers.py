@@ -49,7 +49,7 @@ def request(history: tuple[Message, ...] = (), session: str = "s", text: str = "
 
 @given(JSON | st.dictionaries(FIELDS, JSON, max_size=5))
 def test_any_typed_output_is_an_answer(value: Any) -> None:
-    """Whatever type a team gave its output, the row has it, and what the framework saw besides."""
+    """Any output type is stored in the row, together with the framework's trace."""
     answer = answer_with(value, TRACE)
     assert answer.tool_calls == TRACE.tool_calls
     if isinstance(value, str):
@@ -76,7 +76,7 @@ class _Weather:
 
 
 def test_fields_of_typed_output_are_those_of_an_answer() -> None:
-    """Where they have the type; 0 rows are a figure, and sources that are a number are none."""
+    """Fields of the right type are the answer's fields: 0 rows counts, a number as `sources` does not."""
     answer = answer_with(_City(answer="Lima", sources=["Atlas"], sql="SELECT 1", data_rows=0), TRACE)
     assert (answer.text, answer.sql, answer.data_rows) == ("Lima", "SELECT 1", 0)
     assert answer.sources == (Source(title="Atlas"),)
@@ -94,7 +94,7 @@ def test_fields_of_typed_output_are_those_of_an_answer() -> None:
 
 
 def test_values_that_json_lacks() -> None:
-    """They are written out, so that a tool's odd result loses no row."""
+    """Values that JSON cannot hold are written as text, so that an odd tool result loses no row."""
     weather = _Weather(Decimal("1.5"), {1}, Path("/tmp"))
     assert plain(weather) == {"degrees": "1.5", "seen": [1], "at": "/tmp", "nothing": "NaN"}
     assert "object object" in json_of(object())
@@ -107,13 +107,13 @@ def test_values_that_json_lacks() -> None:
 
 @given(TEXTS)
 def test_the_json_of_a_text_is_json(text: str) -> None:
-    """Any text of a tool can be read as JSON, and is the text or the JSON that it was."""
+    """Any text of a tool becomes JSON: the value it contains, or the text itself."""
     data = json.loads(json_of(text))
     assert data == text or (json_of(text) == text and isinstance(data, list | dict))
 
 
 async def test_a_failed_call_keeps_its_trace() -> None:
-    """The error is the agent's own, beside what the agent did until then."""
+    """A failed call has the agent's error and the trace up to it."""
 
     async def raising() -> str:
         raise LookupError("no such city")
@@ -129,7 +129,7 @@ async def test_a_failed_call_keeps_its_trace() -> None:
 
 @pytest.mark.parametrize("way", ["awaits", "swallows", "thread"])
 async def test_a_time_out_keeps_the_trace(way: str) -> None:
-    """Whether the agent lets itself be cancelled, ignores that, or hangs in a thread; what it did until the end."""
+    """A call that times out keeps its trace, whether the agent is cancelled, ignores it or hangs in a thread."""
     done: list[ToolCall] = []
     released = threading.Event()
 
@@ -157,7 +157,7 @@ async def test_a_time_out_keeps_the_trace(way: str) -> None:
 
 
 async def test_a_cancelled_call_stays_cancelled() -> None:
-    """A run that is stopped gets no answer in place of the cancellation."""
+    """A cancelled call returns no answer in place of the cancellation."""
 
     async def agent(request: AgentRequest) -> str:
         await traced(asyncio.Event().wait(), lambda: TRACE)
@@ -183,7 +183,7 @@ def _circular() -> list[Any]:
 
 @pytest.mark.parametrize("value", [None, _circular(), _broken(), {"answer": "x" * 3_000_000}])
 async def test_a_final_value_that_cannot_be_written_keeps_its_trace(value: Any) -> None:
-    """It is a malformed answer, which no further attempt mends."""
+    """An unwritable final value is a malformed answer with its trace, which is not retried."""
 
     async def agent(request: AgentRequest) -> AgentResponse:
         return answer_with(value, TRACE)
@@ -196,7 +196,7 @@ async def test_a_final_value_that_cannot_be_written_keeps_its_trace(value: Any) 
 
 
 async def test_a_trace_that_cannot_be_read_does_not_hide_the_failure() -> None:
-    """Of one that is too large the usage is left; one that raises is named in the error."""
+    """A trace that is too large leaves its usage; a trace that raises is named in the error."""
     large = dataclasses.replace(TRACE, tool_calls=(ToolCall("look", result_json=f'"{"x" * 3_000_000}"'),))
 
     def unreadable() -> AgentResponse:
@@ -226,7 +226,7 @@ async def test_a_trace_that_cannot_be_read_does_not_hide_the_failure() -> None:
     ],
 )
 def test_an_option_is_an_object_or_a_function_of_the_request(option: object, problem: str, with_lifespan: str) -> None:
-    """Anything else is refused at its field, before a question is asked."""
+    """An option of another kind is refused at its field before a question is asked."""
     for options, said in (({"deps": option}, problem), ({"deps": option, "lifespan": True}, with_lifespan)):
         if said:
             with pytest.raises(InvalidInputError, match=rf"agent\.deps: .*{said}"):
@@ -243,7 +243,7 @@ HISTORIES = st.lists(st.builds(Message, ROLES, TEXTS), max_size=4).map(tuple)
 def test_a_turn_continues_from_its_own_conversation(
     history: tuple[Message, ...], other: tuple[Message, ...], text: str, answer: str
 ) -> None:
-    """What is kept after a turn is found by the turn whose history is what was said, and by no other."""
+    """State stored after a turn is found only by the turn with the same history."""
     conversations: Conversations[str] = Conversations()
     conversations.keep(request(history, text=text), answer, "memory")
     said = (*history, Message("user", text), Message("assistant", answer))
@@ -263,14 +263,14 @@ def test_what_is_kept_is_bounded() -> None:
 
 
 def test_messages_of_a_history_have_a_text_and_a_known_role() -> None:
-    """Empty ones are left out; one of a tool is refused, since no framework takes it without its call."""
+    """Empty messages are left out; a tool's message is refused, because no framework takes one without its call."""
     assert earlier_messages(request((Message("user", "a"), Message("assistant", " ")))) == [Message("user", "a")]
     with pytest.raises(TypeError, match="a message with the role 'tool'"):
         earlier_messages(request((Message("tool", "a"),)))
 
 
 def test_a_case_without_a_text_asks_nothing() -> None:
-    """Variables alone are refused before the model is called; an empty question without them is a question."""
+    """A case with variables alone is refused before the model is called; an empty text is asked."""
     assert question_of(request(text="")) == ""
     with pytest.raises(TypeError, match="the case has variables and no text"):
         question_of(dataclasses.replace(request(text=""), variables={"city": "Lima"}))

@@ -146,8 +146,8 @@ def test_a_question_takes_an_answer_before_a_yes() -> None:
 
 def test_a_yes_or_no_answers_a_question() -> None:
     """Where a question is approved or denied, its answer is true or false."""
-    said = [scripted(item).decide(QUESTION) for item in ({"approve": True}, {"deny": "no"}, {"answer": {"a": 1}})]
-    assert [decision.answer for decision in said if decision] == [True, False, {"a": 1}]
+    sentences = [scripted(item).decide(QUESTION) for item in ({"approve": True}, {"deny": "no"}, {"answer": {"a": 1}})]
+    assert [decision.answer for decision in sentences if decision] == [True, False, {"a": 1}]
 
 
 def test_every_problem_of_a_list_is_named() -> None:

@@ -78,7 +78,7 @@ def caller_with(log: Log, *, per_case: bool) -> AgentCaller:
 
 
 async def test_a_run_opens_once_and_closes_at_its_end() -> None:
-    """Questions at once wait for the one opening, a failed and a late one leave it open, and a further call reopens."""
+    """Concurrent questions share one opening, which errors and timeouts leave open; a call after closing reopens it."""
     log = Log()
     caller = caller_with(log, per_case=False)
     answers = await asyncio.gather(*(caller.call(request(f"c{index}")) for index in range(5)))
@@ -94,7 +94,7 @@ async def test_a_run_opens_once_and_closes_at_its_end() -> None:
 
 
 async def test_a_case_opens_its_own_for_all_turns() -> None:
-    """It is closed after the last turn, after an error and a time-out, and when the agent is closed."""
+    """A case's resource closes after the last turn, after an error or timeout, and when the agent is closed."""
     log = Log()
     caller = caller_with(log, per_case=True)
     assert (await caller.call(request("a", turn=0, turns=2))).text == "a"
@@ -109,7 +109,7 @@ async def test_a_case_opens_its_own_for_all_turns() -> None:
 
 
 async def test_a_cancelled_question_closes_what_its_case_had() -> None:
-    """The orchestrator no longer waits for it; what the run has stays open."""
+    """A cancelled question closes the resource of its case; the run's resource stays open."""
     log, per_run = Log(), Log()
     for caller, expected in ((caller_with(log, per_case=True), log), (caller_with(per_run, per_case=False), per_run)):
         task = asyncio.create_task(caller.call(request("hang")))
@@ -122,7 +122,7 @@ async def test_a_cancelled_question_closes_what_its_case_had() -> None:
 
 
 async def test_opening_that_fails_is_tried_again_with_the_next_question() -> None:
-    """Each question that waited for it fails with what it raised."""
+    """A failed opening fails the questions that waited for it; the next question tries again."""
     count = 0
 
     async def opens() -> AsyncIterator[str]:
@@ -141,7 +141,7 @@ async def test_opening_that_fails_is_tried_again_with_the_next_question() -> Non
 
 
 async def test_opening_that_takes_too_long_says_so_and_counts_as_no_latency() -> None:
-    """The opening continues for the questions that follow, and closing cancels it."""
+    """A slow opening times out its question and continues for later ones; closing cancels it."""
     gate = asyncio.Event()
 
     async def opens() -> AsyncIterator[str]:
@@ -166,7 +166,7 @@ async def test_opening_that_takes_too_long_says_so_and_counts_as_no_latency() ->
 
 
 async def test_one_task_enters_and_leaves_it() -> None:
-    """Cancel scopes, as MCP's clients have them, may not be left in another task."""
+    """One task enters and leaves the manager, because MCP's cancel scopes must not be left in another task."""
     tasks = []
 
     @asynccontextmanager
@@ -186,7 +186,7 @@ async def test_one_task_enters_and_leaves_it() -> None:
 async def test_what_cannot_be_closed_is_left_behind(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Neither an error nor a hang of closing is the row's, and the log says what it was, without secrets."""
+    """An error or a hang in closing does not affect the row; the log names it without secrets."""
     monkeypatch.setattr(lifespans, "CLOSE_S", 0.01)
     monkeypatch.setenv("SOME_API_KEY", "sk-verysecret")
 
@@ -208,7 +208,7 @@ async def test_what_cannot_be_closed_is_left_behind(
 
 
 def test_a_loop_that_ends_closes_it() -> None:
-    """A second Ctrl-C skips `aclose`; the end of the loop cancels the task, which closes what it opened."""
+    """A second Ctrl-C skips `aclose`; the end of the loop then cancels the task, which closes its resources."""
     log = Log()
 
     async def main() -> None:
@@ -235,7 +235,7 @@ class Client:
 
 
 async def test_generators_and_their_managers_are_entered_for_each_question() -> None:
-    """Of four kinds, and what a coroutine returns of them; other objects and clients are handed over as they are."""
+    """Generators and context managers are entered, also when a coroutine returns them; other objects are passed on."""
     log = Log()
 
     def sync(question: AgentRequest) -> Iterator[str]:
@@ -271,7 +271,7 @@ async def test_generators_and_their_managers_are_entered_for_each_question() -> 
 
 @given(st.sampled_from([ValueError("row"), asyncio.CancelledError(), SystemExit(1)]), st.booleans(), st.booleans())
 def test_what_is_raised_within_is_raised(problem: BaseException, suppresses: bool, sync: bool) -> None:
-    """A manager that suppresses it must not leave a row without an answer, and each one is closed once."""
+    """A manager that suppresses an error leaves no row without an answer, and each manager is closed once."""
     log = Log()
 
     class Manager:
@@ -304,7 +304,7 @@ def test_what_is_raised_within_is_raised(problem: BaseException, suppresses: boo
 
 
 async def test_an_error_of_the_managers_own_is_the_rows() -> None:
-    """It stands for the agent's error, as in Python; a cancellation stays one."""
+    """A manager's own error replaces the agent's, as in Python; a cancellation stays a cancellation."""
 
     async def turns_into() -> AsyncIterator[str]:
         try:
@@ -375,7 +375,7 @@ def opened_with(folder: Path, target: str, **options: Any) -> Caller:
 async def test_a_function_is_called_with_it_where_it_needs_a_second_argument(
     tmp_path: Path, target: str, lifespan: str, per: str, text: str
 ) -> None:
-    """A parameter with a default is none of that kind."""
+    """Only a second parameter without a default receives the resource."""
     caller = opened_with(tmp_path, target, lifespan=f"agent.py:{lifespan}", lifespan_per=per)
     assert (await caller.call(request())).text == text
     await caller.aclose()
@@ -395,7 +395,7 @@ async def test_a_function_is_called_with_it_where_it_needs_a_second_argument(
 def test_a_lifespan_that_does_not_fit_is_refused(
     tmp_path: Path, target: str, options: dict[str, str], message: str
 ) -> None:
-    """Before a question is asked, at its field."""
+    """A lifespan that does not fit the agent is refused at its field before a question is asked."""
     with pytest.raises(InvalidInputError) as caught:
         opened_with(tmp_path, target, **options)
     assert message in str(caught.value)
@@ -415,7 +415,7 @@ def test_a_lifespan_that_does_not_fit_is_refused(
 def test_the_options_are_checked_with_the_spec(
     adapter: str, target: str, options: dict[str, str], message: str
 ) -> None:
-    """Without the user's code, and only agents in this process have them."""
+    """Options are checked without the user's code; only agents in this process have them."""
     problems = "\n".join(map(str, check_agent(AgentSettings(adapter, target, options=options))))
     assert message in problems
     assert bool(message) == bool(problems)

@@ -31,23 +31,23 @@ def figures_of(folder: Path, rows: list[dict[str, Any]]) -> RowFigures:
 def test_every_latency_is_counted_once_and_little_is_kept(tmp_path: Path) -> None:
     """Of 20,000 rows: each in a part of the histogram or beyond it, a sample of dots, medians of equal windows."""
     values = [float(100 + index % 700 + (50_000 if index % 400 == 0 else 0)) for index in range(20_000)]
-    found = figures_of(tmp_path, [row(f"c{index}", latency_ms=value) for index, value in enumerate(values)]).latency
-    assert (sum(found.bins) + found.above, found.above) == (20_000, 50)
-    assert found.upper_s == pytest.approx(1.25)
-    first_bin = [value for value in values if value / 1000 < found.upper_s / BIN_COUNT * 3]
-    assert sum(found.bins[:3]) == len(first_bin)
-    assert (found.dot_step, len(found.dots)) == (20, 1000)
-    assert found.dots[1] == (21, values[20] / 1000)
-    assert (found.window_rows, len(found.windows)) == (500, 40)
-    assert found.windows[1][:2] == (501, 1000)
-    assert found.windows[1][2] == pytest.approx(statistics.median(values[500:1000]) / 1000)
+    figures = figures_of(tmp_path, [row(f"c{index}", latency_ms=value) for index, value in enumerate(values)]).latency
+    assert (sum(figures.bins) + figures.above, figures.above) == (20_000, 50)
+    assert figures.upper_s == pytest.approx(1.25)
+    first_bin = [value for value in values if value / 1000 < figures.upper_s / BIN_COUNT * 3]
+    assert sum(figures.bins[:3]) == len(first_bin)
+    assert (figures.dot_step, len(figures.dots)) == (20, 1000)
+    assert figures.dots[1] == (21, values[20] / 1000)
+    assert (figures.window_rows, len(figures.windows)) == (500, 40)
+    assert figures.windows[1][:2] == (501, 1000)
+    assert figures.windows[1][2] == pytest.approx(statistics.median(values[500:1000]) / 1000)
 
 
 def test_agent_errors_have_no_latency(tmp_path: Path) -> None:
     """The time of a call that failed says nothing about answers, and the report's percentiles leave it out, too."""
-    found = figures_of(tmp_path, [row("a"), agent_error("b", latency_ms=9000.0), row("c", latency_ms=None)])
-    assert (sum(found.latency.bins), found.latency.above, len(found.latency.dots)) == (1, 0, 1)
-    assert [one.latency_s for one in found.table] == [None, 1.2345, None]
+    figures = figures_of(tmp_path, [row("a"), agent_error("b", latency_ms=9000.0), row("c", latency_ms=None)])
+    assert (sum(figures.latency.bins), figures.latency.above, len(figures.latency.dots)) == (1, 0, 1)
+    assert [one.latency_s for one in figures.table] == [None, 1.2345, None]
 
 
 def test_charts_say_the_numbers_of_the_document(tmp_path: Path) -> None:
@@ -80,12 +80,12 @@ def test_groups_without_intervals_have_none_drawn(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "found"),
+    ("low", "high", "hits"),
     [(0, 1, [0, 0.25, 0.5, 0.75, 1]), (0, 7, [0, 2, 4, 6]), (1, 5, [1, 2, 3, 4, 5]), (-1, 1, [-1, -0.5, 0, 0.5, 1])],
 )
-def test_ticks_are_round_values_inside(low: float, high: float, found: list[float]) -> None:
+def test_ticks_are_round_values_inside(low: float, high: float, hits: list[float]) -> None:
     """At most as many as are wanted."""
-    assert list(ticks(low, high, 5)) == pytest.approx(found)
+    assert list(ticks(low, high, 5)) == pytest.approx(hits)
 
 
 @pytest.mark.parametrize(("value", "end"), [(1.47, 1.5), (5.1, 6), (0.0019, 0.002), (100, 100), (1e-9, 1e-9)])

@@ -65,11 +65,11 @@ def test_equal_reports_give_equal_bytes_whatever_the_style(plot_format: str, tmp
     """A person's matplotlib style, set for the whole process, changes nothing in any thread, and is not changed."""
     for name in ("plain", "styled"):
         (tmp_path / name).mkdir()
-    found = run_of_all_kinds()
-    first = [path.read_bytes() for path in written(tmp_path / "plain", found, "charts", plot_format=plot_format)]
+    document = run_of_all_kinds()
+    first = [path.read_bytes() for path in written(tmp_path / "plain", document, "charts", plot_format=plot_format)]
     styled: list[Path] = []
     thread = threading.Thread(
-        target=lambda: styled.extend(written(tmp_path / "styled", found, "charts", plot_format=plot_format))
+        target=lambda: styled.extend(written(tmp_path / "styled", document, "charts", plot_format=plot_format))
     )
     with matplotlib.rc_context(), style.context(["dark_background", "ggplot"]):
         matplotlib.rcParams.update({"font.size": 30, "font.family": "STIXGeneral", "lines.linewidth": 9})

@@ -31,13 +31,13 @@ def said_of(found: Decision) -> str:
 def test_the_chance_that_noise_decides() -> None:
     """Φ(-D/SE), SE √((11 + 11)/102/102) of 10 against 10 of 100 cases; without a limit nothing is said."""
     comparison = exact_match(disagreeing(10, 10, 100))
-    found = decide(comparison, DecisionRules(max_drop=0.05))
-    (drop,) = found.drops
+    decision = decide(comparison, DecisionRules(max_drop=0.05))
+    (drop,) = decision.drops
     error = (22 / 102 / 102) ** 0.5
     assert drop.noise_chance == pytest.approx(NormalDist().cdf(-0.05 / error))
-    assert "noise alone exceeds --max-drop 0.05 in 13.8% of comparisons of equal runs" in said_of(found)
-    assert "reaches more than 0.05 to either side" in said_of(found)
-    assert (drop.label, drop.drop, drop.is_narrow, found.exit_status) == ("B", 0.0, False, 0)
+    assert "noise alone exceeds --max-drop 0.05 in 13.8% of comparisons of equal runs" in said_of(decision)
+    assert "reaches more than 0.05 to either side" in said_of(decision)
+    assert (drop.label, drop.drop, drop.is_narrow, decision.exit_status) == ("B", 0.0, False, 0)
     assert decide(comparison, DecisionRules()).drops == ()
     rare = decide(exact_match(disagreeing(2, 2, 1000)), DecisionRules(max_drop=0.05))
     assert "in less than 0.1% of comparisons" in said_of(rare)
@@ -60,13 +60,13 @@ def test_the_chance_that_noise_decides() -> None:
 def test_a_larger_drop_has_to_be_excluded(
     columns: tuple[list[float], list[float]], allowed: float, status: int
 ) -> None:
-    """Exit status 1 unless the one-sided bound is below the allowed drop; --max-drop alone lets all of these pass."""
+    """Exit status 1 unless the one-sided bound is below the allowed drop; --max-drop alone passes all of these."""
     comparison = exact_match(columns)
-    found = decide(comparison, replace(TESTED, max_drop=allowed))
-    assert found.exit_status == status
-    assert ("is not excluded: it may be" in said_of(found)) is (status == 1)
-    assert ("is excluded: it is" in said_of(found)) is (status == 0)
-    assert not found.is_regression
+    decision = decide(comparison, replace(TESTED, max_drop=allowed))
+    assert decision.exit_status == status
+    assert ("is not excluded: it may be" in said_of(decision)) is (status == 1)
+    assert ("is excluded: it is" in said_of(decision)) is (status == 0)
+    assert not decision.is_regression
     assert decide(comparison, DecisionRules(FailOn.NEVER, max_drop=allowed)).exit_status == 0
 
 
@@ -78,31 +78,31 @@ def test_scores_without_spread_exclude_no_rare_loss() -> None:
         assert decide(comparison, rules).exit_status == status
     settings = ComparisonSettings(primary="latency")
     equal = compare_columns({"latency": [1.5] * 40}, {"latency": [1.5] * 40}, settings=settings)
-    found = decide(equal, rules)
-    assert (found.exit_status, found.drops[0].bound, found.drops[0].noise_chance) == (1, None, None)
+    decision = decide(equal, rules)
+    assert (decision.exit_status, decision.drops[0].bound, decision.drops[0].noise_chance) == (1, None, None)
 
 
 @pytest.mark.parametrize(("shift", "status"), [(0.05, 0), (-0.5, 0), (0.25, 1), (0.4, 1)])
 def test_lower_may_be_better(shift: float, status: int) -> None:
-    """Latency may grow by less than 0.3 s: the upper bound counts, and a faster run passes."""
+    """Latency may grow by less than 0.3 s: the upper bound decides, and a faster run passes."""
     a = [1.0 + 0.1 * (place % 7) for place in range(60)]
     b = [value + shift + 0.2 * ((place % 5) - 2) for place, value in enumerate(a)]
     settings = ComparisonSettings(primary="latency")
-    found = decide(compare_columns({"latency": a}, {"latency": b}, settings=settings), replace(TESTED, max_drop=0.3))
-    assert found.exit_status == status
-    assert found.drops[0].drop == pytest.approx(shift)
-    assert found.is_regression is (shift > 0.3)
+    decision = decide(compare_columns({"latency": a}, {"latency": b}, settings=settings), replace(TESTED, max_drop=0.3))
+    assert decision.exit_status == status
+    assert decision.drops[0].drop == pytest.approx(shift)
+    assert decision.is_regression is (shift > 0.3)
 
 
 def test_what_cannot_be_compared_never_passes() -> None:
-    """Too few values end with 3, a filter or an allowed mismatch with 1, whatever the figures say."""
+    """Too few values end with 3, a filter or an allowed mismatch with 1."""
     none = compare_columns({"exact_match": [1.0, None, None]}, {"exact_match": [1.0, 1.0, 1.0]})
     assert decide(none, TESTED).exit_status == 3
     filtered = exact_match(disagreeing(0, 30, 400), settings=ComparisonSettings(where="passed = true"))
     assert decide(filtered, DecisionRules(FailOn.NEVER, max_drop=0.05)).exit_status == 0
-    found = decide(filtered, TESTED)
-    assert (found.exit_status, found.drops[0].bound) == (1, None)
-    assert "chosen by a filter" in said_of(found)
+    decision = decide(filtered, TESTED)
+    assert (decision.exit_status, decision.drops[0].bound) == (1, None)
+    assert "chosen by a filter" in said_of(decision)
     mismatched = replace(filtered, mismatches=(Mismatch("judge", "the judges differ"),))
     assert decide(mismatched, TESTED).exit_status == 3
     assert decide(mismatched, replace(TESTED, allow_mismatch=True)).exit_status == 1
@@ -126,9 +126,9 @@ def test_differing_errors_count_as_losses() -> None:
 def test_each_run_has_its_own_drop() -> None:
     """Of three runs, the reasons name the one that may be worse, and the chance of each."""
     right, wrong = [1.0] * 400, [0.0] * 12 + [1.0] * 388
-    found = decide(compare_columns({"exact_match": right}, {"exact_match": right}, {"exact_match": wrong}), TESTED)
-    assert [drop.label for drop in found.drops] == ["B", "C"]
-    assert found.exit_status == 0
+    decision = decide(compare_columns({"exact_match": right}, {"exact_match": right}, {"exact_match": wrong}), TESTED)
+    assert [drop.label for drop in decision.drops] == ["B", "C"]
+    assert decision.exit_status == 0
     strict = decide(
         compare_columns({"exact_match": right}, {"exact_match": right}, {"exact_match": wrong}),
         replace(TESTED, max_drop=0.04),
@@ -139,7 +139,7 @@ def test_each_run_has_its_own_drop() -> None:
 
 
 def test_the_test_needs_a_drop() -> None:
-    """The flag alone is refused, in the words of the place where it is set."""
+    """The flag without a drop is refused, in the terms of where it is set."""
     for prefix, name in (("--", "--max-drop-test: needs --max-drop"), ("", "max_drop_test: needs max_drop")):
         with pytest.raises(InvalidInputError, match=name):
             check_settings(

@@ -63,8 +63,8 @@ def compared(
 ) -> tuple[MetricComparison, Comparison]:
     """Return the comparison of the metric of two runs, and of the runs."""
     runs = [run_of(name, rows, metric, is_agent=is_agent) for name, rows in (("a", a), ("b", b))]
-    found = compare_runs(runs, ComparisonSettings(margin=margin, primary=metric.name))
-    return found.pairs[0].metric(metric.name), found
+    comparison = compare_runs(runs, ComparisonSettings(margin=margin, primary=metric.name))
+    return comparison.pairs[0].metric(metric.name), comparison
 
 
 HARD: Mapping[str, Sequence[Sequence[float | str]]] = {
@@ -74,14 +74,21 @@ HARD: Mapping[str, Sequence[Sequence[float | str]]] = {
 
 
 def test_a_run_that_fails_on_its_hard_cases_is_not_better() -> None:
-    """B is better on the 18 cases that it answers, and fails on the other 12: with 0 there, A would be better."""
-    one, found = compared(HARD["a"], HARD["b"])
-    assert one.difference == pytest.approx(0.1)
-    assert one.p == one.p_adjusted == 2.0**-17
-    assert (one.verdict, one.reason, one.n_pairs, one.n_dropped) == (Verdict.WITHHELD, "agent_errors", 18, 12)
-    assert one.message.startswith("because of errors b has no value on 12 of 30 cases, a on 0")
-    assert one.errors == found.pairs[0].errors == ErrorComparison(0, 12, 0, 12, 0, 12, 2.0**-11, "B", differ=True)
-    worst = one.worst_case
+    """B is better on 18 cases and fails on the other 12: with 0 for those, A would be better."""
+    metric, comparison = compared(HARD["a"], HARD["b"])
+    assert metric.difference == pytest.approx(0.1)
+    assert metric.p == metric.p_adjusted == 2.0**-17
+    assert (metric.verdict, metric.reason, metric.n_pairs, metric.n_dropped) == (
+        Verdict.WITHHELD,
+        "agent_errors",
+        18,
+        12,
+    )
+    assert metric.message.startswith("because of errors b has no value on 12 of 30 cases, a on 0")
+    assert (
+        metric.errors == comparison.pairs[0].errors == ErrorComparison(0, 12, 0, 12, 0, 12, 2.0**-11, "B", differ=True)
+    )
+    worst = metric.worst_case
     assert worst is not None
     assert (worst.n_pairs, worst.n_replaced, worst.holds) == (30, 12, False)
     assert worst.difference == pytest.approx((18 * 0.1 - 12 * 0.5) / 30)
@@ -98,49 +105,49 @@ def test_a_run_that_fails_on_its_hard_cases_is_not_better() -> None:
     ],
 )
 def test_significantly_more_errors_are_a_regression(rules: DecisionRules, status: int) -> None:
-    """The errors have a test of their own, which the default of --fail-on looks at; nothing else does."""
-    _, found = compared(HARD["a"], HARD["b"])
-    decision = decide(found, rules)
+    """Errors have a test of their own, which only the default of --fail-on uses."""
+    _, comparison = compared(HARD["a"], HARD["b"])
+    decision = decide(comparison, rules)
     assert decision.exit_status == status
-    said = "b fails significantly more often than a: agent errors on 12 of 30 cases against 0"
-    assert (said in decision.reasons) is (status == 1)
+    sentence = "b fails significantly more often than a: agent errors on 12 of 30 cases against 0"
+    assert (sentence in decision.reasons) is (status == 1)
     _, turned = compared(HARD["b"], HARD["a"])
     assert decide(turned, DecisionRules()).exit_status == 0
 
 
 def test_a_verdict_that_the_worst_values_do_not_move_holds() -> None:
-    """B is so much better on 28 cases that two failures, counted as 0, change nothing."""
-    one, _ = compared([[0.1]] * 30, [[FAILED]] * 2 + [[0.9]] * 28)
-    assert one.errors is not None
-    assert (one.errors.differ, one.errors.worse) == (True, "")  # 2 of 30 rows are more than 5 %
-    assert one.worst_case is not None
-    assert one.worst_case.difference == pytest.approx((28 * 0.8 - 2 * 0.1) / 30)
-    assert (one.worst_case.holds, one.verdict, one.reason) == (True, Verdict.B_BETTER, "")
+    """B is so much better on 28 cases that two failures counted as 0 do not change the verdict."""
+    metric, _ = compared([[0.1]] * 30, [[FAILED]] * 2 + [[0.9]] * 28)
+    assert metric.errors is not None
+    assert (metric.errors.differ, metric.errors.worse) == (True, "")  # 2 of 30 rows are more than 5 %
+    assert metric.worst_case is not None
+    assert metric.worst_case.difference == pytest.approx((28 * 0.8 - 2 * 0.1) / 30)
+    assert (metric.worst_case.holds, metric.verdict, metric.reason) == (True, Verdict.B_BETTER, "")
 
 
 def test_the_worst_value_is_that_for_the_verdict_claimed() -> None:
     """A seems better while B fails: the greatest value in B's place is the worst for that claim."""
-    one, _ = compared([[0.6]] * 30, [[FAILED]] * 12 + [[0.5]] * 18)
-    assert one.worst_case is not None
-    assert one.worst_case.difference == pytest.approx((-18 * 0.1 + 12 * 0.4) / 30)
-    assert one.verdict is Verdict.WITHHELD
+    metric, _ = compared([[0.6]] * 30, [[FAILED]] * 12 + [[0.5]] * 18)
+    assert metric.worst_case is not None
+    assert metric.worst_case.difference == pytest.approx((-18 * 0.1 + 12 * 0.4) / 30)
+    assert metric.verdict is Verdict.WITHHELD
 
 
 @pytest.mark.parametrize(("count", "differ"), [(2, False), (5, True)])
 def test_errors_differ_from_the_bound_of_the_run_on(count: int, differ: bool) -> None:
     """Of 100 rows 5 are `max_agent_errors`, though 5 against 0 are not significant (0.0625)."""
-    one, _ = compared([[0.5]] * 100, [[FAILED]] * count + [[0.5]] * (100 - count))
-    assert one.errors is not None
-    assert (one.errors.worse, one.errors.differ) == ("", differ)
+    metric, _ = compared([[0.5]] * 100, [[FAILED]] * count + [[0.5]] * (100 - count))
+    assert metric.errors is not None
+    assert (metric.errors.worse, metric.errors.differ) == ("", differ)
 
 
 def test_few_errors_that_do_not_differ_change_nothing() -> None:
     """One failure in 30 cases is neither significant nor above 5 %: the complete cases decide."""
-    one, found = compared(HARD["a"], [[FAILED]] + [[0.6]] * 29)
-    assert one.errors is not None
-    assert (one.errors.p, one.errors.differ, one.worst_case) == (1.0, False, None)
-    assert one.verdict is Verdict.B_BETTER
-    assert decide(found, DecisionRules()).exit_status == 0
+    metric, comparison = compared(HARD["a"], [[FAILED]] + [[0.6]] * 29)
+    assert metric.errors is not None
+    assert (metric.errors.p, metric.errors.differ, metric.worst_case) == (1.0, False, None)
+    assert metric.verdict is Verdict.B_BETTER
+    assert decide(comparison, DecisionRules()).exit_status == 0
 
 
 @pytest.mark.parametrize(
@@ -159,44 +166,44 @@ def test_errors_differ_before_a_test_finds_it(cases: int, a_errors: int, b_error
     rows: list[list[float | str]] = [[0.5]] * cases
     a = [[FAILED]] * a_errors + rows[a_errors:]
     b = rows[: cases - b_errors] + [[FAILED]] * b_errors
-    one, _ = compared(a, b)
-    assert one.errors is not None
-    assert one.errors.p > 0.05
-    assert one.errors.differ is differ
+    metric, _ = compared(a, b)
+    assert metric.errors is not None
+    assert metric.errors.p > 0.05
+    assert metric.errors.differ is differ
 
 
 def test_a_case_with_an_error_in_a_repeat_is_dropped_whole() -> None:
-    """The repeats that are left would be the better ones; those that are skipped are left out alone."""
+    """A case with an error in one repeat is dropped; skipped repeats are left out alone."""
     a: list[list[float | str]] = [[0.5, 0.5, 0.5]] * 30
     b: list[Sequence[float | str]] = [[0.9, FAILED, 0.9]] * 10
     b += [[0.5, 0.5, SKIPPED]] * 20
-    one, _ = compared(a, b)
-    assert (one.n_pairs, one.n_dropped, one.difference) == (20, 10, 0.0)
-    assert one.errors is not None
-    assert (one.errors.b_rows, one.errors.b_cases) == (10, 10)
+    metric, _ = compared(a, b)
+    assert (metric.n_pairs, metric.n_dropped, metric.difference) == (20, 10, 0.0)
+    assert metric.errors is not None
+    assert (metric.errors.b_rows, metric.errors.b_cases) == (10, 10)
 
 
 def test_ratings_that_are_all_0_or_1_have_worst_values_of_their_own_scale() -> None:
     """The worst rating is 5, which is no rate: such values are no 0 and 1, though all that there are might be."""
     rating = MetricFacts("tone", "quality", scale=(0.0, 5.0))
-    found, _ = compared([[1.0]] * 20, [[FAILED]] * 6 + [[0.0]] * 14, rating)
-    assert found.worst_case is not None
-    assert found.worst_case.difference == pytest.approx((6 * 4 - 14) / 20)
+    comparison, _ = compared([[1.0]] * 20, [[FAILED]] * 6 + [[0.0]] * 14, rating)
+    assert comparison.worst_case is not None
+    assert comparison.worst_case.difference == pytest.approx((6 * 4 - 14) / 20)
 
 
 def test_without_a_scale_there_is_no_worst_value() -> None:
     """Seconds have no greatest value: the verdict is withheld, and the message says why."""
-    one, _ = compared([[2.0]] * 30, [[FAILED]] * 12 + [[1.0]] * 18, LATENCY)
-    assert (one.verdict, one.reason, one.worst_case) == (Verdict.WITHHELD, "agent_errors", None)
-    assert "no worst value" in one.message
+    metric, _ = compared([[2.0]] * 30, [[FAILED]] * 12 + [[1.0]] * 18, LATENCY)
+    assert (metric.verdict, metric.reason, metric.worst_case) == (Verdict.WITHHELD, "agent_errors", None)
+    assert "no worst value" in metric.message
 
 
 def test_errors_of_a_judge_count_alike_and_are_no_regression() -> None:
-    """The metric has no value where its judge failed: its verdict is withheld, but the agent did not fail."""
-    one, found = compared(HARD["a"], HARD["b"], is_agent=False)
-    assert (one.verdict, one.reason, found.pairs[0].errors) == (Verdict.WITHHELD, "agent_errors", None)
-    assert decide(found, DecisionRules()).exit_status == 0
-    assert decide(found, DecisionRules(strict=True)).exit_status == 4
+    """Where a judge failed, the metric's verdict is withheld, and the agent did not fail."""
+    metric, comparison = compared(HARD["a"], HARD["b"], is_agent=False)
+    assert (metric.verdict, metric.reason, comparison.pairs[0].errors) == (Verdict.WITHHELD, "agent_errors", None)
+    assert decide(comparison, DecisionRules()).exit_status == 0
+    assert decide(comparison, DecisionRules(strict=True)).exit_status == 4
 
 
 def test_equivalence_must_survive_both_worst_values() -> None:

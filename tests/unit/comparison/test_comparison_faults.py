@@ -53,33 +53,33 @@ def test_one_large_category_and_nine_small_ones_decide_nothing() -> None:
     categories = ["general"] * 200 + [f"k{at // 5}" for at in range(45)]
     a = [1.0] * 245
     b = [0.0] * 14 + [1.0] * 186 + [0.0, *[1.0] * 43, 0.0]
-    one = clustered(a, b, categories)
-    assert (one.clusters, one.largest_cluster, one.reason) == (10, "general", "too_few_clusters")
-    assert one.effective_clusters == pytest.approx(245**2 / (200**2 + 9 * 25))
-    assert one.largest_cluster_share == pytest.approx(200 / 245)
-    assert (one.verdict, one.p, one.min_attainable_p, one.interval_method) == (
+    metric = clustered(a, b, categories)
+    assert (metric.clusters, metric.largest_cluster, metric.reason) == (10, "general", "too_few_clusters")
+    assert metric.effective_clusters == pytest.approx(245**2 / (200**2 + 9 * 25))
+    assert metric.largest_cluster_share == pytest.approx(200 / 245)
+    assert (metric.verdict, metric.p, metric.min_attainable_p, metric.interval_method) == (
         Verdict.INCONCLUSIVE,
         0.25,
         0.25,
         "cr2",
     )
-    assert "few_clusters" in one.notes
-    assert one.message.startswith("3 of 10 clusters came out differently")
+    assert "few_clusters" in metric.notes
+    assert metric.message.startswith("3 of 10 clusters came out differently")
 
 
 @pytest.mark.parametrize("values", [[0.7] * 5, [0.7] * 49])
 def test_a_few_equal_scores_are_not_equivalent(values: list[float]) -> None:
-    """They exclude no rare loss, whatever the margin."""
-    one = of_tone(values, values, margin=0.001)
-    assert (one.verdict, one.reason) == (Verdict.INCONCLUSIVE, "too_few_differing")
-    assert one.message.endswith("; fewer than 50 cases never show equivalence")
+    """A few equal scores exclude no rare loss, whatever the margin."""
+    metric = of_tone(values, values, margin=0.001)
+    assert (metric.verdict, metric.reason) == (Verdict.INCONCLUSIVE, "too_few_differing")
+    assert metric.message.endswith("; fewer than 50 cases never show equivalence")
 
 
 def test_equal_scores_without_a_scale_are_never_equivalent() -> None:
     """Of 1,000 equal values without a least and a greatest one, the next may differ by anything."""
     assert of_tone([0.7] * 1_000, [0.7] * 1_000, margin=0.01).verdict is Verdict.EQUIVALENT
-    one = of_tone([0.7] * 1_000, [0.7] * 1_000, margin=0.01, scale=None)
-    assert (one.verdict, one.reason) == (Verdict.INCONCLUSIVE, "no_scale")
+    metric = of_tone([0.7] * 1_000, [0.7] * 1_000, margin=0.01, scale=None)
+    assert (metric.verdict, metric.reason) == (Verdict.INCONCLUSIVE, "no_scale")
 
 
 def test_a_few_equal_categories_are_not_equivalent() -> None:
@@ -87,30 +87,30 @@ def test_a_few_equal_categories_are_not_equivalent() -> None:
     settings = ComparisonSettings(cluster="category", margin=0.001)
     categories = [f"k{at // 4}" for at in range(20)]
     runs = [compared(name, {"exact_match": [1.0] * 20}, categories=categories, settings=settings) for name in "ab"]
-    found = compare_runs(runs, settings)
-    assert found.pairs[0].metric("exact_match").reason == "too_few_clusters"
-    assert decide(found, DecisionRules(strict=True)).exit_status == 4
+    comparison = compare_runs(runs, settings)
+    assert comparison.pairs[0].metric("exact_match").reason == "too_few_clusters"
+    assert decide(comparison, DecisionRules(strict=True)).exit_status == 4
 
 
 def test_four_cases_of_two_hundred_decide_nothing() -> None:
     """B wins 4 and loses none, each in its own of 100 clusters: no assignment of signs is rarer than 1 in 8."""
     b = [1.0] * 200
     a = [0.0, 1.0] * 4 + [1.0] * 192
-    one = clustered(a, b, [f"k{at // 2}" for at in range(200)])
-    assert (one.verdict, one.p, one.reason) == (Verdict.INCONCLUSIVE, 0.125, "too_few_clusters")
-    assert one.message == "4 of 100 clusters came out differently: with so few, no p-value can be below 0.05"
+    metric = clustered(a, b, [f"k{at // 2}" for at in range(200)])
+    assert (metric.verdict, metric.p, metric.reason) == (Verdict.INCONCLUSIVE, 0.125, "too_few_clusters")
+    assert metric.message == "4 of 100 clusters came out differently: with so few, no p-value can be below 0.05"
 
 
 @pytest.mark.parametrize("rise", [[0.4, 0.42, 0.41, 0.39, 0.41], [0.1] * 5])
 def test_five_cases_never_decide(rise: list[float]) -> None:
-    """However large the difference is; six can."""
-    one = of_tone([0.4] * 5, [0.4 + each for each in rise])
-    assert (one.p, one.reason, one.notes) == (0.0625, "too_few_differing", ("few_differing",))
+    """Five cases never decide, however large the difference; six can."""
+    metric = of_tone([0.4] * 5, [0.4 + each for each in rise])
+    assert (metric.p, metric.reason, metric.notes) == (0.0625, "too_few_differing", ("few_differing",))
     assert of_tone([0.4] * 6, [0.4 + each for each in (*rise, 0.4)]).verdict is Verdict.B_BETTER
 
 
 def test_the_least_p_is_that_of_the_level() -> None:
-    """Seven cases can decide at 5 %, not at 1 %; nor at 5 % where Holm multiplies by four."""
+    """Seven cases can decide at 5 %, but neither at 1 % nor at 5 % with Holm's factor of four."""
     a, b = [1.0] * 30, [0.0] * 7 + [1.0] * 23
     columns = [{"exact_match": a}, {"exact_match": b}]
     strict = compare_columns(*columns, settings=ComparisonSettings(alpha=0.01)).pairs[0].metric("exact_match")
@@ -127,31 +127,31 @@ def test_a_regression_is_adjusted_over_the_pairs_that_decide() -> None:
     b = [1.0] * 12 + [0.0] * 3 + [1.0] * 85
     c = [0.0] * 11 + [1.0] * 89
     columns = [{"exact_match": each} for each in (a, b, c)]
-    one = compare_columns(*columns).pairs[0].metric("exact_match")
-    assert one.p == pytest.approx(0.03515625)
-    assert one.p is not None
-    assert (one.p_adjusted, one.reason) == (2 * one.p, "not_significant_adjusted")
+    metric = compare_columns(*columns).pairs[0].metric("exact_match")
+    assert metric.p == pytest.approx(0.03515625)
+    assert metric.p is not None
+    assert (metric.p_adjusted, metric.reason) == (2 * metric.p, "not_significant_adjusted")
     every = compare_columns(*columns, settings=ComparisonSettings(all_pairs=True)).pairs[0].metric("exact_match")
-    assert every.p_adjusted == pytest.approx(3 * one.p)
+    assert every.p_adjusted == pytest.approx(3 * metric.p)
 
 
 def test_a_few_large_losses_that_carry_the_mean_are_noted() -> None:
-    """48 gains of 0.05 and two losses of 0.45: the two make three quarters of what varies."""
-    one = of_tone([0.5] * 50, [0.55] * 48 + [0.05] * 2)
-    assert "large_losses" in one.notes
+    """Two losses of 0.45 among 48 gains of 0.05 make up three quarters of the variance."""
+    metric = of_tone([0.5] * 50, [0.55] * 48 + [0.05] * 2)
+    assert "large_losses" in metric.notes
     assert "large_losses" not in of_tone([0.5] * 50, [0.55, 0.4] * 25).notes
 
 
 def test_p_close_to_the_level_has_its_error() -> None:
     """Drawn p-values have a standard error, exact ones have none."""
     values = [0.001 * (at * 37 % 101) ** 1.5 for at in range(60)]
-    one = of_tone([0.0] * 60, [value * (-1) ** (at % 3) for at, value in enumerate(values)])
-    assert (one.method, one.p_error is not None and 0 < one.p_error < 0.01) == ("sign_flip_random", True)
+    metric = of_tone([0.0] * 60, [value * (-1) ** (at % 3) for at, value in enumerate(values)])
+    assert (metric.method, metric.p_error is not None and 0 < metric.p_error < 0.01) == ("sign_flip_random", True)
     assert of_tone([0.4] * 6, [0.5] * 6).p_error is None
 
 
 def test_drawn_p_values_reach_the_level_of_a_large_family() -> None:
-    """Of 1,500 tests the least p of 20,000 draws would be 0.075 after the adjustment: more are drawn."""
+    """A family of 1,500 tests gets more draws: the least p of 20,000 would be 0.075 after the adjustment."""
     steps = [0.3 + 0.001 * (at * 37 % 101) ** 1.1 for at in range(30)]
     alone, together = (sign_flips([steps], counts=[count])[0] for count in (1, 1_500))
     assert (alone.p, together.p) == pytest.approx((1 / 20_001, 1 / 200_001))

@@ -163,7 +163,7 @@ def test_swapping_two_runs_mirrors_everything(
 def test_the_order_of_the_cases_changes_nothing(
     three: list[dict[str, list[float | None]]], how: ComparisonSettings, order: random.Random
 ) -> None:
-    """Every figure of a comparison is that of the same rows in another order, drawn ones included."""
+    """Every figure, drawn ones included, is independent of the order of the rows."""
     places = list(range(len(three[0]["quality"])))
     order.shuffle(places)
     assert_close(asdict(compare_runs(runs_of(three, how, places), how)), asdict(compare_runs(runs_of(three, how), how)))
@@ -171,7 +171,7 @@ def test_the_order_of_the_cases_changes_nothing(
 
 @given(columns(), SETTINGS)
 def test_equal_rows_are_never_better(pair: list[dict[str, list[float | None]]], how: ComparisonSettings) -> None:
-    """A run beside one with the same rows: difference 0, p 1 or none, and neither is better."""
+    """Two runs with the same rows have difference 0, p 1 or none, and neither is better."""
     one = pair[0]
     categories = ["refunds"] * len(one["quality"])
     same = [compared(run_id, one, settings=how, categories=categories) for run_id in ("one", "same")]
@@ -185,10 +185,10 @@ def test_equal_rows_are_never_better(pair: list[dict[str, list[float | None]]], 
 
 @given(columns(runs=3), SETTINGS)
 def test_no_figure_is_infinite_or_nan(three: list[dict[str, list[float | None]]], how: ComparisonSettings) -> None:
-    """A comparison is JSON without NaN, and every mean says over how many cases it is."""
-    found = compare_runs(runs_of(three, how), how)
-    json.dumps(asdict(found), allow_nan=False, default=str)
-    for metric in (metric for pair in found.pairs for metric in pair.metrics):
+    """A comparison is JSON without NaN, and every mean has its number of cases."""
+    comparison = compare_runs(runs_of(three, how), how)
+    json.dumps(asdict(comparison), allow_nan=False, default=str)
+    for metric in (metric for pair in comparison.pairs for metric in pair.metrics):
         assert metric.n_pairs + metric.n_dropped == len(three[0]["quality"])
         for estimate in (metric.a, metric.b):
             assert estimate is not None
@@ -200,16 +200,16 @@ def test_no_figure_is_infinite_or_nan(three: list[dict[str, list[float | None]]]
 
 @pytest.mark.parametrize("how", [ComparisonSettings(), ComparisonSettings(seed=7)])
 def test_drawn_signs_know_neither_order_nor_direction(how: ComparisonSettings) -> None:
-    """With more differences than all signs can be tried of, swapping and reordering still move no bit of p."""
+    """Even with drawn signs, swapping and reordering change no bit of p."""
     rng = random.Random(3)
     a, b = ([rng.uniform(1, 5) for _ in range(60)] for _ in range(2))
-    found = compare_columns({"quality": a}, {"quality": b}, settings=how).pairs[0].metric("quality")
+    metric = compare_columns({"quality": a}, {"quality": b}, settings=how).pairs[0].metric("quality")
     swapped = compare_columns({"quality": b}, {"quality": a}, settings=how).pairs[0].metric("quality")
     reordered = compare_columns({"quality": a[::-1]}, {"quality": b[::-1]}, settings=how).pairs[0].metric("quality")
-    assert found.method == "sign_flip_random"
-    assert found.p == swapped.p == reordered.p
-    assert found.p is not None
-    assert not math.isnan(found.p)
+    assert metric.method == "sign_flip_random"
+    assert metric.p == swapped.p == reordered.p
+    assert metric.p is not None
+    assert not math.isnan(metric.p)
 
 
 MESSAGE_BYTES = 4 * 2**20
@@ -220,23 +220,23 @@ CASES = 30
 def run(number: int) -> ComparedRun:
     """Return one of the most runs that can be compared: no case comes out as in another one, and ids are long."""
     columns = {name: [float((number >> place % 5) & 1) for place in range(CASES)] for name in METRICS}
-    made = compared(f"run-{number}", columns, ids=[f"{place:>0200}" for place in range(CASES)])
+    comparison = compared(f"run-{number}", columns, ids=[f"{place:>0200}" for place in range(CASES)])
     config = {"prompts": {str(at): f"{number} {'Ω' * 100_000}" for at in range(20)}}
-    return ComparedRun(replace(facts(f"run-{number}", METRICS), config=config), made.cases)
+    return ComparedRun(replace(facts(f"run-{number}", METRICS), config=config), comparison.cases)
 
 
 def test_the_largest_comparison_fits() -> None:
-    """26 runs with 20 metrics, long ids and long prompts: fewer cases and shorter texts, and every figure."""
-    found = compare_runs([run(number) for number in range(MOST_RUNS)], ComparisonSettings())
-    assert COMPARISON.to_wire(found).ByteSize() < MESSAGE_BYTES
-    assert sum(map(len, found.flipped.values())) <= 1_000
-    assert max(map(len, found.flipped.values())) == 3
-    assert max(found.flipped_count.values()) > 3
-    assert len(found.changes) == 20
+    """26 runs with 20 metrics, long ids and prompts fit: cases and texts are cut, figures are not."""
+    comparison = compare_runs([run(number) for number in range(MOST_RUNS)], ComparisonSettings())
+    assert COMPARISON.to_wire(comparison).ByteSize() < MESSAGE_BYTES
+    assert sum(map(len, comparison.flipped.values())) <= 1_000
+    assert max(map(len, comparison.flipped.values())) == 3
+    assert max(comparison.flipped_count.values()) > 3
+    assert len(comparison.changes) == 20
 
 
 def test_long_texts_are_compared_whole() -> None:
-    """Texts that differ at their ends have changed; what is shown says how long they are."""
+    """Texts that differ only at their ends have changed; the shown text has its length."""
     (found,) = changes([{"prompt": "a" * 10_000 + end} for end in "bc"])
     assert found.path == "prompt"
     assert found.values == ("a" * 4_000 + "… (10,001 characters)",) * 2

@@ -32,13 +32,13 @@ from assay.metrics import METRICS as METRIC_KINDS
     ],
 )
 def test_the_verdict_of_rates(b: int, c: int, n: int, margin: float | None, verdict: Verdict) -> None:
-    """Significance decides first, then the margin; anything else is inconclusive."""
+    """Significance decides first, then the margin; everything else is inconclusive."""
     a_column, b_column = disagreeing(b, c, n)
-    found = compare_columns(
+    comparison = compare_columns(
         {"exact_match": a_column}, {"exact_match": b_column}, settings=ComparisonSettings(margin=margin)
     )
-    primary = found.pairs[0].metric("exact_match")
-    assert found.primary == "exact_match"
+    primary = comparison.pairs[0].metric("exact_match")
+    assert comparison.primary == "exact_match"
     assert primary.verdict is verdict
     assert (primary.wins, primary.ties, primary.losses) == (c, n - b - c, b)
     assert primary.method == "mcnemar_exact"
@@ -47,22 +47,24 @@ def test_the_verdict_of_rates(b: int, c: int, n: int, margin: float | None, verd
 def test_the_intervals_that_a_margin_is_compared_with() -> None:
     """The 90 % intervals of the specification."""
     columns = disagreeing(3, 4, 200)
-    found = compare_columns({"exact_match": columns[0]}, {"exact_match": columns[1]}).pairs[0].metrics[0]
-    assert found.equivalence_interval == pytest.approx((-0.019471, 0.029372), abs=1e-6)
-    assert found.n_needed is None  # no difference was chosen
-    assert found.table is not None
-    assert (found.table.a_only, found.table.b_only) == (3, 4)
+    metric = compare_columns({"exact_match": columns[0]}, {"exact_match": columns[1]}).pairs[0].metrics[0]
+    assert metric.equivalence_interval == pytest.approx((-0.019471, 0.029372), abs=1e-6)
+    assert metric.n_needed is None  # no difference was chosen
+    assert metric.table is not None
+    assert (metric.table.a_only, metric.table.b_only) == (3, 4)
 
 
 def test_noise_of_vectors_is_no_difference() -> None:
-    """Similarities of equal answers, computed in other batches, are ties, however many; a small change is none."""
+    """Similarities that differ by rounding are ties, however many; a small change is not."""
     similarity = [0.8 + 0.001 * at for at in range(40)]
     for change, ties in ((1e-8, 40), (1e-5, 0)):
-        found = compare_columns({"similarity": similarity}, {"similarity": [value + change for value in similarity]})
-        primary = found.pairs[0].metric("similarity")
+        comparison = compare_columns(
+            {"similarity": similarity}, {"similarity": [value + change for value in similarity]}
+        )
+        primary = comparison.pairs[0].metric("similarity")
         assert (primary.wins, primary.ties) == (40 - ties, ties)
         assert primary.verdict is (Verdict.INCONCLUSIVE if ties else Verdict.B_BETTER)
-        assert found.flipped_count["A_vs_B"] == 40 - ties
+        assert comparison.flipped_count["A_vs_B"] == 40 - ties
 
 
 def test_no_interval_ends_below_its_beginning() -> None:
@@ -73,37 +75,41 @@ def test_no_interval_ends_below_its_beginning() -> None:
         compared("a", {"quality": [0.2, 0.4] * 6}, run_facts=facts("a", {"quality": share})),
         compared("b", {"quality": rated}, run_facts=facts("b", {"quality": METRICS["quality"]})),
     ]
-    found = compare_runs(runs, ComparisonSettings(primary="quality"))
+    compared_runs = compare_runs(runs, ComparisonSettings(primary="quality"))
     beyond = compare_columns({"exact_match": rated}, {"exact_match": rated[::-1]})
-    for comparison, name in ((found, "quality"), (beyond, "exact_match")):
-        estimates = [one.metrics[name] for one in comparison.variants]
+    for comparison, name in ((compared_runs, "quality"), (beyond, "exact_match")):
+        estimates = [variant.metrics[name] for variant in comparison.variants]
         metric = comparison.pairs[0].metric(name)
         for estimate in (*estimates, metric.a, metric.b):
             assert estimate is not None
             assert estimate.interval is not None
             assert estimate.value is not None
             assert estimate.interval[0] <= estimate.value <= estimate.interval[1]
-    assert found.mismatches
+    assert compared_runs.mismatches
 
 
 def test_lower_latency_is_better() -> None:
-    """A metric of which less is better wins by a negative difference."""
+    """For a metric where lower is better, a negative difference wins."""
     slow, fast = {"latency": [2.0] * 8}, {"latency": [1.0 + 0.01 * at for at in range(8)]}
-    found = compare_columns(slow, fast, settings=ComparisonSettings(primary="latency")).pairs[0].metric("latency")
-    assert found.verdict is Verdict.B_BETTER
-    assert found.difference is not None
-    assert found.difference < 0
-    assert (found.wins, found.losses) == (8, 0)
+    metric = compare_columns(slow, fast, settings=ComparisonSettings(primary="latency")).pairs[0].metric("latency")
+    assert metric.verdict is Verdict.B_BETTER
+    assert metric.difference is not None
+    assert metric.difference < 0
+    assert (metric.wins, metric.losses) == (8, 0)
 
 
 def test_the_primary_metric_and_all_others_are_two_families() -> None:
     """Another metric does not weaken the primary one; the others are adjusted among themselves."""
     a_column, b_column = disagreeing(0, 6, 30)
     quality = [3.0] * 30, [4.0] * 7 + [3.0] * 23
-    found = compare_columns(
+    comparison = compare_columns(
         {"exact_match": a_column, "quality": quality[0]}, {"exact_match": b_column, "quality": quality[1]}
     ).pairs[0]
-    primary, verdicts, other = found.metric("exact_match"), found.metric("pass_rate"), found.metric("quality")
+    primary, verdicts, other = (
+        comparison.metric("exact_match"),
+        comparison.metric("pass_rate"),
+        comparison.metric("quality"),
+    )
     assert primary.p == primary.p_adjusted == 0.03125
     assert other.p == pytest.approx(2 * 0.5**7)
     assert other.p_adjusted == other.p  # alone: the rows pass by the primary metric, which is no test of its own
@@ -126,31 +132,31 @@ def test_benjamini_hochberg_is_weaker() -> None:
 
 
 def test_missing_values_are_dropped_and_counted() -> None:
-    """A case without a value on one side is no pair; with more than half of them there is no verdict."""
+    """A case without a value on one side is no pair; if over half are missing, there is no verdict."""
     some = compare_columns({"quality": [4.0, 5.0, None, 3.0]}, {"quality": [5.0, 5.0, 4.0, None]})
-    found = some.pairs[0].metric("quality")
-    assert (found.n_pairs, found.n_dropped) == (2, 2)
-    assert found.verdict is Verdict.INCONCLUSIVE
+    metric = some.pairs[0].metric("quality")
+    assert (metric.n_pairs, metric.n_dropped) == (2, 2)
+    assert metric.verdict is Verdict.INCONCLUSIVE
     most = compare_columns({"quality": [4.0, 5.0, None, None, None]}, {"quality": [5.0] * 5}).pairs[0]
     assert most.metric("quality").verdict is Verdict.NO_DATA
     assert "3 of 5 common cases have no value" in most.metric("quality").message
-    one = compare_columns({"quality": [4.0]}, {"quality": [5.0]}).pairs[0].metric("quality")
-    assert one.verdict is Verdict.NO_DATA
-    assert "a test needs at least 2" in one.message
+    compared_metric = compare_columns({"quality": [4.0]}, {"quality": [5.0]}).pairs[0].metric("quality")
+    assert compared_metric.verdict is Verdict.NO_DATA
+    assert "a test needs at least 2" in compared_metric.message
 
 
 def test_agent_errors_count_as_the_metric_counts_them() -> None:
     """An error that exact match counts as wrong is a 0, and the figures without errors stand beside it."""
     first = compared("a", {"exact_match": [1.0] * 10})
     second = compared("b", {"exact_match": [0.0, *[1.0] * 9]}, errors=[0])
-    found = compare_runs([first, second], ComparisonSettings()).pairs[0].metric("exact_match")
-    assert found.difference == pytest.approx(-0.1)
-    assert found.without_errors == 0
-    assert found.without_errors_p == 1.0
+    metric = compare_runs([first, second], ComparisonSettings()).pairs[0].metric("exact_match")
+    assert metric.difference == pytest.approx(-0.1)
+    assert metric.without_errors == 0
+    assert metric.without_errors_p == 1.0
 
 
 def test_repeats_are_folded_before_testing() -> None:
-    """Three runs of each case are one value a case, which sign flips compare."""
+    """Three runs of a case are one value, and sign flips compare those."""
     runs = []
     for name, share in (("a", 0), ("b", 2)):
         run = compared(name, {"exact_match": [0.0] * 6})
@@ -160,10 +166,10 @@ def test_repeats_are_folded_before_testing() -> None:
                     f"c{case}", {"exact_match": float(repeat <= share)}, passed=repeat <= share, repeat=repeat
                 )
         runs.append(run)
-    found = compare_runs(runs, ComparisonSettings()).pairs[0].metric("exact_match")
-    assert (found.n_pairs, found.method) == (6, "sign_flip_exact")
-    assert found.difference == pytest.approx(2 / 3)
-    assert found.p == 0.03125
+    metric = compare_runs(runs, ComparisonSettings()).pairs[0].metric("exact_match")
+    assert (metric.n_pairs, metric.method) == (6, "sign_flip_exact")
+    assert metric.difference == pytest.approx(2 / 3)
+    assert metric.p == 0.03125
 
 
 def test_clusters_are_tested_by_their_sums() -> None:
@@ -175,23 +181,23 @@ def test_clusters_are_tested_by_their_sums() -> None:
         compared("a", {"score": [5.0] * 12}, settings=settings, categories=categories),
         compared("b", {"score": [5.0 + each for each in difference]}, settings=settings, categories=categories),
     ]
-    found = compare_runs(runs, settings).pairs[0].metric("score")
-    assert (found.method, found.clusters, found.notes) == ("sign_flip_exact", 4, ("few_clusters",))
-    assert (found.p, found.t_p) == pytest.approx((0.25, 0.091721), abs=1e-6)
-    assert found.interval == pytest.approx((-0.099743, 0.766409), abs=1e-6)
+    metric = compare_runs(runs, settings).pairs[0].metric("score")
+    assert (metric.method, metric.clusters, metric.notes) == ("sign_flip_exact", 4, ("few_clusters",))
+    assert (metric.p, metric.t_p) == pytest.approx((0.25, 0.091721), abs=1e-6)
+    assert metric.interval == pytest.approx((-0.099743, 0.766409), abs=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("key", "said"),
+    ("key", "message"),
     [
         ("category", "no case of the runs has a category"),
         ("tag:page", "no case of the runs has a tag that begins with 'page:'"),
     ],
 )
-def test_a_cluster_key_that_no_case_has_is_refused(key: str, said: str) -> None:
-    """Every case would be a cluster of its own, in silence."""
+def test_a_cluster_key_that_no_case_has_is_refused(key: str, message: str) -> None:
+    """A cluster key that no case has is refused: each case would silently be its own cluster."""
     settings = ComparisonSettings(cluster=key)
-    with pytest.raises(InvalidInputError, match=f"--cluster: {said}"):
+    with pytest.raises(InvalidInputError, match=f"--cluster: {message}"):
         compare_columns({"exact_match": [1.0, 0.0]}, {"exact_match": [1.0, 1.0]}, settings=settings)
 
 
@@ -208,7 +214,7 @@ def test_clusters_that_one_run_knows_are_those_of_both() -> None:
 
 @pytest.mark.parametrize(("key_of_b", "clusters"), [("category", 12), ("", None), ("tag:page", None)])
 def test_the_clusters_that_all_specs_name_count(key_of_b: str, clusters: int | None) -> None:
-    """Without --cluster the key of the specs is taken, where it is the same in all of them."""
+    """Without --cluster, the specs' key counts if it is the same in all of them."""
     runs = [
         compared(
             name,
@@ -223,13 +229,13 @@ def test_the_clusters_that_all_specs_name_count(key_of_b: str, clusters: int | N
         replace(run, facts=replace(run.facts, config={**run.facts.config, "cluster": key}))
         for run, key in zip(runs, keys, strict=True)
     ]
-    found = compare_runs(runs, ComparisonSettings())
-    assert found.pairs[0].metric("exact_match").clusters == clusters
-    assert found.settings.cluster == ("category" if clusters else "")
+    comparison = compare_runs(runs, ComparisonSettings())
+    assert comparison.pairs[0].metric("exact_match").clusters == clusters
+    assert comparison.settings.cluster == ("category" if clusters else "")
 
 
 def test_five_clusters_decide_nothing() -> None:
-    """Whatever t says of them; six do."""
+    """Five clusters decide nothing, whatever t is; six do."""
     verdicts = []
     for count in (5, 6):
         settings = ComparisonSettings(cluster="category", primary="score")
@@ -239,10 +245,10 @@ def test_five_clusters_decide_nothing() -> None:
             compared("a", {"score": [0.0] * (4 * count)}, settings=settings, categories=categories),
             compared("b", {"score": better}, settings=settings, categories=categories),
         ]
-        found = compare_runs(runs, settings).pairs[0].metric("score")
-        assert found.t_p is not None
-        assert found.t_p < 1e-6
-        verdicts.append((found.verdict, found.min_attainable_p))
+        metric = compare_runs(runs, settings).pairs[0].metric("score")
+        assert metric.t_p is not None
+        assert metric.t_p < 1e-6
+        verdicts.append((metric.verdict, metric.min_attainable_p))
     assert verdicts == [(Verdict.INCONCLUSIVE, 0.0625), (Verdict.B_BETTER, 0.03125)]
 
 
@@ -271,12 +277,12 @@ def test_clusters_that_all_change_by_the_same(
         compared(name, {"score": values}, settings=settings, categories=categories)
         for name, values in (("a", before), ("b", after))
     ]
-    found = compare_runs(runs, settings).pairs[0].metric("score")
-    assert found.verdict is verdict
-    assert found.standard_error == 0
-    assert (found.t, found.t_p, found.interval) == (None, None, None)
-    assert found.p == pytest.approx(1.0 if not drop else 2.0 ** (1 - clusters), rel=1e-6)
-    assert found.method == "sign_flip_exact"
+    metric = compare_runs(runs, settings).pairs[0].metric("score")
+    assert metric.verdict is verdict
+    assert metric.standard_error == 0
+    assert (metric.t, metric.t_p, metric.interval) == (None, None, None)
+    assert metric.p == pytest.approx(1.0 if not drop else 2.0 ** (1 - clusters), rel=1e-6)
+    assert metric.method == "sign_flip_exact"
 
 
 def test_a_total_regression_is_one_with_clusters_too() -> None:
@@ -287,9 +293,9 @@ def test_a_total_regression_is_one_with_clusters_too() -> None:
         compared(name, {"exact_match": [value] * 60}, settings=settings, categories=categories)
         for name, value in (("a", 1.0), ("b", 0.0))
     ]
-    found = compare_runs(runs, settings)
-    assert found.pairs[0].metric("exact_match").verdict is Verdict.A_BETTER
-    assert decide(found, DecisionRules()).exit_status == 1
+    comparison = compare_runs(runs, settings)
+    assert comparison.pairs[0].metric("exact_match").verdict is Verdict.A_BETTER
+    assert decide(comparison, DecisionRules()).exit_status == 1
 
 
 @pytest.mark.parametrize(
@@ -307,26 +313,31 @@ def test_equal_scores_are_equivalent_only_where_they_exclude_a_rare_loss(
     """A difference without spread has no interval of its own; a margin is compared with that of the scale."""
     column = {metric: [3.0 + 0.01 * at for at in range(cases)]}
     settings = ComparisonSettings(primary=metric, margin=margin)
-    found = compare_columns(column, column, settings=settings).pairs[0].metric(metric)
-    assert (found.verdict, found.t, found.d_z, found.interval) == (verdict, None, None, None)
+    compared_metric = compare_columns(column, column, settings=settings).pairs[0].metric(metric)
+    assert (compared_metric.verdict, compared_metric.t, compared_metric.d_z, compared_metric.interval) == (
+        verdict,
+        None,
+        None,
+        None,
+    )
 
 
 def test_three_runs() -> None:
     """The omnibus test, the set that is not worse than the best, and the chance to be best of the specification."""
     rows = ["110", "100", "111", "110", "000", "110", "100", "111"]
     columns = [{"exact_match": [float(row[at]) for row in rows]} for at in range(3)]
-    found = compare_columns(*columns)
-    assert found.omnibus["exact_match"].test == "cochran_q"
-    assert found.omnibus["exact_match"].p == pytest.approx(0.022371, abs=1e-6)
-    assert [(pair.a, pair.b) for pair in found.pairs] == [("A", "B"), ("A", "C"), ("B", "C")]
-    chances = [one.best_share for one in found.variants]
+    comparison = compare_columns(*columns)
+    assert comparison.omnibus["exact_match"].test == "cochran_q"
+    assert comparison.omnibus["exact_match"].p == pytest.approx(0.022371, abs=1e-6)
+    assert [(pair.a, pair.b) for pair in comparison.pairs] == [("A", "B"), ("A", "C"), ("B", "C")]
+    chances = [variant.best_share for variant in comparison.variants]
     assert chances == pytest.approx([0.949, 0.051, 0.0], abs=0.02)
-    assert found.not_worse_than_best == ("A", "B", "C")  # eight cases decide nothing
-    raw = [pair.metric("exact_match").p for pair in found.pairs]
-    adjusted = [pair.metric("exact_match").p_adjusted for pair in found.pairs]
+    assert comparison.not_worse_than_best == ("A", "B", "C")  # eight cases decide nothing
+    raw = [pair.metric("exact_match").p for pair in comparison.pairs]
+    adjusted = [pair.metric("exact_match").p_adjusted for pair in comparison.pairs]
     assert raw == [0.5, 0.0625, 0.25]
     assert adjusted == [0.5, 0.125, None]  # against A alone: the third pair decides nothing
-    third = found.pairs[2].metric("exact_match")
+    third = comparison.pairs[2].metric("exact_match")
     assert (third.verdict, third.reason, third.decides) == (Verdict.WITHHELD, "not_adjusted", False)
 
 
@@ -334,35 +345,35 @@ def test_all_pairs_decide_where_they_are_asked_for() -> None:
     """With `all_pairs` every pair has a verdict, adjusted over all of them."""
     rows = ["110", "100", "111", "110", "000", "110", "100", "111"]
     columns = [{"exact_match": [float(row[at]) for row in rows]} for at in range(3)]
-    found = compare_columns(*columns, settings=ComparisonSettings(all_pairs=True))
-    metrics = [pair.metric("exact_match") for pair in found.pairs]
-    assert [one.p_adjusted for one in metrics] == [0.5, 0.1875, 0.5]
-    assert {(one.verdict, one.decides) for one in metrics} == {(Verdict.INCONCLUSIVE, True)}
+    comparison = compare_columns(*columns, settings=ComparisonSettings(all_pairs=True))
+    metrics = [pair.metric("exact_match") for pair in comparison.pairs]
+    assert [metric.p_adjusted for metric in metrics] == [0.5, 0.1875, 0.5]
+    assert {(metric.verdict, metric.decides) for metric in metrics} == {(Verdict.INCONCLUSIVE, True)}
 
 
 def test_figures_of_a_filter_have_no_verdict() -> None:
-    """Cases that were chosen after looking give figures, never a verdict."""
+    """Cases chosen after the run have figures and never a verdict."""
     a_column, b_column = disagreeing(0, 10, 40)
-    found = compare_columns(
+    comparison = compare_columns(
         {"exact_match": a_column}, {"exact_match": b_column}, settings=ComparisonSettings(where="failed")
     )
-    primary = found.pairs[0].metric("exact_match")
-    assert (primary.verdict, found.filtered) == (Verdict.WITHHELD, True)
+    primary = comparison.pairs[0].metric("exact_match")
+    assert (primary.verdict, comparison.filtered) == (Verdict.WITHHELD, True)
     assert "exploratory" in primary.message
     assert primary.p is not None
-    assert decide(found, DecisionRules()).exit_status == 0
-    assert decide(found, DecisionRules(strict=True)).exit_status == 4
+    assert decide(comparison, DecisionRules()).exit_status == 0
+    assert decide(comparison, DecisionRules(strict=True)).exit_status == 4
 
 
 def test_flipped_cases_come_worst_first() -> None:
     """Cases that B alone has wrong come before those that A alone has wrong."""
-    found = compare_columns({"exact_match": [1, 0, 1, 1]}, {"exact_match": [0, 1, 1, 0]})
-    assert [(case.case_id, case.a, case.b) for case in found.flipped["A_vs_B"]] == [
+    comparison = compare_columns({"exact_match": [1, 0, 1, 1]}, {"exact_match": [0, 1, 1, 0]})
+    assert [(case.case_id, case.a, case.b) for case in comparison.flipped["A_vs_B"]] == [
         ("c0", 1.0, 0.0),
         ("c3", 1.0, 0.0),
         ("c1", 0.0, 1.0),
     ]
-    assert found.flipped_count["A_vs_B"] == 3
+    assert comparison.flipped_count["A_vs_B"] == 3
 
 
 def _embedded(**changed: tuple[str, ...]) -> dict[str, Any]:
@@ -372,7 +383,7 @@ def _embedded(**changed: tuple[str, ...]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("changed", "code", "said"),
+    ("changed", "code", "message"),
     [
         ({"partial": True, "finished": 3}, "unfinished", "run b has 3 of 20 rows"),
         ({"fingerprints": ("f" * 64,)}, "judge", "another model, rubric or parameters"),
@@ -383,19 +394,19 @@ def _embedded(**changed: tuple[str, ...]) -> dict[str, Any]:
         (_embedded(engines=("packed avx2",)), "embedder", "another engine: packed avx2 and packed avx512"),
     ],
 )
-def test_runs_that_must_not_be_compared(changed: dict[str, Any], code: str, said: str) -> None:
-    """Figures stand there, a verdict does not, and the exit status is 3 unless it is allowed."""
+def test_runs_that_must_not_be_compared(changed: dict[str, Any], code: str, message: str) -> None:
+    """Such runs have figures without a verdict, and the exit status is 3 unless they are allowed."""
     metrics = _embedded()["metrics"]
     known: dict[str, Any] = {"metrics": metrics, "total": 20, "finished": 20, "fingerprints": ("a" * 64,)}
     a, b = facts("a", **known), facts("b", **(known | changed))
     columns = {"quality": [3.0] * 20}, {"quality": [4.0] * 20}
     runs = [compared(one.run_id, column, run_facts=one) for one, column in zip((a, b), columns, strict=True)]
-    found = compare_runs(runs, ComparisonSettings())
-    assert [one.code for one in found.mismatches] == [code]
-    assert said in found.mismatches[0].message
-    assert found.pairs[0].metric("quality").verdict is Verdict.WITHHELD
-    assert decide(found, DecisionRules()).exit_status == 3
-    assert decide(found, DecisionRules(allow_mismatch=True)).exit_status == 0
+    comparison = compare_runs(runs, ComparisonSettings())
+    assert [one.code for one in comparison.mismatches] == [code]
+    assert message in comparison.mismatches[0].message
+    assert comparison.pairs[0].metric("quality").verdict is Verdict.WITHHELD
+    assert decide(comparison, DecisionRules()).exit_status == 3
+    assert decide(comparison, DecisionRules(allow_mismatch=True)).exit_status == 0
 
 
 def test_a_run_that_does_not_name_its_precision_may_be_compared() -> None:
@@ -416,14 +427,14 @@ def test_a_run_that_does_not_name_its_precision_may_be_compared() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"dimension": 64}, "64 values and whole vectors"),
         ({"windowed": True}, "whole vectors and windowed"),
         ({"dimension": 64, "windowed": True}, "64 values, windowed and whole vectors"),
     ],
 )
-def test_scores_of_other_parts_of_vectors_are_not_compared(changed: dict[str, Any], said: str) -> None:
+def test_scores_of_other_parts_of_vectors_are_not_compared(changed: dict[str, Any], message: str) -> None:
     """A run that names neither compared whole vectors of cut texts, also one of an older version."""
     heads = [{"models": [{"model": "e", "revision": "1", **more}]} for more in ({}, changed)]
     runs = [
@@ -434,8 +445,8 @@ def test_scores_of_other_parts_of_vectors_are_not_compared(changed: dict[str, An
         )
         for name, it in zip("ab", heads, strict=True)
     ]
-    (found,) = compare_runs(runs, ComparisonSettings()).mismatches
-    assert said in found.message
+    (comparison,) = compare_runs(runs, ComparisonSettings()).mismatches
+    assert message in comparison.message
 
 
 def _configured(name: str, kind: str, parameters: dict[str, Any], threshold: float | None = None) -> dict[str, Any]:
@@ -460,7 +471,7 @@ def _compared_heads(*heads: dict[str, Any], primary: str = "m") -> Comparison:
 
 
 @pytest.mark.parametrize(
-    ("kind", "one", "other", "said"),
+    ("kind", "one", "other", "message"),
     [
         ("rouge", {"measure": "rouge1"}, {"measure": "rouge2"}, '`measure` is "rouge1" and "rouge2"'),
         ("contains", {"values": ["yes"]}, {"values": ["no"]}, '`values` is ["no"] and ["yes"]'),
@@ -474,30 +485,30 @@ def _compared_heads(*heads: dict[str, Any], primary: str = "m") -> Comparison:
     ],
 )
 def test_a_metric_with_another_definition_is_not_compared(
-    kind: str, one: dict[str, Any], other: dict[str, Any], said: str
+    kind: str, one: dict[str, Any], other: dict[str, Any], message: str
 ) -> None:
-    """Parameters that values rest on must be the same; thresholds, targets and prices may differ."""
-    found = _compared_heads(_configured("a", kind, one), _configured("b", kind, other))
-    verdict = found.pairs[0].metric("m").verdict
-    if not said:
-        assert found.mismatches == ()
+    """Parameters that affect values must be equal; thresholds, targets and prices may differ."""
+    comparison = _compared_heads(_configured("a", kind, one), _configured("b", kind, other))
+    verdict = comparison.pairs[0].metric("m").verdict
+    if not message:
+        assert comparison.mismatches == ()
         assert verdict in (Verdict.B_BETTER, Verdict.A_BETTER)
         return
-    (mismatch,) = found.mismatches
+    (mismatch,) = comparison.mismatches
     assert mismatch.code == "metric_version"
     assert mismatch.message.startswith("m measures something else in each run: ")
-    assert said in mismatch.message
+    assert message in mismatch.message
     assert verdict is Verdict.WITHHELD
-    assert decide(found, DecisionRules()).exit_status == 3
+    assert decide(comparison, DecisionRules()).exit_status == 3
 
 
 def test_rows_that_pass_by_other_thresholds_have_no_common_pass_rate() -> None:
     """The metric is compared, the rows' verdicts are not; a threshold of the run's value alone moves no row."""
     heads = [_configured(name, "rouge", {}, threshold) for name, threshold in (("a", 0.9), ("b", 0.2))]
-    found = _compared_heads(*heads)
-    assert found.mismatches == ()
-    assert found.pairs[0].metric("m").verdict is Verdict.B_BETTER
-    rate = found.pairs[0].metric("pass_rate")
+    comparison = _compared_heads(*heads)
+    assert comparison.mismatches == ()
+    assert comparison.pairs[0].metric("m").verdict is Verdict.B_BETTER
+    rate = comparison.pairs[0].metric("pass_rate")
     assert (rate.verdict, rate.message) == (
         Verdict.WITHHELD,
         "rows pass by other thresholds in each run: m 0.2 and 0.9",
@@ -513,15 +524,15 @@ def test_rows_that_pass_by_a_metric_of_one_run_have_no_common_pass_rate() -> Non
     """A further metric makes rows fail that passed before: the agent got no worse by it."""
     heads = [_configured(name, "exact_match", {}) for name in "ab"]
     heads[1]["results"]["length"] = {"metric": "tokens", "version": "1", "value": 1.0, "passed": 3, "failed": 17}
-    found = _compared_heads(*heads)
-    assert found.mismatches == ()
-    assert found.pairs[0].metric("m").verdict is Verdict.B_BETTER
-    rate = found.pairs[0].metric("pass_rate")
-    said = "rows pass by other metrics in each run: not all have length"
-    assert (rate.verdict, rate.message) == (Verdict.WITHHELD, said)
+    comparison = _compared_heads(*heads)
+    assert comparison.mismatches == ()
+    assert comparison.pairs[0].metric("m").verdict is Verdict.B_BETTER
+    rate = comparison.pairs[0].metric("pass_rate")
+    sentence = "rows pass by other metrics in each run: not all have length"
+    assert (rate.verdict, rate.message) == (Verdict.WITHHELD, sentence)
     by_rate = _compared_heads(*heads, primary="pass_rate")
     assert decide(by_rate, DecisionRules()).exit_status == 3
-    assert said in by_rate.mismatches[0].message
+    assert sentence in by_rate.mismatches[0].message
     heads[1]["results"]["length"] |= {"passed": 0, "failed": 0}
     assert _compared_heads(*heads).pairs[0].metric("pass_rate").verdict is Verdict.B_BETTER
 
@@ -548,10 +559,10 @@ def test_thresholds_of_rows_are_known(kind: str) -> None:
 def test_no_interval_of_a_time_begins_below_0() -> None:
     """One slow answer of twenty makes the interval of the mean wide; a difference of times may well be negative."""
     runs = [compared(name, {"latency": [0.1] * 19 + [last]}) for name, last in (("a", 30.0), ("b", 20.0))]
-    found = compare_runs(runs, ComparisonSettings(primary="latency"))
-    low, high = found.variants[0].metrics["latency"].interval or (-1.0, -1.0)
+    comparison = compare_runs(runs, ComparisonSettings(primary="latency"))
+    low, high = comparison.variants[0].metrics["latency"].interval or (-1.0, -1.0)
     assert (low, high > 4) == (0.0, True)
-    difference = found.pairs[0].metric("latency").interval
+    difference = comparison.pairs[0].metric("latency").interval
     assert difference is not None
     assert difference[0] < 0
 
@@ -576,12 +587,12 @@ def test_no_common_case(other_ids: bool) -> None:
             case_id, content = (f"{name}{at}", b"") if other_ids else (f"c{at}", name.encode())
             run.cases.take(case_id, {"exact_match": 1.0, "quality": 3.0}, passed=True, content=content)
         runs.append(run)
-    found = compare_runs(runs, ComparisonSettings())
-    assert [one.code for one in found.mismatches] == ["overlap"]
-    assert "runs a and b have no case in common" in found.mismatches[0].message
-    assert {one.verdict for one in found.pairs[0].metrics} == {Verdict.NO_DATA}
-    assert decide(found, DecisionRules()).exit_status == 3
-    assert decide(found, DecisionRules(allow_mismatch=True)).exit_status == 3  # there are no figures
+    comparison = compare_runs(runs, ComparisonSettings())
+    assert [one.code for one in comparison.mismatches] == ["overlap"]
+    assert "runs a and b have no case in common" in comparison.mismatches[0].message
+    assert {one.verdict for one in comparison.pairs[0].metrics} == {Verdict.NO_DATA}
+    assert decide(comparison, DecisionRules()).exit_status == 3
+    assert decide(comparison, DecisionRules(allow_mismatch=True)).exit_status == 3  # there are no figures
 
 
 def test_changed_cases_are_not_compared() -> None:
@@ -598,19 +609,19 @@ def test_changed_cases_are_not_compared() -> None:
 
 def test_what_cannot_be_compared_at_all() -> None:
     """One run, the same run twice, no rows, an unknown primary metric: a sentence with what to do."""
-    one = compared("a", {"exact_match": [1.0, 0.0]})
+    comparison = compared("a", {"exact_match": [1.0, 0.0]})
     with pytest.raises(InvalidInputError, match="at least two runs"):
-        compare_runs([one], ComparisonSettings())
+        compare_runs([comparison], ComparisonSettings())
     with pytest.raises(InvalidInputError, match="run a is given 2 times"):
-        compare_runs([one, one], ComparisonSettings())
+        compare_runs([comparison, comparison], ComparisonSettings())
     with pytest.raises(InvalidInputError, match="run b has no rows"):
-        compare_runs([one, compared("b", {"exact_match": []})], ComparisonSettings())
+        compare_runs([comparison, compared("b", {"exact_match": []})], ComparisonSettings())
     other = compared("b", {"exact_match": [1.0, 0.0]})
     with pytest.raises(InvalidInputError, match="did you mean 'exact_match'"):
-        compare_runs([one, other], ComparisonSettings(primary="exact_mach"))
+        compare_runs([comparison, other], ComparisonSettings(primary="exact_mach"))
     judged = compared("b", {"exact_match": [1.0, 0.0], "quality": [3.0, 4.0]})
     with pytest.raises(InvalidInputError, match="run a has no metric 'quality'"):
-        compare_runs([one, judged], ComparisonSettings(primary="quality"))
+        compare_runs([comparison, judged], ComparisonSettings(primary="quality"))
 
 
 def test_all_equal_and_all_without_values() -> None:
@@ -619,12 +630,12 @@ def test_all_equal_and_all_without_values() -> None:
     assert (equal.difference, equal.p, equal.verdict) == (0.0, 1.0, Verdict.INCONCLUSIVE)
     none = compare_columns({"quality": [None, None]}, {"quality": [None, None]})
     assert none.primary == "pass_rate"
-    assert {one.verdict for one in none.pairs[0].metrics} == {Verdict.NO_DATA}
+    assert {metric.verdict for metric in none.pairs[0].metrics} == {Verdict.NO_DATA}
     assert decide(none, DecisionRules()).exit_status == 3
 
 
 @pytest.mark.parametrize(
-    ("columns", "rules", "status", "said"),
+    ("columns", "rules", "status", "message"),
     [
         (disagreeing(2, 10, 50), DecisionRules(), 0, ""),
         (disagreeing(10, 2, 50), DecisionRules(), 1, "exact_match of run-1 is significantly worse than that of run-0"),
@@ -646,19 +657,21 @@ def test_all_equal_and_all_without_values() -> None:
         (([0.850001] * 20, [0.8] * 20), DecisionRules(FailOn.NEVER, max_drop=0.05), 1, "is 0.050001 worse"),
     ],
 )
-def test_exit_statuses(columns: tuple[list[float], list[float]], rules: DecisionRules, status: int, said: str) -> None:
+def test_exit_statuses(
+    columns: tuple[list[float], list[float]], rules: DecisionRules, status: int, message: str
+) -> None:
     """What ends a pipeline's step, and the sentence that says why."""
-    found = decide(compare_columns({"exact_match": columns[0]}, {"exact_match": columns[1]}), rules)
-    assert found.exit_status == status
-    assert said in " ".join(found.reasons)
-    assert found.is_regression is (" worse than that of run-0" in " ".join(found.reasons))
+    decision = decide(compare_columns({"exact_match": columns[0]}, {"exact_match": columns[1]}), rules)
+    assert decision.exit_status == status
+    assert message in " ".join(decision.reasons)
+    assert decision.is_regression is (" worse than that of run-0" in " ".join(decision.reasons))
 
 
 def test_what_changed() -> None:
-    """Settings are compared one by one, metrics by their names."""
+    """Settings are compared one by one, metrics by name."""
     first = {"agent": {"model": "m", "options": {"p": 1}}, "metrics": [{"name": "x", "threshold": 1}], "same": [1]}
     second = {"agent": {"model": "n", "options": {}}, "metrics": [{"name": "x", "threshold": 2}], "same": [1]}
-    assert [(one.path, one.values) for one in changes([first, second])] == [
+    assert [(change.path, change.values) for change in changes([first, second])] == [
         ("agent.model", ("m", "n")),
         ("agent.options.p", (1, None)),
         ("metrics.x.threshold", (1, 2)),

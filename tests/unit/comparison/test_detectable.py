@@ -21,7 +21,7 @@ DIFFERENCES = [0.4, 0.3, 0.5, 0.4, 0.6, 0.2]
 
 def of_scores(differences: Sequence[float], **settings: Any) -> MetricComparison:
     """Return the comparison of scores that differ so."""
-    columns = [{"quality": [3.0 + turned * one for one in differences]} for turned in (0, 1)]
+    columns = [{"quality": [3.0 + turned * difference for difference in differences]} for turned in (0, 1)]
     return compare_columns(*columns, settings=ComparisonSettings(**settings)).pairs[0].metrics[0]
 
 
@@ -75,16 +75,16 @@ def test_clusters_are_what_can_detect() -> None:
             compared(str(at), {"quality": column}, settings=settings, categories=categories)
             for at, column in enumerate(values)
         ]
-        found = compare_runs(runs, settings).pairs[0].metrics[0]
-        assert (found.detectable is not None) is has_figure
+        metric = compare_runs(runs, settings).pairs[0].metrics[0]
+        assert (metric.detectable is not None) is has_figure
     alone = compare_columns(*({"quality": column} for column in values)).pairs[0].metrics[0]
     assert alone.detectable is not None
-    assert found.detectable is not None
-    assert found.detectable > 2 * alone.detectable
+    assert metric.detectable is not None
+    assert metric.detectable > 2 * alone.detectable
 
 
 def test_figures_without_a_verdict_promise_none() -> None:
-    """Cases chosen by a filter, and pairs that decide nothing, have no detectable difference and no needed cases."""
+    """Filtered cases and undecided pairs have neither a detectable difference nor a number of needed cases."""
     filtered = of_rates(10, 15, 100, where="failed", difference=0.1)
     assert (filtered.reason, filtered.detectable, filtered.n_needed) == ("filtered", None, None)
     columns = [{"exact_match": column} for column in (*disagreeing(10, 15, 100), disagreeing(10, 15, 100)[0][::-1])]
@@ -95,9 +95,9 @@ def test_figures_without_a_verdict_promise_none() -> None:
 def test_several_runs_need_more() -> None:
     """Two comparisons with one baseline: the figure is that of half the level, which the adjustment asks first."""
     columns = [{"exact_match": column} for column in (*disagreeing(10, 15, 100), disagreeing(10, 15, 100)[0][::-1])]
-    found = compare_columns(*columns).pair("A", "B").metrics[0]
-    assert found.detectable is not None
-    assert found.detectable > of_rates(10, 15, 100).detectable  # type: ignore[operator]  # it is a number
+    metric = compare_columns(*columns).pair("A", "B").metrics[0]
+    assert metric.detectable is not None
+    assert metric.detectable > of_rates(10, 15, 100).detectable  # type: ignore[operator]  # it is a number
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_several_runs_need_more() -> None:
 def test_needed_cases_are_those_of_a_chosen_difference(
     settings: dict[str, Any], rules: dict[str, Any], chosen: float | None
 ) -> None:
-    """A size is for the difference that people named, never for the one observed, and of the primary metric alone."""
+    """A sample size is for the primary metric and a chosen difference, never for the observed one."""
     checked, _ = check_settings(
         ComparisonSettings(**settings),
         DecisionRules(**rules),

@@ -27,18 +27,18 @@ def numbered(count: int, value: float, start: int = 0) -> dict[str, tuple[bytes,
 
 
 def test_equal_questions_under_other_ids_are_one_case() -> None:
-    """A dataset whose ids were set later is the same dataset; cases have the ids of each run."""
+    """A dataset whose ids were set later is the same dataset; each case has its id in each run."""
     hashed = {f"h{at}": (f"q{at}".encode(), 1.0) for at in reversed(range(10))}
-    found = compared(hashed, numbered(10, 1.0) | {"n3": (b"q3", 0.0)})
-    (pair,) = found.pairs
+    comparison = compared(hashed, numbered(10, 1.0) | {"n3": (b"q3", 0.0)})
+    (pair,) = comparison.pairs
     assert (pair.matched_by, pair.n_common, pair.n_only_a, pair.n_only_b, pair.n_changed) == ("content", 10, 0, 0, 0)
-    assert not found.mismatches
-    ((lost,), counts) = found.flipped["A_vs_B"], (pair.n_lost, pair.n_won)
+    assert not comparison.mismatches
+    ((lost,), counts) = comparison.flipped["A_vs_B"], (pair.n_lost, pair.n_won)
     assert (lost.case_id, lost.case_id_b, counts) == ("h3", "n3", (1, 0))
 
 
 def test_half_of_the_ids_are_enough_to_match_by_id() -> None:
-    """Content is not looked at then: a case whose question changed is a changed case, also where another has it."""
+    """If half of the ids match, content is ignored: a changed question is a changed case."""
     moved = {f"n{at}": (f"q{at + 1}".encode(), 1.0) for at in range(5)}
     others = {f"x{at}": (f"q{at}".encode(), 1.0) for at in range(5, 10)}
     (pair,) = compared(numbered(10, 1.0), moved | others).pairs
@@ -59,7 +59,7 @@ def test_ids_that_find_the_same_cases_are_kept() -> None:
 
 
 def test_copies_are_matched_one_by_one() -> None:
-    """Of several equal cases the first goes with the first; one that is left over is in its run alone."""
+    """Equal cases are matched in order; a surplus copy belongs to its run alone."""
     one = {f"a{at}": (b"same", float(at > 0)) for at in range(3)}
     other = {f"b{at}": (b"same", float(at > 0)) for at in range(4)}
     (pair,) = compared(one, other).pairs
@@ -69,8 +69,8 @@ def test_copies_are_matched_one_by_one() -> None:
 def test_every_run_is_matched_with_the_first() -> None:
     """Of three runs, two with other ids are compared with each other too."""
     third = {f"t{at}": (f"q{at}".encode(), 0.0) for at in range(8)}
-    found = compared(numbered(8, 1.0), {f"s{at}": (f"q{at}".encode(), 1.0) for at in range(8)}, third)
-    assert [(pair.matched_by, pair.n_common, pair.n_lost) for pair in found.pairs] == [
+    comparison = compared(numbered(8, 1.0), {f"s{at}": (f"q{at}".encode(), 1.0) for at in range(8)}, third)
+    assert [(pair.matched_by, pair.n_common, pair.n_lost) for pair in comparison.pairs] == [
         ("content", 8, 0),
         ("content", 8, 8),
         ("content", 8, 8),

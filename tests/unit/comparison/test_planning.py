@@ -28,18 +28,18 @@ COST = RowCost(agent_calls=1, judge_calls=0.5, tokens=100, cost_usd=0.01, time_s
 def test_the_variance_of_repeats_is_split() -> None:
     """The specification's rows 1110, 1111, 0010, 1011, 0000: within 0.15, of means 0.16875, noise 22 %."""
     rows = [
-        (str(case), float(one)) for case, runs in enumerate(["1110", "1111", "0010", "1011", "0000"]) for one in runs
+        (str(case), float(run)) for case, runs in enumerate(["1110", "1111", "0010", "1011", "0000"]) for run in runs
     ]
-    found = variation_of("accuracy", rows)
-    assert found.within == pytest.approx(0.15)
-    assert found.variance == pytest.approx(0.16875)
-    assert found.noise_share == pytest.approx(0.222222, abs=1e-6)
-    assert found.repeats == 4
+    variation = variation_of("accuracy", rows)
+    assert variation.within == pytest.approx(0.15)
+    assert variation.variance == pytest.approx(0.16875)
+    assert variation.noise_share == pytest.approx(0.222222, abs=1e-6)
+    assert variation.repeats == 4
 
 
 def test_sizes_of_the_specification() -> None:
     """A quarter of disagreeing cases needs 207 of them for ten points; scores with sd 1.0 need 90 for 0.3."""
-    sizes = {one.repeats: one for one in plan(rates(both=125, a_only=25, b_only=25, neither=25), 0.1, COST).sizes}
+    sizes = {size.repeats: size for size in plan(rates(both=125, a_only=25, b_only=25, neither=25), 0.1, COST).sizes}
     assert sizes[1].cases == 207
     assert sizes[1].detectable == pytest.approx(0.101519, abs=1e-6)
     assert sizes[2].cases is None  # what repeats bring is not known
@@ -64,7 +64,7 @@ def test_sizes_at_the_upper_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "reason", "said"),
+    ("first", "second", "reason", "message"),
     [
         ([0.8] * 10, [0.8] * 10, "no_variation", "m cannot be planned from these runs: the difference between them is"),
         ([0.8] * 10, None, "no_variation", "m cannot be planned from this run: the value is the same in every case"),
@@ -78,14 +78,16 @@ def test_sizes_at_the_upper_limit() -> None:
         ),
     ],
 )
-def test_runs_that_plan_nothing(first: Sequence[float], second: Sequence[float] | None, reason: str, said: str) -> None:
-    """Where nothing varies no size is made up, and no difference is detectable."""
+def test_runs_that_plan_nothing(
+    first: Sequence[float], second: Sequence[float] | None, reason: str, message: str
+) -> None:
+    """Without variation there is no size and no detectable difference."""
     runs = [[(str(case), value) for case, value in enumerate(run)] for run in (first, second) if run is not None]
-    found = plan(variation_of("m", *runs), 0.05, COST)
-    assert found.reason == reason
-    assert said in found.message
-    assert {(one.cases, one.cases_upper) for one in found.sizes} == {(None, None)}
-    assert {one.detectable for one in found.sizes if reason == "no_variation"} <= {None}
+    size = plan(variation_of("m", *runs), 0.05, COST)
+    assert size.reason == reason
+    assert message in size.message
+    assert {(one.cases, one.cases_upper) for one in size.sizes} == {(None, None)}
+    assert {one.detectable for one in size.sizes if reason == "no_variation"} <= {None}
 
 
 def test_a_share_that_disagrees_less_than_the_difference_has_the_cautious_size_alone() -> None:
@@ -131,10 +133,10 @@ def test_clusters_of_unequal_size_count_as_fewer() -> None:
     rng = random.Random(2)
     pages = {str(case): str(max(0, (case - 195) // 5)) for case in range(245)}
     rows = [[(case, rng.random()) for case in pages] for _ in range(2)]
-    found = variation_of("quality", *rows, cluster="category", clusters=pages)
-    assert found.clusters == 10
-    assert found.effective_clusters == pytest.approx(1.49, abs=0.01)
-    size = plan(found, 0.1, COST).sizes[0]
+    variation = variation_of("quality", *rows, cluster="category", clusters=pages)
+    assert variation.clusters == 10
+    assert variation.effective_clusters == pytest.approx(1.49, abs=0.01)
+    size = plan(variation, 0.1, COST).sizes[0]
     assert size.detectable is None
     assert size.cases is not None
     assert size.cases >= 6 * 245 / 1.5
@@ -142,17 +144,17 @@ def test_clusters_of_unequal_size_count_as_fewer() -> None:
 
 def test_what_a_plan_costs() -> None:
     """Calls, tokens, money and time are those of both variants, at the earlier run's rates."""
-    found = plan(Variation("quality", 100, 4.0, False, 1.0, None, None, 1.0, 1), 0.3, COST).sizes[0]
-    assert (found.rows, found.agent_calls, found.judge_calls, found.tokens) == (180, 180, 90, 18_000)
-    assert found.cost_usd == pytest.approx(1.8)
-    assert found.time_s == pytest.approx(45.0)
+    size = plan(Variation("quality", 100, 4.0, False, 1.0, None, None, 1.0, 1), 0.3, COST).sizes[0]
+    assert (size.rows, size.agent_calls, size.judge_calls, size.tokens) == (180, 180, 90, 18_000)
+    assert size.cost_usd == pytest.approx(1.8)
+    assert size.time_s == pytest.approx(45.0)
 
 
 def test_repeats_take_noise_out() -> None:
-    """Where the runs of one case differ, more of them need fewer cases, and never more."""
+    """If runs of one case differ, more repeats need fewer cases."""
     rng = random.Random(1)
     rows = [(str(case), rng.gauss(case % 5, 2.0)) for case in range(60) for _ in range(3)]
-    cases = [one.cases for one in plan(variation_of("quality", rows), 0.5, COST).sizes]
+    cases = [size.cases for size in plan(variation_of("quality", rows), 0.5, COST).sizes]
     assert None not in cases
     assert cases == sorted(cases, reverse=True)  # type: ignore[type-var]  # none is None
     assert cases[0] > 1.5 * cases[-1]  # type: ignore[operator]  # as above
@@ -161,11 +163,11 @@ def test_repeats_take_noise_out() -> None:
 def test_two_runs_measure_the_difference() -> None:
     """With a second run nothing is assumed; a plan says what it rests on and how far it may be off."""
     rows = [(str(case), float(case % 5)) for case in range(40)]
-    found = variation_of("quality", rows, [(case, value + int(case) % 3) for case, value in rows])
-    assert (found.correlation, found.step) == (None, 1.0)
-    assert found.differing == pytest.approx(26 / 40)
+    variation = variation_of("quality", rows, [(case, value + int(case) % 3) for case, value in rows])
+    assert (variation.correlation, variation.step) == (None, 1.0)
+    assert variation.differing == pytest.approx(26 / 40)
     assert any("assumed to correlate" in note for note in plan(variation_of("quality", rows), 0.1, COST).notes)
-    notes = plan(found, 0.1, COST).notes
+    notes = plan(variation, 0.1, COST).notes
     assert not any("assumed" in note for note in notes)
     assert any("learned from 40 cases, and about every second one is too small" in note for note in notes)
     assert any("fewer than 6 differing cases" in note for note in notes)
@@ -181,15 +183,15 @@ def test_each_run_brings_its_own_repeats(repeats: tuple[int, int]) -> None:
         [(str(case), mean + rng.gauss(0.0, 2.0)) for case, mean in enumerate(case_means) for _ in range(count)]
         for count in repeats
     ]
-    found = variation_of("quality", runs[0], runs[1])
+    variation = variation_of("quality", runs[0], runs[1])
     turned = variation_of("quality", runs[1], runs[0])
-    assert found.noise == pytest.approx(4 / repeats[0] + 4 / repeats[1], rel=0.1)
+    assert variation.noise == pytest.approx(4 / repeats[0] + 4 / repeats[1], rel=0.1)
     for planned in (1, 2, 5):
-        variance = found.difference_variance(planned)
+        variance = variation.difference_variance(planned)
         assert variance == pytest.approx(2 * 4 / planned, rel=0.15)
         assert turned.difference_variance(planned) == pytest.approx(variance, rel=1e-12)
-    assert turned.n == found.n
-    assert turned.noise_share == pytest.approx(found.noise_share)
+    assert turned.n == variation.n
+    assert turned.noise_share == pytest.approx(variation.noise_share)
 
 
 @given(
@@ -215,7 +217,7 @@ def test_huge_values_make_no_figure_infinite(rows: list[tuple[str, float]], has_
 
 
 def test_too_little_to_learn_from() -> None:
-    """A plan needs two cases with values, and of two runs two common ones."""
+    """A plan needs two cases with values, two common ones if it uses two runs."""
     with pytest.raises(InvalidInputError, match="1 cases have a value"):
         variation_of("quality", [("a", 1.0), ("b", None)])
     with pytest.raises(InvalidInputError, match="share 0 cases"):
@@ -226,5 +228,5 @@ def test_the_guide_shows_what_is_printed() -> None:
     """The output in docs/compare.md is that of two runs over 100 cases of which 15 disagree."""
     shown = next(block.text for block in blocks("docs/compare.md", "text") if "detectable with" in block.text)
     cost = RowCost(agent_calls=1, judge_calls=0, tokens=None, cost_usd=None, time_s=0.01)
-    found = plan(rates(both=85, a_only=3, b_only=12, neither=0), 0.1, cost)
-    assert "\n".join(plan_lines(found)).startswith(shown.rstrip("\n"))
+    size = plan(rates(both=85, a_only=3, b_only=12, neither=0), 0.1, cost)
+    assert "\n".join(plan_lines(size)).startswith(shown.rstrip("\n"))

@@ -26,41 +26,41 @@ def test_the_always_valid_rule_stops_at_the_case() -> None:
     """The example: E reaches 20 at the 11th case with a value; a missing value is a case and no pair."""
     path = [WON, TIE, WON, WON, TIE, WON, WON, TIE, WON, WON]
     assert first_stop(RATES, path) is None
-    found = first_stop(RATES, [*path, MISSING, WON, LOST, LOST, LOST])
-    assert found is not None
-    assert (found.cases, found.n_pairs, found.verdict) == (12, 11, Verdict.B_BETTER)
-    assert found.p == pytest.approx(0.035156, abs=1e-6)
+    stop = first_stop(RATES, [*path, MISSING, WON, LOST, LOST, LOST])
+    assert stop is not None
+    assert (stop.cases, stop.n_pairs, stop.verdict) == (12, 11, Verdict.B_BETTER)
+    assert stop.p == pytest.approx(0.035156, abs=1e-6)
 
 
 def test_scores_are_divided_by_their_range() -> None:
     """A difference of 1 on a scale from 1 to 5 is a quarter, and eight of them are not evidence enough."""
     plan = StoppingPlan(StoppingRule.ALWAYS_VALID, 40, scale=(1.0, 5.0), higher_is_better=False)
     assert first_stop(plan, [(3.0, 4.0)] * 8) is None
-    found = first_stop(plan, [(1.0, 5.0)] * 8)
-    assert found is not None
-    assert found.verdict is Verdict.A_BETTER
+    stop = first_stop(plan, [(1.0, 5.0)] * 8)
+    assert stop is not None
+    assert stop.verdict is Verdict.A_BETTER
 
 
 def test_planned_looks_are_the_only_ones() -> None:
     """Twelve wins are decided at the second look, after 16 of 40 cases, not before it is due."""
     first = first_stop(LOOKS, [WON] * 15)
     assert first is None
-    found = first_stop(LOOKS, [WON] * 14 + [LOST, LOST] + [LOST] * 20)
-    assert found is None
-    found = first_stop(LOOKS, [WON] * 14 + [TIE, MISSING] + [LOST] * 20)
-    assert found is not None
-    assert (found.look, found.cases, found.n_pairs, found.bound) == (2, 16, 15, 3.2255)
-    assert found.z == pytest.approx(14**0.5)
+    stop = first_stop(LOOKS, [WON] * 14 + [LOST, LOST] + [LOST] * 20)
+    assert stop is None
+    stop = first_stop(LOOKS, [WON] * 14 + [TIE, MISSING] + [LOST] * 20)
+    assert stop is not None
+    assert (stop.look, stop.cases, stop.n_pairs, stop.bound) == (2, 16, 15, 3.2255)
+    assert stop.z == pytest.approx(14**0.5)
 
 
 def test_nothing_behind_an_unfinished_case_counts() -> None:
-    """Rows that came early wait for those before them, so that slow answers do not choose the cases of a look."""
+    """Early rows wait for the rows before them, so that slow answers do not select the cases of a look."""
     rows: Sequence[Pair | None] = [WON] * 7 + [None] + [WON] * 30
     assert first_stop(RATES, rows) is None
     assert first_stop(LOOKS, rows) is None
-    found = first_stop(RATES, [WON] * 38)
-    assert found is not None
-    assert found.cases == 8
+    stop = first_stop(RATES, [WON] * 38)
+    assert stop is not None
+    assert stop.cases == 8
 
 
 @given(PAIRS, st.sampled_from([RATES, LOOKS]), st.data())
@@ -87,7 +87,7 @@ def test_swapping_the_runs_swaps_the_verdict(rows: list[Pair], plan: StoppingPla
 
 
 def test_what_a_rule_cannot_hold() -> None:
-    """Unbounded metrics, few cases and another level are refused in sentences, all at once."""
+    """Unbounded metrics, too few cases and another level are all refused at once."""
     assert "a metric with bounds" in StoppingPlan(StoppingRule.ALWAYS_VALID, 40).problems()[0]
     found = StoppingPlan(StoppingRule.FIVE_LOOKS, 19, alpha=0.1).problems()
     assert ["at least 20 cases" in found[0], "--alpha 0.05, not 0.1" in found[1]] == [True, True]

@@ -29,20 +29,20 @@ LINES = [
 
 
 def test_wrong_records_are_left_out_and_listed(write: Write, read: Read) -> None:
-    """Records that are wrong are left out with file, line, field and message; the rest is read."""
+    """Wrong records are left out and listed with file, line, field and message; the rest is read."""
     name = write("x.jsonl", "\n".join(LINES))
     info = open_dataset(name, on_bad_case="skip").check()
     assert (info.case_count, info.left_out_count) == (2, 4)
-    said = [str(problem) for problem in info.left_out]
-    assert said[0].startswith("x.jsonl:2: record 2, question: must be a string")
-    assert said[1].startswith("x.jsonl:2: record 2, weight: must be a number")
-    assert [line.split(":")[1] for line in said] == ["2", "2", "3", "4", "5"]
+    sentences = [str(problem) for problem in info.left_out]
+    assert sentences[0].startswith("x.jsonl:2: record 2, question: must be a string")
+    assert sentences[1].startswith("x.jsonl:2: record 2, weight: must be a number")
+    assert [line.split(":")[1] for line in sentences] == ["2", "2", "3", "4", "5"]
     assert "x.jsonl: 4 records are wrong and left out" in str(info.warnings[-1])
     assert [case.case_id for case in read(name, on_bad_case="skip")] == ["a", "d"]
 
 
 def test_the_default_is_to_refuse(write: Write, refusal: Refusal) -> None:
-    """Without being asked, nothing is left out; a policy that does not exist is refused."""
+    """By default nothing is left out; an unknown policy is refused."""
     name = write("x.jsonl", "\n".join(LINES))
     assert len(refusal(name)) == 5
     assert "on_bad_case must be refuse or skip, not 'ignore'" in refusal(name, on_bad_case="ignore")[0]
@@ -55,7 +55,7 @@ def test_ragged_rows_are_left_out(write: Write, read: Read) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("x.json", '[{"question": "Q"}, {"question": ', "it may be cut off"),
         ("x.csv", 'question\n"Q', "is not valid CSV"),
@@ -63,15 +63,15 @@ def test_ragged_rows_are_left_out(write: Write, read: Read) -> None:
         ("x.json", '[{"question": []}]', "holds no case that can be read: 1 record is wrong"),
     ],
 )
-def test_a_damaged_file_is_refused_all_the_same(write: Write, name: str, content: str, said: str) -> None:
-    """What is wrong with the file, rather than with a record, refuses it; so does a file of which nothing is left."""
+def test_a_damaged_file_is_refused_all_the_same(write: Write, name: str, content: str, message: str) -> None:
+    """A damaged file, or one of which no record is left, is refused."""
     dataset = open_dataset(write(name, content), on_bad_case="skip")
-    with pytest.raises(DatasetError, match=said):
+    with pytest.raises(DatasetError, match=message):
         dataset.check()
 
 
 def test_the_list_is_bounded_and_everything_is_counted(write: Write) -> None:
-    """Of many wrong records fifty problems are listed and all are counted."""
+    """At most fifty problems are listed; all wrong records are counted."""
     records: list[Any] = [{"question": "Q"}, *({"question": []} for _ in range(200))]
     info = open_dataset(write("x.jsonl", records), on_bad_case="skip").check()
     assert (info.case_count, info.left_out_count, len(info.left_out)) == (1, 200, 50)
@@ -91,7 +91,7 @@ _RECORD = st.fixed_dictionaries(
 
 @given(st.lists(_RECORD, max_size=12))
 def test_the_survey_counts_what_reading_gives(tmp_path_factory: pytest.TempPathFactory, records: list[Any]) -> None:
-    """Checking, which takes a short cut for plain records, and reading agree on every case and every count."""
+    """Checking, which takes a short cut for plain records, and reading agree on every case and count."""
     path = tmp_path_factory.mktemp("data") / "x.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in [{"question": "first"}, *records]))
     dataset = open_dataset(path, on_bad_case="skip")

@@ -102,7 +102,7 @@ def read_again(case: Case) -> Case:
 
 @given(_CASES, st.lists(_ANSWERS, max_size=3))
 def test_a_record_is_read_as_its_case(case: Case, answers: list[AgentResponse]) -> None:
-    """Every field of a case, and of its recorded answers, survives the file."""
+    """A file keeps every field of a case and of its recorded answers."""
     if answers:
         case = replace(case, recorded=answers[0], recorded_repeats=tuple(answers[1:]))
     assert read_again(case) == case
@@ -112,7 +112,7 @@ def test_a_record_is_read_as_its_case(case: Case, answers: list[AgentResponse]) 
 def test_a_recorded_conversation_is_read_as_it_was(
     case: Case, conversations: list[tuple[AgentResponse, AgentResponse]]
 ) -> None:
-    """The answers of every repeat to every turn survive the file; one that failed at its first turn has that alone."""
+    """A file keeps the answers of every repeat to every turn, up to the first failure."""
     given = [(first, last) if first.error is None else (first,) for first, last in conversations]
     case = replace(
         case,
@@ -130,7 +130,7 @@ FAILED = {"status": "error", "error": "down"}
 
 
 @pytest.mark.parametrize(
-    ("recorded", "place", "said"),
+    ("recorded", "place", "message"),
     [
         ({"turns": []}, "recorded.turns", "is empty"),
         ({"turns": ["a"]}, "recorded", "has 1 answers to 2 turns"),
@@ -141,19 +141,19 @@ FAILED = {"status": "error", "error": "down"}
     ],
 )
 def test_a_recorded_conversation_that_is_wrong_is_refused(
-    tmp_path: Path, recorded: object, place: str, said: str
+    tmp_path: Path, recorded: object, place: str, message: str
 ) -> None:
-    """Each turn has one answer, until the agent fails at one; the message names repeat and turn."""
+    """Each turn has one answer until the agent fails; the message names repeat and turn."""
     file = tmp_path / "talk.jsonl"
     file.write_text(json.dumps({"id": "t", **TALK, "recorded": recorded}) + "\n", encoding="utf-8")
     with pytest.raises(DatasetError) as refusal:
         open_dataset(file).check()
     assert place in str(refusal.value)
-    assert said in str(refusal.value)
+    assert message in str(refusal.value)
 
 
 @pytest.mark.parametrize("answer", ["", "[1]", '{"text": "a"}'])
 def test_texts_that_look_like_something_else_stay_texts(answer: str) -> None:
-    """An answer that is JSON, or empty, is the text that it is."""
+    """An answer that is JSON or empty stays text."""
     case = Case("c", (Turn("q", references=("a",)),), recorded=AgentResponse(text=answer))
     assert read_again(case) == case

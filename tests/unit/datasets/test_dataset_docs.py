@@ -18,7 +18,7 @@ _GUIDE = Path(__file__).parents[3] / "docs" / "datasets.md"
 
 
 def test_the_table_of_fields_is_the_tables_in_the_code() -> None:
-    """Every alias is in the guide, in the order in which it is tried, and no other is."""
+    """The guide lists every alias in the order in which it is tried, and no other."""
     rows = re.findall(r"^\| `(\w+)` \| ((?:`\w+`(?:, )?)+) \|", _GUIDE.read_text(encoding="utf-8"), re.MULTILINE)
     assert {name: tuple(re.findall(r"\w+", aliases)) for name, aliases in rows} == dict(ALIASES)
 
@@ -36,7 +36,7 @@ def test_the_first_example_is_a_dataset(write: Callable[..., str], read: Callabl
 
 
 def test_the_table_of_formats_is_the_one_in_the_code() -> None:
-    """The guide says of every format by what it is recognised and what goes where, and of no other."""
+    """The guide lists every format with its marks and its fields, and no other."""
     table = _GUIDE.read_text(encoding="utf-8").split("## Formats of other tools")[1].split("If `inputs` is")[0]
     names = re.findall(r"^\| `([\w-]+)` \| .+ \| .+ \|$", table, re.MULTILINE)
     assert sorted(set(names) - {"format"}) == sorted(FORMAT_NAMES)

@@ -67,13 +67,13 @@ def test_what_a_case_demands(write: Write, read: Read, name: str) -> None:
 
 
 def test_what_a_case_demands_is_written_and_read_back(write: Write, read: Read) -> None:
-    """A stored case with all of it is a record that gives the same case."""
+    """A stored case with all of these is a record of the same case."""
     (case,) = read(write("x.json", [RECORD | {"id": "a"}]))
     assert read(write("y.json", [case_to_json(case)])) == [case]
 
 
 def test_tools_of_turns(write: Write, read: Read, refusal: Refusal) -> None:
-    """Each turn has tools of its own; beside turns they are refused, because nobody knows whose they are."""
+    """Each turn has its own tools; tools beside turns are refused as ambiguous."""
     turns = [{"input": "a", "expected_tools": ["t"]}, {"input": "b"}]
     (case,) = read(write("x.json", [{"turns": turns}]))
     assert [turn.expected_tools for turn in case.turns] == [(ExpectedTool("t"),), ()]
@@ -90,7 +90,7 @@ _HUGE = 10**400
 
 
 @pytest.mark.parametrize(
-    ("record", "said"),
+    ("record", "message"),
     [
         ({"threshold": True}, "threshold: must be a number, not true"),
         ({"threshold": "high"}, 'threshold: must be a number, not "high"'),
@@ -122,10 +122,10 @@ _HUGE = 10**400
         ({"assertions": [{"type": "contains", "value": "x", "weight": -1}]}, "assertions[0].weight: must be a number"),
     ],
 )
-def test_demands_that_cannot_be(write: Write, refusal: Refusal, record: dict[str, Any], said: str) -> None:
-    """Values of the wrong kind, booleans and numbers without end among them, are refused with line, field and value."""
+def test_demands_that_cannot_be(write: Write, refusal: Refusal, record: dict[str, Any], message: str) -> None:
+    """Values of the wrong kind, such as booleans or infinite numbers, are refused with line, field and value."""
     problem = refusal(write("x.jsonl", [{"question": "Q"}, {"question": "Q", **record}]))[0]
-    assert problem.startswith(f"x.jsonl:2: record 2, {said}"), problem
+    assert problem.startswith(f"x.jsonl:2: record 2, {message}"), problem
 
 
 @pytest.mark.parametrize("cell", ["inf", "nan", "1e999", "-1", "x"])
@@ -135,7 +135,7 @@ def test_numbers_in_cells(write: Write, refusal: Refusal, cell: str) -> None:
 
 
 def test_skipped_cases(write: Write, read: Read, refusal: Refusal) -> None:
-    """A case that is to be skipped is left out, counted and told; it takes no id and no place in the limit."""
+    """A skipped case is reported and counted, and takes neither an id nor a place in the limit."""
     name = write("x.csv", "id,question,skip\na,,true\na,Q,no\nb,R,YES\nc,S,\n")
     info = open_dataset(name).check()
     assert (info.case_count, info.skipped_count, info.left_out_count) == (2, 2, 0)
@@ -158,7 +158,7 @@ def test_skipped_cases(write: Write, read: Read, refusal: Refusal) -> None:
     ],
 )
 def test_a_refusal_that_expects_a_table_is_odd(write: Write, record: dict[str, Any], warned: bool) -> None:
-    """A case out of scope has no table to hit: one that names it is read, with a warning that says so once."""
+    """An out-of-scope case with an expected table is read, with one warning."""
     records = [{"question": "Q"}, {"question": "Q2", **record}, {"question": "Q3", **record}]
     warnings = [str(warning) for warning in open_dataset(write("x.jsonl", records)).check().warnings]
     assert len(warnings) == warned

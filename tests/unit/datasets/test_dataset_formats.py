@@ -24,7 +24,7 @@ QUESTION = {"question": "ما هي أبرز الفعاليات؟", "answer": "م
 
 
 def test_prompt_benchmark(write: Write, read: Read) -> None:
-    """The prompt-benchmark shape is read as it is: ids, questions, reference answers."""
+    """The ids, questions and reference answers of a prompt benchmark are read without a mapping."""
     name = write(
         "cases.json",
         {
@@ -40,7 +40,7 @@ def test_prompt_benchmark(write: Write, read: Read) -> None:
 
 
 def test_rag_with_both_names_of_the_reference(write: Write, read: Read) -> None:
-    """A rag file may call the reference `answer` in one line and `ground_truth` in another."""
+    """A rag file may name the reference `answer` in one line and `ground_truth` in another."""
     name = write("qa.jsonl", [QUESTION, {"question": "Q2", "ground_truth": "A2"}])
     info = open_dataset(name).check()
     assert info.mapping["references"] == "answer | ground_truth"
@@ -75,7 +75,7 @@ def test_reference_aliases(write: Write, read: Read, field: str) -> None:
 
 
 def test_canonical_names(write: Write, read: Read) -> None:
-    """Assay's own names are read into their places, and what is unknown is kept."""
+    """Assay's own names are read as their fields; unknown fields are kept."""
     record = {
         "id": 7,
         "input": "Q",
@@ -105,13 +105,13 @@ def test_canonical_names(write: Write, read: Read) -> None:
 
 
 def test_stored_cases_are_read_back(write: Write, read: Read) -> None:
-    """What `case_to_json` writes is a dataset: several turns, and all."""
+    """The output of `case_to_json` is a dataset, turns included."""
     case = Case("c", (Turn("one", references=("1",)), Turn("two", expected_sources=("s",))), tags=("t",))
     assert read(write("x.json", [case_to_json(case)])) == [case]
 
 
 def test_recorded_answers_beside_a_reference(write: Write, read: Read) -> None:
-    """`answer` is the recorded answer where another field is the reference, also where one record lacks it."""
+    """`answer` is the recorded answer if another field is the reference, even if one record lacks it."""
     name = write(
         "x.jsonl", [{"question": "Q", "answer": "said", "reference": "right"}, {"question": "R", "answer": "x"}]
     )
@@ -132,14 +132,14 @@ def test_other_names_of_recorded_answers(write: Write, read: Read, field: str) -
 
 
 def test_an_output_without_reference_is_recorded_with_a_warning(write: Write) -> None:
-    """Where nothing says whether `response` is right or was only said, the reading is told."""
+    """A `response` that may be right or merely given is recorded, with a warning."""
     info = open_dataset(write("x.jsonl", [{"question": "Q", "response": "A"}])).check()
     assert info.recorded_count == 1
     assert "map: {references: response}" in str(info.warnings[0])
 
 
 def test_answers_never_reach_the_metadata(write: Write, read: Read) -> None:
-    """Agents see metadata: a second reference, and whatever is expected, is kept where they do not."""
+    """Second references and everything under `expected` are hidden from agents, which see the metadata."""
     record = {"question": "Q", "reference": "A", "ground_truth": "B", "expected_table": "t", "note": "n"}
     (case,) = read(write("x.jsonl", [record]))
     assert case.references == ("A",)
@@ -148,7 +148,7 @@ def test_answers_never_reach_the_metadata(write: Write, read: Read) -> None:
 
 
 def test_two_inputs_are_told(write: Write) -> None:
-    """Where two fields could be the question, the choice is a warning that names both."""
+    """A choice between two possible questions is a warning that names both."""
     info = open_dataset(write("x.jsonl", [{"input": "Q", "prompt": "P"}] * 3)).check()
     (choice,) = [str(warning) for warning in info.warnings if "is read as input" in str(warning)]
     assert '"input" is read as input, "prompt" is not' in choice
@@ -166,7 +166,7 @@ def test_variables_in_place_of_an_input(write: Write, read: Read) -> None:
 
 
 def test_field_map(write: Write, read: Read) -> None:
-    """The user's mapping goes before every alias, and an empty name switches a field off."""
+    """The user's mapping takes precedence over every alias; an empty name disables a field."""
     name = write("x.jsonl", [{"Frage": "Q", "input": "other", "Antwort": "A", "name": "n"}])
     options: dict[str, Any] = {"field_map": {"input": "frage", "reference": "Antwort", "id": ""}}
     (case,) = read(name, **options)
@@ -177,7 +177,7 @@ def test_field_map(write: Write, read: Read) -> None:
 
 
 def test_field_map_faults_are_named(write: Write, refusal: Callable[..., list[str]]) -> None:
-    """An unknown canonical name brings the nearest, a source field that no record has brings the fields."""
+    """An unknown canonical name is answered with the nearest, a missing source field with the fields there are."""
     name = write("x.jsonl", [{"question": "Q", "antwort": "A"}])
     assert refusal(name, field_map={"inptu": "question"}) == [
         "x.jsonl: map: unknown field in map 'inptu'; did you mean 'input'?"
@@ -262,7 +262,7 @@ def test_json_lines_under_another_name(write: Write, read: Read) -> None:
 
 
 def test_a_single_object(write: Write, read: Read) -> None:
-    """One object that is a case is a dataset of one."""
+    """A single object that is a case is a dataset of one."""
     assert [case.input for case in read(write("x.json", '{\n "question": "Q",\n "answer": "A"\n}'))] == ["Q"]
     assert [case.input for case in read(write("x.yaml", "question: Q\n"))] == ["Q"]
 
@@ -318,7 +318,7 @@ def test_numbers_are_texts_where_texts_are_due(write: Write, read: Read) -> None
 
 
 def test_limit(write: Write, read: Read) -> None:
-    """Only the first cases are checked and read; what is wrong after them does not matter."""
+    """Only cases within the limit are checked and read."""
     name = write("x.jsonl", '{"input": "a"}\n{"input": "b"}\nnonsense\n')
     dataset = open_dataset(name, selection=CaseSelection(limit=2))
     assert dataset.check().case_count == 2
@@ -326,7 +326,7 @@ def test_limit(write: Write, read: Read) -> None:
 
 
 def test_info_names_the_bytes(write: Write) -> None:
-    """The digest is that of the file, limit or not, so that a run can say what it read."""
+    """The digest is that of the whole file, whatever the limit, so that a run can name what it read."""
     name = write("x.jsonl", [{"input": "a"}, {"input": "b"}])
     info = open_dataset(name, selection=CaseSelection(limit=1)).check()
     assert info.sha256 == hashlib.sha256(Path(name).read_bytes()).hexdigest()
@@ -334,7 +334,7 @@ def test_info_names_the_bytes(write: Write) -> None:
 
 
 def test_objects_in_memory() -> None:
-    """Objects are read like a file's records, as often as needed, and without a file's name in problems."""
+    """Objects in memory are read like records, repeatedly, and without a file name in problems."""
     dataset = records_dataset(({"question": f"Q{i}", "answer": i} for i in range(3)), name="mine")
     info = dataset.check()
     assert (info.format, info.name, info.case_count, info.path) == ("plain/objects", "mine", 3, None)
@@ -354,7 +354,7 @@ def test_two_readers_at_once(write: Write) -> None:
 
 
 def test_a_file_that_changes_is_refused(write: Write) -> None:
-    """What is run is what was checked."""
+    """A file that changes after the check is refused."""
     name = write("x.jsonl", [{"input": "a"}])
     dataset = open_dataset(name)
     dataset.check()
@@ -364,7 +364,7 @@ def test_a_file_that_changes_is_refused(write: Write) -> None:
 
 
 def test_the_quick_way_and_the_long_way_agree(write: Write, read: Read) -> None:
-    """Plain records take a short cut that gives what the long way gives."""
+    """The short cut for plain records gives the same cases as full reading."""
     plain: dict[str, Any] = {"id": " a ", "question": " Q ", "answer": "A", "category": "c", "x": 1}
     (quick,) = read(write("x.jsonl", [plain]))
     (long,) = read(write("x.jsonl", [plain | {"tags": None}]))
@@ -373,7 +373,7 @@ def test_the_quick_way_and_the_long_way_agree(write: Write, read: Read) -> None:
 
 @pytest.mark.parametrize("spaces", [70_000, 1_000_000])
 def test_a_file_may_begin_with_much_space(write: Write, read: Read, spaces: int) -> None:
-    """What a file is, its first text says, however late it comes."""
+    """The first text of a file decides its kind, however late it comes."""
     assert [case.input for case in read(write("x.json", " " * spaces + '[{"input": "Q"}]'))] == ["Q"]
 
 
@@ -385,6 +385,6 @@ def test_a_file_may_begin_with_much_space(write: Write, read: Read, spaces: int)
     ],
 )  # fmt: skip
 def test_a_file_may_begin_with_many_blank_lines(write: Write, read: Read, name: str, text: str) -> None:
-    """Only a file of nothing else is empty, however much of it is looked at to tell its kind."""
+    """Only a file of nothing but blank lines is empty."""
     (case,) = read(write(name, 70_000 * "\n" + text))
     assert case.input == "q"

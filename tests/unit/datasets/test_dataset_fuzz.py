@@ -70,14 +70,14 @@ def _look_at(error: DatasetError, path: Path) -> None:
 @pytest.mark.parametrize("name", _NAMES)
 @given(st.binary(max_size=200))
 def test_random_bytes(name: str, content: bytes) -> None:
-    """Bytes that mean nothing are refused and nothing else happens."""
+    """Random bytes are refused, and nothing else happens."""
     _try(name, content)
 
 
 @pytest.mark.parametrize("name", _NAMES)
 @given(_damaged())
 def test_damaged_files(name: str, content: bytes) -> None:
-    """Files that were once right are read or refused."""
+    """Damaged files are read or refused."""
     _try(name, gzip.compress(content) if name.endswith(".gz") else content)
 
 
@@ -91,7 +91,7 @@ def test_damaged_compression(content: bytes, place: int, patch: bytes) -> None:
 
 @given(st.sampled_from(_SEEDS), st.sampled_from(["utf-16", "utf-16-le", "utf-32", "cp1256", "latin-1", "utf-7", "x"]))
 def test_encodings_that_do_not_fit(content: bytes, encoding: str) -> None:
-    """A wrong encoding is refused, or gives other letters, and nothing else happens."""
+    """A wrong encoding is refused or gives other letters, and nothing else happens."""
     _try("x.jsonl", content, encoding)
 
 

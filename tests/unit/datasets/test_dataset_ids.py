@@ -20,7 +20,7 @@ Read = Callable[..., list[Case]]
 
 
 def test_derived_ids_follow_the_documented_formula(write: Write, read: Read) -> None:
-    """Anybody can compute the id: SHA-256 of canonical JSON of input, parameters and variables."""
+    """The id can be recomputed: SHA-256 of canonical JSON of input, parameters and variables."""
     name = write("x.jsonl", [{"input": "Q é", "filters": {"b": 1, "a": 2}, "answer": "A"}])
     text = '{"input":"Q é","parameters":{"a":2,"b":1},"variables":{}}'
     assert read(name)[0].case_id == hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -28,14 +28,14 @@ def test_derived_ids_follow_the_documented_formula(write: Write, read: Read) -> 
 
 def test_derived_ids_survive_reordering_and_edits(write: Write, read: Read) -> None:
     """Neither the order of cases nor references, categories and notes change an id."""
-    one = read(write("x.jsonl", [{"input": "a", "answer": "1"}, {"input": "b"}]))
+    labels = read(write("x.jsonl", [{"input": "a", "answer": "1"}, {"input": "b"}]))
     two = read(write("x.jsonl", [{"input": "b", "category": "c"}, {"input": "a", "answer": "2", "note": 1}]))
-    assert [case.case_id for case in one] == [case.case_id for case in reversed(two)]
+    assert [case.case_id for case in labels] == [case.case_id for case in reversed(two)]
 
 
 @given(st.text(), st.dictionaries(st.text(), st.text()))
 def test_derived_ids_do_not_depend_on_the_form_of_letters(text: str, variables: dict[str, str]) -> None:
-    """Composed and decomposed letters look the same and are the same case."""
+    """Composed and decomposed letters give the same case."""
     ids = {
         derive_id(Case("", (Turn(unicodedata.normalize(form, text)),), variables=nested))
         for form in ("NFC", "NFD")
@@ -57,23 +57,23 @@ def test_derived_ids_do_not_depend_on_the_form_of_letters(text: str, variables: 
     ],
 )
 def test_composed_and_decomposed_letters_give_one_id(one: Case, other: Case) -> None:
-    """In inputs, in the turns of a conversation, in names and values of variables, and in parameters."""
+    """This holds in inputs, turns, names and values of variables, and parameters."""
     assert derive_id(one) == derive_id(other)
 
 
 def test_equal_cases_get_numbers(write: Write, read: Read) -> None:
-    """Equal cases stay apart, the warning counts them, and both passes number them alike."""
+    """Equal cases get numbers and a warning with their count; both passes number them alike."""
     name = write("x.jsonl", [{"input": "a"}, {"input": "b"}, {"input": "a"}, {"input": "a"}, {"input": "b"}])
     ids = [case.case_id for case in read(name)]
     a, b = ids[0], ids[1]
     assert ids == [a, b, f"{a}-2", f"{a}-3", f"{b}-2"]
     (warning,) = open_dataset(name).check().warnings
-    said = "repeats line 1; 3 such records count as cases of their own (their ids end in -2, -3, ...)"
-    assert str(warning) == f"x.jsonl:3: record 3: {said}"
+    sentence = "repeats line 1; 3 such records count as cases of their own (their ids end in -2, -3, ...)"
+    assert str(warning) == f"x.jsonl:3: record 3: {sentence}"
 
 
 def test_derived_ids_avoid_given_ones(write: Write, read: Read) -> None:
-    """A derived id that the dataset has given to another case is not used again."""
+    """A derived id is never one that the dataset gives to another case."""
     base = read(write("x.jsonl", [{"input": "a"}]))[0].case_id
     ids = [
         case.case_id for case in read(write("x.jsonl", [{"id": base, "input": "z"}, {"input": "a"}, {"input": "a"}]))
@@ -83,7 +83,7 @@ def test_derived_ids_avoid_given_ones(write: Write, read: Read) -> None:
 
 @given(st.lists(st.sampled_from([None, "a", "b", "c"]), max_size=40))
 def test_ids_are_never_the_same_twice(given_ids: list[str | None]) -> None:
-    """Whatever is given and whatever is missing, a dataset that is accepted has unique ids."""
+    """An accepted dataset has unique ids, whichever are given or missing."""
     seen: set[str] = set()
     records = []
     for case_id in given_ids:

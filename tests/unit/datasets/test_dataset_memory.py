@@ -53,6 +53,6 @@ def _write(path: Path, count: int) -> Path:
     [(".jsonl", 1_500, 10_000), (".json", 1_500, 10_000), (".csv", 1_500, 10_000), (".yaml", 400, 2_500)],
 )
 def test_memory_does_not_grow(tmp_path: Path, suffix: str, few: int, many: int) -> None:
-    """Six times the cases, some 6 MB more in the file, take no more than the ids' few bytes each."""
+    """Six times the cases take no more memory than a few bytes per id."""
     small, large = (_peak_kib(_write(tmp_path / f"{count}{suffix}", count)) for count in (few, many))
     assert large - small < 3 * 1024

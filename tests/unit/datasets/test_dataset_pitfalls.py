@@ -90,13 +90,13 @@ def test_labels_and_categories_keep_what_was_written(write: Write, read: Read) -
 
     Pitfall: labels `" Yes"` and `"Yes"`, 1 and "1".
     """
-    one, two = read(
+    labels, two = read(
         write(
             "x.json", [{"question": "Q", "answer": " Yes", "labels": {"a": 1}}, {"question": "R", "labels": {"a": "1"}}]
         )
     )
-    assert one.references == (" Yes",)
-    assert (one.labels, two.labels) == ({"a": 1}, {"a": "1"})
+    assert labels.references == (" Yes",)
+    assert (labels.labels, two.labels) == ({"a": 1}, {"a": "1"})
 
 
 @pytest.mark.parametrize("text", ["مـرحـبا", "مَرْحَبًا", "ﻻ ﺑﺄس", "٠١٢٣٤", "\u200fعربي\u200e", "e\u0301"])
@@ -123,7 +123,7 @@ def test_numbers_keep_every_digit_on_the_wire(write: Write, wired: Read) -> None
 
 
 @pytest.mark.parametrize(
-    ("right", "said", "kind", "value"),
+    ("right", "message", "kind", "value"),
     [
         (" Yes", "yes\n", "exact_match", 1.0),
         ("1", 1, "exact_match", 1.0),
@@ -132,13 +132,13 @@ def test_numbers_keep_every_digit_on_the_wire(write: Write, wired: Read) -> None
     ],
 )
 def test_metrics_compare_what_people_mean(
-    write: Write, read: Read, right: str, said: object, kind: str, value: float
+    write: Write, read: Read, right: str, message: object, kind: str, value: float
 ) -> None:
     """What a dataset keeps as it was written is compared in a normal form: space, case, digits, Arabic forms.
 
     Pitfall: labels `" Yes"` and `"Yes"`, 1 and "1"; Arabic.
     """
-    (case,) = read(write("x.json", [{"question": "Q", "reference": right, "recorded": said}]))
+    (case,) = read(write("x.json", [{"question": "Q", "reference": right, "recorded": message}]))
     assert case.references == (right,)
     assert case.recorded is not None
     parameters = complete_parameters(kind, {}, where="metrics[0]")

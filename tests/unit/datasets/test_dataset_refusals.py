@@ -30,7 +30,7 @@ def only(problems: list[str]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("x.jsonl", "", "is empty: a dataset needs at least one case"),
         ("x.json", " \n \n", "is empty: a dataset needs at least one case"),
@@ -61,15 +61,15 @@ def only(problems: list[str]) -> str:
         ("x.jsonl.gz", gzip.compress(b'{"input": "Q"}\n', mtime=0)[:12] + b"\xff" * 20, "is damaged"),
     ],
 )
-def test_no_datasets(write: Write, refusal: Refusal, name: str, content: str | bytes, said: str) -> None:
-    """What is no dataset is refused by what it is."""
+def test_no_datasets(write: Write, refusal: Refusal, name: str, content: str | bytes, message: str) -> None:
+    """A file that is no dataset is refused by its kind."""
     problem = only(refusal(write(name, content)))
     assert problem.startswith(f"{name}:")
-    assert said in problem
+    assert message in problem
 
 
 def test_cases_may_keep_their_trace(write: Write) -> None:
-    """A record with a question is a case, whatever stands beside it, and `format: plain` reads any as cases."""
+    """A record with a question is a case, whatever other fields it has; `format: plain` reads any record as a case."""
     case = open_dataset(write("x.jsonl", [{"question": "Q", "trace_id": "1", "span_id": "2"}]))
     assert case.check().case_count == 1
     spans = write("y.jsonl", [{"input": "Q", "trace_id": "1", "span_id": "2"}])
@@ -103,7 +103,7 @@ def test_wrong_encoding(write: Write, refusal: Refusal) -> None:
 
 @pytest.mark.parametrize("encoding", ["klingon", "base64", "rot13", "idna", "unicode_escape", "", "utf-8\0"])
 def test_unknown_encodings(write: Write, refusal: Refusal, encoding: str) -> None:
-    """An encoding that is none is refused, not tried."""
+    """An unknown encoding is refused."""
     assert "is not known: use a name such as utf-8" in only(refusal(write("x.jsonl", [GOOD]), encoding=encoding))
 
 
@@ -114,7 +114,7 @@ def test_encoding_against_the_mark(write: Write, refusal: Refusal) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "line", "said"),
+    ("content", "line", "message"),
     [
         ('[\n{"input": "a"},\n{"input": "b"', 3, "the file ends there: it may be cut off"),
         ('[\n{"input": "a"},\n{"input": "b', 3, "string, column 11; the file ends there: it may be cut off"),
@@ -137,14 +137,14 @@ def test_encoding_against_the_mark(write: Write, refusal: Refusal) -> None:
         ('[{"input": ' + "9" * 5000 + "}]", 1, "a number with more than 4,300 digits"),
     ],
 )  # fmt: skip
-def test_broken_json(write: Write, refusal: Refusal, content: str, line: int, said: str) -> None:
+def test_broken_json(write: Write, refusal: Refusal, content: str, line: int, message: str) -> None:
     """JSON that is not JSON is refused with the line and what is wrong there.
 
     Pitfall: comments, trailing commas, truncated arrays.
     """
     problem = refusal(write("x.json", content))[-1]
     assert problem.startswith(f"x.json:{line}: ")
-    assert said in problem
+    assert message in problem
 
 
 def test_all_faults_of_json_lines_in_one_pass(write: Write, refusal: Refusal) -> None:
@@ -203,7 +203,7 @@ def test_not_finite_numbers_in_json(write: Write, refusal: Refusal) -> None:
 
 
 def test_the_fiftieth_problem_is_the_last_one_listed(write: Write, refusal: Refusal) -> None:
-    """A file that is wrong throughout is not listed throughout."""
+    """At most fifty problems of a file are listed."""
     problems = refusal(write("x.jsonl", [{"input": [n]} for n in range(60)]))
     assert len(problems) == 51
     assert problems[-1] == "x.jsonl: ... and 10 more"
@@ -212,7 +212,7 @@ def test_the_fiftieth_problem_is_the_last_one_listed(write: Write, refusal: Refu
 def test_a_command_counts_the_problems_that_it_does_not_list(
     write: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The first line has the number of all problems, and the last line the number of those that are not listed."""
+    """The first line has the number of all problems, the last line the number of unlisted ones."""
     path = write("x.jsonl", [{"input": [n]} for n in range(60)])
     monkeypatch.setattr("sys.argv", ["assay"])
     assert exit_status(click.Command("check", callback=open_dataset(path).check)) == 2
@@ -222,7 +222,7 @@ def test_a_command_counts_the_problems_that_it_does_not_list(
 
 
 @pytest.mark.parametrize(
-    ("record", "said"),
+    ("record", "message"),
     [
         ({"question": None}, "record 2, question: is blank: every case needs a question"),
         ({"question": "  "}, "record 2, question: is blank"),
@@ -267,14 +267,14 @@ def test_a_command_counts_the_problems_that_it_does_not_list(
         ),
     ],
 )
-def test_values_of_the_wrong_kind(write: Write, refusal: Refusal, record: dict[str, Any], said: str) -> None:
-    """A value that its field cannot hold is refused with line, record, field and value."""
+def test_values_of_the_wrong_kind(write: Write, refusal: Refusal, record: dict[str, Any], message: str) -> None:
+    """A value of the wrong kind is refused with line, record, field and value."""
     problem = only(refusal(write("x.jsonl", [GOOD, record])))
-    assert problem.startswith(f"x.jsonl:2: {said}"), problem
+    assert problem.startswith(f"x.jsonl:2: {message}"), problem
 
 
 def test_no_input_field(write: Write, refusal: Refusal) -> None:
-    """A file without a question names what it has, what would be read, and the nearest."""
+    """A file without a question is refused with its fields, the expected names, and the nearest one."""
     problem = only(refusal(write("x.jsonl", [{"qestion": "Q", "answer": "A"}] * 3)))
     assert problem.startswith('x.jsonl:1: no field holds the question (fields found: "qestion", "answer"; read as')
     assert problem.endswith('say which it is, for example `map: {input: "qestion"}`')
@@ -283,14 +283,14 @@ def test_no_input_field(write: Write, refusal: Refusal) -> None:
 
 
 def test_records_without_fields(write: Write, refusal: Refusal) -> None:
-    """Where no record has a field, the sentence says so, with and without a mapping."""
+    """If no record has a field, the message says so, with and without a mapping."""
     name = write("x.jsonl", [{}, {}])
     assert "no field holds the question (fields found: none; read as" in only(refusal(name))
     assert 'no record has a field "frage"; fields found: none' in only(refusal(name, field_map={"input": "frage"}))
 
 
 def test_explicit_duplicates(write: Write, refusal: Refusal) -> None:
-    """An id that is given twice is refused with both places."""
+    """A duplicate id is refused with both places."""
     problem = only(refusal(write("x.jsonl", [{"id": "a", **GOOD}, {"id": "b", **GOOD}, {"id": "a", **GOOD}])))
     assert problem.startswith('x.jsonl:3: record 3, id: "a" is the id of line 1 too: give every case an id of its own')
     assert "is the id of record 1 too" in only(refusal(write("x.json", [{"id": 1, **GOOD}, {"id": "1", **GOOD}])))
@@ -305,7 +305,7 @@ def test_a_late_contradiction_about_the_answer(write: Write, refusal: Refusal) -
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ([{"messages": [{"role": "user", "content": "Q"}]}], "looks like chat data for training"),
         ([{"conversations": [{"from": "human", "value": "Q"}]}], "looks like chat data for training"),
@@ -321,17 +321,17 @@ def test_a_late_contradiction_about_the_answer(write: Write, refusal: Refusal) -
         ([{"input": "Q", "output_1": "a", "label": 1}, {"input": "Q", "output_1": "a", "output_2": None}], "output_2"),
     ],
 )  # fmt: skip
-def test_what_is_not_read_of_other_tools(write: Write, refusal: Refusal, content: Any, said: str) -> None:
+def test_what_is_not_read_of_other_tools(write: Write, refusal: Refusal, content: Any, message: str) -> None:
     """What has no place in a case is refused by name, never misread or dropped.
 
     Pitfall: code in data.
     """
     problem = refusal(write("x.json", content))[-1]
-    assert said in problem
+    assert message in problem
 
 
 def test_two_formats_that_fit_alike(write: Write, refusal: Refusal) -> None:
-    """Records with the marks of two formats are refused, and read once the user says which one it is."""
+    """Records that fit two formats are refused until the user names one."""
     record = {"input": "Q", "ideal": "A", "target": "B"}
     (problem,) = refusal(write("x.jsonl", [record] * 3))
     assert problem == "x.jsonl:1: looks like openai-evals and inspect alike: set `format:` to the one that it is"
@@ -350,13 +350,13 @@ def test_the_first_fifty_records_decide(write: Write, refusal: Refusal) -> None:
 
 
 def test_a_mapped_field_is_no_foreign_format(write: Write) -> None:
-    """Who maps a field has looked at it."""
+    """A mapped field is not taken as the mark of a format."""
     dataset = open_dataset(write("x.json", [{"vars": {"q": "Q"}}]), field_map={"variables": "vars"})
     assert [case.variables for case in dataset.cases()] == [{"q": "Q"}]
 
 
 @pytest.mark.parametrize(
-    ("content", "line", "said"),
+    ("content", "line", "message"),
     [
         ("question,answer\nQ,A\nQ,A,B\nR\n", 3, "record 2: has 3 cells, but the first row names 2 columns"),
         ('question,answer\n"a\nb",A\nR\n', 4, "record 2: has 1 cells, but the first row names 2 columns"),
@@ -366,7 +366,7 @@ def test_a_mapped_field_is_no_foreign_format(write: Write) -> None:
         ("question,answer\nQ,a\0b\n" + "Q,A\n" * 2000, 2, 'record 1: holds the character NUL in "a\\u0000b"'),
     ],
 )
-def test_broken_csv(write: Write, refusal: Refusal, content: str, line: int, said: str) -> None:
+def test_broken_csv(write: Write, refusal: Refusal, content: str, line: int, message: str) -> None:
     """A table whose rows do not fit is refused with the physical line at which the row begins.
 
     Pitfall: ragged rows of CSV; multi-line cells.
@@ -375,16 +375,16 @@ def test_broken_csv(write: Write, refusal: Refusal, content: str, line: int, sai
     if "\0" in content:
         content = content.replace("Q,a", "Q" * 5000 + ",a")
     problem = refusal(write("x.csv", content))[0]
-    assert problem.startswith(f"x.csv:{line}: {said}"), problem
+    assert problem.startswith(f"x.csv:{line}: {message}"), problem
 
 
 def test_columns_without_a_name_may_be_empty(write: Write) -> None:
-    """A spreadsheet's empty columns at the right are no columns."""
+    """Empty, nameless columns at the right are ignored."""
     assert open_dataset(write("x.csv", "question,answer,,\nQ,A,,\nR,B\n")).check().case_count == 2
 
 
 @pytest.mark.parametrize(
-    ("content", "line", "said"),
+    ("content", "line", "message"),
     [
         ("- &a {question: Q}\n- *a\n", 1, "uses an anchor (&)"),
         ("- question: Q\n- *a\n", 2, "alias"),
@@ -406,18 +406,18 @@ def test_columns_without_a_name_may_be_empty(write: Write) -> None:
         ("- question: 'a\x01b'\n", None, "is not valid YAML"),
     ],
 )
-def test_broken_yaml(write: Write, refusal: Refusal, content: str, line: int | None, said: str) -> None:
+def test_broken_yaml(write: Write, refusal: Refusal, content: str, line: int | None, message: str) -> None:
     """YAML that is wrong, or does more than hold data, is refused with its line.
 
     Pitfall: bombs of anchors in YAML.
     """
     problem = refusal(write("x.yaml", content))[0]
     assert problem.startswith(f"x.yaml:{line}: " if line else "x.yaml: "), problem
-    assert said in problem
+    assert message in problem
 
 
 def test_all_faults_of_yaml_in_one_pass(write: Write, refusal: Refusal) -> None:
-    """What is wrong in one item does not hide what is wrong in the next."""
+    """A fault in one item does not hide a fault in the next."""
     problems = refusal(write("x.yaml", "- question: Q\n  n: .inf\n- question: Q\n- question: [1]\n"))
     assert [problem.split(":")[1] for problem in problems] == ["1", "4"]
 
@@ -455,7 +455,7 @@ def test_gzip_bombs(write: Write, refusal: Refusal) -> None:
 
 
 def test_limit_must_be_positive(write: Write, refusal: Refusal) -> None:
-    """A limit of nothing is a mistake."""
+    """A limit below 1 is refused."""
     assert "the limit must be at least 1, not 0" in only(
         refusal(write("x.jsonl", [GOOD]), selection=CaseSelection(limit=0))
     )
@@ -472,7 +472,7 @@ def test_cases_checks_first(write: Write) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ('{"input": "Greater â‰¥ 5"}', "looks like UTF-8 that was read in another encoding"),
         ('{"input": "Ø§Ù„Ø³Ø¹ÙˆØ¯ÙŠØ©"}', "looks like UTF-8 that was read in another encoding"),
@@ -480,18 +480,20 @@ def test_cases_checks_first(write: Write) -> None:
         ('{"input": "a\ufffdb"}', "holds U+FFFD where characters were lost"),
     ],
 )  # fmt: skip
-def test_warnings(write: Write, content: str, said: str) -> None:
+def test_warnings(write: Write, content: str, message: str) -> None:
     """What is odd but readable is told once, with its place.
 
     Pitfall: mojibake.
     """
     warnings = [str(warning) for warning in open_dataset(write("x.jsonl", content)).check().warnings]
-    assert [warning for warning in warnings if said in warning and warning.startswith("x.jsonl:1: record 1")], warnings
+    assert [warning for warning in warnings if message in warning and warning.startswith("x.jsonl:1: record 1")], (
+        warnings
+    )
 
 
 @pytest.mark.parametrize("text", ["NÃO", "SÃO PAULO", "naïve café", "ما هي؟", "日本語", "smørrebrød Ø"])
 def test_real_letters_are_no_mojibake(write: Write, text: str) -> None:
-    """Letters that wrongly read text is full of are right in some languages."""
+    """Letters that are typical of mojibake are valid in some languages."""
     assert open_dataset(write("x.jsonl", [{"input": text}])).check().warnings == ()
 
 

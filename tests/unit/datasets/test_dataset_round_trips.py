@@ -89,7 +89,7 @@ _WRITERS: dict[str, Callable[[list[dict[str, Any]]], bytes]] = {
 @pytest.mark.parametrize("name", _WRITERS)
 @given(_RECORDS)
 def test_json_round_trip(name: str, records: list[dict[str, Any]]) -> None:
-    """What JSON holds is what is read, in every way of writing it."""
+    """JSON is read back unchanged, however it is written."""
     cases = _read(name, _WRITERS[name](records))
     assert [case.input for case in cases] == [record["question"] for record in records]
     assert [case.references for case in cases] == [(record["reference"],) for record in records]
@@ -102,7 +102,7 @@ def test_json_round_trip(name: str, records: list[dict[str, Any]]) -> None:
 
 @given(_ROWS, st.sampled_from([",", ";", "|"]), st.sampled_from(["\n", "\r\n"]))
 def test_csv_round_trip(rows: list[dict[str, str]], delimiter: str, line_end: str) -> None:
-    """What a CSV holds is what is read, whatever separates and whatever the cells hold."""
+    """CSV is read back unchanged, whatever the separator and the cells."""
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, list(rows[0]), delimiter=delimiter, lineterminator=line_end, quoting=csv.QUOTE_ALL)
     writer.writeheader()
@@ -115,7 +115,7 @@ def test_csv_round_trip(rows: list[dict[str, str]], delimiter: str, line_end: st
 
 @given(_RECORDS)
 def test_yaml_round_trip(records: list[dict[str, Any]]) -> None:
-    """What YAML holds is what is read."""
+    """YAML is read back unchanged."""
     texts = [{key: record[key] for key in ("question", "reference")} for record in records]
     cases = _read("x.yaml", _yaml(texts))
     assert [case.input for case in cases] == [record["question"] for record in records]
@@ -124,15 +124,15 @@ def test_yaml_round_trip(records: list[dict[str, Any]]) -> None:
 
 @given(st.lists(_JSON, max_size=8), st.sampled_from([None, 0, 3]))
 def test_arrays_are_cut_as_a_whole_read_would(items: list[Any], indent: int | None) -> None:
-    """The items of an array are those that reading the whole file at once finds."""
+    """The items of an array are those of a read of the whole file."""
     content = json.dumps([{"input": "Q", "x": item} for item in items] or [{"input": "Q"}], indent=indent).encode()
-    found = json.loads(content)
-    assert [{"input": case.input, **case.metadata} for case in _read("x.json", content)] == found
+    data = json.loads(content)
+    assert [{"input": case.input, **case.metadata} for case in _read("x.json", content)] == data
 
 
 @pytest.mark.parametrize("padding", [*range(130_950, 131_076), 262_130, 262_144, 400_000])
 def test_items_across_the_pieces_that_are_read(padding: int) -> None:
-    """Wherever a file is cut while it is read, numbers, texts and escapes come out whole."""
+    """Numbers, texts and escapes stay whole, wherever the file is cut while it is read."""
     content = (
         '{"skipped": "'
         + "x" * padding

@@ -17,7 +17,7 @@ RECORDS = [{"id": f"c{i}", "question": f"q{i}", "answer": "a", "tags": ["odd"] i
 
 
 def test_only_selected_cases_are_counted_and_read() -> None:
-    """What a dataset is said to hold is what a run over the selection reads; the whole is counted beside it."""
+    """The count of a dataset is that of the selected cases; the total is counted separately."""
     dataset = records_dataset(RECORDS, selection=CaseSelection(tags=["odd"], limit=2))
     info = dataset.check()
     assert [case.case_id for case in dataset] == ["c1", "c3"]
@@ -44,7 +44,7 @@ def test_a_limit_that_leaves_nothing_out_is_no_selection(limit: int, is_cut: boo
 def test_what_follows_a_limit_is_counted_and_may_be_broken(
     write: Write, name: str, text: str, total: int | None
 ) -> None:
-    """With a limit alone, cases after it are counted and not checked; a file that breaks off has no known total."""
+    """Cases after the limit are counted but not checked; a truncated file has no known total."""
     name = write(name, text)
     info = open_dataset(name, selection=CaseSelection(limit=1)).check()
     assert info.selection == CaseSelection(limit=1, matched_count=total, total_count=total)
@@ -55,14 +55,14 @@ def test_what_follows_a_limit_is_counted_and_may_be_broken(
 
 
 def test_an_id_with_signs_of_patterns_selects_itself() -> None:
-    """`c[1]` is the case of that id as well as a pattern for c1."""
+    """`c[1]` selects the case of that id, and also works as a pattern for c1."""
     records = [{"id": name, "question": name} for name in ("c[1]", "c1", "C1", "c2")]
     dataset = records_dataset(records, selection=CaseSelection(cases=["c[1]"]))
     assert [case.case_id for case in dataset] == ["c[1]", "c1"]
 
 
 @pytest.mark.parametrize(
-    ("selection", "said"),
+    ("selection", "message"),
     [
         (CaseSelection(tags=["od"]), "has no case with the tag 'od'; did you mean 'odd'?"),
         (CaseSelection(categories=["x"]), "has no case with the category 'x': its cases have no categories"),
@@ -70,18 +70,18 @@ def test_an_id_with_signs_of_patterns_selects_itself() -> None:
         (CaseSelection(cases=["c0"], tags=["odd"]), "has no case that meets all conditions at once, of 6 cases"),
     ],
 )
-def test_values_that_no_case_has_are_refused(selection: CaseSelection, said: str) -> None:
-    """The refusal names the nearest value, or those there are; one wrong value among right ones is wrong, too."""
+def test_values_that_no_case_has_are_refused(selection: CaseSelection, message: str) -> None:
+    """The message names the nearest or the existing values; one wrong value among right ones is refused too."""
     for given in (selection, CaseSelection(("c1", *selection.cases), ("odd", *selection.tags), selection.categories)):
-        if said.startswith("has no case that"):
+        if message.startswith("has no case that"):
             given = selection
         with pytest.raises(DatasetError) as refusal:
             records_dataset(RECORDS, selection=given).check()
-        assert said in str(refusal.value)
+        assert message in str(refusal.value)
 
 
 def test_failures_that_the_dataset_lacks_are_a_warning() -> None:
-    """Of the cases that failed in an earlier run, those that are left are run."""
+    """Of an earlier run's failed cases, those still in the dataset are run, with a warning."""
     selection = CaseSelection(failed_of="run-1")
     info = records_dataset(RECORDS, selection=selection, failed_cases=["c1", "gone"]).check()
     assert info.case_count == 1
@@ -116,7 +116,7 @@ def test_copies_are_counted_among_the_cases_of_the_run(selection: CaseSelection,
 
 
 def test_copies_in_a_file_are_found_with_and_without_building_cases(write: Write) -> None:
-    """Plain records, which are not built while a file is checked, equal those that are."""
+    """Plain records, which are not built during the check, count as copies of built ones."""
     lines = ['{"question": "q", "answer": "a"}', '{"question": "Q", "answer": ["a"], "tags": ["t"]}']
     info = open_dataset(write("x.jsonl", "\n".join([*lines, lines[0]]))).check()
     assert (info.copy_count, info.first_copy) == (2, "line 2 repeats line 1")

@@ -38,7 +38,7 @@ def csv_of(**cells: str) -> str:
 ])  # fmt: skip
 @pytest.mark.parametrize("field", ["references", "expected_sources", "expected_tools", "contexts", "choices", "tags"])
 def test_lists_in_cells(write: Write, read: Read, listed: str, field: str) -> None:
-    """A cell that lists texts, as JSON, Python or numpy write them, is the list."""
+    """A cell that holds a list, as JSON, Python or numpy write it, is read as the list."""
     (case,) = read(write("x.csv", csv_of(**{field: listed})))
     turn = case.turns[0]
     lists = {
@@ -75,7 +75,7 @@ def test_objects_in_cells(write: Write, read: Read) -> None:
 
 
 def test_a_list_in_a_column_of_one_answer_is_warned_of(write: Write, read: Read) -> None:
-    """It may be what the agent is to write, so it stays a text; one warning has the number of rows."""
+    """A list in a column of answers stays text, with one warning that counts the rows."""
     name = write("x.csv", "question,answer\nQ,\"['a', 'b']\"\nR,\"['c']\"\nS,d\n")
     assert [case.references for case in read(name)][:2] == [("['a', 'b']",), ("['c']",)]
     (warning,) = warnings_of(name)
@@ -108,7 +108,7 @@ def test_a_list_in_a_column_of_one_answer_is_warned_of(write: Write, read: Read)
     ],
 )
 def test_sources_in_one_text(text: str, names: list[str], is_doubtful: bool) -> None:
-    """Names are split where only separators can be meant; what may be part of a name is doubtful."""
+    """Names are split only at unambiguous separators; other texts cause a warning."""
     found, doubt = split_sources(text)
     assert (found, bool(doubt)) == (names, is_doubtful)
 
@@ -204,7 +204,7 @@ class _Polars:
 
 
 def test_data_frames() -> None:
-    """A frame of any package is read as it is: whole numbers stay whole beside missing ones, a named index counts."""
+    """Data frames of any package are read: integers stay integers beside missing values, a named index counts."""
     frame = pd.DataFrame({"question": ["Q1", "Q2"], "answer": [1, None], "expected_tools": ["a;b", "['c']"]})
     frames: list[Any] = [frame, pa.Table.from_pylist([{"question": "Q1", "answer": 1}, {"question": "Q2"}]), _Polars()]
     for data in frames:
@@ -227,7 +227,7 @@ def test_a_right_answer_beside_answer(write: Write, read: Read, other: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("record", "said"),
+    ("record", "message"),
     [
         (
             {"answer": "A", "gold_text": "B"},
@@ -245,10 +245,10 @@ def test_a_right_answer_beside_answer(write: Write, read: Read, other: str) -> N
         ({"answer": "A", "answer_type": "short", "correct": "yes"}, ""),
     ],
 )
-def test_fields_that_may_be_answers_and_are_not_read(write: Write, record: dict[str, Any], said: str) -> None:
+def test_fields_that_may_be_answers_and_are_not_read(write: Write, record: dict[str, Any], message: str) -> None:
     """A second answer, or what may be the right one, is warned of by its name; nothing else is."""
-    found = warnings_of(write("x.jsonl", [{"question": "Q", **record}]))
-    assert [said in warning for warning in found] == ([True] if said else [])
+    warnings = warnings_of(write("x.jsonl", [{"question": "Q", **record}]))
+    assert [message in warning for warning in warnings] == ([True] if message else [])
 
 
 def test_fields_that_may_be_answers_are_not_shown_to_agents(write: Write, read: Read) -> None:
@@ -267,7 +267,7 @@ def test_fields_that_may_be_answers_are_not_shown_to_agents(write: Write, read: 
     ],
 )  # fmt: skip
 def test_names_in_other_languages(write: Write, read: Read, names: str) -> None:
-    """Question, answer, category and id are found in any case, with and without accents."""
+    """Question, answer, category and id are recognised in any case, with and without accents."""
     columns = names.split()
     (case,) = read(write("x.csv", ",".join(columns) + "\n" + ",".join(["Q", "A", "c", "7"][: len(columns)]) + "\n"))
     assert (case.input, case.references, case.category, case.metadata) == ("Q", ("A",), "c", {})
@@ -290,7 +290,7 @@ def test_an_answer_in_another_language_is_not_taken_where_the_question_is_mapped
     path = write("x.csv", "Nr,Frage,Antwort\n1,Q,A\n")
     by_hand = open_dataset(path, field_map={"input": "Frage"}).check()
     assert (by_hand.reference_count, list(by_hand.mapping)) == (0, ["id", "input"])
-    assert [str(each) for each in by_hand.warnings if 'set `map: {reference: "Antwort"}`' in str(each)]
+    assert [str(warning) for warning in by_hand.warnings if 'set `map: {reference: "Antwort"}`' in str(warning)]
     assert open_dataset(path, field_map={"id": "Nr"}).check().mapping["references"] == "Antwort"
 
 
@@ -303,7 +303,7 @@ def test_names_mean_one_thing() -> None:
 
 
 def test_numbers_that_repeat_are_no_ids(write: Write, read: Read) -> None:
-    """A column `Nr` is the id only where its first values differ."""
+    """A column `Nr` is the id only if its first values differ."""
     assert [case.case_id for case in read(write("x.csv", "Nr,Frage\n1,Q\n2,R\n"))] == ["1", "2"]
     assert len(read(write("x.csv", "Nr,Frage\n1,Q\n1,R\n"))) == 2
 
@@ -383,7 +383,7 @@ def test_messages_in_parts(write: Write, read: Read) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "references", "said"),
+    ("answers", "references", "message"),
     [
         ([0, 1], [("two", "A"), ("three", "B")], "0 is read as the number of a choice, counted from 0"),
         ([1, 3], [("two", "A"), ("nine", "C")], "1 is read as the number of a choice, counted from 1"),
@@ -395,13 +395,13 @@ def test_messages_in_parts(write: Write, read: Read) -> None:
     ],
 )
 def test_answers_that_name_a_choice(
-    write: Write, read: Read, answers: list[Any], references: list[tuple[str, ...]], said: str
+    write: Write, read: Read, answers: list[Any], references: list[tuple[str, ...]], message: str
 ) -> None:
     """A letter has its choice's text beside it; a number is a choice's where the file shows from where they count."""
     choices = ["two", "three", "nine"]
     name = write("x.jsonl", [{"question": f"Q{answer}", "choices": choices, "answer": answer} for answer in answers])
     assert [case.references for case in read(name)] == references
-    assert [said in warning for warning in warnings_of(name)] == ([True] if said else [])
+    assert [message in warning for warning in warnings_of(name)] == ([True] if message else [])
 
 
 def test_a_letter_that_is_another_choices_text(write: Write) -> None:

@@ -92,7 +92,7 @@ def _look_at_eval_set(lamp: Case, hello: Case) -> None:
 
 
 def test_an_eval_set(write: Write, wired: Read) -> None:
-    """Shape 1: every eval case is one case, with turns, answers, calls of tools and first state."""
+    """Shape 1: every eval case is a case with turns, answers, tool calls and initial state."""
     lamp, hello = wired(write("home.evalset.json", EVAL_SET))
     _look_at_eval_set(lamp, hello)
     intermediate = [["home_agent", [{"text": "One moment."}]]]
@@ -113,7 +113,7 @@ def test_an_eval_set_in_camel_case(write: Write, wired: Read) -> None:
 
 @pytest.mark.parametrize("name", ["x.json", "x.jsonl", "x.yaml"])
 def test_eval_cases_without_their_set(write: Write, wired: Read, name: str) -> None:
-    """Cases that were taken out of their set are still such cases, in every container."""
+    """Eval cases outside their set are still recognised, in every container."""
     cases = EVAL_SET["eval_cases"]
     _look_at_eval_set(*wired(write(name, cases if name != "x.yaml" else json.dumps(cases))))
 
@@ -182,7 +182,7 @@ def test_a_test_file_is_one_conversation(write: Write, wired: Read) -> None:
 
 
 def test_a_long_test_file_is_one_conversation(write: Write, wired: Read) -> None:
-    """A conversation of more turns than are looked at to recognise it is one case too."""
+    """A conversation longer than the sampled records is still one case."""
     turns = [{"query": f"Q{n}", "expected_tool_use": [], "reference": f"A{n}"} for n in range(100)]
     (case,) = wired(write("long.test.json", turns))
     assert len(case.turns) == 100
@@ -245,7 +245,7 @@ def test_cases_that_are_refused(write: Write, refusal: Refusal, record: dict[str
 
 
 def test_a_turn_that_is_refused(write: Write, refusal: Refusal) -> None:
-    """A turn of a test file that is wrong is named by its own line and field."""
+    """A wrong turn of a test file is named by its line and field."""
     content = '[{"query": "Q", "expected_tool_use": []},\n\n{"query": "R", "expected_tool_use": [{"tool_input": 1}]}]'
     (problem,) = refusal(write("x.test.json", content))
     assert problem.startswith("x.test.json:3: record 2, expected_tool_use[0].name: must name a tool"), problem

@@ -63,7 +63,7 @@ def test_rows_are_cases_with_recorded_answers(tmp_path: Path, ending: str) -> No
 
 
 def test_an_answer_that_the_report_lacks_is_refused(tmp_path: Path) -> None:
-    """It would be scored as an empty one."""
+    """An answer missing from the report is refused instead of being scored as empty."""
     path = tmp_path / "results.jsonl"
     path.write_text(json.dumps(row("x", 0, GOOD, turns=(TurnResult("q", left_out=True),))), encoding="utf-8")
     with pytest.raises(Exception, match="was too long for the report: score the stored run with `assay rescore RUN`"):
@@ -71,7 +71,7 @@ def test_an_answer_that_the_report_lacks_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_a_case_expects_comes_back(tmp_path: Path) -> None:
-    """Sources, tool calls and checks are those of the case, so that a report can be scored by them again."""
+    """Sources, tool calls and checks are restored, so that a report can be scored again by them."""
     tool = {"name": "search", "arguments": {"q": "x"}, "match": "subset"}
     of_turn = {"expected_sources": ["faq#9"], "expected_tools": [tool]}
     expected = {**of_turn, "expected_table": "t", "assertions": [{"type": "contains", "value": "yes"}]}

@@ -109,7 +109,7 @@ def test_a_reference_under_another_name_tells_a_plain_record(
 
 
 @pytest.mark.parametrize(
-    ("record", "said"),
+    ("record", "message"),
     [
         (
             {"input": "Q", "actual_output": "A", "completion_time": -1},
@@ -132,13 +132,13 @@ def test_a_reference_under_another_name_tells_a_plain_record(
         ({"scenario": "S", "expected_outcome": "O"}, "scenario: makes it a conversation, which is not read"),
     ],
 )
-def test_records_that_are_refused(write: Write, refusal: Refusal, record: dict[str, Any], said: str) -> None:
+def test_records_that_are_refused(write: Write, refusal: Refusal, record: dict[str, Any], message: str) -> None:
     """Wrong values and conversations are refused with file, line and field."""
     (problem,) = refusal(write("x.jsonl", [*GOLDENS, record]))
-    assert problem.startswith(f"x.jsonl:3: record 3, {said}"), problem
+    assert problem.startswith(f"x.jsonl:3: record 3, {message}"), problem
 
 
 def test_conversations_by_themselves(write: Write, refusal: Refusal) -> None:
-    """A file of nothing but conversational goldens is refused as that, not as one without questions."""
+    """A file of conversational goldens alone is refused as such, not as one without questions."""
     golden = {"scenario": "A caller is angry", "expected_outcome": "Calm", "turns": [{"role": "user", "content": "x"}]}
     assert "record 1, turns: makes it a conversation" in refusal(write("x.json", [golden]))[0]

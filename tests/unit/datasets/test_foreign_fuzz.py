@@ -118,7 +118,7 @@ def _try(records: list[Any], **options: Any) -> None:
 
 @given(_RECORDS, st.none() | st.sampled_from(FORMAT_NAMES))
 def test_any_records(records: list[dict[str, Any]], name: str | None) -> None:
-    """Records of any shape are cases that fit the wire and the store, or problems in sentences."""
+    """Records of any shape are cases that fit wire and store, or problems."""
     _try(records, format=name)
 
 
@@ -134,7 +134,7 @@ def test_records_with_the_marks_of_a_format(name: str, data: st.DataObject) -> N
 
 @given(st.lists(_VALUES, max_size=3), st.none() | st.sampled_from(FORMAT_NAMES))
 def test_items_that_are_no_objects(items: list[Any], name: str | None) -> None:
-    """Whatever stands in a list in place of records is refused."""
+    """Items that are not objects are refused."""
     _try(items, format=name)
 
 
@@ -144,7 +144,7 @@ def test_items_that_are_no_objects(items: list[Any], name: str | None) -> None:
     st.sampled_from(FORMAT_NAMES),
 )
 def test_any_mapping(records: list[dict[str, Any]], field_map: dict[str, str], name: str) -> None:
-    """Whatever the user maps in whatever format, the answer is cases or problems."""
+    """Any mapping of any format gives cases or problems."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "x.json")
         path.write_text(json.dumps(records), encoding="utf-8")

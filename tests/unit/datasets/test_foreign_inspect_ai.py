@@ -73,7 +73,7 @@ def test_a_target_that_is_no_letter_of_a_choice(write: Write, wired: Read) -> No
 
 
 @pytest.mark.parametrize(
-    ("sample", "said"),
+    ("sample", "message"),
     [
         ({"input": "Q", "target": "A", "sandbox": ["docker", "compose.yaml"]}, "sandbox: needs a sandbox"),
         ({"input": "Q", "target": "A", "files": {"flag.txt": "x"}}, "files: needs files in a sandbox"),
@@ -87,10 +87,10 @@ def test_a_target_that_is_no_letter_of_a_choice(write: Write, wired: Read) -> No
         ({"input": None, "target": "A"}, "input: is missing: every case needs a question"),
     ],
 )
-def test_samples_that_are_refused(write: Write, refusal: Refusal, sample: dict[str, Any], said: str) -> None:
+def test_samples_that_are_refused(write: Write, refusal: Refusal, sample: dict[str, Any], message: str) -> None:
     """What agents are not given, and what is no text, is refused with file, line and field."""
     (problem,) = refusal(write("x.jsonl", [*SAMPLES, sample]))
-    assert problem.startswith(f"x.jsonl:4: record 4, {said}"), problem
+    assert problem.startswith(f"x.jsonl:4: record 4, {message}"), problem
 
 
 def test_nothing_to_prepare_is_no_reason_to_refuse(write: Write, wired: Read) -> None:

@@ -40,17 +40,17 @@ def test_examples(write: Write, wired: Read) -> None:
 
 
 def test_the_reading_is_told(write: Write, read: Read) -> None:
-    """Outputs may be what an agent once said: a warning says how they are read and how to choose, once for all."""
+    """Outputs may be earlier answers: one warning says how they are read and how to choose."""
     name = write("x.jsonl", EXAMPLES)
     info = open_dataset(name).check()
     assert (info.format, info.reference_count, info.recorded_count) == ("langsmith/jsonl", 2, 0)
     (warning,) = info.warnings
     assert str(warning).startswith("x.jsonl:1: record 1: treating `outputs` as the reference, as in LangSmith")
     assert "(and 1 more)" in str(warning)
-    one, two, _ = read(name, format="langsmith", field_map={"recorded": "outputs"})
-    assert one.recorded is not None
+    labels, two, _ = read(name, format="langsmith", field_map={"recorded": "outputs"})
+    assert labels.recorded is not None
     assert two.recorded is not None
-    assert (one.recorded.text, one.references, two.recorded.text) == ("A platform.", (), "good")
+    assert (labels.recorded.text, labels.references, two.recorded.text) == ("A platform.", (), "good")
 
 
 def test_chats(write: Write, wired: Read) -> None:
@@ -78,7 +78,7 @@ def test_a_table_of_chosen_columns(write: Write, wired: Read) -> None:
 
 
 @pytest.mark.parametrize(
-    ("example", "said"),
+    ("example", "message"),
     [
         ({"inputs": {}, "outputs": {"a": "A"}}, "input: is missing"),
         ({"inputs": {"question": "Q"}, "outputs": [{"a": 1}]}, "outputs: must be a string"),
@@ -86,11 +86,11 @@ def test_a_table_of_chosen_columns(write: Write, wired: Read) -> None:
         ({"inputs": 7, "outputs": {"answer": "A"}}, ""),
     ],
 )
-def test_examples_that_are_refused(write: Write, refusal: Refusal, example: dict[str, Any], said: str) -> None:
+def test_examples_that_are_refused(write: Write, refusal: Refusal, example: dict[str, Any], message: str) -> None:
     """An example that cannot be read is refused with file, line and field."""
     name = write("x.jsonl", [*EXAMPLES, example])
-    if not said:
+    if not message:
         assert [case.input for case in open_dataset(name).cases()][-1] == "7"
         return
     (problem,) = refusal(name)
-    assert problem.startswith(f"x.jsonl:4: record 4, {said}"), problem
+    assert problem.startswith(f"x.jsonl:4: record 4, {message}"), problem

@@ -49,7 +49,7 @@ def test_examples(write: Write, wired: Read) -> None:
 
 
 @pytest.mark.parametrize(
-    ("example", "said"),
+    ("example", "message"),
     [
         ({"query": {"a": 1}, "query_by": None, "reference_answer": "A"}, "query: must be a string"),
         ({"query": "Q", "query_by": None, "reference_answer": {"a": 1}}, "reference_answer: must be a string"),
@@ -60,7 +60,7 @@ def test_examples(write: Write, wired: Read) -> None:
         ({"query": "", "query_by": None, "reference_answer": "A"}, "input: is missing"),
     ],
 )
-def test_examples_that_are_refused(write: Write, refusal: Refusal, example: dict[str, Any], said: str) -> None:
+def test_examples_that_are_refused(write: Write, refusal: Refusal, example: dict[str, Any], message: str) -> None:
     """What is no text is refused with file, line and field."""
     (problem,) = refusal(write("x.jsonl", [*DATASET["examples"], example]))
-    assert problem.startswith(f"x.jsonl:3: record 3, {said}"), problem
+    assert problem.startswith(f"x.jsonl:3: record 3, {message}"), problem

@@ -53,7 +53,7 @@ RECORDS: dict[str, dict[str, Any]] = {
 
 
 def test_every_format_is_here() -> None:
-    """A format that is added gets a record in this table."""
+    """Every format has a record in this table."""
     assert list(RECORDS) == [each.name for each in FORMATS]
     assert ("plain", "prompt-benchmark", *RECORDS) == FORMAT_NAMES
     assert ("plain", "prompt-benchmark", *(each.name for each in FORMATS)) == FORMAT_NAMES
@@ -91,7 +91,7 @@ def test_parquet(tmp_path: Path, wired: Read, name: str) -> None:
 
 @pytest.mark.parametrize("name", RECORDS)
 def test_objects_in_memory(name: str) -> None:
-    """Objects are recognised like a file's records, and read as the format that is said."""
+    """Objects in memory are recognised like records of a file, and read in the named format."""
     dataset = records_dataset([RECORDS[name]])
     assert dataset.check().format == f"{name}/objects"
     _look_at(next(iter(dataset.cases())), name)
@@ -126,7 +126,7 @@ def test_plain_by_name(write: Write, read: Read) -> None:
 
 
 def test_another_format_by_name(write: Write, refusal: Refusal) -> None:
-    """The format that is said is the one that is read, even where another one fits: what does not fit is refused."""
+    """The named format is used, even if another one fits: records that do not fit are refused."""
     name = write("x.jsonl", [RECORDS["deepeval"]])
     assert refusal(name, format="adk")[0].startswith("x.jsonl:1: record 1, conversation: must be a list of turns")
     (problem,) = refusal(name, format="deepval")
@@ -161,7 +161,7 @@ def test_the_outcome_is_shown(write: Write) -> None:
 
 
 def test_nothing_is_dropped(write: Write, read: Read) -> None:
-    """Fields that a format does not know are kept: what tells the answer for metrics only, the rest as metadata."""
+    """Unknown fields are kept: those about the answer for metrics only, the others as metadata."""
     extra = {"note": "n", "gold_sql": "SELECT 1", "expected_rows": [1], "empty": None}
     for name, record in RECORDS.items():
         (case,) = read(write("x.json", [{**record, **extra}]), format=name)
@@ -174,14 +174,14 @@ def test_nothing_is_dropped(write: Write, read: Read) -> None:
 
 @pytest.mark.parametrize("name", RECORDS)
 @pytest.mark.parametrize(
-    ("extra", "said"),
+    ("extra", "message"),
     [
         ({"\0checks": 5}, "holds the character NUL"),
         ({"note": "\ud800"}, "holds half a character"),
         ({"note": "DEEP"}, "is nested more than 100 levels deep"),
     ],
 )
-def test_what_no_wire_takes(write: Write, refusal: Refusal, name: str, extra: dict[str, Any], said: str) -> None:
+def test_what_no_wire_takes(write: Write, refusal: Refusal, name: str, extra: dict[str, Any], message: str) -> None:
     """NUL, half characters and deep nesting are refused before a format's own reading comes across them.
 
     Pitfall: lone surrogates.
@@ -189,11 +189,11 @@ def test_what_no_wire_takes(write: Write, refusal: Refusal, name: str, extra: di
     deep = "[" * 400 + "]" * 400
     content = json.dumps([RECORDS[name], {**RECORDS[name], **extra}]).replace('"DEEP"', deep)
     (problem,) = refusal(write("x.json", content))
-    assert problem.startswith(f"x.json:1: record 2: {said}"), problem
+    assert problem.startswith(f"x.json:1: record 2: {message}"), problem
     turn = {"query": "Q", "expected_tool_use": []}
     if name == "adk":
         content = json.dumps([turn, {**turn, **extra}]).replace('"DEEP"', deep)
-        assert refusal(write("x.test.json", content))[0].startswith(f"x.test.json:1: record 2: {said}")
+        assert refusal(write("x.test.json", content))[0].startswith(f"x.test.json:1: record 2: {message}")
 
 
 SAID: dict[str, Any] = {"role": "assistant", "content": "said"}
@@ -201,14 +201,14 @@ SAID: dict[str, Any] = {"role": "assistant", "content": "said"}
 
 @pytest.mark.parametrize(("depth", "read"), [(50, True), (51, False)])
 def test_a_cell_is_read_to_fifty_levels(depth: int, read: bool) -> None:
-    """Python's way of writing lists is read as deep as that; what is deeper stays a text."""
+    """Python lists are read up to fifty levels; deeper ones stay text."""
     cell = "[" * depth + "'a'" + "]" * depth
     assert isinstance(value_in_cell(cell), list) is read
 
 
 @pytest.mark.parametrize(("brackets", "read"), [(2000, True), (2001, False)])
 def test_a_cell_is_read_with_two_thousand_brackets(brackets: int, read: bool) -> None:
-    """The parser is no match for texts that are made to exhaust it."""
+    """A text made to exhaust the parser is read in time."""
     cell = "[" + ", ".join(["['a']"] * (brackets - 1)) + "]"
     assert isinstance(value_in_cell(cell), list) is read
 

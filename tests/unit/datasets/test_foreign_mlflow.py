@@ -70,7 +70,7 @@ def test_a_table(write: Write, wired: Read) -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "message"),
     [
         ({"inputs": {"q": "Q"}, "expectations": "A"}, "expectations: must be an object"),
         (
@@ -87,11 +87,11 @@ def test_a_table(write: Write, wired: Read) -> None:
         ({"inputs": {"messages": [{"role": "user"}, 7]}, "expectations": {}}, "inputs.messages[1]: "),
     ],
 )
-def test_rows_that_are_refused(write: Write, refusal: Refusal, row: dict[str, Any], said: str) -> None:
+def test_rows_that_are_refused(write: Write, refusal: Refusal, row: dict[str, Any], message: str) -> None:
     """A row that cannot be read is refused with file, line and field; a number is a text."""
     name = write("x.jsonl", [*ROWS, row])
-    if not said:
+    if not message:
         assert open_dataset(name).check().case_count == 4
         return
     (problem,) = refusal(name)
-    assert problem.startswith(f"x.jsonl:4: record 4, {said}"), problem
+    assert problem.startswith(f"x.jsonl:4: record 4, {message}"), problem

@@ -72,7 +72,7 @@ def test_hosted_items_without_a_question_fill_a_prompt(write: Write, wired: Read
 
 
 @pytest.mark.parametrize(
-    ("record", "said"),
+    ("record", "message"),
     [
         ({"item": {}}, "item: holds nothing: a case needs a question"),
         ({"sample": {"output_text": "A"}}, "sample: lacks the `item` that it answers"),
@@ -83,10 +83,10 @@ def test_hosted_items_without_a_question_fill_a_prompt(write: Write, wired: Read
         ({"input": "Q", "ideal": [["A"]]}, "ideal[0]: must be a string"),
     ],
 )
-def test_records_that_are_refused(write: Write, refusal: Refusal, record: dict[str, Any], said: str) -> None:
+def test_records_that_are_refused(write: Write, refusal: Refusal, record: dict[str, Any], message: str) -> None:
     """Exports without items, results of evaluations and wrong values are refused with file, line and field."""
     (problem,) = refusal(write("x.jsonl", [*SAMPLES, record]), format="openai-evals")
-    assert problem.startswith(f"x.jsonl:3: record 3, {said}"), problem
+    assert problem.startswith(f"x.jsonl:3: record 3, {message}"), problem
 
 
 def test_values_that_fill_a_prompt_are_read_once(write: Write, wired: Read) -> None:

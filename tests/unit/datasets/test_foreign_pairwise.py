@@ -22,7 +22,7 @@ PAIRS: list[dict[str, Any]] = [
 
 
 def test_pairs(write: Write, wired: Read) -> None:
-    """Both answers and the preference are labels: neither answer is right by itself, and none is recorded."""
+    """Both answers and the preference are labels; neither answer is a reference or recorded."""
     one, two, three = wired(write("pairs.json", PAIRS))
     assert one.labels == {"output_1": "Apple", "output_2": "Car", "preference": 1}
     assert (one.input, one.references, one.recorded) == ("Name a fruit", (), None)
@@ -54,7 +54,7 @@ def test_a_table(write: Write, wired: Read) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pair", "said"),
+    ("pair", "message"),
     [
         ({"input": "Q", "output_1": "a", "output_2": "b", "label": 3}, "label: must say which answer is better"),
         ({"input": "Q", "output_1": "a", "output_2": "b", "label": True}, "label: must say which answer is better"),
@@ -64,10 +64,10 @@ def test_a_table(write: Write, wired: Read) -> None:
         ({"output_1": "a", "output_2": "b", "label": 1}, "input: is missing"),
     ],
 )
-def test_pairs_that_are_refused(write: Write, refusal: Refusal, pair: dict[str, Any], said: str) -> None:
+def test_pairs_that_are_refused(write: Write, refusal: Refusal, pair: dict[str, Any], message: str) -> None:
     """A pair without its answers, or with a label that means nothing, is refused with file, line and field."""
     (problem,) = refusal(write("x.jsonl", [*PAIRS, pair]))
-    assert problem.startswith(f"x.jsonl:4: record 4, {said}"), problem
+    assert problem.startswith(f"x.jsonl:4: record 4, {message}"), problem
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_pairs_that_are_refused(write: Write, refusal: Refusal, pair: dict[str, 
     ],
 )
 def test_every_word_for_a_preference(write: Write, wired: Read, words: list[str], preference: int | str) -> None:
-    """All that tools write there, in either case."""
+    """Every word that tools use for a preference is read, in either case."""
     pairs = [{**PAIRS[0], "input": word, "label": word.upper()} for word in words]
     assert {case.labels["preference"] for case in wired(write("pairs.json", pairs))} == {preference}
 

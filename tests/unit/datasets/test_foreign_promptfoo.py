@@ -85,12 +85,12 @@ def test_what_is_not_read_of_a_config_is_told(write: Write, refusal: Refusal) ->
     assert 'holds a defaultTest that is "file://d.yaml"' in refusal(write("x.json", content))[0]
 
 
-@pytest.mark.parametrize(("text", "said"), [("a\0b", "the character NUL"), ("\ud800", "half a character")])
-def test_what_no_wire_takes_in_the_default_test(write: Write, refusal: Refusal, text: str, said: str) -> None:
+@pytest.mark.parametrize(("text", "message"), [("a\0b", "the character NUL"), ("\ud800", "half a character")])
+def test_what_no_wire_takes_in_the_default_test(write: Write, refusal: Refusal, text: str, message: str) -> None:
     """What all tests share is looked at like a test itself: nothing gets into cases that no wire takes."""
     content = json.dumps({"tests": [{"vars": {"q": "Q"}}], "defaultTest": {"vars": {"x": text}}})
     (problem,) = refusal(write("x.json", content))
-    assert said in problem
+    assert message in problem
     assert "in the data beside its cases" in problem
 
 
@@ -105,10 +105,10 @@ TESTS: list[dict[str, Any]] = [
 def test_lists_of_tests(write: Write, read: Read, name: str) -> None:
     """A bare list and JSON Lines are read; one variable, or the one called question, is the input."""
     content = TESTS if name != "x.yaml" else json.dumps(TESTS)
-    one, two, three = read(write(name, content))
-    assert (one.input, one.references, one.variables) == ("one", ("4",), {"q": "one"})
-    assert one.recorded is not None
-    assert one.recorded.text == '{"a": 1}'
+    labels, two, three = read(write(name, content))
+    assert (labels.input, labels.references, labels.variables) == ("one", ("4",), {"q": "one"})
+    assert labels.recorded is not None
+    assert labels.recorded.text == '{"a": 1}'
     assert two.recorded is not None
     assert (two.input, two.recorded.text) == ("two", "said")
     assert (three.input, three.variables) == ("", {"a": "x", "b": 2})
@@ -189,7 +189,7 @@ def test_the_grammar_of_cells(cell: str, check: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cell", "said"),
+    ("cell", "message"),
     [
         ("similar(high):a", 'must be a number, not "high"'),
         ("similar(nan):a", "must be a number"),
@@ -197,11 +197,11 @@ def test_the_grammar_of_cells(cell: str, check: dict[str, Any]) -> None:
         ("contians:a", "unknown check 'contians'; did you mean 'contains'?"),
     ],
 )
-def test_cells_that_are_refused(write: Write, refusal: Refusal, cell: str, said: str) -> None:
+def test_cells_that_are_refused(write: Write, refusal: Refusal, cell: str, message: str) -> None:
     """What is meant as a check but is none is refused with line and column."""
     (problem,) = refusal(write("x.csv", f"q,__expected1\nok,ok\nQ,{cell}\n"))
     assert problem.startswith("x.csv:3: record 2, __expected1: ")
-    assert said in problem
+    assert message in problem
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_checks_that_are_code_are_kept_and_counted(write: Write) -> None:
 
 
 @pytest.mark.parametrize(
-    ("test", "field", "said"),
+    ("test", "field", "message"),
     [
         ({"assert": [{"type": "equals", "value": "file://a.txt"}]}, "assert[0].value", "names a file"),
         ({"assert": [{"type": "contains-any", "value": ["a", "file://b"]}]}, "assert[0].value", "names a file"),
@@ -276,7 +276,7 @@ def test_checks_that_are_code_are_kept_and_counted(write: Write) -> None:
         ({"threshold": 10**400}, "threshold", "must be a number"),
     ],
 )
-def test_tests_that_are_refused(write: Write, refusal: Refusal, test: dict[str, Any], field: str, said: str) -> None:
+def test_tests_that_are_refused(write: Write, refusal: Refusal, test: dict[str, Any], field: str, message: str) -> None:
     """Code around a check, files and templates are refused with line and field, the other tests read on.
 
     Pitfall: code in data.
@@ -284,7 +284,7 @@ def test_tests_that_are_refused(write: Write, refusal: Refusal, test: dict[str, 
     good = {"vars": {"q": "Q"}, "assert": []}
     (problem,) = refusal(write("x.jsonl", [good, {"vars": {"q": "Q"}, **test}]))
     assert problem.startswith(f"x.jsonl:2: record 2, {field}: "), problem
-    assert said in problem
+    assert message in problem
 
 
 def test_a_list_that_is_one_value(write: Write, read: Read) -> None:

@@ -63,10 +63,10 @@ def test_evaluators_that_are_not_read_are_told(write: Write) -> None:
     """Judges and code of the user's are no checks: a warning names them, for the file and for its cases."""
     info = open_dataset(write("capitals.yaml", DATASET)).check()
     assert (info.format, info.case_count, info.reference_count) == ("pydantic-evals/yaml", 3, 1)
-    said = [str(warning) for warning in info.warnings]
-    assert any("does not read the evaluators IsInstance" in text for text in said)
+    sentences = [str(warning) for warning in info.warnings]
+    assert any("does not read the evaluators IsInstance" in text for text in sentences)
     assert any(
-        "does not read the evaluators LLMJudge" in text and "capitals.yaml:11: record 2" in text for text in said
+        "does not read the evaluators LLMJudge" in text and "capitals.yaml:11: record 2" in text for text in sentences
     )
 
 
@@ -93,7 +93,7 @@ def test_as_json(write: Write, wired: Read) -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "said"),
+    ("case", "message"),
     [
         ({"name": "b", "inputs": "Q", "evaluators": [7]}, "evaluators: must be an evaluator's name"),
         ({"name": "b", "inputs": "Q", "evaluators": [{"a": 1, "b": 2}]}, "evaluators: must be an evaluator's name"),
@@ -101,12 +101,12 @@ def test_as_json(write: Write, wired: Read) -> None:
         ({"name": "a", "inputs": "Q", "expected_output": "A"}, 'id: "a" is the id of'),
     ],
 )
-def test_cases_that_are_refused(write: Write, refusal: Refusal, case: dict[str, Any], said: str) -> None:
+def test_cases_that_are_refused(write: Write, refusal: Refusal, case: dict[str, Any], message: str) -> None:
     """Something that names no evaluator, and a name given twice, is refused with file, line and field."""
     good = {"name": "a", "inputs": "Q", "expected_output": "A"}
     content = "[" + ",\n".join(json.dumps(item) for item in (good, case)) + "]"
     (problem,) = refusal(write("x.json", content), format="pydantic-evals")
-    assert problem.startswith(f"x.json:2: record 2, {said}"), problem
+    assert problem.startswith(f"x.json:2: record 2, {message}"), problem
 
 
 def test_what_is_read_as_what(write: Write) -> None:

@@ -119,7 +119,7 @@ def test_names_of_earlier_versions(write: Write, wired: Read) -> None:
     ],
 )
 def test_lists_in_cells(write: Write, wired: Read, cell: str, contexts: list[str]) -> None:
-    """A table written from a data frame has lists as JSON, as Python, or as numpy writes them; none is one text."""
+    """A table from a data frame has lists as JSON, Python or numpy write them; none is read as one text."""
     (case,) = wired(write("x.csv", f"user_input,retrieved_contexts,response,reference\nQ,{cell},said,A\n"))
     assert case.recorded is not None
     assert [item.content for item in case.recorded.retrieved or ()] == contexts
@@ -134,7 +134,7 @@ def test_cells_that_are_no_lists(write: Write, wired: Read, cell: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("record", "said"),
+    ("record", "message"),
     [
         ({"user_input": {"a": 1}, "reference": "A"}, "user_input: must be a string"),
         (
@@ -150,10 +150,10 @@ def test_cells_that_are_no_lists(write: Write, wired: Read, cell: str) -> None:
         ({"user_input": None, "reference": "A"}, "input: is missing: every case needs a question"),
     ],
 )
-def test_samples_that_are_refused(write: Write, refusal: Refusal, record: dict[str, Any], said: str) -> None:
+def test_samples_that_are_refused(write: Write, refusal: Refusal, record: dict[str, Any], message: str) -> None:
     """What is no text and no conversation is refused with file, line and field."""
     (problem,) = refusal(write("x.jsonl", [*SINGLE, record]))
-    assert problem.startswith(f"x.jsonl:3: record 3, {said}"), problem
+    assert problem.startswith(f"x.jsonl:3: record 3, {message}"), problem
 
 
 def test_what_a_conversation_begins_with_and_ends_in(write: Write, wired: Read) -> None:

@@ -19,12 +19,12 @@ CHECKED = {"question": "q", "assertions": [{"type": "contains", "value": "a"}]}
 def warnings_of(records: list[dict[str, Any]], *metrics: Any) -> list[str]:
     """Return the warnings about some records in a run of some metrics, without those about the metrics."""
     spec = spec_from_mapping({"metrics": list(metrics)}, needs_dataset=False, needs_agent=False)
-    found = check_inputs(spec, records_dataset(records)).warnings
-    return [str(warning) for warning in found if not warning.field.startswith("metrics.")]
+    warnings = check_inputs(spec, records_dataset(records)).warnings
+    return [str(warning) for warning in warnings if not warning.field.startswith("metrics.")]
 
 
 @pytest.mark.parametrize(
-    ("record", "metrics", "said"),
+    ("record", "metrics", "message"),
     [
         ({"thresholds": {"rouge": 0.3}}, ["exact_match"], "thresholds.rouge: holds a threshold that nothing is"),
         ({"thresholds": {"rogue": 0.3}}, ["rouge"], "the run computes no rogue; did you mean 'rouge'?"),
@@ -39,20 +39,20 @@ def warnings_of(records: list[dict[str, Any]], *metrics: Any) -> list[str]:
         ({"assertions": CHECKED["assertions"]}, [{"checks": {"metric": "assertions"}}], None),
     ],
 )
-def test_a_warning_tells_what_nothing_reads(record: dict[str, Any], metrics: list[Any], said: str | None) -> None:
+def test_a_warning_tells_what_nothing_reads(record: dict[str, Any], metrics: list[Any], message: str | None) -> None:
     """Thresholds and checks of a case that no metric of the run reads are told, once a kind, with their place."""
-    found = warnings_of([{"question": "p"}, {"question": "q", **record}, {"question": "r", **record}], *metrics)
-    if said is None:
-        assert found == []
+    warnings = warnings_of([{"question": "p"}, {"question": "q", **record}, {"question": "r", **record}], *metrics)
+    if message is None:
+        assert warnings == []
     else:
-        (warning,) = found
+        (warning,) = warnings
         assert warning.startswith("records: record 2, ")
-        assert said in warning
+        assert message in warning
         assert warning.endswith("(and 1 more)")
 
 
 def test_very_many_names_are_not_all_kept() -> None:
-    """Memory stays bounded whatever a dataset holds."""
+    """Memory stays bounded, whatever the dataset."""
     records = [{"question": str(number), "thresholds": {f"m{number}": 1}} for number in range(1000)]
     assert len(warnings_of(records, "latency")) == 200
 

@@ -70,7 +70,7 @@ async def submit(embeddings: Embeddings, *requests: Sequence[str], **options: An
 
 
 async def test_each_text_has_its_vector(make: Callable[..., Embeddings], encoder: WordCounter) -> None:
-    """Sorting by length inside is invisible outside; each text says how the model read it."""
+    """Sorting by length is invisible to callers; each text says how the model read it."""
     texts = ["a b c", "a", "a b " * 5, "a b"]
     embedded = await make(encoder).embed([*texts, "a"])
     assert counts(embedded, texts) == [3, 1, 8, 2]
@@ -81,7 +81,7 @@ async def test_each_text_has_its_vector(make: Callable[..., Embeddings], encoder
 
 
 async def test_waiting_callers_share_one_run(make: Callable[..., Embeddings], encoder: WordCounter) -> None:
-    """What gathers while the model runs is computed together, identical texts of a scope once."""
+    """Requests that arrive during a model run are computed together, equal texts of a scope once."""
     reports: list[BatchReport] = []
     embeddings = make(encoder, on_batch=reports.append)
     busy = await held(encoder, embeddings)
@@ -95,7 +95,7 @@ async def test_waiting_callers_share_one_run(make: Callable[..., Embeddings], en
 
 
 async def test_padded_runs_keep_the_budget(make: Callable[..., Embeddings], encoder: WordCounter) -> None:
-    """Padding counts for a model that pads; texts of like length travel together."""
+    """Padding counts for a model that pads; texts of similar length share a run."""
     embeddings = make(encoder, batch_tokens=8)
     busy = await held(encoder, embeddings)
     (task,) = await submit(embeddings, [*("w " * count for count in (1, 8, 2, 4, 3)), "v"])
@@ -112,7 +112,7 @@ async def test_text_over_the_budget_runs_alone(make: Callable[..., Embeddings], 
 
 
 async def test_lone_request_uses_all_idle_workers(make: Callable[..., Embeddings]) -> None:
-    """Few texts are divided over the workers that have nothing to do, and nothing waits for more to come."""
+    """Few texts are divided over the idle workers without waiting for more."""
     both = threading.Barrier(2, timeout=60)
     encoder = WordCounter(packed=True)
     run = encoder.encode
@@ -129,7 +129,7 @@ async def test_lone_request_uses_all_idle_workers(make: Callable[..., Embeddings
 
 
 async def test_lone_request_is_one_run_where_workers_share_a_gpu(make: Callable[..., Embeddings]) -> None:
-    """Two workers of one card do not compute faster than one: few texts are not divided over them."""
+    """Workers that share a GPU do not divide few texts, because that is no faster."""
     encoder = WordCounter(packed=True)
     embeddings = make(encoder, worker_count=2, divides=False)
     await until(lambda: embeddings._batcher._idle_workers, lambda idle: idle >= 2)
@@ -155,7 +155,7 @@ async def test_flood_of_one_scope_does_not_hold_up_another(make: Callable[..., E
 
 
 async def test_caller_that_left_costs_no_compute(make: Callable[..., Embeddings], encoder: WordCounter) -> None:
-    """A request that is cancelled while it waits is dropped, wherever it waits; texts that others want are kept."""
+    """A request cancelled while it waits is dropped; texts of other callers stay."""
     embeddings = make(encoder, batch_tokens=3)
     busy = await held(encoder, embeddings)
     leaving, staying, queued = await submit(
@@ -189,7 +189,7 @@ async def test_caller_that_leaves_between_runs(make: Callable[..., Embeddings], 
 
 
 async def test_full_queue_refuses_and_recovers(make: Callable[..., Embeddings], encoder: WordCounter) -> None:
-    """Over the limit is refused with a time to come back; what was accepted is not lost."""
+    """A full queue refuses with a retry delay; accepted texts are not lost."""
     embeddings = make(encoder, queue_limit=3)
     busy = await held(encoder, embeddings)
     waiting = await submit(embeddings, ["a", "b"], ["c"])
@@ -205,7 +205,7 @@ async def test_full_queue_refuses_and_recovers(make: Callable[..., Embeddings], 
 
 
 async def test_request_of_a_stream_waits_for_room(make: Callable[..., Embeddings], encoder: WordCounter) -> None:
-    """Where the caller can be slowed down a full queue is no error: requests wait, and are admitted in order."""
+    """A stream waits for room in a full queue and is admitted in order."""
     embeddings = make(encoder, queue_limit=2)
     busy = await held(encoder, embeddings)
     waiting = await submit(embeddings, ["a a", "b b"], ["c c c", "d d d"], ["e e e e"], waits=True)
@@ -219,7 +219,7 @@ async def test_request_of_a_stream_waits_for_room(make: Callable[..., Embeddings
 
 
 async def test_failing_model_fails_its_callers_only(make: Callable[..., Embeddings], encoder: WordCounter) -> None:
-    """A defect ends the requests it hit and is not cached; the worker lives on."""
+    """A defect ends the requests in its run and is not cached; the worker survives."""
     embeddings = make(encoder, cache_bytes=10_000)
     encoder.failure = RuntimeError("the device is gone")
     with pytest.raises(RuntimeError, match="the device is gone"):
@@ -303,7 +303,7 @@ async def test_vector_that_is_not_finite_is_an_error(make: Callable[..., Embeddi
 
 
 async def test_vector_keeps_no_other_in_memory(make: Callable[..., Embeddings], encoder: WordCounter) -> None:
-    """A vector that stays in a cache takes its own memory alone, not that of all vectors of its run."""
+    """A cached vector holds its own memory alone, not that of its whole run."""
     found = await make(encoder).embed(["a", "b b", "c c c"])
     for vector in found.vectors.values():
         holder: Any = vector if vector.base is None else vector.base
@@ -402,7 +402,7 @@ def test_every_text_is_computed_once_within_the_budget(
 
 
 def test_batch_too_large_for_the_device_is_halved() -> None:
-    """Running out of device memory costs time, not the request; one text that does not fit is an error."""
+    """Running out of device memory halves the batch; one text that does not fit is an error."""
     freed: list[bool] = []
 
     def run(batch: Sequence[Tokens]) -> NDArray[np.float32]:

@@ -64,10 +64,10 @@ def test_memory_is_bounded_and_the_last_used_stay(keys: list[int], room: int) ->
     cache = VectorCache(room * (32 + 640))
     used: list[int] = []
     for key in keys:
-        found = cache.get(bytes([key]))
-        assert found is None or same(found, computed(key))
-        assert (found is not None) == (key in used[-room:] if room else False)
-        if found is None:
+        vector = cache.get(bytes([key]))
+        assert vector is None or same(vector, computed(key))
+        assert (vector is not None) == (key in used[-room:] if room else False)
+        if vector is None:
             cache.put(bytes([key]), computed(key))
         used = [*(each for each in used if each != key), key]
         assert cache.size_bytes <= room * (32 + 640)
@@ -75,7 +75,7 @@ def test_memory_is_bounded_and_the_last_used_stay(keys: list[int], room: int) ->
 
 
 async def test_cached_vector_is_the_computed_one() -> None:
-    """A text that was embedded before costs nothing, and has the same bits; another scope learns nothing of it."""
+    """A cached text costs nothing and has the same bits; another scope cannot see it."""
     encoder = WordCounter()
     embeddings = embeddings_of(encoder, cache_bytes=MIB)
     first = await embeddings.embed(["a b c"], EmbedOptions("one"))
@@ -100,7 +100,7 @@ async def test_identical_texts_cost_one_inference() -> None:
 
 
 async def test_memory_does_not_grow_with_the_texts() -> None:
-    """Over thousands of different texts nothing is kept beside the bounded cache."""
+    """Thousands of different texts leave nothing but the bounded cache."""
     encoder = WordCounter(packed=True)
     embeddings = embeddings_of(encoder, cache_bytes=64 * 1024, queue_limit=10_000, batch_tokens=1024)
     for round_ in range(20):
@@ -120,10 +120,10 @@ def test_disk_gives_back_what_was_stored(tmp_path: Path) -> None:
     cache.store(entries)
     cache.close()
     again = DiskCache(tmp_path / "cache", 64 * MIB)
-    found = again.find([*(key for key, _ in entries), b"missing"])
+    vectors = again.find([*(key for key, _ in entries), b"missing"])
     again.close()
-    assert len(found) == 100
-    assert all(same(found[key], each) for key, each in entries)
+    assert len(vectors) == 100
+    assert all(same(vectors[key], each) for key, each in entries)
     assert {file.stat().st_mode & 0o077 for file in (tmp_path / "cache").iterdir()} == {0}
 
 
@@ -179,7 +179,7 @@ def test_disk_is_bounded(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_written_is_still_read(tmp_path: Path) -> None:
-    """Where the limit was lowered and nothing can be deleted, as on a full disk, what is stored is found."""
+    """If nothing can be deleted, as on a full disk, stored vectors are still read."""
     cache = DiskCache(tmp_path, 64 * MIB)
     entries = [(number.to_bytes(32, "big"), computed(number, 384)) for number in range(1_500)]
     cache.store(entries)
@@ -256,8 +256,8 @@ def test_damaged_file_is_never_a_wrong_vector(tmp_path: Path, seed: int) -> None
         data[dice.randrange(100 if seed % 2 else 0, len(data))] = dice.randrange(256)
     file.write_bytes(data if seed % 4 else data[: len(data) // 2])
     damaged = DiskCache(tmp_path, 64 * MIB)
-    found = damaged.find([key for key, _ in entries])
-    assert all(same(each, computed(key[0], 384)) for key, each in found.items())
+    vectors = damaged.find([key for key, _ in entries])
+    assert all(same(each, computed(key[0], 384)) for key, each in vectors.items())
     damaged.store(entries)
     damaged.close()
     again = DiskCache(tmp_path, 64 * MIB)
@@ -336,9 +336,9 @@ def test_kill_while_vectors_are_written(tmp_path: Path, caplog: pytest.LogCaptur
         assert process.returncode == -signal.SIGKILL
         cache = DiskCache(tmp_path, 64 * MIB)
         # While this process waited for a processor, the other may have written, and deleted, many thousands more.
-        found = cache.find([number.to_bytes(32, "big") for number in range(first, last + 100_000)])
-        assert len(found) >= 100
-        for key, each in found.items():
+        vectors = cache.find([number.to_bytes(32, "big") for number in range(first, last + 100_000)])
+        assert len(vectors) >= 100
+        for key, each in vectors.items():
             number = int.from_bytes(key, "big")
             assert same(each, Computed(np.full(384, number, np.float32), number, 1, False))
         cache.store([(b"new", computed(first, 384))])
@@ -350,7 +350,7 @@ def test_kill_while_vectors_are_written(tmp_path: Path, caplog: pytest.LogCaptur
 
 
 async def test_file_that_breaks_while_it_is_used(tmp_path: Path) -> None:
-    """A cache that cannot be read any more costs time, not answers."""
+    """An unreadable cache costs time, not answers."""
     encoder = WordCounter()
     disk = DiskCache(tmp_path, 64 * MIB)
     embeddings = embeddings_of(encoder, disk=disk)

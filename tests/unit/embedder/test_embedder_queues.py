@@ -58,7 +58,7 @@ def test_scope_pays_for_what_was_estimated_too_low() -> None:
 
 
 def test_scope_that_comes_back_still_owes() -> None:
-    """A scope that hands in its long texts one by one, each when the last was taken, gets no more than its share."""
+    """A scope that submits long texts one by one gets no more than its share."""
     queue, served = FairQueue(10), {"long": 0, "short": 0}
     queue.add([job("short", 10) for _ in range(2_000)])
     queue.add([job("long", 200)])
@@ -82,7 +82,7 @@ def test_nothing_is_owed_where_no_other_waited() -> None:
 
 
 def test_removed_job_is_not_taken() -> None:
-    """What is abandoned while it waits is gone; a scope without jobs takes no turn."""
+    """A job abandoned while it waits is removed; a scope without jobs takes no turn."""
     queue = FairQueue(10)
     kept, gone = job("a", 1), job("b", 1)
     queue.add([kept])

@@ -31,9 +31,9 @@ class Characters(WordCounter):
 @given(counts=st.lists(st.integers(1, 40), min_size=1, max_size=60), room=st.integers(1, 60))
 def test_windows_hold_all_parts_and_fit(counts: list[int], room: int) -> None:
     """Each part is in a window, in order; a window is over its room only as one part; overlaps are small."""
-    found = list(spans(counts, room))
+    windows = list(spans(counts, room))
     covered = 0
-    for begin, end in found:
+    for begin, end in windows:
         assert begin <= covered < end
         assert sum(counts[begin:end]) <= room or end - begin == 1
         assert sum(counts[begin:covered]) <= room // 8
@@ -45,7 +45,7 @@ def test_windows_hold_all_parts_and_fit(counts: list[int], room: int) -> None:
 @example("", 10)
 @example("x" * 600, 10)
 def test_windows_hold_all_of_a_text(pattern: str, window: int) -> None:
-    """Nothing is lost and nothing is cut, with or without spaces."""
+    """Windows cover the whole text, with or without spaces."""
     # No character twice: where a window begins is then known by its first.
     text = "".join(chr(0x4E00 + at) if kind == "x" else kind for at, kind in enumerate(pattern))
     windows = windows_of(text, Characters(window=window), window)
@@ -64,8 +64,8 @@ def test_windows_hold_all_of_a_text(pattern: str, window: int) -> None:
 
 def test_mean_is_weighted_by_word_pieces() -> None:
     """The last, short window counts less; one window is its vector, bit for bit."""
-    found = averaged([np.array([1, 0]), np.array([0, 1])], [30, 10])
-    assert found.tolist() == pytest.approx([3 / 10**0.5, 1 / 10**0.5])
+    average = averaged([np.array([1, 0]), np.array([0, 1])], [30, 10])
+    assert average.tolist() == pytest.approx([3 / 10**0.5, 1 / 10**0.5])
     vector = np.array([0.1, 0.7], dtype=np.float32)
     assert averaged([vector], [3]).tobytes() == vector.tobytes()
     assert averaged([np.array([1, 0]), np.array([-1, 0])], [1, 1]).tolist() == [0, 0]

@@ -70,8 +70,8 @@ def test_a_mail_cannot_change_the_prompt() -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.case_id)
 def test_recorded_answers_are_the_stand_ins_own(case: Case, model: Any) -> None:
     """They are not polished: each is what the stand-in says to the prompt as it is now, at a temperature."""
-    said = [model.answer(fill(PROMPT, case.variables), Random(f"{case.case_id} {repeat}")) for repeat in range(3)]
-    assert [answer.text for answer in (case.recorded, *case.recorded_repeats) if answer is not None] == said
+    sentences = [model.answer(fill(PROMPT, case.variables), Random(f"{case.case_id} {repeat}")) for repeat in range(3)]
+    assert [answer.text for answer in (case.recorded, *case.recorded_repeats) if answer is not None] == sentences
 
 
 def test_the_second_prompt_is_better_than_the_first(model: Any) -> None:

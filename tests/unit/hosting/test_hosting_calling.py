@@ -82,7 +82,7 @@ class Stream:
          "lambda"],
 )  # fmt: skip
 async def test_every_kind_of_callable_answers(agent: Callable[..., Any]) -> None:
-    """Functions, objects, partials and generators of texts all give their answer, with its latency."""
+    """Functions, objects, partials and generators of texts return their answer with its latency."""
     response = await outcome(agent)
     assert (response.status, response.text) == (AgentStatus.SUCCESS, "q!")
     assert response.latency_ms is not None
@@ -99,7 +99,7 @@ async def test_a_typed_answer_is_taken() -> None:
 
 
 async def test_a_synchronous_function_runs_beside_the_loop() -> None:
-    """Two synchronous calls run at once, each in a thread: they meet at a barrier."""
+    """Two synchronous calls run at the same time in threads of their own: they meet at a barrier."""
     barrier = threading.Barrier(2, timeout=30)
 
     def agent(request: AgentRequest) -> str:
@@ -113,7 +113,7 @@ async def test_a_synchronous_function_runs_beside_the_loop() -> None:
 
 
 async def test_the_first_piece_with_a_text_is_timed() -> None:
-    """Each piece is passed on as it comes; an agent that yields no text, or returns one, has no such time."""
+    """Each piece is passed on at once; an agent that yields no text or returns an answer has no time to first token."""
 
     async def in_pieces(request: AgentRequest) -> AsyncIterator[str]:
         yield ""
@@ -158,7 +158,7 @@ class OutsideError(BaseException):
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 async def test_what_the_agent_raises_is_its_answer(problem: BaseException, message: str) -> None:
-    """Any exception of synchronous or asynchronous code, SystemExit included, becomes an error that names it."""
+    """Any exception, SystemExit included, becomes an error that names it."""
 
     def raises(request: AgentRequest) -> str:
         raise problem
@@ -194,7 +194,7 @@ def release() -> Iterator[threading.Event]:
 
 
 async def test_a_call_that_hangs_ends_at_its_limit_and_blocks_nobody(release: threading.Event) -> None:
-    """Hanging functions end as retryable timeouts while others go on being answered."""
+    """A hanging function is a retryable timeout, while other calls are answered."""
 
     def hangs(request: AgentRequest) -> str:
         if request.input == "hang":
@@ -246,7 +246,7 @@ async def silent(request: AgentRequest) -> AsyncIterator[str]:
 
 @pytest.mark.parametrize("agent", [never, stubborn, clumsy, silent])
 async def test_an_asynchronous_agent_that_hangs_times_out(agent: Callable[..., Any]) -> None:
-    """No answer within the time limit is a timeout, however the agent takes its cancellation."""
+    """A call without an answer within the time limit is a timeout, however the agent handles its cancellation."""
     response = await outcome(agent, timeout_s=0.05)
     assert response.error is not None
     assert (response.error.kind, response.error.retryable) == (AgentErrorKind.TIMEOUT, True)
@@ -254,7 +254,7 @@ async def test_an_asynchronous_agent_that_hangs_times_out(agent: Callable[..., A
 
 
 async def test_calls_that_are_cancelled_do_not_count_as_hanging() -> None:
-    """A lost connection cancels many slow calls at once: the agent is still called afterwards."""
+    """After a lost connection cancels many slow calls at once, the agent is still called."""
     release, running = threading.Event(), threading.Semaphore(0)
 
     def agent(request: AgentRequest) -> str:
@@ -276,7 +276,7 @@ async def test_calls_that_are_cancelled_do_not_count_as_hanging() -> None:
 
 
 async def test_cancelling_the_call_cancels_the_agent() -> None:
-    """A question that is no longer wanted stops the agent's code, and the cancellation is not swallowed."""
+    """Cancelling a question cancels the agent's code, and the cancellation is raised."""
     started, stopped = asyncio.Event(), asyncio.Event()
 
     async def waits(request: AgentRequest) -> str:
@@ -296,7 +296,7 @@ async def test_cancelling_the_call_cancels_the_agent() -> None:
 
 
 async def test_an_answer_that_came_as_the_call_was_cancelled_is_no_hang() -> None:
-    """Calls that are cancelled from outside never count as hanging, so they cannot stop later ones."""
+    """Calls cancelled from outside never count as hanging, so they cannot block later calls."""
     caller = AgentCaller(lambda request: "ok", max_hung=1)
     for _ in range(20):
         call = asyncio.ensure_future(caller.call(asked()))
@@ -308,7 +308,7 @@ async def test_an_answer_that_came_as_the_call_was_cancelled_is_no_hang() -> Non
 
 
 async def test_a_stream_is_closed_at_the_limit() -> None:
-    """A generator that never ends is cut at the largest answer and closed."""
+    """A generator that never ends is stopped at the largest answer and closed."""
     closed = asyncio.Event()
 
     async def endless(request: AgentRequest) -> AsyncIterator[str]:
@@ -410,7 +410,7 @@ async def test_the_largest_answer_still_passes() -> None:
 
 
 async def test_too_many_hanging_threads_stop_further_calls(release: threading.Event) -> None:
-    """Once many calls hang, the agent is not called again; when they end, it is."""
+    """While too many calls hang, the agent is not called; once they end, it is."""
     called = []
 
     def hangs(request: AgentRequest) -> str:
@@ -433,7 +433,7 @@ async def test_too_many_hanging_threads_stop_further_calls(release: threading.Ev
 
 
 async def test_threads_are_used_again() -> None:
-    """Calls one after another share a thread; calls at once have one each."""
+    """Successive calls share a thread; concurrent calls have one each."""
     used = set()
 
     def agent(request: AgentRequest) -> str:
@@ -470,7 +470,7 @@ async def test_threads_are_used_again() -> None:
     ],
 )
 async def test_the_parameter_says_what_it_receives(source: str) -> None:
-    """A parameter of type str, or without a type and named as a question, receives the text; others the request."""
+    """A parameter of type str, or an untyped one named like a question, receives the text; others the request."""
     scope: dict[str, Any] = {"AgentRequest": AgentRequest}
     exec(source, scope)
     response = await outcome(scope["agent"])
@@ -489,14 +489,14 @@ async def test_the_parameter_says_what_it_receives(source: str) -> None:
     ids=["text", "key", "method", "sum", "json"],
 )
 async def test_taking_the_argument_for_something_else_says_what_to_change(agent: Callable[..., Any], hint: str) -> None:
-    """An error that comes from the kind of argument names the remedy."""
+    """An error caused by the kind of argument names the remedy."""
     response = await outcome(agent)
     assert response.error is not None
     assert hint in response.error.message
 
 
 async def test_a_case_without_a_text_is_no_empty_question() -> None:
-    """An agent that takes texts is not called for a case that has variables alone."""
+    """An agent that takes texts is not called for a case with variables alone."""
     caller = AgentCaller(lambda question: f"asked {question!r}")
     response = await caller.call(dataclasses.replace(asked(""), variables={"word": "a"}))
     await caller.aclose()
@@ -505,7 +505,7 @@ async def test_a_case_without_a_text_is_no_empty_question() -> None:
 
 
 async def test_other_errors_have_no_hint() -> None:
-    """A TypeError of the agent's own says nothing of requests."""
+    """A TypeError of the agent's own gets no hint about requests."""
     response = await outcome(lambda request: len(3))  # type: ignore[arg-type]  # wrong on purpose
     assert response.error is not None
     assert response.error.message == "TypeError: object of type 'int' has no len()"
@@ -538,7 +538,7 @@ async def test_the_text_of_a_request_is_its_input() -> None:
     ids=lambda value: type(value).__name__,
 )
 async def test_errors_of_the_code_are_not_retried(problem: BaseException, retryable: bool) -> None:
-    """What the same question raises again costs one attempt; what may pass is retried."""
+    """An error that the same question raises again is not retried; a transient one is."""
 
     def raises(request: AgentRequest) -> str:
         raise problem

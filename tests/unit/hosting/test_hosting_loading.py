@@ -85,7 +85,7 @@ def folder(tmp_path: Path) -> Path:
      "loadable_package/inner.py:answer"],
 )  # fmt: skip
 def test_modules_packages_and_files_are_found(folder: Path, target: str) -> None:
-    """A target names a module or a file beside the spec, whatever the working directory is."""
+    """A target names a module or a file next to the spec, whatever the working directory."""
     assert load_agent(target, folder)(None) == "hello"
 
 
@@ -95,18 +95,18 @@ def test_an_attribute_path_reaches_a_method(folder: Path) -> None:
 
 
 def test_a_function_with_further_defaults_is_taken(folder: Path) -> None:
-    """Only what must be given counts."""
+    """Parameters with defaults do not count."""
     assert load_agent("loadable_agent:with_default", folder)(None) == "default"
 
 
 @pytest.mark.parametrize("name", ["Asked", "Static"])
 def test_a_class_whose_objects_can_be_asked_is_taken(folder: Path, name: str) -> None:
-    """A class is a target where its objects are made without arguments and have a method of one question."""
+    """A class can be a target if it needs no arguments and its objects have a method of one question."""
     assert load_agent(f"loadable_agent:{name}", folder).__name__ == name
 
 
 def test_a_builtin_without_a_signature_is_taken(folder: Path) -> None:
-    """What does not tell its signature is not refused for it."""
+    """A callable without a signature is accepted."""
     assert load_agent("builtins:dir", folder) is dir
 
 
@@ -133,7 +133,7 @@ def test_a_builtin_without_a_signature_is_taken(folder: Path) -> None:
     ],
 )
 def test_what_cannot_be_loaded_is_refused_with_a_way_out(folder: Path, target: str, message: str) -> None:
-    """The message names the part of the target that is wrong, and the nearest name where one is near."""
+    """The message names the wrong part of the target, and the nearest name if there is one."""
     with pytest.raises(InvalidInputError) as caught:
         load_agent(target, folder)
     assert message in str(caught.value)
@@ -152,7 +152,7 @@ def test_what_cannot_be_loaded_is_refused_with_a_way_out(folder: Path, target: s
     ],
 )
 def test_an_import_that_raises_shows_the_users_frames_alone(tmp_path: Path, target: str, code: str, last: str) -> None:
-    """The traceback holds the user's file and line and no frame of the import machinery or of Assay."""
+    """The traceback has the user's frames and none of the import machinery or of Assay."""
     (tmp_path / "raising_agent.py").write_text(f"def answer(request): ...\n{code}\n")
     with pytest.raises(AgentImportError) as caught:
         load_agent(target, tmp_path)
@@ -165,7 +165,7 @@ def test_an_import_that_raises_shows_the_users_frames_alone(tmp_path: Path, targ
 
 
 def test_a_file_that_failed_to_import_is_not_half_there(tmp_path: Path) -> None:
-    """A file whose import raised is read again the next time, as a module is."""
+    """A file whose import failed is read again the next time."""
     file = tmp_path / "mended_agent.py"
     file.write_text("raise ValueError('first')\n")
     with pytest.raises(AgentImportError):

@@ -87,7 +87,7 @@ REPLY = Reply("a", [Source(title="t", uri="u")], Usage(input_tokens=3))
     ids=["data class", "model", "objects in a mapping", "named tuple"],
 )  # fmt: skip
 async def test_typed_answers_are_read_as_mappings(returned: object) -> None:
-    """Data classes, models and named tuples have the fields of a mapping, wherever they stand in the answer."""
+    """Data classes, models and named tuples are read as mappings, wherever they are in the answer."""
     response = await outcome(lambda request: returned)
     assert response.error is None
     assert (response.text, response.sources, response.usage) == ("a", (Source(title="t", uri="u"),), REPLY.usage)
@@ -127,7 +127,7 @@ MAP = {"text": "me.words", "sources": "said[0].sources", "tool_calls": "said[1].
 
 
 async def test_expressions_find_the_answer_in_any_object() -> None:
-    """Attributes, properties, items of lists and mappings are fields; what is found becomes plain data."""
+    """Expressions read attributes, properties and items of any object, and return plain data."""
     response = await outcome(lambda request: Knot(), answer_map=MAP)
     assert response.error is None
     assert (response.text, response.sources) == ("from a property", (Source(title="t", uri="u"),))
@@ -136,7 +136,7 @@ async def test_expressions_find_the_answer_in_any_object() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expressions", "kind", "said"),
+    ("expressions", "kind", "sentence"),
     [
         ({"text": "nowhere"}, AgentErrorKind.MALFORMED, "agent.map.text (nowhere) finds nothing in the Knot that was"),
         ({"text": "length(when)"}, AgentErrorKind.MALFORMED, "agent.map.text (length(when)) does not fit the object"),
@@ -147,11 +147,11 @@ async def test_expressions_find_the_answer_in_any_object() -> None:
     ],
 )
 async def test_what_expressions_do_not_find_is_an_error(
-    expressions: dict[str, str], kind: AgentErrorKind, said: str
+    expressions: dict[str, str], kind: AgentErrorKind, sentence: str
 ) -> None:
-    """The message names the expression; an `error` that is found makes the answer a failure."""
+    """The message names the expression; a matched `error` makes the answer a failure."""
     found, message = problem_of(await outcome(lambda request: Knot(), answer_map=expressions))
-    assert (found, message.startswith(said) or said in message) == (kind, True)
+    assert (found, message.startswith(sentence) or sentence in message) == (kind, True)
 
 
 async def test_a_text_needs_no_expressions() -> None:
@@ -160,7 +160,7 @@ async def test_a_text_needs_no_expressions() -> None:
 
 
 async def test_an_object_that_is_no_answer_says_what_to_return() -> None:
-    """The remedy names the shapes that there are, and the map."""
+    """The message names the valid shapes and the map."""
     kind, message = problem_of(await outcome(lambda request: Knot()))
     assert kind is AgentErrorKind.MALFORMED
     assert "return a text, a mapping" in message
@@ -214,7 +214,7 @@ async def handing_over(request: AgentRequest) -> Iterator[object]:
     "agent", [in_pieces, ending_in_an_answer, returning_an_answer, ending_async, handing_over, lambda r: in_pieces(r)]
 )
 async def test_generators_give_text_in_pieces_and_an_answer_at_the_end(agent: Callable[..., Any]) -> None:
-    """Pieces are passed on in order in the event loop, the first with a text is timed, the last may be the answer."""
+    """Pieces are passed on in order, the first with a text is timed, and the last may be the answer."""
     seen: list[tuple[str, int]] = []
     caller = AgentCaller(agent)
     response = await caller.call(asked(), lambda piece: seen.append((piece, threading.get_ident())))
@@ -231,7 +231,7 @@ async def test_generators_give_text_in_pieces_and_an_answer_at_the_end(agent: Ca
 
 
 async def test_the_text_of_the_last_answer_stands_in_place_of_the_pieces() -> None:
-    """Drafts may be yielded first; expressions find the text in the last object, too."""
+    """The text of the last answer replaces the drafts; expressions find it there too."""
 
     def agent(request: AgentRequest) -> Iterator[object]:
         yield "draft"
@@ -242,15 +242,15 @@ async def test_the_text_of_the_last_answer_stands_in_place_of_the_pieces() -> No
 
 
 @pytest.mark.parametrize(
-    ("pieces", "said"),
+    ("pieces", "sentence"),
     [
         (["a", 1], "it yielded a int"),
         (["a", None], "it yielded a NoneType"),
         ([{"text": "a"}, "b"], "it yielded more after its answer, a dict"),
     ],
 )
-async def test_what_is_yielded_in_the_wrong_place_is_malformed(pieces: list[object], said: str) -> None:
-    """Texts come first, one answer comes last; both kinds of generators say which piece is wrong."""
+async def test_what_is_yielded_in_the_wrong_place_is_malformed(pieces: list[object], sentence: str) -> None:
+    """Texts come first and one answer last; both kinds of generators name the wrong piece."""
 
     async def as_stream(request: AgentRequest) -> AsyncIterator[object]:
         for piece in pieces:
@@ -258,11 +258,11 @@ async def test_what_is_yielded_in_the_wrong_place_is_malformed(pieces: list[obje
 
     for agent in (lambda request: (piece for piece in pieces), as_stream):
         kind, message = problem_of(await outcome(agent))
-        assert (kind, said in message) == (AgentErrorKind.MALFORMED, True)
+        assert (kind, sentence in message) == (AgentErrorKind.MALFORMED, True)
 
 
 async def test_a_generator_stays_in_its_thread() -> None:
-    """What a function opens in its thread can be read by the generator that it returns."""
+    """A generator is read in the thread of the function that returned it."""
 
     def agent(request: AgentRequest) -> Iterator[str]:
         connection = sqlite3.connect(":memory:")  # belongs to the thread that opened it
@@ -272,7 +272,7 @@ async def test_a_generator_stays_in_its_thread() -> None:
 
 
 async def test_an_endless_generator_is_left_and_closed() -> None:
-    """After the time limit no further piece is asked for, and the generator is closed in its thread."""
+    """After the time limit no further piece is read, and the generator is closed in its thread."""
     closed = threading.Event()
 
     def agent(request: AgentRequest) -> Iterator[str]:
@@ -290,7 +290,7 @@ async def test_an_endless_generator_is_left_and_closed() -> None:
 
 
 async def test_the_first_call_is_cold() -> None:
-    """The first call of a caller is marked, whatever it came to; the others are not, but where the agent says so."""
+    """The first call of a caller is marked cold, whatever its outcome; others only if the agent says so."""
 
     def agent(request: AgentRequest) -> object:
         if request.input == "bad":

@@ -58,7 +58,7 @@ def _forgotten() -> None:
 
 
 async def test_the_turns_of_a_session_share_an_object() -> None:
-    """Conversations that run beside each other have one object each, which is closed after the last turn."""
+    """Concurrent conversations have one object each, which is closed after the last turn."""
     caller = AgentCaller(Recorder)
     for index in range(3):
         answers = await asyncio.gather(*(caller.call(turn(index, session=name)) for name in "ab"))
@@ -72,7 +72,7 @@ async def test_the_turns_of_a_session_share_an_object() -> None:
 
 
 async def test_cases_and_repeats_have_fresh_objects() -> None:
-    """A single question is a session of its own; a caller that says neither session nor turns gets fresh ones, too."""
+    """Each single question has an object of its own, also when the caller names neither session nor turns."""
     caller = AgentCaller(Recorder)
     for request in (turn(count=1, session="a"), turn(count=1, session="b"), turn(count=0, session="")):
         assert (await caller.call(request)).text == "q0"
@@ -81,7 +81,7 @@ async def test_cases_and_repeats_have_fresh_objects() -> None:
 
 
 async def test_a_first_turn_that_failed_is_asked_again_of_a_fresh_object() -> None:
-    """Later turns that may be retried keep their object; an error for good ends the conversation."""
+    """Retried later turns keep their object; an error that is not retryable ends the conversation."""
     caller = AgentCaller(Recorder)
     assert (await caller.call(turn(input="fail"))).error is not None
     assert (await caller.call(turn(attempt=1))).text == "q0"
@@ -95,7 +95,7 @@ async def test_a_first_turn_that_failed_is_asked_again_of_a_fresh_object() -> No
 
 
 async def test_an_agent_that_waits_for_a_person_ends_the_conversation() -> None:
-    """No further turn is asked, so its object is closed at once."""
+    """An interrupted conversation closes its object at once, because no further turn is asked."""
     caller = AgentCaller(Recorder)
     assert (await caller.call(turn())).text == "q0"
     assert (await caller.call(turn(1, input="wait"))).is_failed
@@ -104,7 +104,7 @@ async def test_an_agent_that_waits_for_a_person_ends_the_conversation() -> None:
 
 
 async def test_a_later_turn_whose_object_is_gone_is_an_error_with_a_remedy() -> None:
-    """After a restart an object that has not heard the first turns must not answer the third."""
+    """After a restart, a fresh object must not answer a later turn."""
     caller = AgentCaller(Recorder)
     response = await caller.call(turn(2))
     await caller.aclose()
@@ -116,7 +116,7 @@ async def test_a_later_turn_whose_object_is_gone_is_an_error_with_a_remedy() -> 
 
 
 async def test_idle_objects_are_bounded() -> None:
-    """Of callers that never say that a conversation is over, the oldest objects are closed."""
+    """The oldest objects are closed if callers never end their conversations."""
     caller = AgentCaller(Recorder)
     for number in range(MAX_IDLE + 2):
         await caller.call(turn(count=0, session=str(number), input=str(number)))
@@ -190,7 +190,7 @@ class AsyncContext:
     ],
 )
 async def test_objects_are_asked_and_closed_as_their_class_says(agent: type, log: list[str]) -> None:
-    """__call__, answer or run is asked; a context manager, aclose or close ends it."""
+    """`__call__`, `answer` or `run` is called; a context manager, `aclose` or `close` ends the object."""
     caller = AgentCaller(agent)
     response = await caller.call(turn(count=1))
     await caller.aclose()
@@ -209,7 +209,7 @@ class Unclosed(Recorder):
 
 
 async def test_making_and_closing_that_fail_harm_no_other_case(caplog: pytest.LogCaptureFixture) -> None:
-    """A constructor that raises is this question's error; a close that raises is logged, and the answer stays."""
+    """A constructor that raises is an error of its question; a close that raises is logged, and the answer stays."""
     unmade, unclosed = AgentCaller(Unmade), AgentCaller(Unclosed)
     failed: AgentResponse = await unmade.call(turn(count=1))
     with caplog.at_level(logging.WARNING):
@@ -223,7 +223,7 @@ async def test_making_and_closing_that_fail_harm_no_other_case(caplog: pytest.Lo
 
 
 async def test_a_call_that_is_cancelled_closes_its_object() -> None:
-    """A client that leaves in the middle of a question leaves no object open."""
+    """Cancelling a question closes its object."""
     running = asyncio.Event()
 
     class Waiting(Recorder):
@@ -242,7 +242,7 @@ async def test_a_call_that_is_cancelled_closes_its_object() -> None:
 
 
 async def test_an_object_whose_closing_ignores_its_cancellation_is_left_behind() -> None:
-    """Closing the rest does not wait for it."""
+    """Closing the other objects does not wait for it."""
     release = asyncio.Event()
 
     class Deaf(Recorder):

@@ -67,17 +67,17 @@ async def raises_in_a_coroutine_of_a_function(question: str) -> str:
     ids=["sync", "async", "stream", "awaitable"],
 )
 async def test_a_traceback_has_the_agents_frames_alone(agent: Callable[..., Any]) -> None:
-    """It begins in the agent and ends where it raised, with source lines; frames of Assay are left out."""
-    found = (await error_of(agent)).traceback
-    assert found.startswith("Traceback (most recent call last):\n  File ")
-    assert 'in look_up\n    return {"a": "b"}[key]' in found
-    assert found.endswith("KeyError: 'q'")
-    assert __file__ in found
-    assert f"{OWN}/" not in found
+    """The traceback runs from the agent to the raising line, with source lines and no frames of Assay."""
+    traceback = (await error_of(agent)).traceback
+    assert traceback.startswith("Traceback (most recent call last):\n  File ")
+    assert 'in look_up\n    return {"a": "b"}[key]' in traceback
+    assert traceback.endswith("KeyError: 'q'")
+    assert __file__ in traceback
+    assert f"{OWN}/" not in traceback
 
 
 async def test_causes_and_groups_are_told() -> None:
-    """The cause stands before the exception; a group has its exceptions, and its message names the first."""
+    """The cause precedes the exception; a group lists its exceptions, and its message names the first."""
 
     async def agent(question: str) -> str:
         try:
@@ -93,7 +93,7 @@ async def test_causes_and_groups_are_told() -> None:
 
 
 async def test_keys_of_the_environment_are_redacted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Values of variables named like keys stand neither in the message nor in the traceback; other values stay."""
+    """Values of variables named like keys are removed from message and traceback; other values stay."""
     monkeypatch.setenv("SOME_API_KEY", "sk-abcdef123456")
     monkeypatch.setenv("SOME_MODE", "production-mode")
 
@@ -107,24 +107,24 @@ async def test_keys_of_the_environment_are_redacted(monkeypatch: pytest.MonkeyPa
 
 
 async def test_a_traceback_is_bounded() -> None:
-    """Endless recursion and endless messages leave the beginning and the end, where the error stands."""
+    """Endless recursion and endless messages keep their beginning and their end, where the error is."""
 
     def agent(question: str) -> str:
         if len(question) > 300:
             raise ValueError("\n".join(["x" * 5_000] * 100 + ["the end"]))
         return agent(question + "q")
 
-    found = (await error_of(agent)).traceback
-    assert len(found) <= MAX_TRACEBACK_CHARS
-    assert found.startswith("Traceback")
-    assert found.endswith("the end")
+    traceback = (await error_of(agent)).traceback
+    assert len(traceback) <= MAX_TRACEBACK_CHARS
+    assert traceback.startswith("Traceback")
+    assert traceback.endswith("the end")
     received = response_from_json({"error": {"message": "m", "traceback": "y" * 20_000}}).error
     assert received is not None
     assert len(received.traceback) == MAX_TRACEBACK_CHARS
 
 
 async def test_an_exception_that_cannot_be_shown_is_still_an_answer() -> None:
-    """Whatever reading an exception raises, the call has an outcome."""
+    """A call has an outcome even if reading its exception raises."""
 
     class HostileError(Exception):
         @property
@@ -142,13 +142,13 @@ async def test_an_exception_that_cannot_be_shown_is_still_an_answer() -> None:
 
 
 async def test_what_assay_raises_has_no_traceback() -> None:
-    """An answer that cannot be read is explained by its sentence alone."""
+    """An answer that cannot be read has a message and no traceback."""
     error = await error_of(lambda question: 3)
     assert (error.kind.value, error.traceback) == ("malformed", "")
 
 
 async def test_keys_in_errors_of_tools_are_redacted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a tool raised is stored with its call; results of calls that succeeded stay."""
+    """Keys are removed from errors of tools, which are stored; results of successful calls stay."""
     monkeypatch.setenv("SERVICE_API_KEY", "sk-verysecret-0123456789")
     text = '"401 for key=sk-verysecret-0123456789"'
 

@@ -8,7 +8,7 @@ from assay.v1 import host_pb2 as pb
 
 
 def test_all_attempts_of_a_question_go_together() -> None:
-    """Failed attempts and values of metrics are dropped with the answer, and no other question's."""
+    """An acknowledged answer drops its failed attempts and metric values, and those of no other question."""
     kept = KeptAnswers()
     failed, answered = agent_pb2.AgentResponse(request_id="a#0"), agent_pb2.AgentResponse(request_id="a#1", text="t")
     scored, other = pb.MetricResponse(request_id="a#metrics"), agent_pb2.AgentResponse(request_id="b#0")

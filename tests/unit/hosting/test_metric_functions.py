@@ -81,7 +81,7 @@ async def outcome(function: Callable[..., Any], **parameters: Any) -> MetricOutc
     ],
 )
 async def test_a_parameter_receives_what_its_name_says(function: Callable[..., Any], received: Any) -> None:
-    """Each name of the guide, by place and by name; parameters of other names keep their defaults."""
+    """Each documented name is passed by position and by name; other parameters keep their defaults."""
     seen = []
 
     @functools.wraps(function)
@@ -94,7 +94,7 @@ async def test_a_parameter_receives_what_its_name_says(function: Callable[..., A
 
 
 async def test_a_type_does_for_a_name() -> None:
-    """A parameter of another name is known by its type, written out or as a text."""
+    """A parameter of another name is recognised by its type, even if the type is written as text."""
 
     def by_type(said: str, whole: AgentResponse, row: Case, asked: AgentRequest) -> bool:
         return (said, whole.text, row.case_id, asked.input) == ("said", "said", "c", "q")
@@ -129,7 +129,7 @@ def test_what_a_function_may_return(returned: Any, expected: MetricOutcome) -> N
 
 
 @pytest.mark.parametrize(
-    ("returned", "said"),
+    ("returned", "message"),
     [
         (math.nan, "nan, which is not finite"),
         (-math.inf, "-inf, which is not finite"),
@@ -144,23 +144,23 @@ def test_what_a_function_may_return(returned: Any, expected: MetricOutcome) -> N
         ({"value": 1, "reason": 5}, "the reason must be a text"),
     ],
 )
-async def test_anything_else_is_an_error_that_says_so(returned: Any, said: str) -> None:
-    """No text is taken for a number, and no value that is not finite gets into a mean."""
-    with pytest.raises(MalformedResultError, match=said):
+async def test_anything_else_is_an_error_that_says_so(returned: Any, message: str) -> None:
+    """A text is not read as a number, and a value that is not finite enters no mean."""
+    with pytest.raises(MalformedResultError, match=message):
         read_result(returned)
     failed = await outcome(lambda answer: returned)
     assert (failed.error, failed.value) == ("function_malformed", None)
-    assert said in failed.message
+    assert message in failed.message
 
 
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.text(), st.lists))
 def test_a_result_is_finite_or_refused(returned: object) -> None:
     """Whatever a function returns, what is read has a finite value, or none."""
     try:
-        found = read_result(returned)
+        result = read_result(returned)
     except MalformedResultError:
         return
-    assert found.value is None or math.isfinite(found.value)
+    assert result.value is None or math.isfinite(result.value)
 
 
 def raising(problem: BaseException) -> Callable[..., Any]:
@@ -178,7 +178,7 @@ async def cancels_itself(answer: str) -> float:
 
 
 @pytest.mark.parametrize(
-    ("function", "said"),
+    ("function", "message"),
     [
         (raising(KeyError("boom")), "KeyError: 'boom'"),
         (raising(SystemExit(3)), "SystemExit: 3"),
@@ -187,14 +187,14 @@ async def cancels_itself(answer: str) -> float:
         (cancels_itself, "the function cancelled itself"),
     ],
 )
-async def test_whatever_a_function_raises_is_an_error_of_its_row(function: Callable[..., Any], said: str) -> None:
-    """The end of a thread, of a task or of the process that code asks for is no more than an error."""
+async def test_whatever_a_function_raises_is_an_error_of_its_row(function: Callable[..., Any], message: str) -> None:
+    """Any exception, even one that ends a thread, task or process, is an error of its row."""
     failed = await outcome(function)
-    assert (failed.error, failed.message) == ("function_raised", said)
+    assert (failed.error, failed.message) == ("function_raised", message)
 
 
 async def test_the_traceback_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has their frames alone, and no key of the environment."""
+    """The traceback has the user's frames alone, and no key of the environment."""
     monkeypatch.setenv("MY_API_KEY", "sk-very-secret-key-1234")
 
     def function(answer: str) -> float:
@@ -207,7 +207,7 @@ async def test_the_traceback_is_the_users(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 async def test_a_function_that_hangs_is_left_behind() -> None:
-    """Its time limit ends the wait, for a thread and for a coroutine, one that swallows its cancellation among them."""
+    """The time limit ends the wait for a thread and for a coroutine, even one that swallows its cancellation."""
     go = threading.Event()
 
     async def waits(answer: str) -> float:
@@ -234,7 +234,7 @@ async def test_a_function_that_hangs_is_left_behind() -> None:
 
 
 async def test_what_one_function_changes_no_other_sees() -> None:
-    """Each call has objects of its own."""
+    """Each call gets copies of its own."""
 
     def spoil(case: Case) -> int:
         case.metadata["m"].append(2)
@@ -257,7 +257,7 @@ def generates(answer: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("function", "said"),
+    ("function", "message"),
     [
         (int, "is a class: name a function"),
         (5, "is a value of type int, which cannot be called"),
@@ -270,11 +270,11 @@ def generates(answer: str) -> Any:
         (max, "has no readable signature"),
     ],
 )
-def test_what_cannot_be_called_as_a_metric_is_refused(function: object, said: str) -> None:
-    """Before the run, with what is wrong and what there is."""
+def test_what_cannot_be_called_as_a_metric_is_refused(function: object, message: str) -> None:
+    """An invalid function is refused before the run, with the reason and the valid names."""
     problem = bind(function)
     assert isinstance(problem, str)
-    assert re.search(said, problem), problem
+    assert re.search(message, problem), problem
 
 
 def test_every_problem_is_named_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,7 +304,7 @@ def test_every_problem_is_named_at_once(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_request_comes_through_the_wire_whole() -> None:
-    """What question and case have in common travels once, and comes back in both."""
+    """Parts that question and case share travel once and are restored in both."""
     talk = Case("talk", (Turn("one"), Turn("two", references=("r",))), variables={"v": 1}, recorded=ANSWER)
     question = AgentRequest(
         "k", "run", "talk", "two", turn_index=1, history=(Message("user", "one"),), variables={"v": 1}, timeout_s=5.0
@@ -325,17 +325,17 @@ def test_a_request_comes_through_the_wire_whole() -> None:
 
 
 def test_a_client_is_not_trusted() -> None:
-    """What a client sends in place of an outcome is an error, and its texts are bounded."""
+    """An invalid outcome from a client is an error, and its texts are bounded."""
     message = outcomes_to_wire("id", {"a": MetricOutcome(1.0, reasoning="r"), "b": MetricOutcome(error="odd\n" * 9)})
     message.outcomes.add(metric="nan", value=math.nan)
     message.outcomes.add(metric="half", value=0.5, is_boolean=True)
     message.outcomes.add(metric="long", value=1, reasoning="x" * 30_000)
     message.outcomes.add(metric="loud", error="function_raised", message="m" * 9_000, traceback="t" * 20_000)
-    found = outcomes_from_wire(message)
-    assert found["a"] == MetricOutcome(1.0, reasoning="r")
-    assert (found["b"].error, found["nan"].error) == ("function_malformed", "function_malformed")
-    assert (found["half"].is_boolean, len(found["long"].reasoning)) == (False, 10_000)
-    assert (len(found["loud"].message), len(found["loud"].traceback)) == (4_000, 8_000)
+    result = outcomes_from_wire(message)
+    assert result["a"] == MetricOutcome(1.0, reasoning="r")
+    assert (result["b"].error, result["nan"].error) == ("function_malformed", "function_malformed")
+    assert (result["half"].is_boolean, len(result["long"].reasoning)) == (False, 10_000)
+    assert (len(result["loud"].message), len(result["loud"].traceback)) == (4_000, 8_000)
 
 
 async def test_the_functions_of_the_guide_are_metrics() -> None:
@@ -348,7 +348,7 @@ async def test_the_functions_of_the_guide_are_metrics() -> None:
 
 
 async def test_an_exit_in_a_task_is_the_error_of_its_row() -> None:
-    """asyncio would end the process, with the status 0 as if all gates held."""
+    """An exit in a task is an error of its row: asyncio would end the process with status 0."""
 
     async def leave() -> None:
         sys.exit(0)
@@ -356,12 +356,12 @@ async def test_an_exit_in_a_task_is_the_error_of_its_row() -> None:
     async def gathers(answer: str) -> None:
         await asyncio.gather(leave())
 
-    found = await outcome(gathers)
-    assert (found.error, found.message) == ("function_raised", "SystemExit: 0")
+    result = await outcome(gathers)
+    assert (result.error, result.message) == ("function_raised", "SystemExit: 0")
 
 
 async def test_a_message_that_is_no_unicode_reaches_the_orchestrator() -> None:
-    """A result with half a character is refused in words that the wire can carry."""
-    found = await outcome(lambda answer: {"\ud800": 1})
-    assert found.error == "function_malformed"
-    assert outcomes_to_wire("id", {"m": found}).SerializeToString()
+    """A result with a lone surrogate is refused with a message that the wire can carry."""
+    result = await outcome(lambda answer: {"\ud800": 1})
+    assert result.error == "function_malformed"
+    assert outcomes_to_wire("id", {"m": result}).SerializeToString()

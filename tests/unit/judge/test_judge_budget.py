@@ -73,7 +73,7 @@ async def test_ten_thousand_concurrent_reservations_never_overshoot(seed: int) -
 @pytest.mark.parametrize("seed", range(5))
 @in_virtual_time
 async def test_whoever_leaves_while_waiting_takes_no_money_along(seed: int) -> None:
-    """Requests are cancelled at any moment, before, while and after their money is set aside: the sums stay right."""
+    """Cancelling requests at any moment of a reservation keeps the sums right."""
     rng = random.Random(seed)
     books = MemoryBooks()
     account = books.account()
@@ -101,7 +101,7 @@ async def test_whoever_leaves_while_waiting_takes_no_money_along(seed: int) -> N
 
 @in_virtual_time
 async def test_a_call_waits_where_those_under_way_may_leave_enough() -> None:
-    """It is refused only when too little is left whatever they will cost."""
+    """A call is refused only if too little is left, whatever the calls in flight cost."""
     books = MemoryBooks()
     account = books.account()
     first = await account.reserve(80, 100, lasts_s=LONG_S)
@@ -118,7 +118,7 @@ async def test_a_call_waits_where_those_under_way_may_leave_enough() -> None:
 
 @in_virtual_time
 async def test_a_reservation_that_is_cancelled_while_the_disk_is_full_ends_cancelled() -> None:
-    """The failure to write its release does not take the place of the cancellation, and nothing is set aside."""
+    """A failed release does not replace the cancellation, and nothing stays reserved."""
     account = MemoryBooks(failures=2).account()
     asking = asyncio.ensure_future(account.reserve(1_000, 10_000, lasts_s=LONG_S))
     await asyncio.sleep(0)
@@ -130,7 +130,7 @@ async def test_a_reservation_that_is_cancelled_while_the_disk_is_full_ends_cance
 
 @in_virtual_time
 async def test_an_amount_that_cannot_fit_is_refused_at_once() -> None:
-    """Neither those who wait nor calls under way keep it: what is spent already decides."""
+    """What is already spent decides: neither waiting calls nor calls in flight delay the refusal."""
     books = MemoryBooks()
     account = books.account()
     first, second = [await account.reserve(40, 100, lasts_s=LONG_S) for _ in range(2)]
@@ -147,7 +147,7 @@ async def test_an_amount_that_cannot_fit_is_refused_at_once() -> None:
 
 @in_virtual_time
 async def test_waiting_for_the_money_of_others_is_announced() -> None:
-    """A call that fits at once, in which nothing waits, leaves the event as it is."""
+    """A waiting reservation sets the event; a call that fits at once does not."""
     account, waits = MemoryBooks().account(), asyncio.Event()
     first = await account.reserve(80, 100, lasts_s=LONG_S, waits=waits)
     assert not waits.is_set()
@@ -160,7 +160,7 @@ async def test_waiting_for_the_money_of_others_is_announced() -> None:
 
 @in_virtual_time
 async def test_what_is_wanted_at_once_does_not_pass_those_who_wait() -> None:
-    """It is set aside where it fits and no call waits; without a cap always."""
+    """An immediate reservation succeeds if it fits and no call waits; without a cap always."""
     books = MemoryBooks()
     account = books.account()
     first = await account.reserve_now(80, 100, lasts_s=LONG_S)
@@ -180,7 +180,7 @@ async def test_what_is_wanted_at_once_does_not_pass_those_who_wait() -> None:
 
 
 def test_retries_are_ten_or_a_fifth_of_all_calls() -> None:
-    """So many and no more: a storm of retries does not feed itself."""
+    """Retries are limited to ten or a fifth of all calls, so that a storm does not feed itself."""
 
     def may_retry(calls: int, retries: int) -> bool:
         account = MemoryBooks().account()
@@ -232,7 +232,7 @@ async def test_ten_thousand_accounts_stay_in_memory() -> None:
 
 
 async def test_what_a_dead_process_had_set_aside_is_spent(tmp_path: Path) -> None:
-    """The next process finds it on the run's bill at once: it may have been paid."""
+    """The next process counts a dead process's reservations as spent: the calls may have been paid."""
     store = await JudgeStore.open(tmp_path)
     account, _ = await Ledger(store).open(LOCAL, "run")
     await (await account.reserve(70, 100, lasts_s=LONG_S)).settle(30)
@@ -247,7 +247,7 @@ async def test_what_a_dead_process_had_set_aside_is_spent(tmp_path: Path) -> Non
 
 
 async def test_what_lost_calls_cost_is_bounded_by_an_identical_one(tmp_path: Path) -> None:
-    """Those of a dead process too; the cap has the rest again, and the account says what is not known."""
+    """A lost call costs at most an identical one, even of a dead process; the account states what is unknown."""
     store = await JudgeStore.open(tmp_path)
     account, _ = await Ledger(store).open(LOCAL, "run")
     await (await account.reserve(50, 200, lasts_s=LONG_S, key="k")).lose()
@@ -269,7 +269,7 @@ async def test_what_lost_calls_cost_is_bounded_by_an_identical_one(tmp_path: Pat
 
 
 async def test_a_call_of_no_run_is_not_accounted_for(tmp_path: Path) -> None:
-    """It has no cap, and nothing of it is stored; its retries are counted like those of a run."""
+    """A call outside a run has no cap and no stored spending; its retries are counted."""
     store = await JudgeStore.open(tmp_path)
     account, _ = await Ledger(store).open(LOCAL, "")
     reservation = await account.reserve(70, None, lasts_s=LONG_S)
@@ -293,7 +293,7 @@ def test_a_lost_call_is_no_dearer_than_its_bound() -> None:
 
 
 async def test_first_requests_of_a_run_share_one_account() -> None:
-    """Two that come at once do not both begin with nothing."""
+    """Two concurrent first requests of a run share an account."""
     books: Any = MemoryBooks({"run": 5})
     ledger = Ledger(books)
     accounts = await asyncio.gather(*(ledger.open(LOCAL, "run") for _ in range(50)))
@@ -319,7 +319,7 @@ async def test_verdicts_outlive_the_process_and_the_oldest_go_first(tmp_path: Pa
 
 
 async def test_a_state_folder_that_cannot_be_used_is_said(tmp_path: Path) -> None:
-    """A file that is no database, and a folder that is a file."""
+    """A file that is no database and a folder that is a file are refused with a sentence."""
     (tmp_path / "judge.db").write_bytes(b"not a database" * 100)
     for folder in (tmp_path, tmp_path / "judge.db"):
         with pytest.raises(StorageError, match="give another folder with --state-dir"):
@@ -327,10 +327,10 @@ async def test_a_state_folder_that_cannot_be_used_is_said(tmp_path: Path) -> Non
 
 
 async def test_a_state_folder_belongs_to_one_process(tmp_path: Path) -> None:
-    """The second process says so, and may have the folder later."""
+    """A second process is refused, and can use the folder later."""
     first = await JudgeStore.open(tmp_path)
-    said = r"judge.db is in use by another judge \(process \d+\): stop it, or give another folder with --state-dir"
-    with pytest.raises(StorageError, match=said):
+    sentence = r"judge.db is in use by another judge \(process \d+\): stop it, or give another folder with --state-dir"
+    with pytest.raises(StorageError, match=sentence):
         await JudgeStore.open(tmp_path)
     await first.aclose()
     await (await JudgeStore.open(tmp_path)).aclose()
@@ -349,7 +349,7 @@ async def test_a_reservation_is_settled_once() -> None:
 
 @in_virtual_time
 async def test_a_settlement_that_cannot_be_written_is_repeated() -> None:
-    """The whole amount stays reserved until a repetition is written, and the cost counts a single time."""
+    """The whole amount stays reserved until the settlement is written, and the cost counts once."""
     books = MemoryBooks()
     account = books.account()
     reservation = await account.reserve(1_000, 10_000, lasts_s=LONG_S)
@@ -387,7 +387,7 @@ def test_the_worked_example_of_a_batch() -> None:
 
 @given(st.text(max_size=200), st.integers(0, 5_000), st.integers(0, 100))
 def test_what_is_reserved_is_never_less_than_the_cost(text: str, output: int, cached: int) -> None:
-    """No token is shorter than a byte, so that a call of at most max_tokens cannot cost more."""
+    """A token has at least a byte, so a call of at most max_tokens cannot cost more than its reservation."""
     price, prompt = Price((ModelPrice(3.0, 15.0),)), Prompt(text, text, text, "id")
     size = 3 * len(text.encode())
     tokens = Tokens(size, output, cache_write=min(size, cached))
@@ -422,7 +422,7 @@ def test_prices_come_from_a_file(tmp_path: Path) -> None:
     ],
 )
 def test_a_request_cannot_lower_a_price(model: str, named: ModelPrice | None, is_capped: bool, usd: object) -> None:
-    """The higher counts, for each call; alone it counts where the operator caps nothing."""
+    """The higher price counts for each call; a request's price counts alone if the operator sets no cap."""
     price = PriceTable(is_capped=is_capped).find(JudgeChoice("openai", model, prices=named))
     assert (None if price is None else usd_from_nano(price.nano(Tokens(1_000_000, 1_000_000)))) == usd
     if price is not None:
@@ -444,11 +444,11 @@ def test_a_cap_allows_as_many_verdicts_as_is_said(rubric: Rubric, name: str, pri
     prompt = build_prompt(rubric, material, problem="the reply holds more than one object")
     found = PriceTable().find(JudgeChoice("openai", "m", prices=price))
     assert found is not None
-    said = re.search(r"up to \$([0-9.]+), at least ([0-9,]+) like that", cap_text(judge, {}))
-    assert said is not None
+    match = re.search(r"up to \$([0-9.]+), at least ([0-9,]+) like that", cap_text(judge, {}))
+    assert match is not None
     most = usd_from_nano(found.most_nano(prompt, judge.max_tokens, batched=batched))
-    assert most - 0.0001 <= float(said[1]) < 1.5 * most
-    assert int(said[2].replace(",", "")) <= 2.0 / most
+    assert most - 0.0001 <= float(match[1]) < 1.5 * most
+    assert int(match[2].replace(",", "")) <= 2.0 / most
 
 
 def test_what_a_cap_allows_is_said_where_prices_are_known() -> None:
@@ -486,7 +486,7 @@ def test_what_a_cap_allows_is_said_where_prices_are_known() -> None:
     ],
 )
 def test_list_prices(provider: str, model: str, price: tuple[float, float] | None) -> None:
-    """Each model has its own price, a dated variant too; one that is not listed has none."""
+    """Each model and dated variant has its own price; an unlisted model has none."""
     found = PriceTable().find(JudgeChoice(provider, model))
     assert (None if found is None else (found.prices[0].input, found.prices[0].output)) == price
 
@@ -501,7 +501,7 @@ def test_a_long_request_has_its_own_price() -> None:
 
 
 def test_all_problems_of_a_price_file_are_said_at_once(tmp_path: Path) -> None:
-    """Each with its line."""
+    """All problems of a price file are reported at once, each with its line."""
     path = tmp_path / "prices.yaml"
     path.write_text("prices:\n  - {model: a, input: -1}\n  - {inptu: 1, output: true}\n  - 3\n")
     with pytest.raises(InvalidInputError) as caught:

@@ -59,9 +59,9 @@ def test_no_judge_and_a_recording_need_no_key() -> None:
     ],
 )
 def test_what_is_wrong_with_a_judge_is_said_with_its_field(changes: dict[str, Any], field: str) -> None:
-    """One problem each."""
-    found = fields_of(JudgeChoice(**{"provider": "openai", "model": "m", **changes}))
-    assert found in ([field], ["judge.base_url", field] if "opnai" in changes.values() else [field])
+    """Each problem of a judge names its field."""
+    problems = fields_of(JudgeChoice(**{"provider": "openai", "model": "m", **changes}))
+    assert problems in ([field], ["judge.base_url", field] if "opnai" in changes.values() else [field])
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_what_is_wrong_with_a_judge_is_said_with_its_field(changes: dict[str, An
     ],
 )  # fmt: skip
 def test_bounds_belong_to_what_is_allowed(changes: dict[str, Any]) -> None:
-    """Nothing is wrong with them."""
+    """Values at the bounds are allowed."""
     assert fields_of(JudgeChoice(**{"provider": "openai", "model": "m", **changes})) == []
 
 
@@ -85,12 +85,12 @@ def test_bounds_belong_to_what_is_allowed(changes: dict[str, Any]) -> None:
     ],
 )  # fmt: skip
 def test_an_address_that_two_readers_may_take_for_different_ones_is_refused(url: str) -> None:
-    """What is compared with the operator's list is what is called."""
+    """The address that is compared with the operator's list is the one that is called."""
     assert fields_of(JudgeChoice("openai", "m", url)) == ["judge.base_url"]
 
 
 def test_a_request_gets_the_servers_own_judge_or_one_that_is_allowed() -> None:
-    """The own one may be named too, with another temperature or length; anything else needs the operator's list."""
+    """The server's own judge may be named with another temperature or length; others need the operator's list."""
     nothing = Permissions()
     assert choose_judge(None, OWN, nothing) == OWN
     own_again = JudgeChoice(OWN.provider, OWN.model, OWN.base_url, OWN.key_variable, temperature=1.0, max_tokens=7)
@@ -116,7 +116,7 @@ def test_a_request_gets_the_servers_own_judge_or_one_that_is_allowed() -> None:
     ],
 )
 def test_each_part_of_a_judge_has_a_list_of_its_own(changes: dict[str, Any], field: str) -> None:
-    """One that is not listed is refused whatever the others are; an address is its scheme, host and port."""
+    """An unlisted part is refused whatever the other parts are; an address is scheme, host and port."""
     allowed = Permissions(("openai:judge-*",), ("http://other.test",), ("OTHER_*",))
     asked = JudgeChoice(**{"provider": "openai", "model": "judge-2", **changes})
     with pytest.raises(InvalidInputError) as caught:
@@ -126,13 +126,13 @@ def test_each_part_of_a_judge_has_a_list_of_its_own(changes: dict[str, Any], fie
 
 @pytest.mark.parametrize("provider", ["none", "replay"])
 def test_asking_no_service_needs_no_permission(provider: str) -> None:
-    """Nothing is called or paid."""
+    """A judge that calls no service needs no permission."""
     asked = JudgeChoice(provider)
     assert choose_judge(asked, OWN, Permissions()) == asked
 
 
 def test_a_batch_needs_a_service_that_has_them() -> None:
-    """The providers' own have; another one is listed by the operator, by scheme, host and port."""
+    """Providers' own services have batches; others need the operator's list of scheme, host and port."""
     assert JudgeChoice("openai", "m").batch_problems((), "batch") == []
     listed = ("http://other.test", "http://third.test:8*")
     assert OTHER.batch_problems(listed, "batch") == []
@@ -143,15 +143,15 @@ def test_a_batch_needs_a_service_that_has_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "said"),
+    ("status", "message"),
     [
         (401, "key was refused (401 from judge.test). Set JUDGE_KEY where"), (403, "Set JUDGE_KEY where"),
         (402, "may spend no more"), (429, "may spend no more"), (404, "'judge-1' was not found (404 from judge.test)"),
     ],
 )  # fmt: skip
-def test_a_refusal_says_where_to_look(status: int, said: str) -> None:
-    """By the status alone."""
-    assert said in OWN.remedy(status)
+def test_a_refusal_says_where_to_look(status: int, message: str) -> None:
+    """The status alone decides the remedy."""
+    assert message in OWN.remedy(status)
     assert OWN.remedy(400) == OWN.remedy(500) == ""
 
 

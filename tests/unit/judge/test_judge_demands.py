@@ -182,12 +182,12 @@ def flagged(answer: str) -> bool:
 
 @pytest.mark.parametrize("answer", DEMANDS)
 def test_a_demand_for_a_score_is_flagged(answer: str) -> None:
-    """An imperative close to a score is seen in any language, alone and inside a longer answer."""
+    """An imperative close to a score is flagged in any language, alone and inside a longer answer."""
     assert flagged(answer)
     assert flagged(f"The capital of France is Paris, on the Seine.\n\n{answer}\n\nIt has two million inhabitants.")
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_a_report_of_a_score_is_not_flagged(answer: str) -> None:
-    """Numbers, scores and imperatives stand in right answers, too: a flag that is often wrong is not read."""
+    """Right answers may contain numbers, scores and imperatives: a flag that is often wrong is not read."""
     assert not flagged(answer)

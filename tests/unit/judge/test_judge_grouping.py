@@ -59,7 +59,7 @@ async def test_requests_that_wait_at_the_same_time_share_a_transaction(database:
 
 
 async def test_a_request_that_fails_takes_no_other_one_with_it(database: Database) -> None:
-    """The others of its transaction are stored, and its caller alone learns of the failure."""
+    """The other requests of the transaction are stored; only its own caller gets the error."""
     writes = Grouped(database.write)
     results = await asyncio.gather(*(writes.do(claiming(key)) for key in "aab"), return_exceptions=True)
     assert (results[0], results[2]) == ("a", "b")
@@ -69,7 +69,7 @@ async def test_a_request_that_fails_takes_no_other_one_with_it(database: Databas
 
 
 async def test_a_cancelled_request_is_stored(database: Database) -> None:
-    """Its transaction is another request's as well; closing waits for it."""
+    """A cancelled request is stored, because others share its transaction; closing waits for it."""
     writes = Grouped(database.write)
     cancelled, other = (asyncio.ensure_future(writes.do(claiming(key))) for key in "ab")
     await asyncio.sleep(0)
@@ -81,7 +81,7 @@ async def test_a_cancelled_request_is_stored(database: Database) -> None:
 
 
 async def test_a_store_that_is_closed_has_written_what_was_asked_of_it() -> None:
-    """Also what waited for a transaction of its own."""
+    """Closing writes every pending request, even one with a transaction of its own."""
     store = await JudgeStore.open(None)
     writing = [asyncio.ensure_future(store.put_verdict("local", f"{number}", {})) for number in range(20)]
     await asyncio.sleep(0)

@@ -33,7 +33,7 @@ OUTCOME = Outcome(
 
 
 async def test_a_verdict_comes_back_as_it_was_with_what_it_saves(tmp_path: Path) -> None:
-    """All that a report says about it is kept; the reader pays nothing."""
+    """A cached verdict keeps all that a report shows, and costs its reader nothing."""
     store = await JudgeStore.open(None)
     kept = VerdictCache(store, is_enabled=True, record_to=tmp_path / "record.jsonl")
     await kept.keep("local", "k", RUBRIC, JUDGE, OUTCOME)
@@ -64,7 +64,7 @@ async def test_a_comparison_comes_back_with_its_winner() -> None:
 
 
 async def test_without_a_cache_nothing_is_kept_or_found(tmp_path: Path) -> None:
-    """Nor is an outcome without a verdict; what is recorded for a replay is recorded all the same."""
+    """Without a cache no verdict is stored or found; a recording for a replay is still written."""
     store = await JudgeStore.open(None)
     cached = VerdictCache(store, is_enabled=True, record_to=None)
     await cached.keep("local", "none", RUBRIC, JUDGE, Outcome(Status.INVALID, reason="no_verdict"))
@@ -87,7 +87,7 @@ def test_a_record_without_a_valid_verdict_is_none(verdict: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "usage"),
+    ("message", "usage"),
     [
         ({}, CallUsage()),
         ({"calls": 2, "input_tokens": 9, "output_tokens": 0, "cost_nano": 0}, CallUsage(2, [Tokens(9, 0)], 0)),
@@ -104,24 +104,24 @@ def test_a_record_without_a_valid_verdict_is_none(verdict: Any) -> None:
         ),
     ],
 )
-def test_what_a_verdict_took_is_believed_where_it_is_a_count(said: dict[str, Any], usage: CallUsage) -> None:
-    """Whole numbers that a sum can hold; a service that does not count its tokens says 0 of both."""
-    found = outcome_from_record({"verdict": SAID, **said}, RUBRIC)
-    assert found is not None
-    assert found.saved == usage
+def test_what_a_verdict_took_is_believed_where_it_is_a_count(message: dict[str, Any], usage: CallUsage) -> None:
+    """Only counts that a sum can hold are read; a service that counts no tokens gives 0."""
+    outcome = outcome_from_record({"verdict": SAID, **message}, RUBRIC)
+    assert outcome is not None
+    assert outcome.saved == usage
 
 
 @pytest.mark.parametrize(
-    ("said", "temperature", "model"),
+    ("message", "temperature", "model"),
     [
         ({}, None, ""), ({"temperature": 1, "model": "m"}, 1, "m"), ({"temperature": 0.5, "model": 5}, 0.5, ""),
         ({"temperature": "hot", "model": None}, None, ""),
     ],
 )  # fmt: skip
 def test_temperature_and_model_are_what_they_should_be_or_absent(
-    said: dict[str, Any], temperature: float | None, model: str
+    message: dict[str, Any], temperature: float | None, model: str
 ) -> None:
     """A record of an older version has neither."""
-    found = outcome_from_record({"verdict": SAID, **said}, RUBRIC)
-    assert found is not None
-    assert (found.temperature, found.model) == (temperature, model)
+    outcome = outcome_from_record({"verdict": SAID, **message}, RUBRIC)
+    assert outcome is not None
+    assert (outcome.temperature, outcome.model) == (temperature, model)

@@ -143,7 +143,7 @@ async def test_nine_tenths_of_the_allowed_rate_are_used(service: Any, limits: Li
 )
 @in_virtual_time
 async def test_a_storm_of_429s_loses_nothing(refuses: Any, retry_after: Any) -> None:
-    """Whatever the provider says about waiting, every request is answered after it, and few calls are wasted."""
+    """Every request is answered after a storm of refusals, and few calls are wasted."""
     provider = Service(refuses=refuses, retry_after=retry_after)
     results = await ask_all(client_to(provider), 3_000)
     assert all(isinstance(result, Reply) for result in results)
@@ -153,7 +153,7 @@ async def test_a_storm_of_429s_loses_nothing(refuses: Any, retry_after: Any) -> 
 
 @in_virtual_time
 async def test_a_storm_wastes_few_calls() -> None:
-    """While everything is refused, a judge is asked less and less often, not by all who wait."""
+    """While everything is refused, calls become rarer instead of coming from every waiting request."""
     provider = Service(refuses=lambda at: at < 60)
     await ask_all(client_to(provider), 1_000)
     assert provider.refused <= 60
@@ -161,7 +161,7 @@ async def test_a_storm_wastes_few_calls() -> None:
 
 @in_virtual_time
 async def test_tokens_per_minute_hold() -> None:
-    """The pace follows the tokens that calls really count, not the estimate they begin with."""
+    """The pace follows the tokens that calls use, not the first estimate."""
     provider = Service(per_minute=1e9, burst=1e9, latency_s=0.5)
     # 1,100 tokens a call: 60 calls a minute.
     await ask_all(client_to(provider, Limits(tokens_per_minute=66_000, max_concurrency=64)), 600)
@@ -170,7 +170,7 @@ async def test_tokens_per_minute_hold() -> None:
 
 @in_virtual_time
 async def test_concurrency_grows_while_all_goes_well_and_never_beyond_its_limit() -> None:
-    """A provider that refuses nothing is soon asked as fast as the operator allows."""
+    """Without refusals the concurrency soon reaches the operator's limit."""
     provider = Service(per_minute=1e9, burst=1e9)
     await ask_all(client_to(provider, Limits(max_concurrency=16)), 400)
     assert provider.most_at_once == 16
@@ -180,7 +180,7 @@ async def test_concurrency_grows_while_all_goes_well_and_never_beyond_its_limit(
 @pytest.mark.parametrize(("asked_s", "paused_s"), [(10_000.0, 60.0), (61.0, 60.0), (59.0, 59.0), (2.0, 2.0)])
 @in_virtual_time
 async def test_a_pause_that_is_asked_for_is_a_minute_at_most(asked_s: float, paused_s: float) -> None:
-    """A provider that asks for hours does not stop a judge for hours."""
+    """A provider that asks for a pause of hours gets one of a minute."""
     limiter = Limiter(Limits(max_concurrency=2))
     grant = await limiter.acquire(RunKey("t", "r"), 1)
     limiter.throttled(grant, asked_s)
@@ -193,7 +193,7 @@ async def test_a_pause_that_is_asked_for_is_a_minute_at_most(asked_s: float, pau
 
 @in_virtual_time
 async def test_a_probe_that_is_given_up_lets_the_next_call_probe() -> None:
-    """An open breaker waits for the outcome of its probe; a caller that leaves must not leave it waiting for ever."""
+    """If the caller of a probe leaves, the next call becomes the probe."""
     breaker = Breaker(failures=1, open_s=5.0)
     breaker.failed()
     assert await breaker.enter(10.0)
@@ -225,7 +225,7 @@ async def test_a_call_that_is_cancelled_while_it_probes_leaves_the_breaker_usabl
 
 @in_virtual_time
 async def test_runs_take_turns() -> None:
-    """A run that asks little is not kept waiting by one that asked a lot before it."""
+    """A run with few requests does not wait for one with many."""
     limiter = Limiter(Limits(max_concurrency=1))
     order: list[str] = []
 
@@ -241,7 +241,7 @@ async def test_runs_take_turns() -> None:
 
 @in_virtual_time
 async def test_teams_take_turns() -> None:
-    """A team with one run is not kept waiting by a team with many, whatever they are called."""
+    """A team with one run does not wait for a team with many."""
     limiter = Limiter(Limits(max_concurrency=1))
     order: list[RunKey] = []
 
@@ -258,7 +258,7 @@ async def test_teams_take_turns() -> None:
 
 @in_virtual_time
 async def test_whoever_leaves_takes_no_turn() -> None:
-    """Cancelled requests give back what they had, at whatever moment they leave."""
+    """Requests cancelled at any moment return what they had."""
     limiter = Limiter(Limits(requests_per_minute=600, max_concurrency=4))
     rng = random.Random(3)
 
@@ -299,7 +299,7 @@ class Failing:
 
 @in_virtual_time
 async def test_a_judge_that_fails_all_the_time_is_left_alone_and_tried_again() -> None:
-    """The breaker opens after a few failures, lets one probe through at a time, and closes with the first answer."""
+    """The breaker opens after a few failures, allows one probe at a time and closes with the first answer."""
     provider = Failing(until=40.0)
     client = client_to(provider, attempts=20, breaker_s=120.0)
     results = await ask_all(client, 50)
@@ -311,7 +311,7 @@ async def test_a_judge_that_fails_all_the_time_is_left_alone_and_tried_again() -
 
 @in_virtual_time
 async def test_a_judge_that_never_comes_back_fails_in_time() -> None:
-    """Nobody waits for ever, and few calls are made in vain."""
+    """Calls to a dead judge fail in bounded time, and few are made."""
     provider = Failing(until=1e9, error=UnreachableError("ConnectError", sent=False))
     results = await ask_all(client_to(provider), 300)
     assert {error.reason for error in results if isinstance(error, CallFailedError)} <= {
@@ -324,7 +324,7 @@ async def test_a_judge_that_never_comes_back_fails_in_time() -> None:
 
 @in_virtual_time
 async def test_repeats_are_a_fifth_of_a_runs_calls_at_most() -> None:
-    """A provider that fails now and then cannot make a run pay for many calls twice."""
+    """Occasional failures of a provider repeat at most a fifth of a run's calls."""
     rng = random.Random(5)
 
     class Moody(Failing):

@@ -23,7 +23,7 @@ examples:
 
 
 def test_a_rubric_of_ones_own() -> None:
-    """Criteria, scale, anchors and examples are read, and shown to the judge."""
+    """A user's rubric has criteria, scale, anchors and examples, which the judge is shown."""
     rubric = read_rubric(TONE)
     assert [criterion.name for criterion in rubric.criteria] == ["politeness", "warmth"]
     assert (rubric.minimum, rubric.maximum, rubric.whole) == (1.0, 5.0, True)
@@ -64,7 +64,7 @@ def test_all_problems_are_said_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "is empty; expected one YAML document"),
         ("- 1", "is not a mapping"),
@@ -77,14 +77,14 @@ def test_all_problems_are_said_at_once() -> None:
         ("x" * 100_001, "longer than"),
     ],
 )  # fmt: skip
-def test_what_is_no_rubric_is_refused(text: str, said: str) -> None:
-    """With a sentence that says what to do, never a traceback."""
-    with pytest.raises(InvalidInputError, match=said):
+def test_what_is_no_rubric_is_refused(text: str, message: str) -> None:
+    """An invalid rubric is refused with a remedy, never with a traceback."""
+    with pytest.raises(InvalidInputError, match=message):
         read_rubric(text, field="rubric_yaml")
 
 
 def test_rubrics_are_found_by_name_and_kind() -> None:
-    """A rubric for pairs scores no answer, an unknown name is answered with what was probably meant."""
+    """A rubric for pairs cannot score an answer; an unknown name is answered with the nearest."""
     rubrics = RubricRegistry()
     assert rubrics.find("quality", "", compares=False) is BUILT_IN["quality"]
     assert rubrics.find("", TONE, compares=False).name == "tone"

@@ -36,7 +36,7 @@ class Account:
 
 
 async def test_what_fails_is_written_later_and_closes_its_account_then(caplog: pytest.LogCaptureFixture) -> None:
-    """One settlement that fails holds no other one back, and is repeated alone."""
+    """A failed settlement is repeated alone and delays no other one."""
     settlements = Settlements(SYSTEM_CLOCK, 0.001)
     good, bad = Account(), Account(failures=3)
     await settlements.write([bad.settlement, good.settlement])
@@ -50,7 +50,7 @@ async def test_what_fails_is_written_later_and_closes_its_account_then(caplog: p
 
 
 async def test_nothing_is_written_of_a_deleted_team() -> None:
-    """Its settlements are dropped and their accounts closed; those of other teams are kept."""
+    """A deleted team's settlements are dropped and its accounts closed; those of other teams stay."""
     settlements = Settlements(SYSTEM_CLOCK, 0.0)
     deleted, other = Account("a", failures=1), Account("b", failures=1)
     await settlements.write([deleted.settlement, other.settlement])
@@ -62,7 +62,7 @@ async def test_nothing_is_written_of_a_deleted_team() -> None:
 
 @pytest.mark.parametrize("fails", [False, True])
 async def test_a_cancellation_waits_for_writes_that_belong_together(fails: bool) -> None:
-    """The work ends, whether it fails or not, before its caller is cancelled."""
+    """Writes that belong together end, even by a failure, before their caller is cancelled."""
     begun, may_end = asyncio.Event(), asyncio.Event()
     done: list[str] = []
 

@@ -37,7 +37,7 @@ class Calls:
 
 @in_virtual_time
 async def test_requests_at_once_share_a_call_and_later_ones_have_their_own() -> None:
-    """The result belongs to those who waited; what comes after it is a new call."""
+    """Concurrent identical requests share a call; a later request makes a new one."""
     work, calls = SingleFlight[str](), Calls()
     assert not work.is_in_flight("k")
     together = asyncio.gather(*(work.do("k", calls.one, 60) for _ in range(3)))
@@ -52,7 +52,7 @@ async def test_requests_at_once_share_a_call_and_later_ones_have_their_own() -> 
 
 @in_virtual_time
 async def test_the_last_one_to_leave_ends_the_call() -> None:
-    """A timeout of one leaves the others their call; when all are gone it is cancelled, and its end is waited for."""
+    """The call is cancelled, and its end awaited, once the last waiting request has left."""
     work, calls = SingleFlight[str](), Calls(ends_s=2.0)
     waiting = [asyncio.ensure_future(work.do("k", calls.one, timeout_s)) for timeout_s in (1, 2, 5)]
     for timeout_s, task in zip((1, 2, 7), waiting, strict=True):
@@ -67,7 +67,7 @@ async def test_the_last_one_to_leave_ends_the_call() -> None:
 
 @in_virtual_time
 async def test_a_call_that_is_ending_is_not_joined() -> None:
-    """A request that comes while a cancelled call still notes what it has spent has a call of its own."""
+    """A request during the cleanup of a cancelled call makes its own call."""
     work, calls = SingleFlight[str](), Calls(ends_s=3.0)
     leaving = asyncio.ensure_future(work.do("k", calls.one, 1))
     await asyncio.sleep(2)
@@ -81,7 +81,7 @@ async def test_a_call_that_is_ending_is_not_joined() -> None:
 
 @in_virtual_time
 async def test_closing_ends_all_calls() -> None:
-    """Each has ended when it returns, and whatever waited for it is cancelled."""
+    """Closing ends every call and cancels the requests that wait for them."""
     work, calls = SingleFlight[str](), Calls(ends_s=2.0)
     waiting = [asyncio.ensure_future(work.do(key, calls.one, 60)) for key in "abc"]
     await asyncio.sleep(1)

@@ -51,7 +51,7 @@ async def put(store: JudgeStore, count: int) -> None:
 
 @pytest.mark.parametrize("most", [PUTS + 1, PUTS - 1, 1])
 async def test_only_what_is_too_much_is_pruned(opened: Open, most: int) -> None:
-    """The newest verdicts stay, exactly as many as are allowed, and the count says so."""
+    """Pruning keeps exactly the allowed number of verdicts, the newest, and returns the number removed."""
     store = await opened(most)
     await put(store, PUTS)
     assert await kept(store) == {str(number) for number in range(max(0, PUTS - most), PUTS)}
@@ -59,7 +59,7 @@ async def test_only_what_is_too_much_is_pruned(opened: Open, most: int) -> None:
 
 
 async def test_a_verdict_that_was_used_stays(opened: Open) -> None:
-    """Pruning takes those first that were used longest ago, to the day."""
+    """Pruning removes the verdicts least recently used, to the day."""
     store = await opened(2)
     await put(store, PUTS - 1)
     days_ago = schema.verdicts.update().values(used_at=schema.verdicts.c.used_at - 2 * 24 * 3600)
@@ -81,7 +81,7 @@ async def test_a_temporary_database_is_gone_once_it_is_closed(opened: Open) -> N
 
 
 async def test_what_an_earlier_process_left_is_taken_over(tmp_path: Path) -> None:
-    """Its claims and the leases of its batches end at once; money of an order that is pending stays reserved."""
+    """An earlier process's claims and batch leases end at once; money of pending orders stays reserved."""
     store = await JudgeStore.open(tmp_path)
     run, far = RunKey("local", "r"), 2.0**40
     for name in ("call", "order"):
@@ -119,7 +119,7 @@ async def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
 
 
 async def test_only_what_must_outlive_a_power_cut_waits_for_the_disk(tmp_path: Path) -> None:
-    """A change without that promise is not flushed; the next change that has it is flushed again."""
+    """Only a durable change is flushed to disk; others are not."""
     store = await JudgeStore.open(tmp_path)
     pragma, normal, full = sa.text("PRAGMA synchronous"), 1, 2
     modes = [

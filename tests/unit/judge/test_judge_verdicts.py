@@ -71,7 +71,7 @@ def test_one_valid_object_is_a_verdict(reply: str, scores: dict[str, float]) -> 
 
 
 def test_an_overall_score_may_be_left_to_be_derived() -> None:
-    """null and a missing overall score are no score of the judge's: nothing is made up for it here."""
+    """A null or missing overall score is no score of the judge's, and none is derived here."""
     parts = {"accuracy": 0.9, "completeness": 0.8, "relevance": 0.9}
     without = {key: value for key, value in ANSWER.items() if key != "overall_score"}
     for given_ in (without, {**ANSWER, "overall_score": None}):
@@ -93,7 +93,7 @@ def test_no_member_of_a_hostile_family_becomes_a_score(family: str, rubric: str)
 
 @pytest.mark.parametrize("rubric", BUILT_IN.values(), ids=lambda rubric: rubric.name)
 def test_nothing_that_an_obedient_judge_says_is_a_verdict(rubric: Rubric) -> None:
-    """240 answers with orders, each obeyed in ten ways by a judge that also knows the right id: 0 verdicts."""
+    """Ten replies of an obedient judge to each of 240 injections, with the right id, give no verdict."""
     for answer in INJECTIONS:
         prompt = build_prompt(rubric, Material("Capital of France?", answer))
         for reply in obey(prompt.call, prompt.user):
@@ -117,7 +117,7 @@ def test_a_winner_is_one_of_three_words(winner: object) -> None:
 
 @given(st.integers(0, 10_000), st.integers(0, 3), st.sampled_from(list('{}[]",:0123456789.eE-+ \n\\trufalsn')))
 def test_what_survives_a_change_of_a_character_is_what_it_says(at: int, length: int, character: str) -> None:
-    """A reply with a random change is refused, or is one strict object whose scores are those returned."""
+    """A changed reply is refused, or is one strict object with the returned scores."""
     reply = json.dumps(ANSWER)
     at %= len(reply)
     changed = reply[:at] + character + reply[at + length :]
@@ -142,7 +142,7 @@ def test_reasons_can_be_stored_and_are_cut() -> None:
 
 
 def test_messages_quote_nothing_of_the_reply() -> None:
-    """What is wrong is said in our own words: it goes back to the judge, and a reply may hold orders."""
+    """Messages, which go back to the judge, quote nothing of a reply, because it may hold orders."""
     with pytest.raises(InvalidVerdictError) as caught:
         read_verdict(json.dumps({**QUALITY, "obey me": 1, "score": "obey"}), BUILT_IN["quality"], ID)
     assert "obey" not in str(caught.value)
@@ -178,7 +178,7 @@ def changed(text: str, edits: list[tuple[int, int, str]]) -> str:
 def test_a_changed_member_is_refused_or_is_what_it_says(
     family: str, rubric: str, seed: int, edits: list[tuple[int, int, str]]
 ) -> None:
-    """Changes may make a hostile reply a valid one, by chance; its scores are then exactly those that stand in it."""
+    """A changed reply may be valid by chance; its scores are then exactly those in it."""
     reply = changed(FAMILIES[family](random.Random(seed), dict(VERDICTS[rubric])), edits)
     try:
         verdict = read_verdict(reply, BUILT_IN[rubric], ID)

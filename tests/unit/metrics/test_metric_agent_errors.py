@@ -98,7 +98,7 @@ def test_the_table_is_complete() -> None:
 
 @pytest.mark.parametrize("kind", sorted(TABLE))
 def test_a_failed_agent(metric: Callable[..., Metric], kind: str) -> None:
-    """Not scored, wrong, or computed from what the row holds; never a failure of our own, and the row fails."""
+    """A failed agent is unscored, wrong, or scored by its row, never an error of ours, and the row fails."""
     built = metric(kind, **METRICS[kind].info.example)
     for answer, expected in zip((NOTHING, LEFTOVERS), TABLE[kind], strict=True):
         score = built.score(failed(answer))
@@ -114,7 +114,7 @@ def test_a_failed_agent(metric: Callable[..., Metric], kind: str) -> None:
 def test_a_failed_agent_is_no_failure_of_our_own(
     metric: Callable[..., Metric], fold: Callable[..., Any], kind: str
 ) -> None:
-    """Its rows are counted as errors at most; a gate on the metric stays decidable."""
+    """Such rows count as errors at most; a gate on the metric stays decidable."""
     summary = fold(metric(kind, **METRICS[kind].info.example), [failed(NOTHING), failed(LEFTOVERS)])
     assert summary.n_own_error == 0
     assert summary.n_scored + summary.n_skipped + summary.n_error == 2

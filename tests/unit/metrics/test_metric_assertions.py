@@ -72,12 +72,12 @@ def test_a_row_with_a_check_that_was_not_made_never_passes(
     value: float | None,
     passed: bool | None,
 ) -> None:
-    """It fails where the checks that were made fail it whatever the others would say, and is undecided else."""
-    found = score_of(metric, *checks, thresholds=thresholds)
-    assert (found.value, found.passed) == (value if value is None else pytest.approx(value), passed)
-    assert found.detail.get("undecided", False) is (passed is None)
+    """Such a row fails if the checks made already decide so, and is undecided otherwise."""
+    score = score_of(metric, *checks, thresholds=thresholds)
+    assert (score.value, score.passed) == (value if value is None else pytest.approx(value), passed)
+    assert score.detail.get("undecided", False) is (passed is None)
     if passed is None:
-        assert found.reason == "not made: llm-rubric (no judge)"
+        assert score.reason == "not made: llm-rubric (no judge)"
 
 
 def build(name: str, **parameters: Any) -> Metric:
@@ -93,38 +93,38 @@ def build(name: str, **parameters: Any) -> Metric:
 def test_what_is_decided_holds_whatever_the_open_checks_say(
     made: list[tuple[str, int]], weights: list[int], own: float | None
 ) -> None:
-    """A verdict beside checks that were not made is the verdict with every outcome that these could have."""
+    """A verdict beside open checks is the verdict for every possible outcome of these."""
     case: dict[str, Any] = {"thresholds": {} if own is None else {"assertions": own}}
     known = [Assertion("contains", value, weight=float(weight)) for value, weight in made]
     rubrics = [Assertion("llm-rubric", "x", weight=float(weight)) for weight in weights]
-    found = build("assertions").score(row_of([*known, *rubrics], **case))
+    score = build("assertions").score(row_of([*known, *rubrics], **case))
     ends = {
         build("assertions")
         .score(row_of([*known, *(Assertion("contains", text, weight=float(weight)) for weight in weights)], **case))
         .passed
         for text in ("a", "z")
     }
-    assert found.passed is not True or not any(weights)
-    if found.passed is not None and any(weights):
-        assert ends == {found.passed}
+    assert score.passed is not True or not any(weights)
+    if score.passed is not None and any(weights):
+        assert ends == {score.passed}
 
 
 def test_checks_that_were_not_made_are_counted_by_type_and_reason(
     metric: Callable[..., Metric], fold: Callable[..., Any]
 ) -> None:
-    """The summary says how many there are of each type, and why; the order of rows does not matter."""
+    """The summary counts open checks by type and reason, in any order of rows."""
     slow, code = Assertion("latency", threshold=5.0), Assertion("javascript", "x", negate=True)
     rows = [row_of([OPEN, HOLDS]), row_of([slow, OPEN]), row_of([code, FAILS])]
-    found = fold(metric("assertions"), rows)
+    summary = fold(metric("assertions"), rows)
     unmade = {
         "latency": {"no latency was measured": 1},
         "llm-rubric": {"no judge": 2},
         "not-javascript": {"code is not run": 1},
     }
-    assert (found.detail["not_made"], found.detail["unmade"]) == (4, unmade)
-    assert json.dumps(fold(metric("assertions"), rows[::-1]).detail) == json.dumps(found.detail)
-    said = "4 of 6 checks are not made: llm-rubric 2 (no judge), latency 1 (no latency was measured), "
-    assert not_made(unmade, 6) == f"{said}not-javascript 1 (code is not run)"
+    assert (summary.detail["not_made"], summary.detail["unmade"]) == (4, unmade)
+    assert json.dumps(fold(metric("assertions"), rows[::-1]).detail) == json.dumps(summary.detail)
+    sentence = "4 of 6 checks are not made: llm-rubric 2 (no judge), latency 1 (no latency was measured), "
+    assert not_made(unmade, 6) == f"{sentence}not-javascript 1 (code is not run)"
 
 
 def test_very_many_types_are_not_all_listed() -> None:
@@ -159,17 +159,17 @@ def test_very_many_types_are_not_all_listed() -> None:
 def test_similar(metric: Callable[..., Metric], check: Assertion, holds: bool, score: float) -> None:
     """The nearest text counts; the score is the similarity, and what is left of it where it must not hold."""
     assert assertion_problem(check) == ""
-    found = score_of(metric, check)
-    assert found.value == pytest.approx(score)
-    assert found.passed is holds
+    scored_row = score_of(metric, check)
+    assert scored_row.value == pytest.approx(score)
+    assert scored_row.passed is holds
 
 
 def test_a_blank_answer_is_near_to_nothing(metric: Callable[..., Metric]) -> None:
-    """It is decided without asking for its vector."""
+    """A blank answer is decided without its vector."""
     row = row_of([Assertion("similar", "same")], AgentResponse(text=" \n"))
     assert wanted_texts([metric("assertions")], row.case, row.response) == {}
-    found = metric("assertions").score(Row(row.case, row.response))
-    assert (found.value, found.passed) == (0.0, False)
+    score = metric("assertions").score(Row(row.case, row.response))
+    assert (score.value, score.passed) == (0.0, False)
 
 
 @pytest.mark.parametrize(
@@ -208,14 +208,14 @@ def test_similar_needs_texts(value: object) -> None:
 
 
 def test_a_cost_that_the_run_prices(metric: Callable[..., Metric]) -> None:
-    """Where the agent reports tokens and no cost, the run's metric `cost` says what they cost."""
+    """If the agent reports tokens and no cost, the run's metric `cost` prices them."""
     check, response = (
         Assertion("cost", threshold=0.002),
         AgentResponse(text="a", usage=Usage(input_tokens=1000, output_tokens=0)),
     )
     priced = metric("cost", input_price=1.0, output_price=5.0)
-    found, _ = score_row([metric("assertions"), priced], row_of([check], response))
-    assert (found.value, found.passed) == (1.0, True)
+    score, _ = score_row([metric("assertions"), priced], row_of([check], response))
+    assert (score.value, score.passed) == (1.0, True)
     (unpriced,) = score_row([metric("assertions")], row_of([check], response))
     assert unpriced.reason == "not made: cost (no cost was reported)"
     reported = AgentResponse(text="a", usage=Usage(input_tokens=1000, output_tokens=0, cost_usd=1.0))

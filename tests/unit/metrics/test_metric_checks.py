@@ -56,9 +56,9 @@ def answered(text: str = "", *, failed: bool = False, case: Case | None = None, 
     ],
 )
 def test_contains(metric: Callable[..., Metric], parameters: dict[str, Any], text: str, holds: bool) -> None:
-    """A text is found as it is, without case, folded, or as words."""
-    found = metric("contains", **parameters).score(answered(text))
-    assert (found.value, found.passed) == (float(holds), holds)
+    """A text is matched exactly, without case, folded, or as words."""
+    score = metric("contains", **parameters).score(answered(text))
+    assert (score.value, score.passed) == (float(holds), holds)
 
 
 @pytest.mark.parametrize(
@@ -109,9 +109,9 @@ SCHEMA = {"type": "object", "required": ["n"], "properties": {"n": {"type": "int
 )
 def test_json_schema(metric: Callable[..., Metric], text: str, reason: str) -> None:
     """The answer is JSON of that shape, or the row says where it is not."""
-    found = metric("json_schema", schema=SCHEMA).score(answered(text))
-    assert (found.passed, found.reason) == (not reason, reason)
-    assert bool(found.detail.get("complaints")) is bool(reason)
+    score = metric("json_schema", schema=SCHEMA).score(answered(text))
+    assert (score.passed, score.reason) == (not reason, reason)
+    assert bool(score.detail.get("complaints")) is bool(reason)
 
 
 def test_structured_output_is_checked_before_the_text(metric: Callable[..., Metric]) -> None:
@@ -139,7 +139,7 @@ def test_schemas_that_are_refused(schema: dict[str, Any], message: str) -> None:
     [("contains", {}), ("regex", {}), ("json_schema", {}), ("contains", {"values": ["a"], "mode": None})],
 )
 def test_what_is_required_is_missed(kind: str, parameters: dict[str, Any]) -> None:
-    """A check without what it checks is refused with the field's name."""
+    """A check without its required value is refused with the field's name."""
     with pytest.raises(SpecError, match="is missing"):
         complete_parameters(kind, parameters, where="metrics[0]")
 
@@ -149,9 +149,9 @@ def test_what_is_required_is_missed(kind: str, parameters: dict[str, Any]) -> No
     [("contains", {"values": [""[:0] + "a"]}), ("regex", {"pattern": "a"}), ("json_schema", {"schema": {}})],
 )
 def test_an_agent_error_fails_a_check(metric: Callable[..., Metric], kind: str, parameters: dict[str, Any]) -> None:
-    """What an agent says beside an error is not checked."""
-    found = metric(kind, **parameters).score(answered("a", failed=True, output={}))
-    assert (found.value, found.passed, found.reason) == (0.0, False, "agent_error")
+    """The text beside an agent error is not checked."""
+    score = metric(kind, **parameters).score(answered("a", failed=True, output={}))
+    assert (score.value, score.passed, score.reason) == (0.0, False, "agent_error")
 
 
 @pytest.mark.parametrize(
@@ -185,14 +185,14 @@ def test_an_agent_error_fails_a_check(metric: Callable[..., Metric], kind: str, 
     ],
 )
 def test_each_check(metric: Callable[..., Metric], check: Assertion, text: str, holds: bool) -> None:
-    """Every type of check holds where it should and not elsewhere."""
+    """Every type of check holds for its own answers only."""
     case = Case("case", (Turn("q"),), assertions=(check,))
     row = answered(text, case=case, latency_ms=100.0, usage=Usage(cost_usd=0.001), finish_reason="stop")
     assert assertion_problem(check) == ""
-    found = metric("assertions").score(row)
-    assert found.passed is holds
+    score = metric("assertions").score(row)
+    assert score.passed is holds
     if check.type != "rouge-n":
-        assert found.value == float(holds)
+        assert score.value == float(holds)
 
 
 @pytest.mark.parametrize(("negate", "value", "passed"), [(False, 5 / 6, True), (True, 1 / 6, False)])
@@ -200,9 +200,9 @@ def test_a_graded_check(metric: Callable[..., Metric], negate: bool, value: floa
     """rouge-n gives its F1, and what is left of it where it should not hold."""
     check = Assertion("rouge-n", "the cat was on the mat", negate=negate)
     case = Case("case", (Turn("q"),), assertions=(check,))
-    found = metric("assertions").score(answered("the cat sat on the mat", case=case))
-    assert found.value == pytest.approx(value)
-    assert found.passed is passed
+    score = metric("assertions").score(answered("the cat sat on the mat", case=case))
+    assert score.value == pytest.approx(value)
+    assert score.passed is passed
 
 
 def test_weights_and_thresholds_of_assertions(metric: Callable[..., Metric]) -> None:
@@ -213,9 +213,9 @@ def test_weights_and_thresholds_of_assertions(metric: Callable[..., Metric]) -> 
         Assertion("contains", "z", weight=0.0, metric="shown"),
     )
     case = Case("case", (Turn("q"),), assertions=checks)
-    found = metric("assertions").score(answered("a", case=case))
-    assert (found.value, found.passed, found.reason) == (0.75, False, "contains, shown")
-    assert [check["passed"] for check in found.detail["checks"]] == [True, False, False]
+    score = metric("assertions").score(answered("a", case=case))
+    assert (score.value, score.passed, score.reason) == (0.75, False, "contains, shown")
+    assert [check["passed"] for check in score.detail["checks"]] == [True, False, False]
     lenient = dataclasses.replace(case, thresholds={"assertions": 0.75})
     assert metric("assertions").score(answered("a", case=lenient)).passed is True
 
@@ -223,9 +223,9 @@ def test_weights_and_thresholds_of_assertions(metric: Callable[..., Metric]) -> 
 def test_labels_are_averaged(metric: Callable[..., Metric], fold: Callable[..., Any]) -> None:
     """The mean is over rows with checks; of an agent error no check holds."""
     labelled = Case("case", (Turn("q"),), assertions=(Assertion("contains", "a", metric="facts"),))
-    found = fold(metric("assertions"), [answered("a"), answered("a", case=labelled), answered("b", case=labelled)])
-    assert (found.value, found.n_scored, found.n_skipped) == (0.5, 2, 1)
-    assert found.detail == {"checks": 2, "held": 1, "not_made": 0, "metrics": {"facts": 0.5}}
+    summary = fold(metric("assertions"), [answered("a"), answered("a", case=labelled), answered("b", case=labelled)])
+    assert (summary.value, summary.n_scored, summary.n_skipped) == (0.5, 2, 1)
+    assert summary.detail == {"checks": 2, "held": 1, "not_made": 0, "metrics": {"facts": 0.5}}
     assert metric("assertions").score(answered("a", failed=True, case=labelled)).value == 0.0
 
 
@@ -269,17 +269,17 @@ def edits(first: str, second: str) -> int:
 
 @given(st.text("abcé", max_size=80), st.text("abcé", max_size=80))
 def test_edits_are_those_of_the_whole_table(first: str, second: str) -> None:
-    """Working on all characters at once gives what the table gives, one way and the other."""
+    """The bit-parallel distance equals the table's, in both directions."""
     assert edit_distance(first, second) == edit_distance(second, first) == edits(first, second)
 
 
 def test_texts_too_long_to_compare_decide_nothing(metric: Callable[..., Metric]) -> None:
-    """Two texts of book length are no reason to keep a worker busy: the check is not made, and the row undecided."""
+    """Texts of book length are not compared: the check stays open and the row undecided."""
     check = Assertion("levenshtein", "a" * 20_000, 30_000.0)
     case = Case("case", (Turn("q"),), assertions=(check,))
-    found = metric("assertions").score(answered("b" * 20_000, case=case))
-    assert (found.value, found.passed, found.reason) == (None, None, "not made: levenshtein (texts too long)")
-    assert found.detail["checks"][0]["reason"] == "texts too long"
+    score = metric("assertions").score(answered("b" * 20_000, case=case))
+    assert (score.value, score.passed, score.reason) == (None, None, "not made: levenshtein (texts too long)")
+    assert score.detail["checks"][0]["reason"] == "texts too long"
 
 
 @pytest.mark.parametrize(
@@ -307,9 +307,9 @@ def test_cost_of_rows(metric: Callable[..., Metric], fold: Callable[..., Any]) -
         answered(usage=Usage(total_tokens=5)),
         answered(),
     ]
-    found = fold(priced, rows)
-    assert (found.n_scored, found.n_skipped, found.passed, found.failed) == (2, 2, 1, 1)
-    assert found.detail["total_usd"] == pytest.approx(0.00595)
+    summary = fold(priced, rows)
+    assert (summary.n_scored, summary.n_skipped, summary.passed, summary.failed) == (2, 2, 1, 1)
+    assert summary.detail["total_usd"] == pytest.approx(0.00595)
     assert metric("cost").score(rows[0]).reason == "no_price"
 
 
@@ -318,29 +318,29 @@ def test_a_cost_that_cannot_be_is_an_error_and_meets_no_check(metric: Callable[.
     """No prices stand in for it, and a check against a limit is not made: a negative cost would meet each."""
     case = Case("case", (Turn("q"),), assertions=(Assertion("cost", threshold=0.01),))
     row = answered(case=case, usage=Usage(input_tokens=10, output_tokens=1, cost_usd=cost_usd))
-    found = metric("cost", input_price=1.0, output_price=5.0).score(row)
-    assert (found.status, found.reason) == (ScoreStatus.ERROR, "invalid_cost")
+    score = metric("cost", input_price=1.0, output_price=5.0).score(row)
+    assert (score.status, score.reason) == (ScoreStatus.ERROR, "invalid_cost")
     assert metric("assertions").score(row).reason == f"not made: cost (a cost of {cost_usd:g} USD was reported)"
 
 
 def test_a_negative_latency_meets_no_check(metric: Callable[..., Metric]) -> None:
     """A check against a limit is not made."""
     case = Case("case", (Turn("q"),), assertions=(Assertion("latency", threshold=500.0),))
-    found = metric("assertions").score(answered(case=case, latency_ms=-1.0))
-    assert found.reason == "not made: latency (a latency of -1 ms was reported)"
+    score = metric("assertions").score(answered(case=case, latency_ms=-1.0))
+    assert score.reason == "not made: latency (a latency of -1 ms was reported)"
 
 
 @pytest.mark.parametrize("usage", [Usage(total_tokens=2**62), Usage(input_tokens=10**12, output_tokens=1)])
 def test_tokens_that_cannot_be_are_an_error(metric: Callable[..., Metric], usage: Usage) -> None:
     """The sums of a run hold what was measured alone."""
-    found = metric("tokens").score(answered(usage=usage))
-    assert (found.status, found.reason) == (ScoreStatus.ERROR, "invalid_tokens")
+    score = metric("tokens").score(answered(usage=usage))
+    assert (score.status, score.reason) == (ScoreStatus.ERROR, "invalid_tokens")
 
 
 def test_an_invalid_cost_is_counted(metric: Callable[..., Metric], fold: Callable[..., Any]) -> None:
     """The summary knows which of the errors lie in what the agent reports."""
-    found = fold(metric("cost"), [answered(usage=Usage(cost_usd=cost)) for cost in (-1.0, 0.5)])
-    assert (found.n_own_error, found.detail) == (1, {"total_usd": 0.5, "invalid_answers": 1})
+    summary = fold(metric("cost"), [answered(usage=Usage(cost_usd=cost)) for cost in (-1.0, 0.5)])
+    assert (summary.n_own_error, summary.detail) == (1, {"total_usd": 0.5, "invalid_answers": 1})
 
 
 def test_a_cost_that_is_not_read_is_named(metric: Callable[..., Metric]) -> None:
@@ -355,7 +355,7 @@ def test_a_cost_that_is_not_read_is_named(metric: Callable[..., Metric]) -> None
 
 @pytest.mark.parametrize("kind", ["cost", "tokens"])
 @pytest.mark.parametrize(
-    ("beside", "said"),
+    ("beside", "message"),
     [
         ({"usage": {"input_tokens": 0, "output_tokens": 0, "cost_usd": 0}}, "usage says 0"),
         ({"prompt_tokens": 4, "completion_tokens": 2}, "the counts are in 'prompt_tokens'"),
@@ -367,13 +367,13 @@ def test_a_cost_that_is_not_read_is_named(metric: Callable[..., Metric]) -> None
     ],
 )
 def test_counts_that_are_not_read_are_named(
-    metric: Callable[..., Metric], kind: str, beside: dict[str, Any], said: str
+    metric: Callable[..., Metric], kind: str, beside: dict[str, Any], message: str
 ) -> None:
     """Neither a service that counts nothing nor counts beside the usage are free of charge."""
     parameters = {"input_price": 3.0, "output_price": 15.0} if kind == "cost" else {}
     score = metric(kind, **parameters).score(answered(text="t", **_parts(beside)))
     assert (score.status, score.reason) == (ScoreStatus.SKIPPED, "no_tokens")
-    assert said in reason_text(score)
+    assert message in reason_text(score)
 
 
 def _parts(beside: dict[str, Any]) -> dict[str, Any]:
@@ -390,16 +390,16 @@ def test_tokens_of_rows(metric: Callable[..., Metric], fold: Callable[..., Any])
         answered(failed=True, usage=Usage(total_tokens=50)),
         answered(),
     ]
-    found = fold(metric("tokens", threshold=400), rows)
-    assert (found.value, found.n_scored, found.n_skipped, found.meets_threshold) == (400.0, 3, 2, True)
-    assert (found.passed, found.failed, found.rule) == (2, 1, "at_most")
-    assert (found.detail["total_tokens"], found.detail["cache_read_tokens"]) == (1200, 80)
-    json.dumps(found.detail, allow_nan=False)
+    summary = fold(metric("tokens", threshold=400), rows)
+    assert (summary.value, summary.n_scored, summary.n_skipped, summary.meets_threshold) == (400.0, 3, 2, True)
+    assert (summary.passed, summary.failed, summary.rule) == (2, 1, "at_most")
+    assert (summary.detail["total_tokens"], summary.detail["cache_read_tokens"]) == (1200, 80)
+    json.dumps(summary.detail, allow_nan=False)
 
 
 @pytest.mark.parametrize(("wrong", "complaints"), [(9, 9), (10, 10), (11, 10)])
 def test_ten_complaints_are_the_most(metric: Callable[..., Metric], wrong: int, complaints: int) -> None:
-    """However many departures from the schema there are, the row keeps ten of them."""
+    """A row keeps at most ten departures from the schema."""
     checked = metric("json_schema", schema={"items": {"type": "string"}})
     score = checked.score(Row(Case("c", (Turn("q"),)), AgentResponse(output=[1] * wrong)))
     assert len(score.detail["complaints"]) == complaints
@@ -414,10 +414,10 @@ def test_a_part_that_names_its_draft_has_no_patterns_of_another_kind(metric: Cal
     assert checked.score(Row(Case("c", (Turn("q"),)), AgentResponse(output="٤٢"))).passed is False
 
 
-@pytest.mark.parametrize(("before", "found"), [(999_999, True), (1_000_000, False)])
-def test_texts_are_searched_up_to_a_million_characters(metric: Callable[..., Metric], before: int, found: bool) -> None:
+@pytest.mark.parametrize(("before", "hits"), [(999_999, True), (1_000_000, False)])
+def test_texts_are_searched_up_to_a_million_characters(metric: Callable[..., Metric], before: int, hits: bool) -> None:
     """What stands behind the millionth character is not found, by the metric and by the check of a case."""
     response = AgentResponse(text="a" * before + "b")
-    assert metric("regex", pattern="b").score(Row(Case("c", (Turn("q"),)), response)).passed is found
+    assert metric("regex", pattern="b").score(Row(Case("c", (Turn("q"),)), response)).passed is hits
     case = Case("c", (Turn("q"),), assertions=(Assertion("regex", "b"),))
-    assert metric("assertions").score(Row(case, response)).passed is found
+    assert metric("assertions").score(Row(case, response)).passed is hits

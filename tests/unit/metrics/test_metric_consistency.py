@@ -85,38 +85,38 @@ def summary_of(metric: Callable[..., Metric], row: Callable[..., Row]) -> Callab
 
 
 def test_runs_of_a_case_are_compared_with_each_other(summary_of: Callable[..., Any]) -> None:
-    """With repeats the value is the mean over cases with two runs or more; a case with one is left out."""
-    found = summary_of((0, "a", (1, 0)), (0, "A ", (1, 0)), (1, "b", (1, 0)), (1, "c", (0, 1)), (2, "d", (1, 1)))
-    assert (found.value, found.detail["scope"], found.detail["n_cases"]) == (0.5, "repeats", 2)
-    assert (found.detail["total_comparisons"], found.detail["agreement_rate"]) == (2, 0.5)
-    assert (found.n_scored, found.n_skipped, found.meets_threshold) == (4, 1, False)
+    """The value is the mean over cases with two runs or more; other cases are left out."""
+    summary = summary_of((0, "a", (1, 0)), (0, "A ", (1, 0)), (1, "b", (1, 0)), (1, "c", (0, 1)), (2, "d", (1, 1)))
+    assert (summary.value, summary.detail["scope"], summary.detail["n_cases"]) == (0.5, "repeats", 2)
+    assert (summary.detail["total_comparisons"], summary.detail["agreement_rate"]) == (2, 0.5)
+    assert (summary.n_scored, summary.n_skipped, summary.meets_threshold) == (4, 1, False)
 
 
 def test_a_blank_answer_differs_from_each_other_run_of_its_case(summary_of: Callable[..., Any]) -> None:
     """Of three runs of a case, one of them blank, one pair of three is alike."""
-    found = summary_of((0, "a", (1, 0)), (0, " ", None), (0, "a", (1, 0)))
-    assert (found.value, found.detail["agreement_rate"]) == (pytest.approx(1 / 3), pytest.approx(1 / 3))
-    assert (found.n_scored, found.detail["total_comparisons"]) == (3, 3)
+    summary = summary_of((0, "a", (1, 0)), (0, " ", None), (0, "a", (1, 0)))
+    assert (summary.value, summary.detail["agreement_rate"]) == (pytest.approx(1 / 3), pytest.approx(1 / 3))
+    assert (summary.n_scored, summary.detail["total_comparisons"]) == (3, 3)
 
 
 def test_one_run_a_case_is_pooled(summary_of: Callable[..., Any]) -> None:
-    """Without repeats all answers are compared, and the note says what that measures; the threshold says nothing."""
-    found = summary_of(*((case, "x", (1, 0)) for case in range(25)))
-    assert (found.value, found.detail["scope"], found.detail["total_comparisons"]) == (1.0, "pooled", 300)
-    assert "how alike the questions are" in found.detail["note"]
-    assert (found.threshold, found.meets_threshold, found.detail["meets_threshold"]) == (0.8, None, None)
+    """Without repeats all answers are compared with a note, and the threshold decides nothing."""
+    summary = summary_of(*((case, "x", (1, 0)) for case in range(25)))
+    assert (summary.value, summary.detail["scope"], summary.detail["total_comparisons"]) == (1.0, "pooled", 300)
+    assert "how alike the questions are" in summary.detail["note"]
+    assert (summary.threshold, summary.meets_threshold, summary.detail["meets_threshold"]) == (0.8, None, None)
 
 
 def test_failures_are_left_out_and_counted(summary_of: Callable[..., Any]) -> None:
     """Agent errors and missing vectors are errors; fewer than two answers give no value, never 0."""
-    found = summary_of((0, "a", (1, 0)), (0, "b", None), (0, "c", (1, 0)), failed=[2])
-    assert (found.value, found.detail["note"]) == (None, "Insufficient responses")
-    assert (found.n_scored, found.n_skipped, found.n_error, found.n_own_error) == (0, 1, 2, 1)
-    assert (found.meets_threshold, found.detail["total_comparisons"]) == (None, 0)
+    summary = summary_of((0, "a", (1, 0)), (0, "b", None), (0, "c", (1, 0)), failed=[2])
+    assert (summary.value, summary.detail["note"]) == (None, "Insufficient responses")
+    assert (summary.n_scored, summary.n_skipped, summary.n_error, summary.n_own_error) == (0, 1, 2, 1)
+    assert (summary.meets_threshold, summary.detail["total_comparisons"]) == (None, 0)
 
 
 def test_a_row_has_no_value_of_its_own(metric: Callable[..., Metric], row: Callable[..., Row]) -> None:
-    """The score of a row says that the metric is about the run, and gives the row no verdict."""
+    """The score of a row refers to the run and gives the row no verdict."""
     score = metric("consistency").score(row("text", vectors=[(1, 0)]))
     assert (score.status, score.reason, score.passed) == (ScoreStatus.SKIPPED, "aggregate_only", None)
 

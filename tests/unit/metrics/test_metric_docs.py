@@ -159,9 +159,9 @@ def test_the_gates_in_the_guide_are_gates() -> None:
 def test_the_gates_of_the_metrics_guide_are_gates() -> None:
     """So does each that the definitions quote."""
     names = {kind: kind for kind in METRICS}
-    found = re.findall(r"`([a-z_.0-9]+ [<>=]+ [0-9.]+)`", METRICS_GUIDE.split("## Gates")[1].split("\n## ")[0])
-    assert len(found) >= 3
-    for text in found:
+    matches = re.findall(r"`([a-z_.0-9]+ [<>=]+ [0-9.]+)`", METRICS_GUIDE.split("## Gates")[1].split("\n## ")[0])
+    assert len(matches) >= 3
+    for text in matches:
         parse_gate(text, metrics=names)
 
 

@@ -23,7 +23,7 @@ FAILED = AgentResponse(
 
 
 @pytest.mark.parametrize(
-    ("kinds", "references", "response", "wanted"),
+    ("kinds", "references", "response", "expected"),
     [
         ([], ("r",), AgentResponse(text="a"), {}),
         (["exact_match"], ("r",), AgentResponse(text="a"), {}),
@@ -46,13 +46,13 @@ def test_models_that_a_row_needs(
     kinds: list[str],
     references: tuple[str, ...],
     response: AgentResponse,
-    wanted: dict[EmbeddingSettings, WantedTexts],
+    expected: dict[EmbeddingSettings, WantedTexts],
 ) -> None:
     """Each reference is compared once, where a metric reads it; a vector is asked for only where one reads that."""
     case = Case("case", (Turn("q", references=references),))
     metrics = [metric(kind) for kind in kinds]
-    assert wanted_texts(metrics, case, response) == wanted
-    if not wanted:
+    assert wanted_texts(metrics, case, response) == expected
+    if not expected:
         # Whatever is not asked for is not missed.
         scores = [one.score(Row(case, response)) for one in metrics]
         assert all(score.status is not ScoreStatus.ERROR or score.reason == "agent_error" for score in scores)

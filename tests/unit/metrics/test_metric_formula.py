@@ -483,8 +483,8 @@ def test_what_a_combined_score_cannot_read_is_refused() -> None:
     """So is the judge's metric, where its name is none or has no value for a row; a missing one skips the rows."""
     misspelt = problems_of("exact_match", {"combined_score": {"judge": "exact_mach"}})
     assert misspelt == {"metrics[1].combined_score": "unknown metric 'exact_mach'; did you mean 'exact_match'?"}
-    found = problems_of("consistency", {"combined_score": {"judge": "consistency"}})
-    assert "one value for the whole run" in found["metrics[1].combined_score"]
+    problems = problems_of("consistency", {"combined_score": {"judge": "consistency"}})
+    assert "one value for the whole run" in problems["metrics[1].combined_score"]
     assert problems_of("combined_score") == problems_of("exact_match", {"combined_score": {"judge": "exact_match"}})
     assert set(problems_of({"exact_match": {"x": 1}}, {"combined_score": {"judge": "exact_match"}})) == {
         "metrics[0].exact_match.x"
@@ -493,8 +493,8 @@ def test_what_a_combined_score_cannot_read_is_refused() -> None:
 
 def test_one_mistake_is_reported_once() -> None:
     """A formula that reads a metric which is wrong in itself is no second problem."""
-    found = problems_of({"coverage": {"nope": 1}}, {"m": {"formula": "coverage"}}, {"n": {"formula": "exact_mach"}})
-    assert set(found) == {"metrics[0].coverage.nope", "metrics[2].n.formula"}
+    problems = problems_of({"coverage": {"nope": 1}}, {"m": {"formula": "coverage"}}, {"n": {"formula": "exact_mach"}})
+    assert set(problems) == {"metrics[0].coverage.nope", "metrics[2].n.formula"}
 
 
 def test_formulas_may_read_formulas() -> None:

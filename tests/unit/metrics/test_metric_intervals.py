@@ -30,13 +30,13 @@ from assay_orchestrator.summary.intervals import MetricIntervals
 )
 def test_known_intervals(successes: int, n: int, low: float, high: float) -> None:
     """Rates have the intervals that are published for them; both ends are exact where nothing or all succeeded."""
-    found = wilson(successes, n)
-    assert found == pytest.approx((low, high), abs=1e-6)
-    assert found is not None
+    interval = wilson(successes, n)
+    assert interval == pytest.approx((low, high), abs=1e-6)
+    assert interval is not None
     if successes == n:
-        assert found[1] == 1.0
+        assert interval[1] == 1.0
     if successes == 0:
-        assert found[0] == 0.0
+        assert interval[0] == 0.0
 
 
 def test_no_trials_have_no_interval() -> None:
@@ -48,11 +48,11 @@ def test_no_trials_have_no_interval() -> None:
 def test_the_interval_holds_the_rate_and_lies_in_the_unit_range(counts: tuple[int, int]) -> None:
     """0 <= low <= k/n <= high <= 1, and failures mirror successes."""
     successes, n = counts
-    found = wilson(successes, n)
-    assert found is not None
-    assert 0.0 <= found[0] <= successes / n <= found[1] <= 1.0
+    interval = wilson(successes, n)
+    assert interval is not None
+    assert 0.0 <= interval[0] <= successes / n <= interval[1] <= 1.0
     mirrored = wilson(n - successes, n)
-    assert mirrored == pytest.approx((1 - found[1], 1 - found[0]), abs=1e-12)
+    assert mirrored == pytest.approx((1 - interval[1], 1 - interval[0]), abs=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["latency", "tokens", "cost"])

@@ -122,11 +122,11 @@ def test_scores_are_averaged_and_marks_counted(
         judged(verdict(1, 1, 1, 7)),
         judged(None, error="judge_unavailable"),
     ]
-    found = fold(metric("judge_score"), rows)
-    assert found.value == pytest.approx((0.8666666667 + 0.9) / 2)
-    assert (found.n_scored, found.n_error, found.n_own_error) == (2, 2, 2)
-    assert (found.detail["derived"], found.detail["incoherent"]) == (1, 1)
-    assert (found.detail["avg_accuracy"], found.meets_threshold, found.meets_target) == (0.55, True, True)
+    summary = fold(metric("judge_score"), rows)
+    assert summary.value == pytest.approx((0.8666666667 + 0.9) / 2)
+    assert (summary.n_scored, summary.n_error, summary.n_own_error) == (2, 2, 2)
+    assert (summary.detail["derived"], summary.detail["incoherent"]) == (1, 1)
+    assert (summary.detail["avg_accuracy"], summary.meets_threshold, summary.meets_target) == (0.55, True, True)
 
 
 def test_the_verdict_of_a_row_is_more_than_the_threshold(
@@ -141,8 +141,8 @@ def test_the_verdict_of_a_row_is_more_than_the_threshold(
 
 def test_nobody_judged(metric: Callable[..., Metric], row: Callable[..., Row]) -> None:
     """Without a verdict the row is skipped, never 0."""
-    found = metric("judge_score").score(row("answer", ["ref"]))
-    assert (found.status, found.value, found.reason) == (ScoreStatus.SKIPPED, None, "no_verdict")
+    score = metric("judge_score").score(row("answer", ["ref"]))
+    assert (score.status, score.value, score.reason) == (ScoreStatus.SKIPPED, None, "no_verdict")
 
 
 @pytest.mark.parametrize(

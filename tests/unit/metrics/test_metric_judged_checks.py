@@ -73,18 +73,23 @@ def test_a_verdict_becomes_an_outcome(
 ) -> None:
     """Score and threshold decide, never a word of the judge's on whether the check holds."""
     assert assertion_problem(check) == ""
-    found = scored(metric, check, said(score, verdict={"key": "k"}), contexts=CONTEXTS)
-    assert found.passed is holds
-    assert found.value == pytest.approx(value)
-    assert found.detail["checks"][0]["verdict"] == {"key": "k"}
-    assert found.detail["checks"][0]["reasoning"] == "r"
+    scored_row = scored(metric, check, said(score, verdict={"key": "k"}), contexts=CONTEXTS)
+    assert scored_row.passed is holds
+    assert scored_row.value == pytest.approx(value)
+    assert scored_row.detail["checks"][0]["verdict"] == {"key": "k"}
+    assert scored_row.detail["checks"][0]["reasoning"] == "r"
 
 
 @pytest.mark.parametrize("score", [None, True, "1", 1.2, -0.1, float("nan"), 85])
 def test_a_verdict_that_is_none_decides_nothing(metric: Callable[..., Metric], score: object) -> None:
     """It is an error of the row, never a 0 and never a pass."""
-    found = scored(metric, RUBRIC, said(score))
-    assert (found.status, found.value, found.passed, found.reason) == (ScoreStatus.ERROR, None, None, "invalid_verdict")
+    scored_row = scored(metric, RUBRIC, said(score))
+    assert (scored_row.status, scored_row.value, scored_row.passed, scored_row.reason) == (
+        ScoreStatus.ERROR,
+        None,
+        None,
+        "invalid_verdict",
+    )
 
 
 def test_why_there_is_no_verdict(metric: Callable[..., Metric]) -> None:
@@ -100,10 +105,10 @@ def test_why_there_is_no_verdict(metric: Callable[..., Metric]) -> None:
 def test_a_jury_decides_by_its_mean(metric: Callable[..., Metric]) -> None:
     """Each judge's score stands beside the mean; with one valid verdict there is none."""
     jury = JudgeEvidence(None, jury=(said(1.0), said(0.2), JudgeEvidence(None, error="refused")))
-    found = scored(metric, RUBRIC, jury)
-    assert found.value == pytest.approx(0.6)
-    assert found.passed is True
-    check = found.detail["checks"][0]
+    score = scored(metric, RUBRIC, jury)
+    assert score.value == pytest.approx(0.6)
+    assert score.passed is True
+    check = score.detail["checks"][0]
     assert [one["value"] for one in check["jury"]] == [1.0, 0.2, None]
     assert (check["voted"], check["jury"][2]["reason"]) == (2, "refused")
     alone = scored(metric, RUBRIC, JudgeEvidence(None, jury=(said(1.0), said(None))))

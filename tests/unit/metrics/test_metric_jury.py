@@ -26,9 +26,9 @@ def test_scores_are_averaged_over_valid_judges(
     scores: list[float | None], value: float | None, n_valid: int, reason: str
 ) -> None:
     """One judge alone is no jury, and its score does not stand for one."""
-    found = jury_score(scores)
-    assert found.value == (None if value is None else pytest.approx(value))
-    assert (found.n_valid, found.reason, found.is_error) == (n_valid, reason, value is None)
+    jury = jury_score(scores)
+    assert jury.value == (None if value is None else pytest.approx(value))
+    assert (jury.n_valid, jury.reason, jury.is_error) == (n_valid, reason, value is None)
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ def test_labels_are_decided_by_most_valid_judges(
     labels: list[str | None], value: str | None, reason: str, is_error: bool
 ) -> None:
     """A divided jury gives no label, which is not an error; too few judges are one."""
-    found = jury_label(labels)
-    assert (found.value, found.reason, found.is_error) == (value, reason, is_error)
+    jury = jury_label(labels)
+    assert (jury.value, jury.reason, jury.is_error) == (value, reason, is_error)
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c", None]), max_size=9))
@@ -73,18 +73,18 @@ def agreed(rows: list[list[float | None]]) -> AgreementFold:
 @given(st.lists(st.lists(RATINGS, min_size=2, max_size=4), max_size=12), st.randoms())
 def test_it_is_krippendorffs_alpha_in_any_order(rows: list[list[float | None]], random: object) -> None:
     """The same as with all rows at hand, to the last bits; shuffled rows give the very same number."""
-    found = agreed(rows).result()
+    agreement = agreed(rows).result()
     expected = alpha(rows, "interval")
     if expected.value is None:
-        assert found.alpha is None
+        assert agreement.alpha is None
     else:
-        assert found.alpha == pytest.approx(expected.value, abs=1e-9)
+        assert agreement.alpha == pytest.approx(expected.value, abs=1e-9)
     random.shuffle(rows)  # type: ignore[attr-defined]
-    assert agreed(rows).result() == found
+    assert agreed(rows).result() == agreement
 
 
 def test_a_worked_example_of_agreement() -> None:
     """Units (1, -), (2, 2), (3, 4), (5): those with one score are left out."""
-    found = agreed([[1, None], [2, 2], [3, 4], [5, None]]).result()
-    assert found.alpha == pytest.approx(0.7272727)
-    assert (found.count, found.too_few) == (2, 2)
+    agreement = agreed([[1, None], [2, 2], [3, 4], [5, None]]).result()
+    assert agreement.alpha == pytest.approx(0.7272727)
+    assert (agreement.count, agreement.too_few) == (2, 2)

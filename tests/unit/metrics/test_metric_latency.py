@@ -31,10 +31,10 @@ def test_borders_of_the_tiers(
 ) -> None:
     """Each border belongs to the tier that the scale says."""
     assert (rating(latency_s), RATINGS[tier]) == (tier, score)
-    found = metric("latency").score(row(latency_ms=latency_s * 1000))
-    assert found.value == pytest.approx(latency_s, abs=1e-12)
-    assert found.passed is None
-    assert found.detail == {"version": "2", "rating": tier, "score": score}
+    scored_row = metric("latency").score(row(latency_ms=latency_s * 1000))
+    assert scored_row.value == pytest.approx(latency_s, abs=1e-12)
+    assert scored_row.passed is None
+    assert scored_row.detail == {"version": "2", "rating": tier, "score": score}
 
 
 @pytest.mark.parametrize(

@@ -70,8 +70,8 @@ def rated(row: Callable[..., Row]) -> Callable[..., Row]:
 @pytest.mark.parametrize("score", [True, "4", 4.5, 0, 6, -3, None, [4], 10**400, float("nan"), float("inf")])
 def test_invalid_verdicts_are_errors(metric: Callable[..., Metric], rated: Callable[..., Row], score: object) -> None:
     """A rating that is not a whole number from 1 to 5 is an error of the row, never a rating."""
-    found = metric("quality").score(rated(score))
-    assert (found.status, found.value, found.reason) == (ScoreStatus.ERROR, None, "invalid_verdict")
+    scored_row = metric("quality").score(rated(score))
+    assert (scored_row.status, scored_row.value, scored_row.reason) == (ScoreStatus.ERROR, None, "invalid_verdict")
 
 
 @pytest.mark.parametrize(("score", "rating"), [(1, 1), (5, 5), (4.0, 4)])
@@ -88,17 +88,17 @@ def test_ratings_are_averaged(
     metric: Callable[..., Metric], rated: Callable[..., Row], fold: Callable[..., Any]
 ) -> None:
     """The average is over valid ratings and must reach the threshold."""
-    found = fold(metric("quality"), [rated(score) for score in (4, 5, 4, 3, 5)])
-    assert (found.value, found.meets_threshold, found.passed, found.failed) == (4.2, True, 4, 1)
-    found = fold(metric("quality"), [rated(4), rated(3), rated(None, error="judge_unavailable"), rated(5)])
-    assert (found.value, found.n_scored, found.n_error, found.meets_threshold) == (4.0, 3, 1, True)
-    assert found.detail["normalised"] == 0.8
+    summary = fold(metric("quality"), [rated(score) for score in (4, 5, 4, 3, 5)])
+    assert (summary.value, summary.meets_threshold, summary.passed, summary.failed) == (4.2, True, 4, 1)
+    summary = fold(metric("quality"), [rated(4), rated(3), rated(None, error="judge_unavailable"), rated(5)])
+    assert (summary.value, summary.n_scored, summary.n_error, summary.meets_threshold) == (4.0, 3, 1, True)
+    assert summary.detail["normalised"] == 0.8
 
 
 def test_nobody_judged(metric: Callable[..., Metric], row: Callable[..., Row], fold: Callable[..., Any]) -> None:
     """Without a verdict the row is skipped and the run has no value; an agent error fails."""
-    found = fold(metric("quality"), [row("answer", ["ref"])])
-    assert (found.value, found.n_skipped, found.meets_threshold) == (None, 1, None)
-    assert found.detail["note"] == "No valid quality scores"
+    summary = fold(metric("quality"), [row("answer", ["ref"])])
+    assert (summary.value, summary.n_skipped, summary.meets_threshold) == (None, 1, None)
+    assert summary.detail["note"] == "No valid quality scores"
     failed = metric("quality").score(row("", ["ref"], failed=True))
     assert (failed.status, failed.passed, failed.reason) == (ScoreStatus.ERROR, False, "agent_error")

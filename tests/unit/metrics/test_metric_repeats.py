@@ -53,10 +53,10 @@ def folded(*cases: str) -> dict[str, object]:
 
 def test_variance_is_split() -> None:
     """The worked example: noise within cases, spread between them, standard error, noise."""
-    found = folded("1110", "1111", "0010", "1011", "0000")
-    assert found["pass_hat_k"] == pytest.approx({"1": 0.55, "2": 0.4, "3": 0.3, "4": 0.2})
-    assert found["pass_at_k"] == pytest.approx({"1": 0.55, "2": 0.7, "3": 0.75, "4": 0.8})
-    variance = found["variance"]
+    summary = folded("1110", "1111", "0010", "1011", "0000")
+    assert summary["pass_hat_k"] == pytest.approx({"1": 0.55, "2": 0.4, "3": 0.3, "4": 0.2})
+    assert summary["pass_at_k"] == pytest.approx({"1": 0.55, "2": 0.7, "3": 0.75, "4": 0.8})
+    variance = summary["variance"]
     assert isinstance(variance, dict)
     assert variance["within"] == pytest.approx(0.15)
     assert variance["between"] == pytest.approx(0.13125)
@@ -67,25 +67,25 @@ def test_variance_is_split() -> None:
 
 def test_noise_between_runs_calls_for_more_runs() -> None:
     """Cases that all behave alike and waver call for more runs a case."""
-    found = folded("10", "01", "11", "00", "10", "01")
-    assert isinstance(found["variance"], dict)
-    assert "more runs per case help more than more cases" in found["variance"]["advice"]
+    summary = folded("10", "01", "11", "00", "10", "01")
+    assert isinstance(summary["variance"], dict)
+    assert "more runs per case help more than more cases" in summary["variance"]["advice"]
 
 
 def test_the_share_of_noise_is_a_share() -> None:
     """Cases whose means are more alike than their runs' noise would make them: the noise is all there is."""
-    found = folded("1100", "1010", "0111")
-    assert isinstance(found["variance"], dict)
-    assert found["variance"]["noise_share"] == 1.0
-    assert found["variance"]["between"] == 0.0
+    summary = folded("1100", "1010", "0111")
+    assert isinstance(summary["variance"], dict)
+    assert summary["variance"]["noise_share"] == 1.0
+    assert summary["variance"]["between"] == 0.0
 
 
 def test_rows_without_a_verdict_are_left_out() -> None:
     """An undecided run counts neither way and is counted."""
-    found = folded("1?1", "0??", "???")
-    assert (found["cases"], found["runs_per_case"], found["undecided"]) == (3, 3, 6)
-    assert found["pass_at_k"] == {"1": 0.5, "2": 1.0}
-    assert found["variance"] is None
+    summary = folded("1?1", "0??", "???")
+    assert (summary["cases"], summary["runs_per_case"], summary["undecided"]) == (3, 3, 6)
+    assert summary["pass_at_k"] == {"1": 0.5, "2": 1.0}
+    assert summary["variance"] is None
 
 
 def test_one_run_a_case_tells_nothing() -> None:

@@ -157,11 +157,11 @@ def test_without_stemmer_forms_of_a_word_differ(metric: Callable[..., Metric], r
 def test_swapping_the_texts_swaps_precision_and_recall(metric: Callable[..., Metric], row: Callable[..., Row]) -> None:
     """Precision is over the answer's words, recall over the reference's."""
     short, long = "the cat", "the cat sat on the mat"
-    one, other = (metric("rouge").score(row(*pair)).detail for pair in ((short, [long]), (long, [short])))
+    score, other = (metric("rouge").score(row(*pair)).detail for pair in ((short, [long]), (long, [short])))
     for measure in MEASURES:
-        assert one[measure]["precision"] == other[measure]["recall"]
-        assert one[measure]["recall"] == other[measure]["precision"]
-    assert (one["rouge1"]["precision"], one["rouge1"]["recall"]) == (1.0, pytest.approx(1 / 3))
+        assert score[measure]["precision"] == other[measure]["recall"]
+        assert score[measure]["recall"] == other[measure]["precision"]
+    assert (score["rouge1"]["precision"], score["rouge1"]["recall"]) == (1.0, pytest.approx(1 / 3))
 
 
 def test_the_best_reference_counts_by_the_measure(metric: Callable[..., Metric], row: Callable[..., Row]) -> None:

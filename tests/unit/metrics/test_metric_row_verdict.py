@@ -104,8 +104,8 @@ def test_metrics_put_their_threshold_where_the_reason_finds_it(
     built = row("a", ["b"], vectors=[(1, 0), (0, 1)], latency_ms=2500.0)
     stored = result(built, metrics)
     assert stored.passed is False
-    said = "semantic_similarity: 0 is below the threshold of 0.75; latency: 2.5 is above the threshold of 2"
-    assert stored.reason == said
+    sentence = "semantic_similarity: 0 is below the threshold of 0.75; latency: 2.5 is above the threshold of 2"
+    assert stored.reason == sentence
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,7 @@ def test_warnings_of_rows_are_counted_in_the_aggregate(
 ) -> None:
     """The summary says how many rows an English-only model scored in another language."""
     references = ("\u0627\u0644\u0648\u0643\u064a\u0644", "The agent is online.", "\u0645\u062a\u0635\u0644")
-    rows = [row("a", [each], vectors=[(1, 0), (1, 0)], english_only=True) for each in references]
+    rows = [row("a", [reference], vectors=[(1, 0), (1, 0)], english_only=True) for reference in references]
     assert fold(metric("semantic_similarity"), rows).detail["warnings"] == {"model_language_mismatch": 2}
 
 

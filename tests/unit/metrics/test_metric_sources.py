@@ -51,14 +51,14 @@ def scored(sources: list[Source], **parameters: Any) -> Score:
 )
 def test_sources(sources: list[Source], parameters: dict[str, Any], value: float) -> None:
     """Sources are counted by their names, once each, and required ones found as hit_rate finds expected ones."""
-    found = scored(sources, **parameters)
-    assert (found.value, found.passed) == (value, value == 1.0)
+    score = scored(sources, **parameters)
+    assert (score.value, score.passed) == (value, value == 1.0)
 
 
 def test_a_row_says_which_sources_are_missing() -> None:
     """The reason has both faults."""
-    found = scored([BLOG], at_least=2, pattern="docs", required=["User guide"])
-    assert row_reason(AgentResponse(), [found]) == (
+    score = scored([BLOG], at_least=2, pattern="docs", required=["User guide"])
+    assert row_reason(AgentResponse(), [score]) == (
         "sources: 0 sources that match the pattern, fewer than 2; missing source User guide; the answer names A blog"
     )
 

@@ -72,7 +72,7 @@ def test_marks_never_change_a_folded_text(text: str, marks: list[tuple[int, str]
 
 
 @pytest.mark.parametrize(
-    ("text", "phrase", "particles", "found"),
+    ("text", "phrase", "particles", "hits"),
     [
         ("well, i think so", "I think", "", True),
         ("i thinker", "i think", "", False),
@@ -85,6 +85,6 @@ def test_marks_never_change_a_folded_text(text: str, marks: list[tuple[int, str]
         ("a+b (c)", "(c)", "", True),
     ],
 )
-def test_a_phrase_counts_only_as_whole_words(text: str, phrase: str, particles: str, found: bool) -> None:
+def test_a_phrase_counts_only_as_whole_words(text: str, phrase: str, particles: str, hits: bool) -> None:
     """Word borders hold, and one particle may be attached to an Arabic phrase only."""
-    assert contains_word(text, phrase, particles=particles) is found
+    assert contains_word(text, phrase, particles=particles) is hits

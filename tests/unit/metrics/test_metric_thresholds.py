@@ -74,12 +74,12 @@ def test_defaults(kind: str, rule: str, threshold: float | None, target: float |
 def test_every_other_metric_decides_nothing_by_default() -> None:
     """A metric that is not in the table above has no threshold until a spec gives it one."""
     decided = {"semantic_similarity", "exact_match", "consistency", "quality", "hit_rate", "mrr", "judge_score"}
-    found = {
+    names = {
         kind
         for kind in METRICS
         if complete_parameters(kind, METRICS[kind].info.example, where="m").get("threshold") is not None
     }
-    assert found == decided
+    assert names == decided
 
 
 CHANGED = {kind: {parameter.name: parameter.default for parameter in METRICS[kind].info.parameters} for kind in METRICS}

@@ -93,18 +93,18 @@ def test_calls_match_the_expected_ones(
     expected: list[ExpectedTool], calls: list[Any], trajectory: str, value: float, passed: bool
 ) -> None:
     """Calls are matched by name and arguments, each once, in the trajectory asked for; the value is the recall."""
-    found = scored(row(expected, called(*calls)), trajectory=trajectory)
-    assert (found.value, found.passed) == (value, passed)
+    score = scored(row(expected, called(*calls)), trajectory=trajectory)
+    assert (score.value, score.passed) == (value, passed)
 
 
 @pytest.mark.parametrize(("score", "value"), [("recall", 0.5), ("precision", 1 / 3), ("f1", 0.4), ("match", 0.0)])
 def test_the_value_is_the_figure_asked_for(score: str, value: float) -> None:
     """One of two expected calls in three calls: the detail has recall, precision and F1 whatever the value is."""
-    found = scored(row([READ, ExpectedTool("book")], called("read", "a", "b")), score=score)
-    assert found.value == pytest.approx(value)
-    assert found.detail["recall"] == 0.5
-    assert found.detail["precision"] == pytest.approx(1 / 3)
-    assert found.detail["f1"] == pytest.approx(0.4)
+    scored_row = scored(row([READ, ExpectedTool("book")], called("read", "a", "b")), score=score)
+    assert scored_row.value == pytest.approx(value)
+    assert scored_row.detail["recall"] == 0.5
+    assert scored_row.detail["precision"] == pytest.approx(1 / 3)
+    assert scored_row.detail["f1"] == pytest.approx(0.4)
 
 
 @pytest.mark.parametrize(
@@ -150,8 +150,8 @@ def test_many_faults_and_long_names_are_cut() -> None:
 
 def test_no_expected_tools() -> None:
     """A case without expected tools is skipped, whatever was called, unless the spec says that none is due."""
-    found = scored(row([], called("a")))
-    assert (found.status, found.reason) == (ScoreStatus.SKIPPED, "no_expected_tools")
+    score = scored(row([], called("a")))
+    assert (score.status, score.reason) == (ScoreStatus.SKIPPED, "no_expected_tools")
     none = {"without_expected": "no_calls", "trajectory": "exact", "score": "match"}
     assert scored(row([], called("a")), **none).value == 0.0
     assert scored(row([], called()), **none).value == 1.0
@@ -201,9 +201,9 @@ def test_a_forbidden_call_fails_the_row() -> None:
 def test_unknown_calls_are_not_no_calls(parameters: dict[str, Any]) -> None:
     """An answer that does not report its calls has no value and leaves the row undecided; an empty list is known."""
     unknown = row([READ], None)
-    found = scored(unknown, **parameters)
-    assert (found.status, found.value, found.reason) == (ScoreStatus.SKIPPED, None, "calls_not_reported")
-    assert row_verdict(AgentStatus.SUCCESS, [found]) is None
+    score = scored(unknown, **parameters)
+    assert (score.status, score.value, score.reason) == (ScoreStatus.SKIPPED, None, "calls_not_reported")
+    assert row_verdict(AgentStatus.SUCCESS, [score]) is None
     assert said(unknown, **parameters) == "tool_calls is undecided: the answer does not report its tool calls"
     none = scored(row([READ], ()), **parameters)
     assert (none.value, none.passed) == (0.0, False)
@@ -211,9 +211,9 @@ def test_unknown_calls_are_not_no_calls(parameters: dict[str, Any]) -> None:
 
 def test_an_unknown_turn_leaves_a_conversation_undecided() -> None:
     """What other turns called does not decide it; a wrong turn fails it."""
-    found = scored(talk(([READ], called("read")), ([READ], None)))
-    assert (found.value, found.passed, found.detail["undecided"]) == (1.0, None, True)
-    assert row_verdict(AgentStatus.SUCCESS, [found]) is None
+    score = scored(talk(([READ], called("read")), ([READ], None)))
+    assert (score.value, score.passed, score.detail["undecided"]) == (1.0, None, True)
+    assert row_verdict(AgentStatus.SUCCESS, [score]) is None
     assert scored(talk(([READ], ()), ([READ], None))).passed is False
     assert scored(talk(([], called("read")), ([READ], None), ([], ()))).detail["undecided"] is True
 
@@ -239,10 +239,10 @@ def test_a_failed_call_never_passes(score: str) -> None:
     some: list[dict[str, Any]] = [{}, {"required": []}, {"forbidden": ["drop"]}, {"trajectory": "subset"}]
     for calls in (None, (), called("read")):
         for parameters in some:
-            found = scored(row([READ] if not parameters else [], calls, **FAILED), score=score, **parameters)
-            if found.status is not ScoreStatus.SKIPPED:
-                assert (found.passed, found.reason) == (False, "agent_error")
-                assert found.value == (1.0 if calls and not parameters and score != "match" else 0.0)
+            scored_row = scored(row([READ] if not parameters else [], calls, **FAILED), score=score, **parameters)
+            if scored_row.status is not ScoreStatus.SKIPPED:
+                assert (scored_row.passed, scored_row.reason) == (False, "agent_error")
+                assert scored_row.value == (1.0 if calls and not parameters and score != "match" else 0.0)
 
 
 def test_wrong_parameters_are_refused_together() -> None:
@@ -314,8 +314,8 @@ def test_stricter_trajectories_imply_looser_ones(expected: list[ExpectedTool], c
 def test_identical_calls_match(calls: list[ToolCall], trajectory: str) -> None:
     """Calls that are the expected ones have recall, precision and F1 of 1, and pass in every trajectory."""
     expected = [ExpectedTool(call.name, json.loads(call.arguments_json or "{}"), "exact") for call in calls]
-    found = scored(row(expected, calls), trajectory=trajectory)
-    assert (found.passed, found.detail["recall"], found.detail["precision"], found.detail["f1"]) == (True, 1, 1, 1)
+    score = scored(row(expected, calls), trajectory=trajectory)
+    assert (score.passed, score.detail["recall"], score.detail["precision"], score.detail["f1"]) == (True, 1, 1, 1)
 
 
 @given(expected=_EXPECTED, calls=_CALLS, seed=st.randoms(use_true_random=False))
@@ -325,10 +325,10 @@ def test_the_order_matters_only_where_it_should(expected: list[ExpectedTool], ca
     seed.shuffle(shuffled)
     seed.shuffle(others)
     for trajectory in ("any_order", "unordered", "subset"):
-        one = scored(row(expected, calls), trajectory=trajectory)
+        score = scored(row(expected, calls), trajectory=trajectory)
         two = scored(row(others, shuffled), trajectory=trajectory)
         figures = ("recall", "precision", "f1")
-        assert [one.passed, *map(one.detail.get, figures)] == [two.passed, *map(two.detail.get, figures)]
+        assert [score.passed, *map(score.detail.get, figures)] == [two.passed, *map(two.detail.get, figures)]
 
 
 @given(expected=_EXPECTED, calls=_CALLS, more=_CALLS, trajectory=st.sampled_from(TRAJECTORIES))
@@ -363,17 +363,17 @@ def test_forbidding_only_ever_fails_rows(
 ) -> None:
     """A row passes exactly when it passes without the rule and calls nothing forbidden."""
     free = scored(row(expected, calls))
-    found = scored(row(expected, calls), forbidden=forbidden)
-    assert found.passed is (free.passed and not any(call.name in forbidden for call in calls))
-    assert (found.value or 0.0) <= (free.value or 0.0)
+    score = scored(row(expected, calls), forbidden=forbidden)
+    assert score.passed is (free.passed and not any(call.name in forbidden for call in calls))
+    assert (score.value or 0.0) <= (free.value or 0.0)
 
 
 @given(expected=_EXPECTED, calls=_CALLS, trajectory=st.sampled_from(TRAJECTORIES))
 def test_a_failed_row_says_what_is_wrong(expected: list[ExpectedTool], calls: list[ToolCall], trajectory: str) -> None:
     """There is a message exactly where the row fails, and it names some tool."""
-    found = scored(row(expected, calls), trajectory=trajectory)
-    assert found.passed is ("message" not in found.detail)
-    assert found.passed or any(word in "abc" for word in found.detail["message"].replace(",", "").split())
+    score = scored(row(expected, calls), trajectory=trajectory)
+    assert score.passed is ("message" not in score.detail)
+    assert score.passed or any(word in "abc" for word in score.detail["message"].replace(",", "").split())
 
 
 # The rules of other tools, written out from their documentation.
@@ -413,14 +413,14 @@ _ADK_TURNS = st.lists(st.tuples(_ADK_EXPECTED, _CALLS | _ADK_EXPECTED), min_size
 def test_as_adk_scores_a_conversation(turns: list[tuple[list[ExpectedTool], list[Any]]], match: str) -> None:
     """The value is the mean of ADK's 1 or 0 over all turns, those that expect no call among them."""
     read = [
-        (expected, [ToolCall(each.name, arguments_json=json.dumps(each.arguments))
-                    if isinstance(each, ExpectedTool) else each for each in calls])
+        (expected, [ToolCall(call.name, arguments_json=json.dumps(call.arguments))
+                    if isinstance(call, ExpectedTool) else call for call in calls])
         for expected, calls in turns
     ]  # fmt: skip
     due = sum(_adk(expected, calls, match) for expected, calls in read) / len(read)
     how = {"trajectory": match, "score": "match", "without_expected": "no_calls"}
-    found = scored(talk(*read) if len(read) > 1 else row(*read[0]), **how)
-    assert found.value == pytest.approx(due)
+    score = scored(talk(*read) if len(read) > 1 else row(*read[0]), **how)
+    assert score.value == pytest.approx(due)
 
 
 @given(expected=_ADK_EXPECTED.filter(bool), calls=_CALLS)

@@ -90,8 +90,8 @@ def result(row: Row, scores: Sequence[Score]) -> CaseResult:
 
 def test_which_metrics_look_at_every_turn(metric: Callable[..., Metric]) -> None:
     """Those that compare an answer with references, sources or tool calls of its turn, and no other."""
-    found = {name for name in METRICS if scores_turns(metric(name, **METRICS[name].info.example))}
-    assert found == {
+    names = {name for name in METRICS if scores_turns(metric(name, **METRICS[name].info.example))}
+    assert names == {
         "combined_score", "exact_match", "hit_rate", "judge_score", "mrr", "python", "quality", "rouge",
         "satisfaction", "semantic_similarity", "tool_calls",
     }  # fmt: skip
@@ -220,8 +220,8 @@ def test_a_cost_that_cannot_be_is_not_hidden_in_the_sum_of_the_turns(metric: Cal
     """A conversation's cost is an error where one turn's is, whatever the other turns cost."""
     answers = [said("a", usage=Usage(cost_usd=-0.5)), said("b", usage=Usage(cost_usd=2.0))]
     metrics = [metric("cost")]
-    (found,) = score_row(metrics, talk([turn(), turn()], answers, *metrics))
-    assert found.reason == "invalid_cost"
+    (score,) = score_row(metrics, talk([turn(), turn()], answers, *metrics))
+    assert score.reason == "invalid_cost"
 
 
 def test_a_judge_sees_the_turns_with_a_reference_and_the_last(metric: Callable[..., Metric]) -> None:
@@ -229,8 +229,10 @@ def test_a_judge_sees_the_turns_with_a_reference_and_the_last(metric: Callable[.
     quality = metric("quality")
     turns, answers = [turn("a"), turn(), turn()], [said("12345"), said("1"), said("123")]
     asked = Case("talk", tuple(turns))
-    assert [len(each.rubrics) for each in scored_turns(asked, answers, [quality], "mean")] == [1, 0, 1]
-    assert [len(each.rubrics) for each in scored_turns(asked, [answers[0], FAILED], [quality], "mean")] == [0, 0, 0]
+    assert [len(scored_turn.rubrics) for scored_turn in scored_turns(asked, answers, [quality], "mean")] == [1, 0, 1]
+    assert [
+        len(scored_turn.rubrics) for scored_turn in scored_turns(asked, [answers[0], FAILED], [quality], "mean")
+    ] == [0, 0, 0]
     row = talk(turns, answers, quality)
     (score,) = score_row([quality], row)
     assert (score.value, score.passed, values(score)) == (4.0, True, [(0, 5.0), (2, 3.0)])

@@ -51,8 +51,8 @@ def warned(record: dict[str, Any], metrics: list[Any], **spec: Any) -> list[str]
 def test_a_metric_that_the_dataset_cannot_feed_is_named(lacking: str, metrics: list[Any], unfed: list[str]) -> None:
     """Each by name, those of formulas that read it among them; nothing where the dataset has what they need."""
     record = {name: value for name, value in FULL.items() if name != lacking}
-    found = [each for each in warned(record, [*metrics, "judge_score"], judge=JUDGE) if "cannot be computed" in each]
-    assert [each.partition(":")[0].removeprefix("metrics.") for each in found] == unfed
+    warnings = [each for each in warned(record, [*metrics, "judge_score"], judge=JUDGE) if "cannot be computed" in each]
+    assert [each.partition(":")[0].removeprefix("metrics.") for each in warnings] == unfed
 
 
 def test_a_judged_metric_without_a_judge_is_named() -> None:
@@ -69,7 +69,7 @@ def judge_warnings(*metrics: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("gate", "said"),
+    ("gate", "message"),
     [
         ("pass_rate >= 0", "cannot fail"), ("pass_rate > 1", "cannot hold"), ("pass_rate <= 0.5", "higher is better"),
         ("agent_errors <= 100%", "cannot fail"), ("agent_errors > 0.1", "lower is better"),
@@ -89,30 +89,30 @@ def judge_warnings(*metrics: Any) -> list[str]:
         ("latency.mean_score >= 0.8", ""), ("rouge.rougeL >= 0.4", ""), ("quality.average_quality >= 4", ""),
     ],
 )  # fmt: skip
-def test_a_gate_that_decides_nothing_is_a_warning(gate: str, said: str) -> None:
+def test_a_gate_that_decides_nothing_is_a_warning(gate: str, message: str) -> None:
     """It cannot fail, cannot hold, or asks for the worse; all others are left alone."""
     metrics = [
         "exact_match", "rouge", "quality", "semantic_similarity", "consistency", "latency", "assertions",
         {"own": {"formula": "answer_words"}}, {"off": {"metric": "m:f", "higher_is_better": False}},
     ]  # fmt: skip
-    found = [each for each in warned(FULL, metrics, gates=[gate], judge=JUDGE) if each.startswith("gates[0]")]
-    assert len(found) == bool(said)
-    assert all(said in each for each in found)
+    warnings = [each for each in warned(FULL, metrics, gates=[gate], judge=JUDGE) if each.startswith("gates[0]")]
+    assert len(warnings) == bool(message)
+    assert all(message in each for each in warnings)
 
 
 @pytest.mark.parametrize(
-    ("metric", "said"),
+    ("metric", "message"),
     [
         ({"semantic_similarity": {"threshold": -1}}, "cannot fail"), ({"rouge": {"threshold": 0}}, "cannot fail"),
         ({"quality": {"threshold": 1}}, "cannot fail"), ({"hit_rate": {"threshold": 1}}, "cannot hold"),
         ({"judge_score": {"threshold": 1.0}}, "cannot hold"), ("rouge", ""), ({"latency": {"threshold": 4}}, ""),
     ],
 )  # fmt: skip
-def test_a_threshold_that_decides_nothing_is_a_warning(metric: Any, said: str) -> None:
+def test_a_threshold_that_decides_nothing_is_a_warning(metric: Any, message: str) -> None:
     """As with gates."""
-    found = [each for each in warned(FULL, [metric, "exact_match"], judge=JUDGE) if ".threshold" in each]
-    assert len(found) == bool(said)
-    assert all(said in each for each in found)
+    warnings = [each for each in warned(FULL, [metric, "exact_match"], judge=JUDGE) if ".threshold" in each]
+    assert len(warnings) == bool(message)
+    assert all(message in each for each in warnings)
 
 
 def test_warnings_name_the_lines_of_the_spec(tmp_path: Path) -> None:
@@ -133,13 +133,13 @@ def test_a_preset_alone_warns_of_a_missing_judge_only(preset: str) -> None:
     """Its gates and thresholds decide something, and its judged metrics are optional."""
     data = {"name": "n", "preset": preset}
     spec = spec_from_mapping(data, needs_dataset=False, needs_agent=False)
-    found = check_inputs(spec, records_dataset([FULL])).warnings
+    warnings = check_inputs(spec, records_dataset([FULL])).warnings
     assert all(
-        "it is optional" in warning.message for warning in found if warning.field.startswith(("metrics", "gates"))
+        "it is optional" in warning.message for warning in warnings if warning.field.startswith(("metrics", "gates"))
     )
     judged = {metric.name for metric in spec.settings.metrics if metric.is_optional}
     assert judged == {
-        warning.field.removeprefix("metrics.") for warning in found if warning.field.startswith("metrics")
+        warning.field.removeprefix("metrics.") for warning in warnings if warning.field.startswith("metrics")
     }
 
 

@@ -54,12 +54,12 @@ def cases(folder: Path, *records: dict[str, Any]) -> list[Case]:
 
 def test_a_spec_uses_an_item_as_often_as_needed() -> None:
     """A spec's item has no bound where it does not say one; a difference between two specs is named."""
-    found = spec([REFUND, {"answer": None, "times": 2}]).settings
-    assert found.approvals == (
+    settings = spec([REFUND, {"answer": None, "times": 2}]).settings
+    assert settings.approvals == (
         Approval(Decision(DecisionKind.APPROVE), "refund"),
         Approval(Decision(DecisionKind.ANSWER), times=2),
     )
-    assert differing_settings(found, spec([REFUND]).settings) == ["approvals"]
+    assert differing_settings(settings, spec([REFUND]).settings) == ["approvals"]
 
 
 def test_every_problem_of_a_spec_is_named_with_its_place() -> None:
@@ -76,17 +76,17 @@ def test_every_problem_of_a_spec_is_named_with_its_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("agent", "said"),
+    ("agent", "message"),
     [
         (MODEL, "asks a model once"),
         (HTTP, r"write {{approvals}} into agent.body"),
     ],
 )
-def test_an_agent_that_cannot_use_them_is_refused(agent: dict[str, Any], said: str) -> None:
+def test_an_agent_that_cannot_use_them_is_refused(agent: dict[str, Any], message: str) -> None:
     """An adapter without approvals would run every row to its first stop, and be paid for it."""
-    assert [said in problem for problem in problems([REFUND], agent)] == [True]
+    assert [message in problem for problem in problems([REFUND], agent)] == [True]
     settings = dataclasses.replace(spec(agent=agent).settings, approvals=spec([REFUND]).settings.approvals)
-    assert [said in problem.message for problem in check_approvals(settings)] == [True]
+    assert [message in problem.message for problem in check_approvals(settings)] == [True]
 
 
 def test_the_orchestrator_checks_approvals_itself() -> None:

@@ -48,8 +48,8 @@ def test_as_many_questions_at_once_as_processes() -> None:
 
 def test_every_mistake_is_named() -> None:
     """All that is wrong is reported at once."""
-    found = problems(target="node 'agent.js", mode="both", processes=0, shell=True)
-    assert found == [
+    refused = problems(target="node 'agent.js", mode="both", processes=0, shell=True)
+    assert refused == [
         (
             "agent.shell: unknown field of agent 'shell'; known: adapter, target, timeout, concurrency, retries, mode, "
             "processes, traces"
@@ -64,7 +64,7 @@ def test_every_mistake_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"target": "  "}, "agent.target: must be a command line"),
         ({"target": []}, "agent.target: must be a string"),
@@ -75,9 +75,9 @@ def test_every_mistake_is_named() -> None:
         ({"target": "x", "processes": 2, "mode": "per_question"}, "agent.processes: a process answers one question"),
     ],
 )
-def test_what_is_no_command_is_refused(given: dict[str, Any], said: str) -> None:
+def test_what_is_no_command_is_refused(given: dict[str, Any], message: str) -> None:
     """Each has a sentence of its own."""
-    assert any(found.startswith(said) for found in problems(**given))
+    assert any(problem.startswith(message) for problem in problems(**given))
 
 
 def test_a_server_checks_commands_too() -> None:
@@ -87,7 +87,7 @@ def test_a_server_checks_commands_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "said"),
+    ("target", "message"),
     [
         ("no-such-program x", "there is no program 'no-such-program' on PATH: install it"),
         (
@@ -99,7 +99,7 @@ def test_a_server_checks_commands_too() -> None:
         ("./folder", "there is no program"),
     ],
 )
-def test_a_program_is_looked_for_before_a_run(target: str, said: str, tmp_path: Path) -> None:
+def test_a_program_is_looked_for_before_a_run(target: str, message: str, tmp_path: Path) -> None:
     """What is missing is named with its remedy."""
     (tmp_path / "agent.sh").touch()
     (tmp_path / "folder").mkdir()
@@ -107,4 +107,4 @@ def test_a_program_is_looked_for_before_a_run(target: str, said: str, tmp_path: 
         find_command(target, tmp_path)
     (problem,) = caught.value.problems
     assert problem.field == "agent.target"
-    assert said in problem.message
+    assert message in problem.message

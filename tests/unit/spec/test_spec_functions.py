@@ -39,7 +39,7 @@ def test_an_entry_names_its_function() -> None:
 
 
 @pytest.mark.parametrize(
-    ("entry", "said"),
+    ("entry", "message"),
     [
         ("metrics:", "a metric's name has letters"),
         ({"m": {"metric": ":f"}}, "metrics[0].m.function: must be module:function or file.py:function, not ':f'"),
@@ -51,11 +51,11 @@ def test_an_entry_names_its_function() -> None:
         ({"m": {"metric": "a:f", "higher_is_better": "no"}}, "must be true or false"),
     ],
 )
-def test_what_names_no_function_is_refused(entry: Any, said: str) -> None:
+def test_what_names_no_function_is_refused(entry: Any, message: str) -> None:
     """With its place and what is due."""
     with pytest.raises(SpecError) as refused:
         settings_of(entry)
-    assert said in refused.value.message
+    assert message in refused.value.message
 
 
 def test_a_run_needs_a_client_for_code_of_the_user() -> None:

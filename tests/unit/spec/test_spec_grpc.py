@@ -36,7 +36,7 @@ def problems_of(**agent: Any) -> list[tuple[str, str]]:
 
 def test_every_problem_is_found_at_once() -> None:
     """Target, option names, TLS, metadata and stream are read in one go."""
-    found = problems_of(
+    problems = problems_of(
         target="http://agent:50051",
         timout="3s",
         tls={"certificate": "x"},
@@ -44,12 +44,12 @@ def test_every_problem_is_found_at_once() -> None:
         metadata={"Authorization": "x", "authorization": "Bearer word", "trace-bin": "x", "grpc-timeout": "1S",
                   "host": "other", "x-a": [1], "x-b": "\n"},
     )  # fmt: skip
-    assert sorted(field for field, _ in found) == [
+    assert sorted(field for field, _ in problems) == [
         "agent.metadata.Authorization", "agent.metadata.authorization", "agent.metadata.grpc-timeout",
         "agent.metadata.host", "agent.metadata.trace-bin", "agent.metadata.x-a", "agent.metadata.x-b",
         "agent.stream", "agent.target", "agent.timout", "agent.tls.certificate",
     ]  # fmt: skip
-    assert "Bearer word" not in str(found)
+    assert "Bearer word" not in str(problems)
 
 
 @pytest.mark.parametrize(

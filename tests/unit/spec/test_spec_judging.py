@@ -148,14 +148,14 @@ def test_all_mistakes_come_at_once_with_their_lines(tmp_path: Path) -> None:
     )
     with pytest.raises(SpecError) as caught:
         load_spec(file)
-    found = {(problem.file.rpartition("/")[2], problem.line, problem.field) for problem in caught.value.problems}
+    places = {(problem.file.rpartition("/")[2], problem.line, problem.field) for problem in caught.value.problems}
     assert {
         ("assay.yaml", 3, "metrics[0]"),
         ("assay.yaml", 6, "judge.spend_cap"),
         ("assay.yaml", 4, "judge.model"),
         ("tone.yaml", 2, "scale"),
         ("tone.yaml", None, "description"),
-    } <= found
+    } <= places
 
 
 def test_a_rubric_of_ones_own_travels_as_text(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_every_mistake_is_named_with_its_line(tmp_path: Path) -> None:
     file.write_text(BAD)
     with pytest.raises(SpecError) as caught:
         load_spec(file)
-    found = {(problem.line, problem.field) for problem in caught.value.problems}
+    places = {(problem.line, problem.field) for problem in caught.value.problems}
     for expected in (
         (2, "datset"),
         (4, "agent.adapter"),
@@ -61,7 +61,7 @@ def test_every_mistake_is_named_with_its_line(tmp_path: Path) -> None:
         (14, "reports[1]"),
         (15, "judge.model"),
     ):
-        assert expected in found
+        assert expected in places
     text = str(caught.value)
     for name in ("'dataset'", "'python'", "'retries'", "'semantic_similarity'", "'pass_rate'"):
         assert f"did you mean {name}" in text
@@ -212,7 +212,7 @@ def test_no_text_breaks_a_parser(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "read", "expected", "said"),
+    ("value", "read", "expected", "sentence"),
     [
         (None, lambda fields: fields.whole("x", 3, 1, 9), 3, ""),
         (4.0, lambda fields: fields.whole("x", 3, 1, 9), 4, ""),
@@ -234,11 +234,11 @@ def test_no_text_breaks_a_parser(text: str) -> None:
         ("soon", lambda fields: fields.duration_s("x", 30, 1, 3600, "a time"), 30, "must be a time, not 'soon'"),
     ],
 )
-def test_a_field_is_read_by_its_kind(value: object, read: Any, expected: object, said: str) -> None:
+def test_a_field_is_read_by_its_kind(value: object, read: Any, expected: object, sentence: str) -> None:
     """A wrong value is reported once, and its default lets the others be checked."""
     reported: list[tuple[str, str]] = []
     assert read(Fields({"x": value}, lambda name, message: reported.append((name, message)))) == expected
-    assert reported == ([("x", said)] if said else [])
+    assert reported == ([("x", sentence)] if sentence else [])
 
 
 def test_fields_that_there_are_not_are_reported() -> None:

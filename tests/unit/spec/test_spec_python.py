@@ -26,7 +26,7 @@ def test_a_map_names_answer_fields_and_expressions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "field", "said"),
+    ("value", "field", "message"),
     [
         ("text", "agent.map", "must be a mapping of names to strings"),
         ({"text": 1 < 2}, "agent.map.text", "must be a string"),
@@ -37,13 +37,13 @@ def test_a_map_names_answer_fields_and_expressions() -> None:
         ({"text": "|".join(["[@, @]"] * 30)}, "agent.map.text", "may produce too large a result"),
     ],
 )
-def test_a_wrong_map_is_refused_with_its_field(value: object, field: str, said: str) -> None:
+def test_a_wrong_map_is_refused_with_its_field(value: object, field: str, message: str) -> None:
     """What is wrong is found before anything is started, and says where."""
     with pytest.raises(SpecError) as refusal:
         agent_of(value)
     (problem,) = refusal.value.problems
     assert problem.field == field
-    assert said in problem.message
+    assert message in problem.message
 
 
 PYTHON = {"adapter": "python", "target": "agent:answer"}
@@ -63,7 +63,7 @@ def problems(traces: object, **more: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("traces", "wanted"),
+    ("traces", "expected"),
     [
         ("otlp", TraceSettings()),
         ({}, TraceSettings()),
@@ -75,10 +75,12 @@ def problems(traces: object, **more: Any) -> list[str]:
     "more",
     [{}, {"adapter": "command", "target": "x", "mode": "per_question"}, {"adapter": "adk", "target": "agent:root"}],
 )
-def test_agents_on_the_users_side_may_have_traces(traces: object, wanted: TraceSettings, more: dict[str, Any]) -> None:
+def test_agents_on_the_users_side_may_have_traces(
+    traces: object, expected: TraceSettings, more: dict[str, Any]
+) -> None:
     """Every kind of them, beside options of its own."""
     found, option = without_traces(agent(traces, **more))
-    assert TraceSettings.from_option(option, []) == wanted
+    assert TraceSettings.from_option(option, []) == expected
     assert "traces" not in found.options
 
 

@@ -28,7 +28,7 @@ def unset(name: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("agent", "environ", "found"),
+    ("agent", "environ", "hits"),
     [
         ({"adapter": "openai", "target": "m"}, {}, [("agent.api_key", unset("OPENAI_API_KEY"))]),
         ({"adapter": "openai", "target": "m"}, {"OPENAI_API_KEY": ""}, [("agent.api_key", unset("OPENAI_API_KEY"))]),
@@ -50,10 +50,10 @@ def unset(name: str) -> str:
     ],
 )
 def test_a_variable_that_is_not_set_is_a_problem_of_the_spec(
-    agent: dict[str, Any], environ: dict[str, str], found: list[tuple[str, str]]
+    agent: dict[str, Any], environ: dict[str, str], hits: list[tuple[str, str]]
 ) -> None:
     """Each is told once, at its field; a service of one's own needs no key unless the spec names one."""
-    assert problems_of(agent, environ) == found
+    assert problems_of(agent, environ) == hits
     assert problems_of(agent, None) == []
 
 

@@ -70,11 +70,11 @@ def test_all_problems_come_at_once_with_their_lines(tmp_path: Path) -> None:
         "  set:\n"
         "    agent.temperature: 9\n",
     )  # fmt: skip
-    found = problems_of(file)
-    assert len(found) == 3
-    assert found[0].startswith("assay.yaml:5: gates[0]: ")
-    assert found[1].startswith("assay.yaml:7: variants[0].set.agent.prompt_file: there is no file 'none.md'")
-    assert found[2].startswith("assay.yaml:10: variants[1].set.agent.temperature: ")
+    problems = problems_of(file)
+    assert len(problems) == 3
+    assert problems[0].startswith("assay.yaml:5: gates[0]: ")
+    assert problems[1].startswith("assay.yaml:7: variants[0].set.agent.prompt_file: there is no file 'none.md'")
+    assert problems[2].startswith("assay.yaml:10: variants[1].set.agent.temperature: ")
 
 
 def test_a_list_of_variants_is_checked(tmp_path: Path) -> None:
@@ -87,8 +87,8 @@ def test_a_list_of_variants_is_checked(tmp_path: Path) -> None:
         "- {name: b}\n"
         "- {name: b}\n",
     )  # fmt: skip
-    found = problems_of(file)
-    assert [problem.partition(": ")[2].partition(": ")[0] for problem in found] == [
+    problems = problems_of(file)
+    assert [problem.partition(": ")[2].partition(": ")[0] for problem in problems] == [
         "variants[0].set.repeats",
         "variants[0].set.dataset",
         "variants[1].colour",

@@ -39,11 +39,11 @@ def test_what_is_no_share_is_refused(given: object) -> None:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_brings_gates(preset: str) -> None:
     """Without gates of its own a spec has those of its preset; a gate on a judged metric only with a judge."""
-    found = settings(preset=preset)
-    assert found.gates
+    options = settings(preset=preset)
+    assert options.gates
     judged = settings(preset=preset, judge=JUDGE)
     assert judged.gates == PRESETS[preset].gates
-    assert not {"quality", "judge_score"} & {gate.split()[0] for gate in found.gates}
+    assert not {"quality", "judge_score"} & {gate.split()[0] for gate in options.gates}
 
 
 @pytest.mark.parametrize(("preset", "metric"), [("prompt-quality", "quality"), ("research-agent", "judge_score")])

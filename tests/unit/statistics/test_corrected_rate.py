@@ -36,9 +36,9 @@ def test_worked_examples(
     observed: float, n: int, q0: float, m0: int, q1: float, m1: int, theta: float, interval: tuple[float, float]
 ) -> None:
     """Rogan and Gladen's estimate, in the interval of Lang and Reiczigel; that of a perfect judge has a width."""
-    found = corrected_pass_rate(observed, n, specificity=q0, n_failed=m0, sensitivity=q1, n_passed=m1)
-    assert found.value == pytest.approx(theta, abs=1e-6)
-    assert found.interval == pytest.approx(interval, abs=1e-6)
+    corrected = corrected_pass_rate(observed, n, specificity=q0, n_failed=m0, sensitivity=q1, n_passed=m1)
+    assert corrected.value == pytest.approx(theta, abs=1e-6)
+    assert corrected.interval == pytest.approx(interval, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def test_worked_examples(
 )
 def test_what_corrects_nothing(n: int, q0: float, q1: float, m0: int, reason: str) -> None:
     """A judge no better than chance; people who failed nothing, or less than an interval needs."""
-    found = corrected_pass_rate(0.5, n, specificity=q0, n_failed=m0, sensitivity=q1, n_passed=60)
-    assert (found.value, found.interval, found.reason) == (None, None, reason)
+    corrected = corrected_pass_rate(0.5, n, specificity=q0, n_failed=m0, sensitivity=q1, n_passed=60)
+    assert (corrected.value, corrected.interval, corrected.reason) == (None, None, reason)
 
 
 @pytest.mark.parametrize(
@@ -70,19 +70,19 @@ def test_what_corrects_nothing(n: int, q0: float, q1: float, m0: int, reason: st
 )
 def test_uneven_labels(n_failed: int, n_passed: int, drawn: str, reason: str) -> None:
     """Few of one kind and more than four times as many of the other correct nothing, unless drawn at random."""
-    found = corrected_pass_rate(
+    corrected = corrected_pass_rate(
         0.8, 200, specificity=0.9, n_failed=n_failed, sensitivity=0.9, n_passed=n_passed, drawn=drawn
     )
-    assert (found.reason, found.value is None) == (reason, bool(reason))
+    assert (corrected.reason, corrected.value is None) == (reason, bool(reason))
 
 
 @given(*[st.floats(0, 1)] * 3, *[st.integers(1, 500)] * 3)
 def test_a_corrected_rate_is_a_rate(observed: float, q0: float, q1: float, n: int, m0: int, m1: int) -> None:
     """It and its interval lie in [0, 1]; a perfect judge corrects nothing."""
-    found = corrected_pass_rate(observed, n, specificity=q0, n_failed=m0, sensitivity=q1, n_passed=m1)
-    if found.value is not None:
-        assert found.interval is not None
-        assert 0 <= found.interval[0] <= found.value <= found.interval[1] <= 1
+    corrected = corrected_pass_rate(observed, n, specificity=q0, n_failed=m0, sensitivity=q1, n_passed=m1)
+    if corrected.value is not None:
+        assert corrected.interval is not None
+        assert 0 <= corrected.interval[0] <= corrected.value <= corrected.interval[1] <= 1
     perfect = corrected_pass_rate(observed, n, specificity=1.0, n_failed=m0 + 5, sensitivity=1.0, n_passed=m1 + 5)
     assert perfect.value == pytest.approx(observed)
 
@@ -98,12 +98,12 @@ def test_labels_that_stand_for_their_rows() -> None:
         *drawn((True, True), 18, 8), *drawn((True, False), 2, 8), *drawn((False, True), 5, 2),
         *drawn((False, False), 15, 2),
     ]  # fmt: skip
-    found = weighted_pass_rate(0.8, 200, labels)
-    assert found.value == pytest.approx(0.77)
+    corrected = weighted_pass_rate(0.8, 200, labels)
+    assert corrected.value == pytest.approx(0.77)
     p, z = (160 + 1.959963984540054**2 / 2) / (200 + 1.959963984540054**2), 1.959963984540054
     centre = p - 0.8 * 3 / 22 + 0.2 * 6 / 22
     variance = p * (1 - p) / (200 + z * z) + (0.64 * (3 / 22) * (19 / 22) + 0.04 * (6 / 22) * (16 / 22)) / 22
-    assert found.interval == pytest.approx((centre - z * variance**0.5, centre + z * variance**0.5))
+    assert corrected.interval == pytest.approx((centre - z * variance**0.5, centre + z * variance**0.5))
 
 
 def test_a_stratum_of_one_label_joins_the_next() -> None:
@@ -146,13 +146,13 @@ def test_intervals_cover(n: int, m: int, theta: float, q0: float, q1: float, by_
         passed = m // 2 if by_human_verdict else sum(generator.random() < theta for _ in range(m))
         right = [sum(generator.random() < q for _ in range(k)) for q, k in ((q1, passed), (q0, m - passed))]
         observed = sum(judged(generator, theta, q0, q1)[0] for _ in range(n)) / n
-        found = corrected_pass_rate(
+        corrected = corrected_pass_rate(
             observed, n, specificity=right[1] / max(1, m - passed), n_failed=m - passed,
             sensitivity=right[0] / max(1, passed), n_passed=passed,
         )  # fmt: skip
-        if found.interval is not None:
+        if corrected.interval is not None:
             given_ += 1
-            covered += found.interval[0] <= theta <= found.interval[1]
+            covered += corrected.interval[0] <= theta <= corrected.interval[1]
     assert given_ > 100
     assert covered / given_ > 0.93 - 3 * (0.93 * 0.07 / given_) ** 0.5
 
@@ -167,10 +167,10 @@ def test_weighted_intervals_cover(theta: float, q0: float, q1: float) -> None:
         for verdict in (True, False):
             kind = [row for row in rows if row[0] is verdict]
             labels += [DrawnLabel(*row, len(kind) / min(50, len(kind))) for row in kind[:50]]
-        found = weighted_pass_rate(sum(row[0] for row in rows) / 500, 500, labels)
-        assert found.interval is not None
-        assert found.value is not None
-        values.append(found.value)
-        covered += found.interval[0] <= theta <= found.interval[1]
+        corrected = weighted_pass_rate(sum(row[0] for row in rows) / 500, 500, labels)
+        assert corrected.interval is not None
+        assert corrected.value is not None
+        values.append(corrected.value)
+        covered += corrected.interval[0] <= theta <= corrected.interval[1]
     assert sum(values) / TRIALS == pytest.approx(theta, abs=0.01)
     assert covered / TRIALS > 0.93

@@ -19,10 +19,10 @@ def test_worked_intervals() -> None:
     """From 50 cases on rates have Bonett and Price's interval; scores have theirs with a gain and a loss added."""
     assert rate_equivalence(3, 4, 200) == pytest.approx((-0.019471, 0.029372), abs=1e-6)
     assert rate_equivalence(0, 0, 20) == pytest.approx((-0.139108, 0.139108), abs=1e-6)  # 1 - 0.05^(1/20)
-    found = score_equivalence([0.0] * 98, UNIT)  # t of 99 degrees times sqrt(2 / 99) / 10
-    assert found == pytest.approx((-0.023600, 0.023600), abs=1e-6)
+    interval = score_equivalence([0.0] * 98, UNIT)  # t of 99 degrees times sqrt(2 / 99) / 10
+    assert interval == pytest.approx((-0.023600, 0.023600), abs=1e-6)
     clusters = [at // 2 for at in range(196)]
-    assert score_equivalence([0.0] * 196, UNIT, clusters=clusters) == pytest.approx(found)
+    assert score_equivalence([0.0] * 196, UNIT, clusters=clusters) == pytest.approx(interval)
 
 
 def test_no_scale_and_few_cases_are_never_equivalent() -> None:
@@ -46,7 +46,7 @@ def test_wrong_equivalence_of_scores(share: float, loss: float) -> None:
     """Some cases lose much, so that the mean loss is the margin."""
     for n in (5, 20, 49, 50, 100, 200, 400):
         differences = ([-loss] * lost + [0.0] * (n - lost) for lost in range(n + 1))
-        called = (within(score_equivalence(each, UNIT), share * loss) for each in differences)
+        called = (within(score_equivalence(difference, UNIT), share * loss) for difference in differences)
         assert wrong(called, n, share) <= (0 if n < 50 else 0.1)
 
 
@@ -122,9 +122,9 @@ def test_rare_losses_of_scores_are_not_overlooked(n: int, drop: float) -> None:
 
 def test_scores_without_a_scale_have_their_spread_alone() -> None:
     """Then it is the t interval of 1 - 2 alpha; equal differences, and one case, say nothing."""
-    found = score_bounds([0.1, 0.3, 0.2, 0.0], (0.0, math.inf))
+    interval = score_bounds([0.1, 0.3, 0.2, 0.0], (0.0, math.inf))
     expected = scipy.stats.ttest_1samp([0.1, 0.3, 0.2, 0.0], 0).confidence_interval(0.9)
-    assert found == pytest.approx((expected.low, expected.high))
+    assert interval == pytest.approx((expected.low, expected.high))
     bounds = score_bounds([-0.5, 0.5], (0.0, 1.0))
     assert bounds == (-1.0, 1.0), "no bound is beyond the scale"
     assert score_bounds([0.1, 0.1], (0.0, math.inf)) is score_bounds([0.1], (0.0, 1.0)) is None

@@ -72,7 +72,7 @@ def test_evidence_of_scores() -> None:
 def test_neither_direction_nor_order_moves_the_evidence(differences: list[float], random: object) -> None:
     """Swapping A and B keeps every E; another order of the cases keeps the last."""
     found = Evidence(80).take(differences)
-    assert list(Evidence(80).take([-one for one in differences])) == pytest.approx(list(found), abs=1e-9)
+    assert list(Evidence(80).take([-difference for difference in differences])) == pytest.approx(list(found), abs=1e-9)
     shuffled = list(differences)
     random.shuffle(shuffled)  # type: ignore[attr-defined]  # a random.Random, which hypothesis does not name
     if differences:
@@ -138,7 +138,7 @@ def test_always_valid_intervals_always(differences: list[float]) -> None:
     low, high = always_valid_interval(differences)
     mean = sum(differences) / len(differences) if differences else 0.0
     assert -1 <= low <= mean <= high <= 1
-    assert always_valid_interval([-one for one in differences]) == pytest.approx((-high, -low), abs=1e-7)
+    assert always_valid_interval([-difference for difference in differences]) == pytest.approx((-high, -low), abs=1e-7)
     assert low - 1e-9 <= always_valid_lower_bound(differences) <= mean
 
 
@@ -159,7 +159,7 @@ def test_what_a_look_says() -> None:
     z = scipy.stats.norm.isf(tail)
     seen = look_at(scores, is_binary=False)
     assert (seen.z, seen.standard_error) == pytest.approx((z, 0.75 / z))
-    assert look_at([-one for one in scores], is_binary=False).z == pytest.approx(-z)
+    assert look_at([-score for score in scores], is_binary=False).z == pytest.approx(-z)
     assert look_at([-0.5] * 9, is_binary=False) == Look(-3.0, 0.5 / 3)
     assert look_at([0.8 - 0.7, 0.9 - 0.8, 0.4 - 0.3] * 3, is_binary=False).z == 3.0  # equal but for rounding
     assert look_at([0.0, 0.0], is_binary=True) == look_at([], is_binary=False) == Look(0.0, 0.0)

@@ -27,9 +27,9 @@ def span(number: int, parent: int | None = None, **more: Any) -> Span:
 
 def calls(*spans: Span) -> list[tuple[str, str, Any, Any, bool]]:
     """Return name, id, arguments, result and failure of the calls of a trace."""
-    found = content_of_trace(spans).tool_calls
-    read = [(json.loads(call.arguments_json or "null"), json.loads(call.result_json or "null")) for call in found]
-    return [(call.name, call.id, *both, call.is_error) for call, both in zip(found, read, strict=True)]
+    content = content_of_trace(spans).tool_calls
+    read = [(json.loads(call.arguments_json or "null"), json.loads(call.result_json or "null")) for call in content]
+    return [(call.name, call.id, *both, call.is_error) for call, both in zip(content, read, strict=True)]
 
 
 LANGCHAIN_MESSAGE = {"lc": 1, "type": "constructor", "kwargs": {"content": "late", "tool_call_id": "c1"}}
@@ -242,8 +242,8 @@ def test_the_nth_request_belongs_to_the_nth_call() -> None:
     asked = [{**REQUEST, "id": "", "function": {"name": "track", "arguments": {"order": n}}} for n in (1, 2)]
     model = span(1, attributes={**CHAT, "gen_ai.output.messages": json.dumps([{"tool_calls": asked}])})
     tools = [span(number, attributes=TRACK) for number in (2, 3, 4)]
-    assert [each[2] for each in calls(model, *tools[:2])] == [{"order": 1}, {"order": 2}]
-    assert [each[2] for each in calls(model, *tools)] == [None, None, None]
+    assert [call[2] for call in calls(model, *tools[:2])] == [{"order": 1}, {"order": 2}]
+    assert [call[2] for call in calls(model, *tools)] == [None, None, None]
 
 
 def test_calls_of_google_adk_without_a_response_are_apart() -> None:
@@ -264,7 +264,7 @@ def test_spans_of_one_call_are_one_call() -> None:
     assert calls(outer, client) == [("track", "", ARGUMENTS, None, True)]
     again = span(3, 1, attributes={**TRACK, "gen_ai.tool.call.arguments": '{"order": 6}'})
     first = span(1, attributes={**TRACK, "gen_ai.tool.call.arguments": WRITTEN})
-    assert [each[2] for each in calls(first, again)] == [ARGUMENTS, {"order": 6}]
+    assert [call[2] for call in calls(first, again)] == [ARGUMENTS, {"order": 6}]
     beside = span(4, attributes=TRACK)
     assert len(calls(outer, beside)) == 2
 
@@ -306,8 +306,8 @@ def test_agents_and_workflows_of_openllmetry_are_no_models() -> None:
     """They name the system of their framework, and have no tokens of their own."""
     agent = span(1, attributes={"traceloop.span.kind": "agent", "gen_ai.system": "crewai"})
     model = span(2, 1, attributes={**CHAT, "gen_ai.system": "openai"})
-    found = content_of_trace([agent, model])
-    assert (found.problem, found.usage and found.usage.total_tokens) == ("", 2)
+    content = content_of_trace([agent, model])
+    assert (content.problem, content.usage and content.usage.total_tokens) == ("", 2)
 
 
 @pytest.mark.parametrize(

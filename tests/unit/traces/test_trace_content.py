@@ -71,8 +71,8 @@ def chat(
 def test_arguments_are_those_of_the_tool(written: dict[str, Any], arguments: dict[str, Any]) -> None:
     """OpenLLMetry writes what LangChain's callback is given around them."""
     named = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "look"}
-    found = content_of_trace([span(1, named={**named, "gen_ai.tool.call.arguments": json.dumps(written)})])
-    assert [json.loads(call.arguments_json) for call in found.tool_calls] == [arguments]
+    content = content_of_trace([span(1, named={**named, "gen_ai.tool.call.arguments": json.dumps(written)})])
+    assert [json.loads(call.arguments_json) for call in content.tool_calls] == [arguments]
 
 
 def tokens(*spans: Span) -> Usage | None:
@@ -112,10 +112,10 @@ def test_openinference_tool_calls_and_documents() -> None:
         "retrieval.documents.99999999999999999999.document.id": "no",
         "retrieval.documents.3": "no",
     }
-    found = content_of_trace([tool, span(2, named={"openinference.span.kind": "RETRIEVER", **documents})])
-    assert found.tool_calls == (ToolCall("lookup", "", '{"k": 2}', "17", duration_ms=0.0),)
+    content = content_of_trace([tool, span(2, named={"openinference.span.kind": "RETRIEVER", **documents})])
+    assert content.tool_calls == (ToolCall("lookup", "", '{"k": 2}', "17", duration_ms=0.0),)
     two = Source("d2", "Two", "http://two.test", "text", 2.0, {"title": "Two", "url": "http://two.test", "n": [1]})
-    assert found.sources == (Source("d0", score=0.0), two, Source("d10", score=10.0))
+    assert content.sources == (Source("d0", score=0.0), two, Source("d10", score=10.0))
 
 
 def test_calls_that_models_asked_for_stand_in_for_tools_without_spans() -> None:
@@ -138,14 +138,14 @@ def test_calls_that_models_asked_for_stand_in_for_tools_without_spans() -> None:
 def test_genai_documents_are_sources_once() -> None:
     """As JSON or as values, of several retrievals; a document that comes again keeps its first rank."""
     retrieval = {"gen_ai.operation.name": "retrieval"}
-    found = content_of_trace(
+    content = content_of_trace(
         [
             span(1, named={**retrieval, "gen_ai.retrieval.documents": '[{"id": "b", "score": 0.5}, {"id": 7}]'}),
             span(2, named={**retrieval, "gen_ai.retrieval.documents": [{"id": "b"}, {"text": "t", "uri": "u"}, "x"]}),
             span(3, named={**retrieval, "gen_ai.retrieval.documents": "no JSON"}),
         ]
     ).sources
-    assert found == (Source("b", score=0.5), Source("7"), Source(uri="u", content="t"))
+    assert content == (Source("b", score=0.5), Source("7"), Source(uri="u", content="t"))
 
 
 def test_tokens_are_counted_once_however_often_they_are_repeated() -> None:
@@ -261,8 +261,8 @@ async def test_tool_calls_are_in_the_order_they_began(numbers: list[int]) -> Non
 @given(BATCHES)
 def test_whatever_spans_hold_the_answer_can_be_sent(spans: list[Span]) -> None:
     """Hostile attributes: any type, depth and text under any name."""
-    found = content_of_trace(spans)
-    response = AgentResponse(text="x", tool_calls=found.tool_calls, sources=found.sources, usage=found.usage)
+    content = content_of_trace(spans)
+    response = AgentResponse(text="x", tool_calls=content.tool_calls, sources=content.sources, usage=content.usage)
     assert not answer_to_wire(response).HasField("error")
 
 
@@ -294,8 +294,14 @@ class Sends:
         """Send all spans as those of the question's trace."""
         _, trace_id, root_id, _ = request.traceparent.split("-")
         self._book.add(
-            Span(trace_id, one.span_id, one.parent_id or root_id, start_ns=one.start_ns, attributes=one.attributes)
-            for one in self._spans
+            Span(
+                trace_id,
+                _span.span_id,
+                _span.parent_id or root_id,
+                start_ns=_span.start_ns,
+                attributes=_span.attributes,
+            )
+            for _span in self._spans
         )
         return self._answer
 
