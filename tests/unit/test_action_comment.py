@@ -131,7 +131,7 @@ def post(hub: Hub, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callab
 
 
 def test_a_comment_is_created_then_updated_in_place(hub: Hub, post: Callable[..., str]) -> None:
-    """A second report changes the comment of the first, and the same report again writes nothing."""
+    """A second report updates the first one's comment, and an unchanged report writes nothing."""
     hub.add("a person's comment", "anna")
     assert post() == "created comment 2"
     assert post() == "comment 2 is up to date"
@@ -159,7 +159,7 @@ def test_a_comment_beyond_the_first_page_is_found(hub: Hub, post: Callable[..., 
 
 
 def test_a_copy_of_the_marker_by_someone_else_is_left_as_it_is(hub: Hub, post: Callable[..., str]) -> None:
-    """A comment is updated where its author is the action's, and its first line is the marker."""
+    """Only a comment of the action's own author with the marker in its first line is updated."""
     hub.add(TEXT, "mallory")
     hub.add(f"quoting {TEXT}")
     assert post(TEXT.replace("PASS", "FAIL")) == "created comment 3"
@@ -191,7 +191,7 @@ def test_a_rate_limit_is_waited_for(hub: Hub, post: Callable[..., str]) -> None:
 
 
 def test_where_a_comment_has_no_place(hub: Hub, post: Callable[..., str]) -> None:
-    """Pull requests of forks, pushes and runs without a report send nothing, and say why."""
+    """Pull requests of forks, pushes and runs without a report send nothing and log the reason."""
     assert post(head="mallory/repo").startswith("::notice::no comment: the pull request comes from a fork")
     assert post(pull_request=None) == "no comment: the job does not belong to a pull request"
     assert post(None) == "::warning::no comment: the run wrote no report"
@@ -199,6 +199,6 @@ def test_where_a_comment_has_no_place(hub: Hub, post: Callable[..., str]) -> Non
 
 
 def test_an_api_that_cannot_be_reached_is_a_warning(hub: Hub, post: Callable[..., str]) -> None:
-    """A connection that is refused ends no job."""
+    """A refused connection does not fail the job."""
     hub.server_port = 1
     assert "GitHub cannot be reached" in post()

@@ -100,12 +100,12 @@ def test_no_address_is_refused_by_the_client_alone(place: str) -> None:
 
 @pytest.mark.parametrize(("target", "is_usable"), [("256.1.1.1:9", False), ("[::g]:9", False), ("127.0.0.1:9", True)])
 def test_targets_of_grpc_are_checked_alike(target: str, is_usable: bool) -> None:
-    """Their host is a name or an address too."""
+    """A gRPC target's host is a name or an address too."""
     assert bool(check_agent(AgentSettings("grpc", target))) is not is_usable
 
 
 def test_the_message_names_the_host() -> None:
-    """A typo is found by reading the message."""
+    """The message names the host, so that a typo can be found."""
     assert (
         host_problem("256.1.1.1") == "names the host '256.1.1.1', which is no IPv4 address (four numbers from 0 to 255)"
     )

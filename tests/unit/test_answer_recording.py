@@ -89,7 +89,7 @@ async def test_each_repeat_has_its_answer(tmp_path: Path) -> None:
 
 
 def test_a_recording_that_does_not_end_leaves_the_old_file(tmp_path: Path) -> None:
-    """Where the rows cannot be read to the end, the file is as it was."""
+    """If the rows cannot be read to the end, the file is unchanged."""
     file = tmp_path / "answers.jsonl"
     file.write_text("old")
     with pytest.raises(AttributeError):

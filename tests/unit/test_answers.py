@@ -62,7 +62,7 @@ def test_an_empty_retrieval_is_not_an_absent_one() -> None:
 
 
 def test_an_error_may_be_a_text_and_makes_the_status() -> None:
-    """An error without a status means status ERROR; a status ERROR without an error gets one."""
+    """An error without a status sets status ERROR; status ERROR without an error gets one."""
     said = response_from_json({"error": "down"})
     assert (said.status, said.error) == (AgentStatus.ERROR, AgentError(AgentErrorKind.RAISED, "down"))
     unsaid = response_from_json({"status": " ERROR "})
@@ -72,20 +72,20 @@ def test_an_error_may_be_a_text_and_makes_the_status() -> None:
 
 @pytest.mark.parametrize("nothing", [None, "", False])
 def test_no_error_may_be_said_in_several_ways(nothing: object) -> None:
-    """None, an empty text and False all mean that nothing went wrong."""
+    """None, an empty text and False all mean no error."""
     response = response_from_json({"text": "t", "error": nothing})
     assert (response.status, response.error) == (AgentStatus.SUCCESS, None)
 
 
 @pytest.mark.parametrize("kind", ["no such kind", [], 3, None])
 def test_an_unknown_kind_of_error_is_an_error_all_the_same(kind: object) -> None:
-    """A kind that Assay does not know, of whatever type, is read as RAISED."""
+    """An unknown kind of error, of any type, is read as RAISED."""
     error = response_from_json({"error": {"kind": kind, "message": "m"}}).error
     assert error == AgentError(AgentErrorKind.RAISED, "m")
 
 
 def test_unknown_names_are_kept_as_metadata() -> None:
-    """Fields that an answer does not have go to metadata; those of a source to the source's."""
+    """Unknown fields go to the metadata; those of a source to the source's."""
     response = response_from_json(
         {"text": "t", "trace": {"id": 1}, "metadata": {"a": 1}, "sources": [{"id": 1, "page": 3}]}
     )
@@ -176,7 +176,7 @@ def test_a_wrong_shape_is_refused_with_its_field(data: object, field: str) -> No
 
 @pytest.mark.parametrize("latency_ms", [-5000.0, float("nan"), float("inf")])
 def test_no_way_around_for_a_wrong_latency(latency_ms: float) -> None:
-    """An answer from a client or in an uploaded case has no short cut past these rules."""
+    """An answer from a client or an uploaded case is held to the same rules."""
     message = response_to_wire(AgentResponse(text="t", latency_ms=latency_ms))
     assert plain_response(message) is None
     case = Case("a", (Turn("Q", (), (), ()),), recorded=response_from_wire(message))
@@ -192,7 +192,7 @@ def test_the_text_has_several_names(key: str) -> None:
 
 @pytest.mark.parametrize(("first", "second"), list(itertools.pairwise(TEXT_KEYS)))
 def test_the_first_name_of_the_text_wins(first: str, second: str) -> None:
-    """Of two texts the earlier name's is the answer; the other is kept where unknown fields are, or as output."""
+    """Of two texts the first name's is the answer; the other becomes metadata or output."""
     response = response_from_json({second: "two", first: "one"})
     assert response.text == "one"
     assert response.output == ("two" if second == "output" else None)
@@ -201,7 +201,7 @@ def test_the_first_name_of_the_text_wins(first: str, second: str) -> None:
 
 
 def test_structured_output_is_no_text() -> None:
-    """An object under `output` stays structured output, beside a text and alone."""
+    """An object under `output` stays structured output, with or without a text."""
     assert response_from_json({"output": {"a": 1}}) == AgentResponse(output={"a": 1})
     assert response_from_json({"output": {"a": 1}, "answer": "t"}) == AgentResponse(text="t", output={"a": 1})
 
@@ -212,7 +212,7 @@ def test_structured_output_is_no_text() -> None:
      {"data_rows": 0, "trace": {"id": 1}}],
 )  # fmt: skip
 def test_an_answer_may_have_no_text(data: dict[str, Any]) -> None:
-    """An empty text, structured parts and a refusal are answers: no text is lost there."""
+    """An empty text, structured parts and a refusal are answers."""
     assert response_from_json(data).text == ""
 
 
@@ -390,14 +390,14 @@ def test_passages_and_calls_under_other_names() -> None:
     ],
 )
 def test_a_part_under_unknown_names_is_malformed(part: dict[str, Any], message: str) -> None:
-    """It would be scored as 0 without a word: the message names the fields that there are."""
+    """A part with unknown names would silently score 0: the message names the valid fields."""
     with pytest.raises(MalformedAnswerError) as problem:
         response_from_json({"text": "t", **part})
     assert str(problem.value).startswith(message)
 
 
 def test_what_no_store_takes_is_replaced_everywhere() -> None:
-    """Lone surrogates and NUL become U+FFFD, in texts and inside structured data; real pairs stay."""
+    """Lone surrogates and NUL become U+FFFD in texts and structured data; valid pairs stay."""
     response = response_from_json(
         {"text": f"{LONE}\0😀", "output": {LONE: [LONE]}, "extra": LONE, "tool_calls": [{"name": "n", "result": LONE}]}
     )
@@ -463,7 +463,7 @@ def test_a_round_trip_through_json_loses_nothing(response: AgentResponse) -> Non
 
 
 def test_what_is_absent_is_left_out() -> None:
-    """An answer of text alone is a small object."""
+    """An answer with a text alone is a small object."""
     assert response_to_json(AgentResponse(text="t")) == {"status": "success", "text": "t"}
 
 

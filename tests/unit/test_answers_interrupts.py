@@ -50,7 +50,7 @@ INTERRUPT = st.builds(
     ],
 )
 def test_an_answer_that_waits(data: dict[str, Any], interrupts: tuple[Interrupt, ...]) -> None:
-    """A status or an interrupt without a decision makes an answer that waits, and says for what."""
+    """A status, or an interrupt without a decision, makes an answer interrupted and names what it waits for."""
     response = response_from_json(data)
     assert (response.status, response.interrupts) == (AgentStatus.INTERRUPTED, interrupts)
     assert response.is_failed
@@ -66,7 +66,7 @@ def test_the_answer_of_the_guide_is_read() -> None:
 
 
 def test_an_agent_that_went_on_has_answered() -> None:
-    """Decided interrupts leave the status as it is; an agent that failed failed, whatever it waits for."""
+    """Decided interrupts do not change the status; a failed agent stays failed."""
     decided = response_from_json({"text": "Done.", "interrupts": [{"tool": "delete", "decision": "approve"}]})
     assert (decided.status, decided.is_failed) == (AgentStatus.SUCCESS, False)
     failed = response_from_json({"error": "gone", "interrupts": ["Which order?"]})
@@ -93,7 +93,7 @@ def test_other_shapes_are_refused(data: dict[str, Any], message: str) -> None:
 
 @given(st.lists(INTERRUPT, max_size=3).map(tuple))
 def test_interrupts_survive_json_and_the_wire(interrupts: tuple[Interrupt, ...]) -> None:
-    """Both ways lose nothing, and the status follows from the interrupts."""
+    """JSON and wire lose nothing, and the interrupts decide the status."""
     status = AgentStatus.INTERRUPTED if is_waiting(interrupts) else AgentStatus.SUCCESS
     response = AgentResponse(status, "t", interrupts=interrupts)
     assert response_from_json(response_to_json(response)) == response
@@ -123,7 +123,7 @@ def test_the_wire_may_leave_the_kind_out() -> None:
     ],
 )  # fmt: skip
 def test_what_an_agent_waits_for(interrupts: tuple[Interrupt, ...], text: str) -> None:
-    """The clause names kind, tool, arguments and question, each once; an answer that does not wait has none."""
+    """The clause names kind, tool, arguments and question once each."""
     assert waiting_text(interrupts) == text
 
 

@@ -46,7 +46,7 @@ def nothing_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     ("spec", "kind"), [(3, "int"), (["rouge"], "list"), (None, "NoneType"), (b"assay.yaml", "bytes")]
 )
 def test_a_spec_is_a_file_or_a_mapping(spec: object, kind: str) -> None:
-    """The sentence shows a mapping that would do."""
+    """The message shows a valid mapping."""
     (problem,) = refusals(spec, answer, dataset=CASES)
     assert problem == f"spec: must be a file's name, or a mapping such as {{'metrics': ['exact_match']}}, not {kind}"
 
@@ -84,7 +84,7 @@ def test_an_agent_of_the_spec_that_is_no_mapping_is_a_problem_of_the_spec() -> N
     ],
 )
 def test_metrics_are_functions_by_name(metrics: object, problem: str) -> None:
-    """What could not be called is refused before a case is asked."""
+    """A metric that cannot be called is refused before a case is asked."""
     (said,) = refusals(SPEC, answer, dataset=CASES, metrics=metrics)
     assert said.startswith(problem)
 
@@ -106,7 +106,7 @@ def test_a_function_takes_the_place_of_one_that_the_spec_names(tmp_path: Path) -
     ],
 )
 def test_a_dataset_is_a_file_or_a_list_of_cases(dataset: object, sentence: str) -> None:
-    """One case by itself could be iterated over, and would be read as something else."""
+    """A single case could be iterated over and would be misread."""
     (problem,) = refusals(SPEC, answer, dataset=dataset)
     assert problem.startswith(f"dataset: {sentence}")
 
@@ -122,7 +122,7 @@ def test_a_dataset_is_a_file_or_a_list_of_cases(dataset: object, sentence: str) 
     ],
 )
 def test_a_selection_has_lists_of_texts(selection: dict[str, Any], sentence: str) -> None:
-    """One text alone is a list of its letters to Python, of which each would be a tag of its own."""
+    """A single text would be read as a list of its letters."""
     assert refusals(SPEC, answer, dataset=CASES, select=assay.CaseSelection(**selection)) == [sentence]
 
 
@@ -135,7 +135,7 @@ def test_reports_are_a_list_and_go_into_a_folder(tmp_path: Path) -> None:
 
 
 def test_all_problems_come_at_once() -> None:
-    """One for each argument that is wrong."""
+    """Every wrong argument has a problem of its own."""
     problems = refusals(
         3, 3, metrics=3, dataset=3, select=3, server=3, on_event=3, progress="no", output_dir=3, reports=3
     )
@@ -154,7 +154,7 @@ def test_a_report_that_could_not_be_written_is_refused_at_once(tmp_path: Path) -
 
 @pytest.mark.parametrize(("name", "hint"), [("agnet", "did you mean 'agent'?"), ("zzz", "known: spec, agent, metrics")])
 def test_an_unknown_argument_is_named_with_what_there_is(name: str, hint: str) -> None:
-    """A TypeError, as of every function, with a way on."""
+    """It is a TypeError, as for any function, and names the valid arguments."""
     unknown: dict[str, Any] = {name: answer}
     with pytest.raises(TypeError, match=rf"evaluate\(\): unknown argument '{name}'") as found:
         assay.evaluate(SPEC, dataset=CASES, **unknown)

@@ -73,7 +73,7 @@ def evaluation(metric_count: int = 2, *, decided: int = 4) -> Evaluation:
 
 
 def test_the_text_of_a_result_is_short() -> None:
-    """Verdict, pass rate and metrics, in two lines, however much the run holds."""
+    """Verdict, pass rate and metrics fit in two lines, whatever the run."""
     lines = repr(evaluation()).splitlines()
     assert lines[:2] == ["<Evaluation api-1: NO_CRITERIA, 3 of 4 rows passed (75.0%)", " m0 75.0%, m1 -"]
     assert repr(evaluation(decided=0)).startswith("<Evaluation api-1: NO_CRITERIA, no row has a verdict\n")
@@ -104,7 +104,7 @@ def test_the_first_errors_of_agent_and_metrics_are_shown() -> None:
 
 
 def test_an_error_of_the_agent_is_shown_before_those_of_many_metrics() -> None:
-    """Also where it comes after theirs; five metrics are shown."""
+    """The agent's error is shown first, even if it comes last; five metrics are shown."""
     own = tuple(Score(f"m{index}", ScoreStatus.ERROR, reason="not_finite") for index in range(9))
     found = first_errors([row("a", ANSWER, own), row("b", FAILURE, ())])
     assert [error.source for error in found] == ["agent", "m0", "m1", "m2", "m3", "m4"]
@@ -151,7 +151,7 @@ def test_a_frame_holds_what_a_row_holds() -> None:
 
 @pytest.mark.parametrize("gap", [0, 1])
 def test_absent_texts_of_frames_are_none(gap: int) -> None:
-    """Whatever stands beside it: pandas has a type for texts in which None becomes NaN."""
+    """Absent texts are None in every column, though pandas has a type in which None becomes NaN."""
     reasons = ["because", "because"]
     rows: list[dict[str, object]] = [{"reason": reason, "value": 1.0} for reason in reasons]
     rows[gap] = {"reason": None, "value": None}
@@ -163,7 +163,7 @@ def test_absent_texts_of_frames_are_none(gap: int) -> None:
 
 
 def test_the_text_of_stored_runs_is_a_line_a_run() -> None:
-    """A page of dataclasses is no answer to `assay.list_runs()` in a shell."""
+    """`assay.list_runs()` prints a line per run in a shell."""
     document = evaluation()
     shown = repr(Runs([document.run, document.run])).splitlines()
     assert shown[0] == "<2 runs>"

@@ -83,7 +83,7 @@ def test_annotations_name_gates_first_at_their_line(tmp_path: Path) -> None:
 
 
 def test_an_annotation_of_long_texts_names_the_command_that_shows_them(tmp_path: Path) -> None:
-    """An annotation is a line of the log: each text is cut, and the last part says where the whole is."""
+    """An annotation is one log line: texts are cut, and its end names the command that shows them."""
     long = {"question": "q " * 500, "answer": "a " * 500, "reason": "contains: " + "r " * 500}
     report = document([failed("a case", 0.5) | long], **MISSED)
     reason, question, answer, whole = annotated(tmp_path, report, {})[1][1].split("\n")
@@ -109,7 +109,7 @@ async def test_commands_of_reports_name_the_server(tmp_path: Path) -> None:
 
 
 def test_a_run_without_a_missed_gate_says_why_it_did_not_pass(tmp_path: Path) -> None:
-    """Too many errors of the agent break no gate: the reasons of the verdict are the annotation."""
+    """Without a missed gate, the reasons of the verdict are the annotation."""
     report = document([row()], overall_status="INCOMPLETE", exit_status=3, reasons=["8 of 9 agent calls failed"])
     assert annotated(tmp_path, report, {}) == [
         ({"file": "assay.yaml", "title": "manual: INCOMPLETE"}, "8 of 9 agent calls failed")
@@ -133,7 +133,7 @@ def test_a_run_that_passed_has_no_annotation(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", [HOSTILE, "a%0Ab", "x::error::y", "a\n::set-output name=b::c", "t,file=/etc/passwd"])
 def test_no_text_begins_a_command(tmp_path: Path, text: str) -> None:
-    """Whatever questions, answers, names and reasons hold, each annotation is one line with the properties it has."""
+    """Whatever a run contains, each annotation is one line with its own properties."""
     found = document([failed(text, question=text, answer=text, reason=text)], **MISSED)
     found["summary"]["gates"] = [gate(text, "fail", reason=text, note=text)]
     source = tmp_path / "source.json"
@@ -149,7 +149,7 @@ def test_no_text_begins_a_command(tmp_path: Path, text: str) -> None:
 
 
 def test_only_what_is_asked_for_is_written(tmp_path: Path) -> None:
-    """Without an option nothing is made and nothing printed; with all of them each file is there."""
+    """Without options nothing is written or printed; with all of them each file exists."""
     folder = tmp_path / "out"
     report = document([failed("a")], **MISSED)
     assert not CiOutputs()
@@ -171,7 +171,7 @@ def test_only_what_is_asked_for_is_written(tmp_path: Path) -> None:
     ],
 )
 def test_a_comparison_that_fails_the_job_is_said_first(tmp_path: Path, status: int, title: str, element: str) -> None:
-    """A run that passes by itself has no PASS in the first line of what CI shows where its comparison fails the job."""
+    """If the comparison fails the job, the first line of CI output does not say PASS."""
     wanted = CiOutputs(tmp_path / "j.xml", tmp_path / "s.md", tmp_path / "c.md", annotations=True)
     decision = Decision(status, ("it is worse",), is_regression=status == FAILED)
     word = title.upper()
@@ -187,7 +187,7 @@ def test_a_comparison_that_fails_the_job_is_said_first(tmp_path: Path, status: i
 
 
 def test_a_comparison_that_lets_undecided_pass_says_so(tmp_path: Path) -> None:
-    """A job that is green because nothing was decided says why: as a notice, and in the passing test case."""
+    """A job that passes because nothing was decided has a notice that says so."""
     wanted = CiOutputs(tmp_path / "j.xml", annotations=True)
     decision = Decision(NO_REGRESSION, ("5 clusters decide nothing",), otherwise="4 with --strict")
     assert made(tmp_path, document([row()]), wanted, decision) == (
@@ -232,7 +232,7 @@ def test_the_marker_of_a_comment_is_hidden_whatever_its_names_are(tmp_path: Path
 
 
 def test_a_summary_is_added_to_what_is_there(tmp_path: Path) -> None:
-    """Earlier lines of the job's summary stay, and a blank line separates the report from them."""
+    """The report is appended to the job's summary after a blank line."""
     path = tmp_path / "summary.md"
     path.write_text("before\n", encoding="utf-8")
     made(tmp_path, document([row()]), CiOutputs(summary=path))
@@ -241,7 +241,7 @@ def test_a_summary_is_added_to_what_is_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("free", "cases"), [(6_000, 20), (3_500, 15), (100, None)])
 def test_a_summary_is_cut_at_rows(tmp_path: Path, free: int, cases: int | None) -> None:
-    """Where room is left for a part of it, failed cases are left out whole; without room nothing is added."""
+    """If the room is limited, whole failed cases are left out; without room nothing is added."""
     path = tmp_path / "summary.md"
     path.write_bytes(b"x" * (MAX_SUMMARY_BYTES - free - 1) + b"\n")
     made(tmp_path, document([failed(f"c{index}", answer="y" * 200) for index in range(30)]), CiOutputs(summary=path))
@@ -258,7 +258,7 @@ def test_a_summary_is_cut_at_rows(tmp_path: Path, free: int, cases: int | None) 
 
 
 def test_files_are_tried_before_a_run(tmp_path: Path) -> None:
-    """All that cannot be written are named at once, with their options; nothing is left behind."""
+    """All unwritable files are named at once with their options, and nothing is left behind."""
     (tmp_path / "file").write_text("", encoding="utf-8")
     wrong = CiOutputs(tmp_path / "file" / "j.xml", tmp_path / "file" / "s.md", tmp_path)
     with pytest.raises(SetupError) as caught:

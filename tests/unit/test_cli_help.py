@@ -46,7 +46,7 @@ def test_an_option_is_described_with_its_default(path: str, option: click.Option
 
 
 def test_all_options_are_found() -> None:
-    """The walk reaches the groups."""
+    """The walk over the options includes the groups."""
     assert len(OPTIONS) > 100
     assert {"assay runs resume", "assay judge drift", "assay dataset inspect"} <= {path for path, _ in OPTIONS}
 
@@ -64,7 +64,7 @@ def test_all_options_are_found() -> None:
     ],
 )
 def test_an_unknown_command_names_the_one_that_is_meant(name: str, message: str) -> None:
-    """What other tools call a command, or a command whose group was left out."""
+    """Names from other tools, and commands without their group, are answered with the right command."""
     done = CliRunner().invoke(assay, [name])
     assert done.exit_code == 2
     assert f"unknown command {name!r}; {message}" in done.stderr

@@ -49,13 +49,13 @@ def told(
 
 
 def test_the_speed_leaves_out_what_was_there_before(capsys: pytest.CaptureFixture[str]) -> None:
-    """Neither the start of services nor the rows of an interrupted run make a run look slower or faster."""
+    """The speed counts neither the start of services nor rows of an interrupted run."""
     assert told(capsys, 101, seconds=10, start_s=60) == "101/101 cases  100.0% passed  10 cases/s"
     assert told(capsys, 200, stored=100, seconds=20) == "200/200 cases  100.0% passed  5.0 cases/s"
 
 
 def test_the_time_left_of_a_resumed_run_leaves_out_its_start(capsys: pytest.CaptureFixture[str]) -> None:
-    """The minute in which a model is loaded again is no part of the rate."""
+    """Loading the model again is not part of the rate."""
     now = [0.0]
     run = going(40, stored=16)
     with make_progress(run, hidden=False, clock=lambda: now[0]) as progress:
@@ -67,7 +67,7 @@ def test_the_time_left_of_a_resumed_run_leaves_out_its_start(capsys: pytest.Capt
 
 
 def test_a_pause_before_a_resume_is_not_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """A resumed run sends its earlier events first; only a state that it is in, or comes to, is shown."""
+    """Earlier states of a resumed run are not shown; its present and later ones are."""
     run = replace(going(4), last_sequence=3)
     with make_progress(run, hidden=False) as progress:
         progress.take(run)
@@ -80,7 +80,7 @@ def test_a_pause_before_a_resume_is_not_told(capsys: pytest.CaptureFixture[str])
 
 
 def test_the_present_state_is_told_where_a_watch_begins_in_it(capsys: pytest.CaptureFixture[str]) -> None:
-    """Its event is as old as the snapshot, and still holds."""
+    """The present state is shown, although its event is as old as the snapshot."""
     run = replace(going(4), last_sequence=2, state_reason="waiting for the embedder")
     with make_progress(run, hidden=False) as progress:
         progress.take(run)
@@ -89,12 +89,12 @@ def test_the_present_state_is_told_where_a_watch_begins_in_it(capsys: pytest.Cap
 
 
 def test_rows_that_come_all_at_once_tell_no_speed(capsys: pytest.CaptureFixture[str]) -> None:
-    """A handful of rows within milliseconds is no measurement: nothing is said of 12,000 cases a second."""
+    """A few rows within milliseconds show no speed."""
     assert told(capsys, 6, seconds=0.0005) == "6/6 cases  100.0% passed"
 
 
 def test_time_left_is_told_while_any_is_left(capsys: pytest.CaptureFixture[str]) -> None:
-    """A log says every few seconds how far the run is and how long it will still take."""
+    """Every few seconds a log line has progress and remaining time."""
     now = [0.0]
     with make_progress(going(100), hidden=False, clock=lambda: now[0]) as progress:
         for index in range(41):
@@ -104,7 +104,7 @@ def test_time_left_is_told_while_any_is_left(capsys: pytest.CaptureFixture[str])
 
 
 def test_what_the_first_rows_wait_for_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """A log says once what is being started; once rows come, they speak for themselves."""
+    """A log names each starting service once, and none after the first row."""
     with make_progress(going(4), hidden=False, clock=lambda: 0.0) as progress:
         progress.take(going(4, stored=1))
         progress.wait_for(["embedder", "judge"])
@@ -122,7 +122,7 @@ def test_what_the_first_rows_wait_for_is_told(capsys: pytest.CaptureFixture[str]
 def test_a_terminal_shows_what_is_waited_for_in_place_of_a_rate(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The live line says why no case is done yet, and says no more of it with the first new row."""
+    """Before the first new row, the live line names what the run waits for."""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     with make_progress(going(2, stored=1), hidden=False, clock=lambda: 0.0) as progress:
         progress.take(going(2, stored=1))
@@ -135,7 +135,7 @@ def test_a_terminal_shows_what_is_waited_for_in_place_of_a_rate(
 
 
 def test_a_run_with_repeats_counts_rows(capsys: pytest.CaptureFixture[str]) -> None:
-    """Three repeats of 32 cases are 96 rows, not 96 cases."""
+    """Three repeats of 32 cases are 96 rows."""
     run = going(96)
     run = replace(run, settings=replace(run.settings, repeats=3))
     with make_progress(run, hidden=False, clock=lambda: 0.0) as progress:
@@ -147,7 +147,7 @@ def test_a_run_with_repeats_counts_rows(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_row_that_is_replaced_is_counted_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """Where errors are retried, rows come again with another outcome: none is counted twice, and the last holds."""
+    """A retried row is counted once, with its last outcome."""
     run = going(8)
     run = replace(run, settings=replace(run.settings, repeats=2))
     with make_progress(run, hidden=False, clock=lambda: 0.0) as progress:

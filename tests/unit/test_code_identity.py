@@ -56,7 +56,7 @@ def digest(folder: Path, adapter: str, target: str) -> str:
 def test_the_hash_is_of_the_agents_own_files(
     folder: Path, adapter: str, target: str, changes: list[str], other: str
 ) -> None:
-    """A change of a file that the agent is made of shows, one of another file does not."""
+    """A change of the agent's files changes the hash; a change of another file does not."""
     first = digest(folder, adapter, target)
     assert len(first) == 64
     (folder / other).write_text("changed = 1\n", encoding="utf-8")
@@ -79,7 +79,7 @@ def test_code_that_is_not_the_users_has_no_hash(tmp_path: Path, adapter: str, ta
 
 
 def test_a_function_is_its_module(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A function that `assay.evaluate` gets is known by its file; one of a notebook by its text."""
+    """A function of `assay.evaluate` is identified by its file, one of a notebook by its text."""
     monkeypatch.syspath_prepend(str(folder))
     for name in ("agent", "helper", "deep", "deep.nested"):
         monkeypatch.delitem(sys.modules, name, raising=False)  # what another test imported under the name
@@ -117,7 +117,7 @@ def test_the_commit_and_what_differs_from_it(folder: Path) -> None:
 
 
 def test_git_that_hangs_or_is_missing_costs_no_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is known then; a git that never ends is ended with its children."""
+    """A missing or hanging git gives no commit; a hanging one is ended with its children."""
     git(folder, "init")
     git(folder, "add", ".")
     git(folder, "commit", "-m", "one")
@@ -137,7 +137,7 @@ def test_git_that_hangs_or_is_missing_costs_no_run(folder: Path, monkeypatch: py
 
 
 def test_a_broken_repository_is_none(folder: Path) -> None:
-    """Whatever stands in `.git`: a run does not fail for it."""
+    """A broken `.git` gives no commit and fails no run."""
     (folder / ".git").write_text("gitdir: /nowhere\n", encoding="utf-8")
     assert git_state(folder) == GitState()
     (folder / ".git").unlink()

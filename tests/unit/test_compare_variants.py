@@ -127,7 +127,7 @@ def test_without_a_spec_the_preset_is_used(folder: Path) -> None:
 )
 @pytest.mark.usefixtures("folder")
 def test_options_that_do_not_fit_are_refused(options: VariantOptions, message: str) -> None:
-    """The sentence says what to write in their place."""
+    """The message names the options to use instead."""
     with pytest.raises(click.UsageError) as raised:
         variant_specs(options)
     assert message in raised.value.message
@@ -145,7 +145,7 @@ def test_wrong_variants_are_refused_with_the_option_that_named_them(folder: Path
 
 
 def test_every_problem_of_the_cases_comes_before_anything_is_started(folder: Path) -> None:
-    """A prompt with a variable that a case lacks is named with its variant; what all share is named once."""
+    """A variable that a case lacks is reported with its variant before the start; shared problems are reported once."""
     (folder / "eval" / "cases.jsonl").write_text('{"input": "q", "expected_output": "a"}\n')
     (folder / "long.md").write_text("{{tone}} {{input}}")
     options = VariantOptions(prompts=("terse.md", "long.md"), spec=folder / "eval")
@@ -187,7 +187,7 @@ def test_a_problem_of_several_variants_names_each_of_them(folder: Path) -> None:
 
 
 def test_code_that_cannot_be_loaded_names_its_variants(folder: Path) -> None:
-    """By `assay compare` and by `assay validate`: all of it at once."""
+    """`assay compare` and `assay validate` report all code that cannot be loaded with its variants."""
     (folder / "eval" / "cases.jsonl").write_text('{"input": "q", "expected_output": "a"}\n')
     spec = folder / "eval" / "assay.yaml"
     variants = ", ".join(
@@ -220,7 +220,7 @@ def test_options_of_one_target_are_checked_for_each_variant(folder: Path) -> Non
 
 
 def test_a_problem_of_the_dataset_names_no_variant(folder: Path) -> None:
-    """What is wrong with the dataset itself is listed once, whatever is asked."""
+    """A problem of the dataset itself is listed once."""
     specs = variant_specs(VariantOptions(prompts=("terse.md", "long.md"), spec=folder / "eval"))
     with pytest.raises(InvalidInputError) as caught:
         check_variants(specs, records_dataset([{"input": ["q"]}]))

@@ -61,7 +61,7 @@ def test_the_page_allows_its_own_script_and_style_alone(tmp_path: Path) -> None:
 
 
 def test_texts_become_neither_elements_nor_orders(tmp_path: Path) -> None:
-    """With hostile texts in every field the elements are those of the harmless page."""
+    """Hostile texts in every field leave the page's elements unchanged."""
     payload = HOSTILE + "</script><img src=x><!--<script>\ud800"
     documents = two()
     for document in documents:

@@ -53,7 +53,7 @@ def test_cases_for_rates(difference: float, disagreeing: float, n: int) -> None:
     ("n", "difference", "disagreeing"), [(12, 0.4, 0.6), (15, -0.3, 0.3), (20, 0.5, 1.0), (5, 1, 1)]
 )
 def test_power_counts_what_the_test_decides(n: int, difference: float, disagreeing: float, alpha: float) -> None:
-    """The sum over all tables in which `mcnemar` is significant in the right direction; p = alpha is not."""
+    """Power is the sum over all tables in which `mcnemar` is significant in the right direction; p = alpha is not."""
     won, lost = (disagreeing + abs(difference)) / 2, (disagreeing - abs(difference)) / 2
     same = 1 - disagreeing
     expected = math.fsum(
@@ -94,7 +94,7 @@ def test_detectable_differences_of_rates(n: int, disagreeing: float, difference:
 
 
 def test_no_number_of_cases_is_enough() -> None:
-    """A difference that is nothing beside the spread needs more cases than a float can count."""
+    """A difference that is tiny beside the spread needs more cases than a float can count."""
     assert cases_for_scores(-5.4e-235, 6.3e98) is None
     assert cases_for_rates(1e-200, 1.0) is None
     assert cases_for_rates(0, 0.1) is None
@@ -135,7 +135,7 @@ def test_scores_of_which_few_differ_need_six_that_do() -> None:
 
 
 def test_sums_in_whole_steps_lose_power() -> None:
-    """Scores that differ by 1 or not at all are rates: their size is McNemar's, within 1 %."""
+    """Scores that differ by 0 or 1 are rates: their size is McNemar's within 1 %."""
     spread = math.sqrt(0.1 - 0.05**2)
     found = cases_for_scores(0.05, spread, differing=0.1, step=1.0)
     assert found == pytest.approx(337, rel=0.01)
@@ -163,7 +163,7 @@ def test_a_detectable_difference_needs_no_more_cases_than_there_are(n: int, disa
     ],
 )
 def test_ranking_scores(metrics: dict[str, float | None], score: float | None) -> None:
-    """Over the metrics that there are, by the weights of those."""
+    """Scores are weighted over the metrics that have a value."""
     assert ranking_score(metrics) == pytest.approx(score)
 
 
@@ -186,7 +186,7 @@ def test_the_probability_of_being_best() -> None:
 
 
 def test_the_pace_of_a_run_leaves_out_what_its_first_rows_waited_for() -> None:
-    """A model that loads for 20 s costs a run of 300 rows no more than one of 2; an error at once does not count."""
+    """Loading a model for 20 s affects the pace of a large run no more than that of a small one."""
     pace = Pace()
     pace.take("2026-11-27T10:00:00.000Z", 10.0, 5.0)
     for index in range(12):

@@ -134,7 +134,7 @@ def test_the_document_has_the_names_that_programs_read(of_two: ComparisonReport)
 
 
 def test_no_number_is_infinite_or_none(of_two: ComparisonReport) -> None:
-    """What could not be computed is null, whatever arithmetic made of it."""
+    """A value that could not be computed is null."""
     report = changed(of_two, t=math.nan, d_z=math.inf)
     one = comparison_document(report)["comparison"]["pairs"][0]["metrics"][0]
     assert (one["t"], one["d_z"]) == (None, None)
@@ -201,7 +201,7 @@ def test_the_worst_case_is_said_before_the_complete_cases(of_two: ComparisonRepo
 
 
 def test_values_over_other_cases_have_their_number(of_three: ComparisonReport) -> None:
-    """A run that has no value on the hard cases has a better mean: beside those of other runs it says over how many."""
+    """A mean over fewer cases is shown with its number of cases."""
     first, *others = of_three.comparison.variants
     few = replace(first.metrics["quality"], n=11)
     variants = (replace(first, metrics={**first.metrics, "quality": few}), *others)
@@ -214,7 +214,7 @@ def test_values_over_other_cases_have_their_number(of_three: ComparisonReport) -
 
 
 def test_errors_are_in_the_first_line_whatever_the_verdict(of_three: ComparisonReport) -> None:
-    """Of three runs, too, whose first line is about all of them."""
+    """The first line names errors, also for three runs."""
     counts = {"a_rows": 0, "b_rows": 9, "a_cases": 0, "b_cases": 9, "a_only": 0, "b_only": 9}
     errors = model.ErrorComparison(**counts, p=0.0039, worse="B", differ=True)
     pair, *others = of_three.comparison.pairs
@@ -274,7 +274,7 @@ def test_the_first_line_of_several_runs_is_about_the_baseline(of_three: Comparis
 
 
 def test_agents_that_failed_are_named_beside_what_they_made_worse(of_two: ComparisonReport) -> None:
-    """A run whose provider was down for an hour is worse, and its prompt is not the reason."""
+    """Agent errors are named beside the metric that they made worse."""
     assert "whose agent failed" not in everything(of_two)
     one, other = of_two.comparison.variants
     comparison = replace(of_two.comparison, variants=(one, replace(other, agent_errors=20)))
@@ -285,7 +285,7 @@ def test_agents_that_failed_are_named_beside_what_they_made_worse(of_two: Compar
 
 
 def test_runs_that_must_not_be_compared_have_no_winner(tmp_path: Path) -> None:
-    """Every reason is a line of its own above figures without a verdict, in each report."""
+    """Each reason has a line of its own above figures without a verdict, in every report."""
     late = run_document("candidate", B)
     late["summary"]["judging"] = {**late["summary"]["judging"], "fingerprints": ["other"]}
     late["results"]["accuracy"]["version"] = "2"
@@ -378,7 +378,7 @@ def test_a_difference_that_rounds_to_nothing_has_no_minus(of_two: ComparisonRepo
 
 
 def test_a_direction_that_nobody_declared_is_named(of_two: ComparisonReport) -> None:
-    """A metric of the user's own is taken to be better when higher, and every form of the output says that it is."""
+    """A user's metric is taken to be better when higher, and every output says so."""
     pair = of_two.comparison.pairs[0]
     metrics = tuple(replace(metric, is_direction_assumed=metric.metric == "quality") for metric in pair.metrics)
     report = replace(of_two, comparison=replace(of_two.comparison, pairs=(replace(pair, metrics=metrics),)))
@@ -489,14 +489,14 @@ def test_very_large_values_have_four_digits() -> None:
 
 
 def test_a_setting_that_is_empty_is_shown_as_none(of_two: ComparisonReport) -> None:
-    """A cell of what changed is never blank."""
+    """A cell of changed settings is never blank."""
     changes = (model.Change("preset", ("", "rag")),)
     report = replace(of_two, comparison=replace(of_two.comparison, changes=changes))
     assert ["preset", "–", "rag"] in [line.split() for line in comparison_lines(report)]
 
 
 def test_what_is_not_decided_is_no_regression(of_two: ComparisonReport) -> None:
-    """Where undecided fails, the last line says so, and not that a run is worse."""
+    """If undecided fails, the last line says so and does not call the run worse."""
     rules = DecisionRules(FailOn.INCONCLUSIVE)
     undecided = changed(of_two, verdict=Verdict.INCONCLUSIVE)
     *_, last = comparison_lines(replace(undecided, decision=decide(undecided.comparison, rules)))
@@ -531,7 +531,7 @@ def hostile(report: ComparisonReport, payload: str) -> ComparisonReport:
 
 
 def test_no_text_reaches_a_terminal_as_it_is(of_two: ComparisonReport, of_three: ComparisonReport) -> None:
-    """No line has a control, and no text begins a line of its own."""
+    """No output line has a control character or begins with a hostile text."""
     for report in (of_two, of_three):
         count = len(comparison_lines(hostile(report, "x")))
         for payload in (HOSTILE, *PAYLOADS):
@@ -660,7 +660,7 @@ def test_a_metric_without_a_value_is_no_axis_of_the_radar(of_three: ComparisonRe
 
 @pytest.mark.parametrize("name", ["candidate", ARABIC, "東京-" * 30], ids=["Latin", "Arabic", "Chinese"])
 def test_pictures_can_be_read(tmp_path: Path, name: str) -> None:
-    """No text leaves the sheet or lies on another, and no letter is a box, in any script and at any length."""
+    """No text leaves the sheet or overlaps another, and every letter is drawn, in any script and length."""
     documents = [run_document("baseline", A), run_document(name, B), run_document("third", A)]
     for document in documents:
         document["results"][f"{name} of metric"] = document["results"].pop("quality")

@@ -147,7 +147,7 @@ def test_paired_scores(a: list[float], b: list[float], shown: tuple[float, ...])
     [([1.0] * 5, 0.0625), ([1.0] * 6, 0.03125), ([0.2, -0.1, 0.3, 0.05], 0.375), ([0.0, 0.0], 1.0), ([], 1.0)],
 )
 def test_sign_flips(differences: list[float], p: float) -> None:
-    """Every assignment of signs is tried where they are few."""
+    """Few differences are tested by every assignment of signs."""
     assert sign_flip(differences).p == p
 
 
@@ -225,7 +225,7 @@ def test_dominating_differences_keep_the_sum_from_being_normal() -> None:
 
 @pytest.mark.parametrize("scale", [1.0, 1e-8])
 def test_noise_around_zero_is_no_difference(scale: float) -> None:
-    """Values that differ by less than 1e-9, as sums in another order do, are equal."""
+    """Values within 1e-9 are equal."""
     noise = [scale * 1e-12 * (at + 1) for at in range(10)]
     assert paired_scores([0.0] * 10, noise).flip.p == 1
     assert paired.differences(np.zeros(10), np.array(noise)).tolist() == [0.0] * 10
@@ -254,7 +254,7 @@ def test_paired_scores_always(a: list[float], data: st.DataObject) -> None:
     ],
 )
 def test_adjusted_p_values(raw: list[float], by_holm: list[float], by_bh: list[float]) -> None:
-    """In the order in which they were given."""
+    """The adjusted values keep the order of the given ones."""
     assert holm(raw) == pytest.approx(by_holm)
     assert benjamini_hochberg(raw) == pytest.approx(by_bh)
 

@@ -54,7 +54,7 @@ def seconds(text: str) -> int:
 
 
 def test_there_is_one_of_all_and_two_of_what_may_fail() -> None:
-    """Two processes that answer, two that work, over one database."""
+    """Two processes answer and two work, over one database."""
     roles = [settings(name).role for name, kind in OWN.items() if kind == "orchestrator"]
     assert sorted(roles) == ["api", "api", "worker", "worker"]
     assert set(OWN.values()) == set(KINDS)
@@ -63,7 +63,7 @@ def test_there_is_one_of_all_and_two_of_what_may_fail() -> None:
 
 @pytest.mark.parametrize("name", OWN)
 def test_every_command_line_is_one_that_the_service_takes(name: str) -> None:
-    """A flag that is renamed, or a value that is no longer allowed, is found here and not on somebody's host."""
+    """A renamed flag or an invalid value is detected here."""
     options = settings(name)
     assert options.listen.startswith("127.0.0.1:" if name.startswith("worker") else "0.0.0.0:")
     assert SERVICES[name]["healthcheck"]["test"][-1] == options.health_listen == "127.0.0.1:7080"
@@ -72,7 +72,7 @@ def test_every_command_line_is_one_that_the_service_takes(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, kind in OWN.items() if kind == "orchestrator"])
 def test_orchestrators_find_what_they_rest_on(name: str) -> None:
-    """Addresses name services of the file, with the ports at which these listen, on a network that both are on."""
+    """Addresses name services of the file with their ports, on a shared network."""
     options = settings(name)
     for kind in ("embedder", "judge"):
         assert getattr(options, kind) == f"{kind}:{port_of(settings(kind).listen)}"
@@ -90,7 +90,7 @@ def test_orchestrators_find_what_they_rest_on(name: str) -> None:
 
 
 def test_the_judge_keeps_its_books_in_the_database() -> None:
-    """In the orchestrators' one, so that a cap holds over several judges."""
+    """The judge uses the orchestrators' database, so that a cap holds over several judges."""
     own, other = SERVICES["judge"], SERVICES["worker-1"]
     assert settings("judge").database_url == settings("worker-1").database_url
     assert own["environment"]["PGPASSWORD"] == other["environment"]["PGPASSWORD"]
@@ -99,7 +99,7 @@ def test_the_judge_keeps_its_books_in_the_database() -> None:
 
 @pytest.mark.parametrize("name", OWN)
 def test_every_connection_has_tls_and_a_known_caller(name: str) -> None:
-    """Clients have tokens, services certificates; each process has its own alone, on volumes that it may only read."""
+    """Clients have tokens, services certificates; each process reads its own alone."""
     options = settings(name)
     assert not options.insecure
     if OWN[name] == "orchestrator":
@@ -163,7 +163,7 @@ def test_nobody_but_orchestrators_and_judge_reaches_the_database() -> None:
 
 @pytest.mark.parametrize("name", ["database", *OWN])
 def test_a_container_comes_back_and_keeps_what_it_must(name: str) -> None:
-    """Restarted after a failure, watched, ended gently; what outlives it is on a named volume."""
+    """Containers restart after a failure, have a health check, end gently, and keep state on named volumes."""
     service = SERVICES[name]
     assert service["restart"] == "unless-stopped"
     assert service["healthcheck"]["test"][0] == "CMD"
@@ -180,7 +180,7 @@ def test_a_container_comes_back_and_keeps_what_it_must(name: str) -> None:
 
 
 def test_every_variable_is_told_and_no_secret_is_in_the_file() -> None:
-    """The head of the file names what may be set; secrets have no default."""
+    """The head of the file names the variables; secrets have no default."""
     used = {found[0] for found in VARIABLE.findall(LIVE)}
     told = set(re.findall(r"^#   (\w+)  ", TEXT, re.MULTILINE))
     assert used == told
@@ -190,7 +190,7 @@ def test_every_variable_is_told_and_no_secret_is_in_the_file() -> None:
 
 
 def test_only_those_who_ask_a_provider_hold_its_key() -> None:
-    """Workers have the keys of prompts, the judge has those of judging, no other process has any."""
+    """Workers have the keys of prompts, the judge has those of judging, and no other process has any."""
     for name, service in SERVICES.items():
         kind = "JUDGE" if name == "judge" else "AGENT" if name.startswith("worker-") else ""
         held = [key for key in service.get("environment") or {} if key.endswith("_API_KEY")]

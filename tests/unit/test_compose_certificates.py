@@ -65,7 +65,7 @@ def test_each_service_has_what_tls_needs(tmp_path: Path) -> None:
 
 
 def test_what_is_right_is_kept_and_what_expires_is_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A later start changes nothing until 30 days before the end; the authority, which clients trust, stays."""
+    """A later start changes nothing until 30 days before the end; the authority always stays."""
     made = make(tmp_path)
     assert make(tmp_path) == made
     shift(monkeypatch, timedelta(days=334))
@@ -90,7 +90,7 @@ def test_new_names_and_a_lost_authority_make_new_certificates(tmp_path: Path) ->
 
 @pytest.mark.parametrize("left", ["tls.key", "tls.crt"])
 def test_a_start_that_was_interrupted_is_made_up_for(tmp_path: Path, left: str) -> None:
-    """Ended after any of its files, the next start makes a pair that belongs together."""
+    """After an interruption at any file, the next start makes a matching pair."""
     make(tmp_path)
     for name in {"tls.key", "tls.crt", "ca.crt"} - ({"tls.key"} if left == "tls.key" else {"tls.key", "tls.crt"}):
         (tmp_path / "judge" / name).unlink()
@@ -100,7 +100,7 @@ def test_a_start_that_was_interrupted_is_made_up_for(tmp_path: Path, left: str) 
 
 @pytest.mark.parametrize("wrong", ["judge", "judge=both:judge", "judge=server", "=client"])
 def test_a_wrong_argument_is_named(tmp_path: Path, wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing is made then."""
+    """A wrong argument is named, and nothing is made."""
     with pytest.raises(SystemExit) as ended:
         CERTIFICATES.main([str(tmp_path / "new"), wrong])
     assert ended.value.code == 2

@@ -93,7 +93,7 @@ def test_a_row_shows_its_values_before_what_produced_them() -> None:
 
 
 def test_short_texts_need_no_hint() -> None:
-    """Nothing was cut: no line says where the whole is."""
+    """If no text was cut, no line names the command that shows it in full."""
     row = dataclasses.replace(
         failing("answer"), response=AgentResponse(text="a"), input="q", references=("b",), reason="exact_match: no"
     )

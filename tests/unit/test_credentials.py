@@ -90,7 +90,7 @@ def test_a_keyring_has_the_token_and_the_file_the_rest(home: Path, desktop: Memo
 
 
 def test_a_keyring_that_does_not_work_leaves_the_file(home: Path, desktop: MemoryKeyring) -> None:
-    """A locked one, and backends that keep nothing, as on a server."""
+    """With a locked keyring, or one that stores nothing, the token is in the file."""
     desktop.is_locked = True
     assert keep_credentials(ADDRESS, Credentials(TOKEN)) == str(home / "credentials.json")
     assert file_of(home)["token"] == TOKEN
@@ -117,7 +117,7 @@ def test_a_token_that_cannot_be_read_is_named_with_its_remedy(home: Path, deskto
 
 
 def test_variables_replace_what_is_stored(home: Path, desktop: MemoryKeyring) -> None:
-    """Each of them; a socket of this machine has no TLS whatever they say."""
+    """Each variable replaces a stored value; a local socket has no TLS in any case."""
     keep_credentials(ADDRESS, Credentials(TOKEN, "/ca.pem", "/own.pem", "/own.key"))
     given = {"ASSAY_TLS_CERT": "/other.pem", "ASSAY_TLS_KEY": "/other.key"}
     assert credentials_for(ADDRESS, given) == Credentials(TOKEN, "/ca.pem", "/other.pem", "/other.key")

@@ -84,7 +84,7 @@ def test_copies_are_worth_one_case() -> None:
 
 
 def test_clusters_win_over_copies_and_are_named() -> None:
-    """Ten categories of ten cases each of which stands together: worth ten."""
+    """Ten categories of ten equal cases are worth ten cases."""
     categories = [f"page {place // 10}" for place in range(100)]
     verdicts = [place // 10 != 3 for place in range(100)]
     rules = SummaryRules(cluster="category", copies=dict.fromkeys(range(100), 0), repeats=1)
@@ -107,7 +107,7 @@ def test_one_large_cluster_is_named_with_its_share() -> None:
 
 
 def test_a_gate_on_a_category_is_about_its_cases() -> None:
-    """Among the cases of one category they are what varies, even where categories are the clusters."""
+    """In a category its cases vary, even if categories are the clusters."""
     categories = ["a"] * 20 + ["b"] * 20
     verdicts = [place % 20 != 0 for place in range(40)]
     gates = ["category.a.pass_rate >= 0.9", "category.a.exact_match >= 0.9", "agent_errors <= 0.05"]
@@ -120,7 +120,7 @@ def test_a_gate_on_a_category_is_about_its_cases() -> None:
 
 
 def test_repeats_that_agree_count_cases() -> None:
-    """Three runs of each of 20 cases, all right: Wilson at 20, so that no gate passes without an interval."""
+    """Three equal runs of 20 cases have Wilson's interval at 20, which every gate uses."""
     gates = ["pass_rate >= 0.85", "exact_match >= 0.85", "pass_hat_k.3 >= 0.85", "pass_at_k.1 >= 0.85"]
     summary = summarise(rows_of([True] * 60, repeats=3), [EXACT], gates, rules=SummaryRules(repeats=3))
     assert [gate.interval for gate in summary.gates] == [pytest.approx((0.838875, 1.0), abs=1e-6)] * 4
@@ -150,7 +150,7 @@ def test_what_a_case_shares(key: str, category: str, tags: tuple[str, ...], clus
 
 @pytest.mark.parametrize("key", ["categories", "tag", "tag:", "tag: ", "id"])
 def test_other_keys_are_refused(key: str) -> None:
-    """The sentence names the two forms."""
+    """The message names the two valid forms."""
     assert cluster_problem(key).startswith("must be category, or tag:NAME for tags such as NAME:value")
     assert not cluster_problem("")
 

@@ -79,7 +79,7 @@ def dev_arguments(name: str) -> list[str]:
 
 @pytest.mark.parametrize("name", OWN)
 def test_every_command_line_is_one_that_the_service_takes(name: str) -> None:
-    """A flag that is renamed is found here; probes, ports and the time to end fit the process's settings."""
+    """A renamed flag is detected; probes, ports and end times fit the settings."""
     found, mine = settings(name), container(name)
     ports = {each["name"]: str(each["containerPort"]) for each in mine["ports"]}
     assert (found.listen, found.health_listen) == (f"0.0.0.0:{ports['grpc']}", f"0.0.0.0:{ports['health']}")
@@ -206,7 +206,7 @@ def test_one_job_changes_the_tables_and_all_others_wait_for_it() -> None:
 
 
 def test_the_gateway_passes_tls_on_to_the_service() -> None:
-    """The certificate is in the pods: what a client sends is encrypted as far as that."""
+    """The certificate is in the pods, so clients' data is encrypted up to the pod."""
     gateway, route = (one["spec"] for one in ALL if one["apiVersion"].startswith("gateway."))
     (listener,), (rule,), (parent,) = gateway["listeners"], route["rules"], route["parentRefs"]
     assert (listener["protocol"], listener["tls"]) == ("TLS", {"mode": "Passthrough"})

@@ -66,7 +66,7 @@ GUIDES = [
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda page: page.name)
 def test_every_guide_links_to_the_glossary_once(guide: Path) -> None:
-    """A reader who meets a term for the first time finds it with one click, and is not led there again and again."""
+    """A reader finds the glossary with one click, and a guide does not repeat the link."""
     assert guide.read_text(encoding="utf-8").count("glossary.md") == 1
 
 

@@ -83,7 +83,7 @@ def test_dimensions_are_those_that_the_model_names(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_not_known_is_named(tmp_path: Path, changed: dict[str, Any], reason: str) -> None:
-    """An encoder is packed only where every part of it is known."""
+    """An encoder is packed only if every part of it is known."""
     config = {key: value for key, value in (CONFIG | changed).items() if value is not None}
     with pytest.raises(UnknownArchitectureError, match=f"^{reason}$"):
         read_architecture(written(tmp_path, config=config))
@@ -139,7 +139,7 @@ def test_disagreement_is_measured_by_the_bound_of_the_precision() -> None:
 
 
 def test_outcomes_are_remembered_across_starts_and_survive_damage(tmp_path: Path) -> None:
-    """A file that is damaged or cannot be written costs a comparison, never a start."""
+    """A damaged or unwritable file costs a comparison, never a start."""
     file = tmp_path / "state" / "verified.json"
     assert Memory(file).outcome("a") is None
     Memory(file).remember("a", "")

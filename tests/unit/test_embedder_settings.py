@@ -18,7 +18,7 @@ from assay_embedder.settings import Settings
 
 
 def test_defaults_without_flags() -> None:
-    """Nothing needs to be set."""
+    """No setting is required."""
     assert Settings.read([], {}) == Settings()
 
 
@@ -46,7 +46,7 @@ def test_flags_win_over_the_environment_over_defaults() -> None:
 
 
 def test_every_setting_has_a_flag(capsys: pytest.CaptureFixture[str]) -> None:
-    """A setting that operators cannot reach does not exist."""
+    """Operators can set every setting by a flag."""
     with pytest.raises(SystemExit):
         Settings.read(["--help"], {})
     shown = capsys.readouterr().out

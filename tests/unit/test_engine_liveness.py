@@ -38,7 +38,7 @@ def trusted(liveness: Liveness) -> tuple[bool, bool]:
 
 
 def test_a_free_lock_says_soon_that_a_worker_is_dead(liveness: Liveness, clock: Clock) -> None:
-    """In quiet times two beats are enough for a killed worker, and silence takes its time."""
+    """Normally two heartbeats reveal a killed worker; silence takes longer."""
     liveness.reach()
     assert trusted(liveness) == (False, False)
     clock.now += 2 * BEAT_S + 0.1
@@ -62,7 +62,7 @@ def test_an_outage_counts_from_the_first_success_after_it(liveness: Liveness, cl
 
 
 def test_further_successes_do_not_count_anew(liveness: Liveness, clock: Clock) -> None:
-    """It is the first success that counts; another failure begins anew."""
+    """The first success counts; another failure starts again."""
     liveness.lose()
     liveness.reach()
     for _ in range(21):
@@ -84,7 +84,7 @@ def test_a_server_that_has_just_started_is_an_outage_that_one_did_not_see(livene
 
 
 def test_a_suspend_is_an_outage(liveness: Liveness, clock: Clock) -> None:
-    """A process that was suspended knows it by its clock, and declares nobody dead who was suspended with it."""
+    """A suspended process notices by its clock, and declares no other suspended process dead."""
     clock.now += DEAD_AFTER_S / 2
     assert not liveness.tick()
     clock.now += DEAD_AFTER_S / 2 + 0.1

@@ -105,7 +105,7 @@ async def test_a_shard_that_comes_again_brings_its_own() -> None:
 
 
 async def test_a_shard_is_given_up_when_its_questions_are_free() -> None:
-    """Whoever has it next may ask as many: before that, questions of it must not be in flight any more."""
+    """A shard is released only when none of its questions is in flight."""
     made, finished = session(), asyncio.Event()
 
     async def work() -> None:
@@ -144,7 +144,7 @@ async def test_whose_a_shard_is_is_looked_up_when_nothing_has_told_for_a_while()
 
 
 async def test_alone_all_questions_are_those_of_this_process() -> None:
-    """Where no other process has shards of the run, there is nothing to divide."""
+    """A process that alone has shards of the run may use all questions."""
     made, only = session(alone=True), shard(0, 3)
     async with made.share(only, NOW):
         made._hold(NOW, {only: 8})
@@ -167,7 +167,7 @@ async def test_a_row_that_is_cancelled_while_another_has_the_run_alone_frees_its
 
 
 async def test_a_run_is_paused_while_its_process_cannot_store_that_it_lives() -> None:
-    """A refused heartbeat pauses the run with its reason, since its rows cannot be stored either."""
+    """A failed heartbeat pauses the run, because its rows cannot be stored either."""
     seen: list[str] = []
     pauses = StoragePauses(Looks(), lambda run_id: seen.append(pauses.reason(run_id)), resumed)
     refusals = [StorageError("its disk is full")]
@@ -193,7 +193,7 @@ async def resumed(run_id: str) -> None:
 
 
 async def test_a_session_that_ends_slowly_holds_up_no_other_run() -> None:
-    """Its judge may not answer for seconds; a job of the same run waits, and joins the next session."""
+    """Another run is not delayed by a slow end; a job of the same run joins the next session."""
     closing, may_close = asyncio.Event(), asyncio.Event()
 
     class Slow(Session):

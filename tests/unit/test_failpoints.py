@@ -38,7 +38,7 @@ def _calls() -> list[str]:
 
 
 def test_every_failpoint_is_registered_and_used() -> None:
-    """The list of failpoints is complete, and holds none that no process comes by."""
+    """The list of failpoints is complete, and each is reached by some code."""
     assert set(_calls()) == set(FAILPOINTS)
 
 
@@ -50,7 +50,7 @@ def _run(environ: dict[str, str], code: str) -> subprocess.CompletedProcess[str]
 
 
 def test_without_the_variable_a_failpoint_is_a_function_that_does_nothing() -> None:
-    """Decided once, when the module is imported: later changes of the environment change nothing."""
+    """The environment is read on import; later changes have no effect."""
     code = (
         "import os\nfrom assay.process import failpoints\nfrom assay.process.failpoints import failpoint\n"
         f"os.environ['ASSAY_FAILPOINTS'] = '{NAME}=kill'\nfailpoint('{NAME}')\nfailpoint('whatever')\n"
@@ -73,7 +73,7 @@ def test_without_the_variable_a_failpoint_is_a_function_that_does_nothing() -> N
     ],
 )
 def test_the_action_happens_at_its_time(tmp_path: Path, text: str, status: int, lines: list[str]) -> None:
-    """A process that comes by four times is ended at the one that was named, and every passing is in the log."""
+    """The action fires on the named pass, and the log has every pass."""
     log = tmp_path / "log"
     code = f"from assay.process.failpoints import failpoint\nfor _ in range(4): failpoint('{NAME}')"
     done = _run({"ASSAY_FAILPOINTS": text, "ASSAY_FAILPOINTS_LOG": str(log)}, code)
@@ -83,7 +83,7 @@ def test_the_action_happens_at_its_time(tmp_path: Path, text: str, status: int, 
 
 
 def test_a_process_that_is_started_again_is_not_ended_again(tmp_path: Path) -> None:
-    """Else a service that its command starts again would end for ever."""
+    """A restarted service is not ended again."""
     environ = {"ASSAY_FAILPOINTS": f"{NAME}=exit@2", "ASSAY_FAILPOINTS_LOG": str(tmp_path / "log")}
     code = f"from assay.process.failpoints import failpoint\nfor _ in range(4): failpoint('{NAME}')"
     assert [_run(environ, code).returncode for _ in range(2)] == [EXIT_STATUS, 0]
@@ -115,7 +115,7 @@ def test_the_clock_jumps_and_stays_there() -> None:
     ["nowhere=kill", NAME, f"{NAME}=", f"{NAME}=burn", f"{NAME}=delay", f"{NAME}=kill:3", f"{NAME}=kill@x", "=kill"],
 )
 def test_what_is_not_understood_is_refused(text: str) -> None:
-    """A mistyped failpoint must not pass as one that did nothing."""
+    """A mistyped failpoint is refused."""
     with pytest.raises(ValueError, match="ASSAY_FAILPOINTS"):
         Failpoints(text, None)
 

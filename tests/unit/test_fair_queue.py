@@ -16,7 +16,7 @@ def taken(queue: FairQueue[str], costs: dict[str, float], count: int) -> list[st
 
 
 def test_jobs_of_one_owner_keep_their_order() -> None:
-    """First come, first served, within a run."""
+    """Jobs of a run are served in order of arrival."""
     queue: FairQueue[str] = FairQueue()
     for job in ("a", "b", "c"):
         queue.put("run", job)
@@ -35,7 +35,7 @@ def test_owners_get_the_same_time_not_the_same_number() -> None:
 
 
 def test_unused_time_is_not_saved() -> None:
-    """An owner that had no jobs for long does not take all turns when it comes back."""
+    """An owner that was idle for long does not get all turns when it returns."""
     queue: FairQueue[str] = FairQueue()
     costs = {"busy": 1.0, "rare": 1.0}
     queue.put("rare", "r")
@@ -48,7 +48,7 @@ def test_unused_time_is_not_saved() -> None:
 
 
 def test_owners_that_are_gone_are_forgotten() -> None:
-    """Memory does not grow with every run there ever was."""
+    """Memory does not grow with the number of runs."""
     queue: FairQueue[str] = FairQueue()
     for index in range(5_000):
         queue.put(f"run{index}", "job")

@@ -237,7 +237,7 @@ def test_percentages_are_shares(text: str, bound: float, target: float | None) -
 
 
 def test_a_stored_gate_that_no_new_run_may_have_is_still_read() -> None:
-    """A run of an older version keeps its gates: what is refused in a spec does not break its summary."""
+    """A stored gate that a new spec may not have is still read in its summary."""
     assert read_gate("pass_rate >= 85", metrics={}).bound == 85
     (gate,) = judge_gates(["agent_errors <= 1"], summarise([], [], []), kinds={}, tally=Tally(4, 1, 0))
     assert (gate.outcome, gate.actual) == (GateOutcome.PASS, 0.25)
@@ -254,7 +254,7 @@ def test_repeats_that_a_run_does_not_have(k: int, repeats: int | None, refused: 
 
 
 def test_a_metric_named_like_a_number_of_the_run_is_ambiguous() -> None:
-    """Which of the two a gate means is not guessed."""
+    """An ambiguous name is refused."""
     with pytest.raises(SpecError, match="give the metric another name"):
         parse_gate("pass_rate >= 0.5", metrics={"pass_rate": "contains"})
 
@@ -319,7 +319,7 @@ def test_numbers_and_bounds_compare_with_a_tolerance(gate: str, actual: float | 
     ],
 )
 def test_a_target_is_reached_missed_or_unknown(gate: str, actual: float | None, reached: bool | None) -> None:
-    """A target is compared like a bound, and is nothing where there is no target or no number."""
+    """A target compares like a bound; without a target or a number there is no result."""
     assert meets_target(parse_gate(f"mine {gate}", metrics=RUN), actual) is reached
 
 
@@ -347,7 +347,7 @@ def test_what_is_compared_is_shown_apart_from_its_bound(gate: str, actual: float
 
 
 def test_gates_of_a_run_without_rows_are_incomplete() -> None:
-    """Nothing passes because there was nothing to fail."""
+    """A run without rows passes no gate."""
     summary = summarise([], [], [])
     gates = ["pass_rate >= 0", "agent_errors <= 1", "category.a.pass_rate >= 0", "pass_at_k.2 >= 0"]
     found = judge_gates(gates, summary, kinds={}, tally=Tally(0, 0, 0))

@@ -154,7 +154,7 @@ def test_a_target_is_reported_and_never_decides(
     ],
 )
 def test_what_could_not_be_computed_is_incomplete(gate: str, reason: str) -> None:
-    """Failures of our own make a gate incomplete with a reason, even where the bound is below every number."""
+    """Failures of ours make a gate incomplete with a reason, even if the bound is below every number."""
     rows = [
         row(RIGHT, WITH_VECTORS, 0, category="b", tags=("u",)),
         row(UNKNOWN, WITH_VECTORS, 1, category="a", tags=("t",)),
@@ -237,7 +237,7 @@ def test_repeats_with_undecided_runs_are_incomplete() -> None:
 
 @given(st.lists(st.sampled_from([RIGHT, WRONG, FAILED]), max_size=30), st.floats(0, 1))
 def test_one_more_agent_error_opens_no_gate(fates: list[str], bound: float) -> None:
-    """A gate on the pass rate or on agent errors that failed does not pass because an agent fails once more."""
+    """One more agent error turns no failed gate into a pass."""
     rows = [row(fate, PLAIN, index) for index, fate in enumerate(fates)]
     gates = [f"pass_rate >= {bound!r}", f"agent_errors <= {bound!r}", f"exact_match >= {bound!r}"]
     before = summarise(rows, PLAIN, gates)

@@ -109,7 +109,7 @@ def test_every_block_is_read_by_a_test() -> None:
 
 
 def test_code_is_fenced() -> None:
-    """No block is made by indentation alone, which this file would not find."""
+    """Every code block is fenced, because this file would not find an indented one."""
     for page in set(PAGES) - {"CHANGELOG.md"}:
         text = re.sub(
             r"^( *)```.*?^\1```$", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE
@@ -118,7 +118,7 @@ def test_code_is_fenced() -> None:
 
 
 def test_no_excuse_is_left_over() -> None:
-    """Each entry of the tables has a block or a command, and each test that is named exists and names the page."""
+    """Every excuse names a block or a command, and every named test exists and names the page."""
     tests = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")}
     for (page, language), name in ELSEWHERE.items():
         assert blocks(page, language), (page, language)

@@ -76,7 +76,7 @@ def test_tools_that_openai_runs_are_tool_calls(name: str) -> None:
 
 
 def test_a_response_of_hosted_calls_alone_is_no_answer() -> None:
-    """They are not to be run again: the model said nothing, and what it did is in the row."""
+    """The model gave no answer; its hosted calls are in the row and are not run again."""
     answer = response_from_reply(responses.reply_from({"output": [SEARCH], "status": "completed"}), None)
     assert answer.error is not None
     assert (answer.error.type, [call.name for call in answer.tool_calls or ()]) == ("empty", ["web_search"])

@@ -92,7 +92,7 @@ def test_a_text_that_mentions_thoughts_is_left_as_it_is(text: str) -> None:
 
 @pytest.mark.parametrize("unit", ["<think>", "</think>", "`</think>`\n", "<|channel|>final", "<think></think>", "x```"])
 def test_long_texts_take_linear_time(unit: str) -> None:
-    """None of the patterns looks at a place again and again: 400,000 characters are read at once."""
+    """400,000 characters are read in one pass."""
     split_thoughts(unit * (400_000 // len(unit)))
 
 
@@ -106,7 +106,7 @@ def test_thoughts_are_kept_beside_the_answer() -> None:
 
 
 def test_thoughts_alone_are_no_answer() -> None:
-    """Unless the answer has something else, such as calls of tools."""
+    """Thoughts alone are no answer unless there is something else, such as tool calls."""
     alone = with_thoughts_apart(AgentResponse(text="<think>Hm.</think>", finish_reason="stop"))
     assert alone.error is not None
     assert (alone.error.type, alone.text, alone.thoughts) == ("empty", "", "Hm.")

@@ -56,7 +56,7 @@ def test_outside_a_virtual_environment_pip_is_that_on_the_path(venv: Path, monke
 
 
 def test_an_installed_package_is_installed_by_its_name(tmp_path: Path) -> None:
-    """As from a package index."""
+    """An installed package is installed by its name, as from an index."""
     package = tmp_path / "lib" / "site-packages" / "assay"
     assert checkout(package) is None
     assert install_hint("judge", "postgres", package=package) == "pip install 'assay-scoring[judge,postgres]'"
@@ -64,7 +64,7 @@ def test_an_installed_package_is_installed_by_its_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("folder", ["library", "cli", "services"])
 def test_no_other_place_words_the_hint(folder: str) -> None:
-    """A hint that names the index, or another pip, does not work in a checkout: all come from one function."""
+    """All hints come from one function, because a hint that names the index does not work in a checkout."""
     found = []
     for path in (ROOT / folder).rglob("*.py"):
         source = path.read_text(encoding="utf-8")

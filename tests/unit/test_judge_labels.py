@@ -109,7 +109,7 @@ def test_what_is_wrong_with_a_record(tmp_path: Path, text: str, problem: str) ->
 
 
 def test_all_problems_come_at_once(tmp_path: Path) -> None:
-    """Of every record, those of a kind of label that the rest of the file does not have among them."""
+    """The problems of every record are reported, including labels of another kind than the file's."""
     lines = [
         '{"id": "x", "question": "q", "answer": "a", "human": "pass"}',
         '{"id": "x", "question": "q", "answer": "a", "human": 3}',
@@ -205,7 +205,7 @@ def test_when_a_score_passes() -> None:
      ('{"format": "assay-judge-baseline/1", "scores": 3}', "is damaged")],
 )  # fmt: skip
 def test_what_is_no_baseline(tmp_path: Path, text: str | None, problem: str) -> None:
-    """A sentence, whatever the file holds."""
+    """Any invalid file is refused with a sentence."""
     path = tmp_path / "b.json"
     if text is not None:
         path.write_text(text)
@@ -271,7 +271,7 @@ async def drawn(rows: list[CaseResult], count: int, seed: int = 0) -> Drawn:
 
 
 async def test_answers_are_drawn_at_random_with_a_seed() -> None:
-    """The same ones for the same seed, in order, each as often as the others; rows without an answer never."""
+    """A seed draws the same answers in order and with equal chances; rows without an answer never."""
     rows = [row(number, status=AgentStatus.ERROR if number == 3 else AgentStatus.SUCCESS) for number in range(21)]
     first, again, other = [await drawn(rows, 5, seed) for seed in (1, 1, 2)]
     assert (first.rows, first.total, first.left_out) == (again.rows, 20, 1)

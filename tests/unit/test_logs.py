@@ -29,7 +29,7 @@ def logged(formatter: logging.Formatter, message: str, *values: object, problem:
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=ascii)
 def test_no_value_forges_a_log_line(hostile: str) -> None:
-    """A record is one line without controls, whatever its values hold."""
+    """A record is one line without control characters, whatever its values."""
     forged = f"c1{hostile}2026-11-22 10:00:00 CRITICAL assay: all data lost"
     text = logged(TextFormatter(), "case %s failed", forged)
     assert text.count("\n") == 1
@@ -38,7 +38,7 @@ def test_no_value_forges_a_log_line(hostile: str) -> None:
 
 
 def test_a_traceback_forges_no_log_line() -> None:
-    """Its lines stay lines, and each is indented: none begins as a record does."""
+    """Each line of a traceback is indented, so that none begins like a record."""
     try:
         raise ValueError("boom\n2026-11-22 10:00:00,000 CRITICAL assay: all data lost\x1b[2J\r\x85x")
     except ValueError as problem:

@@ -193,7 +193,7 @@ def hostile(value: Any) -> Any:
 
 
 def test_texts_become_neither_elements_nor_orders(tmp_path: Path) -> None:
-    """With hostile text everywhere the elements are those of the harmless page, and no control character is left."""
+    """Hostile texts leave the page's elements unchanged and no control character in it."""
     harmless = document(
         [row(category="a", tags=["b"]), failed("c2")], categories=[GROUP], notes=["n"], labels={"a": "b"}
     )

@@ -91,7 +91,7 @@ print(formats.conforms("no iri", "iri"), formats.conforms("https://example.org/Ã
 
 
 def test_a_module_is_imported_by_its_first_use() -> None:
-    """Neither `import`, nor `from`, nor a look at its file imports it; an attribute does, and it is the real one."""
+    """`import`, `from` and a look at its file import nothing; an attribute imports the real module."""
     names = [name for name in ("wave", "xml.dom.pulldom") if sys.modules.pop(name, None) or True]
     defer_imports(*names)
     import wave
@@ -107,7 +107,7 @@ def test_a_module_is_imported_by_its_first_use() -> None:
 
 
 def test_a_module_is_imported_when_a_function_of_it_is_called() -> None:
-    """What imports a function meanwhile has one that works; afterwards the module is imported as ever."""
+    """An imported function works, and its call imports the module."""
     sys.modules.pop("colorsys", None)
     with imported_when_called("colorsys", "rgb_to_yiq"):
         from colorsys import rgb_to_yiq
@@ -121,7 +121,7 @@ def test_a_module_is_imported_when_a_function_of_it_is_called() -> None:
 
 
 def test_a_scorer_starts_without_the_grammar_of_iris() -> None:
-    """jsonschema would import it, in a second of processor time; checks of formats work all the same."""
+    """jsonschema's grammar of IRIs, a second of processor time, is not imported; format checks work."""
     done = subprocess.run([sys.executable, "-c", SCHEMAS], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["True False", "True", "False True"]
 
@@ -161,18 +161,18 @@ PUBLIC = {
 
 
 def test_public_names_are_these() -> None:
-    """A name that is added, renamed or removed changes what users may rely on: here, in the guide and in CHANGELOG."""
+    """A change of the public names belongs here, in the guide and in CHANGELOG."""
     assert set(assay.__all__) == PUBLIC == set(dir(assay))
 
 
 def test_every_public_name_can_be_imported() -> None:
-    """Each is found where the package looks for it, and belongs to the package."""
+    """Each public name can be imported and belongs to the package."""
     for name in PUBLIC - {"__version__"}:
         assert getattr(assay, name).__module__.startswith("assay."), name
 
 
 def test_importing_the_package_imports_nothing_else_of_it() -> None:
-    """`import assay` stays quick: a script that only reads the version pays for nothing."""
+    """`import assay` imports nothing but the version."""
     code = "import assay, sys; print(sorted(name for name in sys.modules if name.startswith('assay.')))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "['assay.version']\n"

@@ -106,7 +106,7 @@ def test_friedman() -> None:
 
 
 def test_adjusted_p_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Holm's, and Benjamini and Hochberg's, with ties and with ones."""
+    """Holm's and Benjamini-Hochberg's p-values, with ties and with ones."""
     from statsmodels.stats.multitest import multipletests
 
     # It collects garbage in each call: a third of a second in a process that has run other tests.

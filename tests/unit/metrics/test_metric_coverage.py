@@ -54,13 +54,13 @@ def test_the_threshold_is_on_the_rate(
 
 
 def test_an_agent_error_is_not_covered(metric: Callable[..., Metric], row: Callable[..., Row]) -> None:
-    """A failed agent stays in the total whatever it had retrieved."""
+    """A failed agent counts in the total, whatever it retrieved."""
     score = metric("coverage").score(row("Here is an event", events=1, failed=True))
     assert (score.value, score.reason) == (0.0, "agent_error")
 
 
 def test_phrases_can_be_chosen(metric: Callable[..., Metric], row: Callable[..., Row]) -> None:
-    """Configured phrases replace the default ones and are folded like the answer."""
+    """Configured phrases replace the defaults and are folded like the answer."""
     coverage = metric("coverage", fallback_phrases=["No \u00c9vents"])
     assert coverage.score(row("Sorry: no  e\u0301vents today", events=1)).value == 0.0
     assert coverage.score(row("I couldn't find any events", events=1)).value == 1.0
@@ -94,7 +94,7 @@ def test_a_question_that_cannot_be_answered_is_not_in_the_rate(
     status: AgentStatus,
     declined: bool,
 ) -> None:
-    """Its row is skipped whatever the agent says, and notes whether the agent declined."""
+    """Its row is skipped, and notes whether the agent declined."""
     score = metric("coverage").score(unanswerable(row(answer, events=events), status))
     assert (score.value, score.status, score.reason) == (None, ScoreStatus.SKIPPED, "unanswerable")
     assert score.detail["declined"] is declined
@@ -103,7 +103,7 @@ def test_a_question_that_cannot_be_answered_is_not_in_the_rate(
 def test_who_declines_is_not_worse_off_than_who_invents(
     metric: Callable[..., Metric], row: Callable[..., Row], fold: Callable[..., Any]
 ) -> None:
-    """The rate is the same for both; the counts beside it tell them apart, an agent error is not declined."""
+    """Declining and inventing give the same rate; separate counts distinguish them."""
     found = [row("Here is an event", events=1), row("Here is an event", events=0)]
     honest = fold(metric("coverage"), [*found, *[unanswerable(row("I do not know.", events=0))] * 2])
     inventing = fold(metric("coverage"), [*found, *[unanswerable(row("On Sunday.", events=1))] * 2])

@@ -52,7 +52,7 @@ def test_every_kind_has_a_section() -> None:
 
 
 def test_every_kind_answers_a_question() -> None:
-    """The table that leads from a question to a metric names every metric."""
+    """The table from questions to metrics names every metric."""
     table = METRICS_GUIDE.split("## Which metric answers which question\n")[1].split("\n## ")[0]
     assert sorted(re.findall(r"\[([a-z_]+)\]\(metrics/[a-z-]+\.md#\1\)", table)) == sorted(METRICS)
 
@@ -76,7 +76,7 @@ def test_a_section_is_complete(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", METRICS)
 def test_the_example_of_a_section_works(kind: str) -> None:
-    """The example is an entry of `metrics` that a spec takes, and it is about this metric."""
+    """The example is a valid entry of `metrics` for its own metric."""
     (example,) = re.findall(r"^\* \*\*Example\*\*: `(- .+)`$", SECTIONS[kind], flags=re.MULTILINE)
     entries = yaml(example)
     spec = spec_with([{"judge_score": None}, *entries] if kind == "combined_score" else entries)

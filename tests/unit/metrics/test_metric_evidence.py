@@ -59,7 +59,7 @@ def test_models_that_a_row_needs(
 
 
 def test_each_model_is_asked_for_what_its_own_metrics_need(metric: Callable[..., Metric]) -> None:
-    """Two models, one of them for the answers alone."""
+    """With two models, each gets the texts of its own metrics alone."""
     metrics = [metric("consistency", model=OTHER.model), metric("semantic_similarity")]
     case = Case("case", (Turn("q", references=("r",)),))
     assert wanted_texts(metrics, case, AgentResponse(text="a")) == {OTHER: ANSWER, DEFAULT: REFERENCE}

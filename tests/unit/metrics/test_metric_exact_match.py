@@ -85,7 +85,7 @@ def test_the_threshold_is_inclusive(
 def test_options_loosen_one_thing_each(
     metric: Callable[..., Metric], row: Callable[..., Row], option: str, output: str, expected: str, value: float
 ) -> None:
-    """An option makes its pairs equal, and never makes a blank answer right."""
+    """Each option makes its own pairs equal, and never a blank answer right."""
     assert metric("exact_match", **{option: True}).score(row(output, [expected])).value == value
     if value:
         plain = metric("exact_match").score(row(output, [expected])).value

@@ -184,14 +184,14 @@ def test_every_check_says_what_was_expected_and_what_came(kind: str) -> None:
     "check", [Assertion("contains", "giv", negate=True), Assertion("trajectory:tool-used", "read", negate=True)]
 )
 def test_a_check_that_should_not_hold_says_so(check: Assertion) -> None:
-    """With its value and what came."""
+    """A negated check names its value and the answer."""
     message = score_message(made(check, ANSWER))
     assert str(check.value) in message
     assert "holds, and should not" in message or "called 1 time" in message
 
 
 def test_long_and_hostile_texts_are_short_and_clean() -> None:
-    """Texts are cut to where they differ; control characters stay out."""
+    """Texts are cut around their difference, without control characters."""
     common = "x" * 5_000
     said = answer_sentence(f"{common}\x1b[2J given\n{common}", [f"{common} wanted {common}"])
     assert "given" in said

@@ -129,7 +129,7 @@ def test_values(text: str, expected: float | None) -> None:
     ],
 )
 def test_what_has_no_value_is_an_error(text: str, reason: str) -> None:
-    """No infinity, NaN or complex number comes out, and none is covered up on the way."""
+    """Infinity, NaN and complex numbers are errors that nothing hides."""
     with pytest.raises(EvaluationError) as caught:
         evaluated(text)
     assert caught.value.reason == reason
@@ -208,7 +208,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize(("text", "message"), HOSTILE)
 def test_what_is_no_formula_is_refused(text: str, message: str) -> None:
-    """Whatever is not in the grammar is refused with a sentence; nothing of it is run."""
+    """Anything outside the grammar is refused with a sentence, and none of it is run."""
     with pytest.raises(SpecError, match=message):
         parse_expression(text)
 
@@ -275,7 +275,7 @@ def test_values_are_those_of_python(text: str) -> None:
 
 @given(EXPRESSIONS, st.sets(st.sampled_from(["a", "b", "c", "zero"]), min_size=1))
 def test_a_missing_operand_makes_the_value_missing(text: str, missing: set[str]) -> None:
-    """A plain expression that reads what is missing is missing, or fails; it never has a value."""
+    """An expression that reads a missing value is missing or fails, and never has a value."""
     if not _is_formula(text) or " if " in text:
         return
     expression = parse_expression(text)
@@ -296,7 +296,7 @@ def _is_formula(text: str) -> bool:
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 def test_every_function_is_in_the_definition(name: str) -> None:
-    """What people are shown names every function and every field."""
+    """The printed definition names every function and every field."""
     import assay.metrics.formula as module
 
     assert module.__doc__ is not None
@@ -411,7 +411,7 @@ def test_an_agent_error_is_scored_only_by_a_formula_that_reads_it(metric: Callab
 
 
 def test_numbers_of_ones_own(metric: Callable[..., Metric]) -> None:
-    """They are read by name and may stand beside the formula or under `parameters`."""
+    """The user's numbers are read by name, beside the formula or under `parameters`."""
     given = {"formula": "base ** alpha + data_rows * 0", "alpha": 2, "base": 3.0, "threshold": 1}
     gathered = with_own_numbers(given)
     assert gathered == {"formula": given["formula"], "threshold": 1, "parameters": {"alpha": 2, "base": 3.0}}
@@ -492,13 +492,13 @@ def test_what_a_combined_score_cannot_read_is_refused() -> None:
 
 
 def test_one_mistake_is_reported_once() -> None:
-    """A formula that reads a metric which is wrong in itself is no second problem."""
+    """A formula that reads a wrong metric is no second problem."""
     problems = problems_of({"coverage": {"nope": 1}}, {"m": {"formula": "coverage"}}, {"n": {"formula": "exact_mach"}})
     assert set(problems) == {"metrics[0].coverage.nope", "metrics[2].n.formula"}
 
 
 def test_formulas_may_read_formulas() -> None:
-    """They are computed in the order that they need, whatever the order in the spec."""
+    """Formulas are computed in the order of their dependencies, whatever the order in the spec."""
     spec = spec_from_mapping(
         {
             "dataset": "d.jsonl",

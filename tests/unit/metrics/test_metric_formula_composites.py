@@ -101,7 +101,7 @@ def test_satisfaction_and_its_formula_agree_on_every_row(
     failed: bool,
     references: tuple[str, ...],
 ) -> None:
-    """Computed beside each other on one row, the metric and the formula have one value or both have none."""
+    """On any row, the metric and the formula have the same value or none."""
     given_row = row("text", references, events=events, latency_ms=latency_ms, failed=failed, vectors=vectors)
     formula = metric("formula", formula=SATISFACTION)
     _, built_in, own = score_row([metric("semantic_similarity"), metric("satisfaction"), formula], given_row)
@@ -124,7 +124,7 @@ def test_combined_score_and_its_formula_agree_on_every_row(
     tokens: int | None,
     exponents: tuple[float, float, float],
 ) -> None:
-    """With any exponents, the metric and the formula have one value or both have none."""
+    """With any exponents, the metric and the formula have the same value or none."""
     named = dict(zip(("alpha", "gamma", "beta"), exponents, strict=True))
     verdict = {"reasoning": "r", "accuracy": overall, "completeness": overall, "relevance": overall}
     given_row = Row(

@@ -132,7 +132,7 @@ def test_a_refusal_takes_two_particles_only(metric: Callable[..., Metric], text:
 
 
 def test_parameters_change_one_thing_each(metric: Callable[..., Metric]) -> None:
-    """Script, length and both lists of phrases are configurable; blank folded phrases match nothing."""
+    """Script, length and both lists of phrases can be configured; phrases that fold to nothing never match."""
     row = told("There are 42 tenders, maybe.")
     assert checks_of(metric("generation_fidelity").score(row).detail) == "✗✗✓✓"
     loose = metric("generation_fidelity", script="latin", min_chars=5, hallucination_markers=["maybe", "\u200b"])
@@ -191,7 +191,7 @@ def test_the_verdict_of_a_row_needs_both_metrics(
 
 
 def test_an_agent_error_fails_the_row_whatever_it_holds(metric: Callable[..., Metric]) -> None:
-    """Even where both metrics find what they look for, an agent that failed has failed."""
+    """A failed agent fails the row even if both metrics are satisfied."""
     row = told(OPEN_TENDERS, 1, "error", sql="SELECT 1 FROM t")
     scores = [metric(name).score(row) for name in ("retrieval_accuracy", "generation_fidelity")]
     assert [score.value for score in scores] == [1.0, 1.0]

@@ -77,7 +77,7 @@ def test_known_rows(metric: Callable[..., Metric], row: Row, value: float | None
 def test_sources_whose_names_are_not_read(
     metric: Callable[..., Metric], kind: str, answer: dict[str, Any], field: str
 ) -> None:
-    """Such an answer may name an expected source: the row is an error that names the field, not a 0."""
+    """An answer whose sources have no readable name is an error that names the field, not a 0."""
     parameters = {"required": ["Tides"]} if kind == "sources" else {}
     response = response_from_json({"text": "t", **answer})
     score = metric(kind, **parameters).score(Row(asked(["Tides"], []).case, response))
@@ -87,7 +87,7 @@ def test_sources_whose_names_are_not_read(
 
 @pytest.mark.parametrize("kind", ["hit_rate", "mrr"])
 def test_what_was_retrieved_counts_where_no_source_is_named(metric: Callable[..., Metric], kind: str) -> None:
-    """Chains return documents; sources come first where an answer has both."""
+    """Retrieved documents count if the answer has no sources."""
     document = {"page_content": "High.", "metadata": {"source": "Tides"}}
     response = response_from_json({"text": "t", "source_documents": [document]})
     row = asked(["Tides"], [])
@@ -142,13 +142,13 @@ def test_only_the_first_k_sources_count(metric: Callable[..., Metric]) -> None:
     ],
 )
 def test_misses_say_why(metric: Callable[..., Metric], row: Row, value: float | None, reason: str) -> None:
-    """An agent error is computed from what the row holds; blank names expect nothing."""
+    """An agent error is scored by its row; blank names expect nothing."""
     score = metric("hit_rate").score(row)
     assert (score.value, score.reason) == (value, reason)
 
 
 def test_a_conversation_expects_what_its_last_turn_expects(metric: Callable[..., Metric]) -> None:
-    """The answer that is scored is the one to the last turn."""
+    """The last turn's answer is scored against the last turn's expectations."""
     turns = (Turn("first", expected_sources=("X",)), Turn("second", expected_sources=("Y",)))
     row = Row(Case("case", turns), AgentResponse(sources=(Source(title="X"),)))
     assert metric("hit_rate").score(row).value == 0.0
@@ -190,14 +190,14 @@ def test_title_address_and_id_name_a_source(metric: Callable[..., Metric], sourc
     ],
 )
 def test_when_two_names_are_the_same_source(first: str, second: str, same: bool) -> None:
-    """Spelling and address variants fall together both ways round; nothing else does."""
+    """Variants of spelling and address match in both directions; nothing else does."""
     for expected, retrieved in ((first, second), (second, first)):
         assert (first_match([expected], [Source(title=retrieved)]) == 1) is same
 
 
 @given(st.text(max_size=30), st.lists(st.text(max_size=10), max_size=5))
 def test_no_name_breaks_the_comparison(name: str, others: list[str]) -> None:
-    """Any text may come as a name; one that names something equals itself, as an address too."""
+    """Any text may be a name; a name that is not blank equals itself, as an address too."""
     sources = [Source(title=other, uri="http://" + other, id="https://x.org/" + other) for other in others]
     position = first_match([name], sources)
     assert position is None or 1 <= position <= len(sources)

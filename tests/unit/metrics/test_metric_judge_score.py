@@ -140,7 +140,7 @@ def test_the_verdict_of_a_row_is_more_than_the_threshold(
 
 
 def test_nobody_judged(metric: Callable[..., Metric], row: Callable[..., Row]) -> None:
-    """Without a verdict the row is skipped, never 0."""
+    """Without a verdict the row is skipped and never 0."""
     score = metric("judge_score").score(row("answer", ["ref"]))
     assert (score.status, score.value, score.reason) == (ScoreStatus.SKIPPED, None, "no_verdict")
 

@@ -93,7 +93,7 @@ def test_a_verdict_that_is_none_decides_nothing(metric: Callable[..., Metric], s
 
 
 def test_why_there_is_no_verdict(metric: Callable[..., Metric]) -> None:
-    """Without a judge, or without passages, the check stays open; what failed is an error that can be retried."""
+    """Without a judge or passages the check stays open; a failed call is an error that can be retried."""
     unasked = JudgeEvidence(None, skipped="judge_not_configured")
     assert scored(metric, RUBRIC, unasked).reason == "not made: llm-rubric (no judge)"
     failed = scored(metric, RUBRIC, JudgeEvidence(None, error="refused", detail={"message": "m"}))
@@ -151,7 +151,7 @@ def test_what_the_judge_is_shown(check: Assertion, criterion: str, reference: st
 
 
 def test_passages_of_a_promptfoo_test() -> None:
-    """They stand in its variable `context`, as a text or as a list."""
+    """Passages are in the variable `context`, as a text or as a list."""
     assert check_passages(case_of(variables={"context": "p"})) == ("p",)
     assert check_passages(case_of(variables={"context": ["p", 3, " ", "q"]})) == ("p", "q")
     assert check_passages(case_of(variables={"context": "p"}, contexts=("own",))) == ("own",)
@@ -160,7 +160,7 @@ def test_passages_of_a_promptfoo_test() -> None:
 
 @pytest.mark.parametrize("value", [None, "", " \n", [], {}, True])
 def test_a_criterion_is_needed(value: object) -> None:
-    """Without one a judge would grade by nothing; types that take no value need none."""
+    """Without a criterion the judge would grade by nothing; types without a value need none."""
     assert assertion_problem(Assertion("llm-rubric", value)) == "llm-rubric needs a text as its value"
     assert assertion_problem(Assertion("answer-relevance", value)) == ""
     assert criterion_of(Assertion("answer-relevance", "x")) == ""

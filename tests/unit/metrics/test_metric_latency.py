@@ -49,7 +49,7 @@ def test_borders_of_the_tiers(
 def test_no_measurement_is_no_number(
     metric: Callable[..., Metric], row: Callable[..., Row], latency_ms: float | None, status: ScoreStatus, reason: str
 ) -> None:
-    """A missing duration is skipped, an impossible one an error."""
+    """A missing duration is skipped; an impossible one is an error."""
     score = metric("latency").score(row(latency_ms=latency_ms))
     assert (score.status, score.value, score.reason) == (status, None, reason)
 

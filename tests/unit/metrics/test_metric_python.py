@@ -55,14 +55,14 @@ def test_the_verdict_of_a_row(
 
 
 def test_the_threshold_of_a_case_is_in_the_direction_of_the_metric() -> None:
-    """It takes the place of the metric's own."""
+    """A case's threshold replaces the metric's and keeps its direction."""
     own = Case("c", (Turn("q"),), thresholds={"m": 0.8})
     assert score_of(MetricOutcome(0.7), own, threshold=0.5).passed is False
     assert score_of(MetricOutcome(0.7), own, threshold=0.5, higher_is_better=False).passed is True
 
 
 def test_what_has_no_value() -> None:
-    """None is skipped, an error leaves the row undecided, and so says its detail; with or without a threshold."""
+    """None is skipped and an error leaves the row undecided, with or without a threshold."""
     none = score_of(MetricOutcome(reasoning="no reference"))
     assert (none.status, none.reason) == (ScoreStatus.SKIPPED, "not_applicable")
     assert none.detail["reasoning"] == "no reference"

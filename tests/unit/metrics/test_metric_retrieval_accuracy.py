@@ -116,7 +116,7 @@ def test_a_select_in_a_comment_or_literal_is_none(metric: Callable[..., Metric],
 
 @pytest.mark.parametrize("table", [None, "", [], [" "], 5])
 def test_a_case_without_a_table_says_so(metric: Callable[..., Metric], table: Any) -> None:
-    """The check earns nothing and the detail notes why; the other two can still pass the row."""
+    """The check scores nothing and the detail notes why; the other two checks can still pass the row."""
     score = metric("retrieval_accuracy").score(asked("SELECT 1", 1, table))
     assert (score.value, score.detail["note"]) == (1.0, "expected_table_missing")
     assert "note" not in metric("retrieval_accuracy").score(asked("SELECT 1", 1)).detail

@@ -165,7 +165,7 @@ def test_swapping_the_texts_swaps_precision_and_recall(metric: Callable[..., Met
 
 
 def test_the_best_reference_counts_by_the_measure(metric: Callable[..., Metric], row: Callable[..., Row]) -> None:
-    """With several references each measure picks its own best one, and the detail says which."""
+    """Each measure picks its own best reference, which the detail names."""
     references = ["", "mat the on sat cat the", "the cat sat", "?!"]
     answer = row("the cat sat on the mat", references)
     by_words = metric("rouge", measure="rouge1").score(answer)
@@ -176,7 +176,7 @@ def test_the_best_reference_counts_by_the_measure(metric: Callable[..., Metric],
 
 
 def test_what_is_skipped_and_what_fails(metric: Callable[..., Metric], row: Callable[..., Row]) -> None:
-    """Nothing to compare with is skipped; an agent error is not scored and fails where there is a threshold."""
+    """A row without references is skipped; an agent error is not scored and fails where there is a threshold."""
     for references in ([], [" "], ["?!"]):
         for failed in (False, True):
             score = metric("rouge", threshold=0.5).score(row("a", references, failed=failed))

@@ -124,7 +124,7 @@ def test_a_case_may_have_a_threshold_of_its_own(
 
 
 def test_an_agent_error_stays_a_failure(metric: Callable[..., Metric], row: Callable[..., Row]) -> None:
-    """No threshold of a case turns an agent error into a pass."""
+    """A case's threshold turns no agent error into a pass."""
     built = row("", ["reference"], failed=True)
     built = dataclasses.replace(built, case=dataclasses.replace(built.case, thresholds={"exact_match": 0.0}))
     (score,) = score_row([metric("exact_match")], built)

@@ -100,7 +100,7 @@ def test_what_is_missing_or_broken_is_never_a_number(
 
 
 def test_a_fast_crash_earns_nothing(metric: Callable[..., Metric], row: Callable[..., Row]) -> None:
-    """An agent error is 0.0 with or without a reference, and fails where there is a threshold."""
+    """An agent error scores 0.0, with or without a reference, and fails where there is a threshold."""
     for references in (["b"], []):
         crashed = row("", references, failed=True, latency_ms=1.0, events=3)
         assert metric("satisfaction").score(crashed).value == 0.0

@@ -90,7 +90,7 @@ def test_the_best_reference_counts(metric: Callable[..., Metric], row: Callable[
 
 @pytest.mark.parametrize("references", [[], [""], [" \n"]])
 def test_no_reference_is_skipped(metric: Callable[..., Metric], row: Callable[..., Row], references: list[str]) -> None:
-    """Without anything to compare with the row is skipped, even when the agent failed."""
+    """A row without references is skipped, even if the agent failed."""
     for failed in (False, True):
         score = metric("semantic_similarity").score(row("answer", references, failed=failed))
         assert (score.status, score.reason, score.passed) == (ScoreStatus.SKIPPED, "no_reference", None)
@@ -127,7 +127,7 @@ def test_an_agent_error_fails_a_row_with_a_reference(metric: Callable[..., Metri
 
 
 def test_without_threshold_there_is_no_verdict(metric: Callable[..., Metric], row: Callable[..., Row]) -> None:
-    """A threshold belongs to a model; where none is known, no row passes or fails."""
+    """A model without a known threshold passes and fails no row."""
     similarity = metric("semantic_similarity", threshold=None)
     assert similarity.score(row("a", ["b"], vectors=[(1, 0), (1, 0)])).passed is None
     assert similarity.score(row("a", ["b"], failed=True)).passed is None

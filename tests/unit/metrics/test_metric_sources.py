@@ -56,7 +56,7 @@ def test_sources(sources: list[Source], parameters: dict[str, Any], value: float
 
 
 def test_a_row_says_which_sources_are_missing() -> None:
-    """The reason has both faults."""
+    """The reason names both faults."""
     score = scored([BLOG], at_least=2, pattern="docs", required=["User guide"])
     assert row_reason(AgentResponse(), [score]) == (
         "sources: 0 sources that match the pattern, fewer than 2; missing source User guide; the answer names A blog"

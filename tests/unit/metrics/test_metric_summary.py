@@ -78,7 +78,7 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
 @given(st.lists(st.one_of(FINITE, st.floats(-1e150, 1e150), st.sampled_from([1e308, -1e308, 5e-324])), max_size=50))
 def test_a_streamed_sum_is_rounded_once(terms: list[float]) -> None:
-    """The running sum is the exact rational sum, rounded, whatever the cancellation and the size; so is the mean."""
+    """The running sum and the mean are the exact rational results, rounded once."""
     total = ExactSum()
     for term in terms:
         total.add(term)
@@ -94,7 +94,7 @@ def test_a_streamed_sum_is_rounded_once(terms: list[float]) -> None:
 
 @given(st.lists(st.tuples(FINITE, st.floats(0, 1e6)), min_size=1, max_size=20), st.randoms())
 def test_a_weighted_sum_has_no_order(terms: list[tuple[float, float]], order: random.Random) -> None:
-    """Terms and weights that together overflow are summed all the same, to the same bits in any order."""
+    """Terms and weights whose product overflows are summed to the same bits in any order."""
     sums = []
     for _ in range(2):
         total = ExactSum()
@@ -122,7 +122,7 @@ def test_values_near_the_end_of_floats_are_summed_up(metric: Callable[..., Metri
 @given(seed=st.integers(0, 2**32))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_null_row_changes_only_counts(summary_of: Summarise, row: Callable[..., Row], seed: int) -> None:
-    """A row that has nothing for a metric leaves its value, verdicts and threshold as they were."""
+    """A row without inputs for a metric leaves value, verdicts and threshold unchanged."""
     names = ("semantic_similarity", "exact_match", "satisfaction", "latency")
     rows = _random_rows(row, seed, 12)
     before, after = summary_of(rows, names), summary_of([*rows, row("answer")], names)
@@ -190,7 +190,7 @@ def test_overall_status_is_decided_by_computed_metrics(
 
 @pytest.mark.parametrize("count", [0, 3])
 def test_nothing_computed_is_no_data(summary_of: Summarise, row: Callable[..., Row], count: int) -> None:
-    """Without any value the run neither passes nor fails."""
+    """A run without any value neither passes nor fails."""
     summary = summary_of([row("a")] * count, ["semantic_similarity", "exact_match"])
     assert summary.overall_status == "NO_DATA"
     assert summary.pass_rate is None
@@ -247,7 +247,7 @@ def test_a_gate_on_what_is_unknown_is_incomplete(
 
 
 def test_a_metric_without_verdict_cannot_hold_up_the_pass_rate(summary_of: Summarise, row: Callable[..., Row]) -> None:
-    """Satisfaction without threshold may fail on a row that exact match decides."""
+    """Satisfaction without a threshold may fail on a row that exact match decides."""
     rows = [row("a", ["a"], error="embedder_unavailable", latency_ms=1.0)]
     summary = summary_of(rows, ["exact_match", "satisfaction"], ["pass_rate >= 1", "satisfaction >= 0"])
     assert [gate.outcome for gate in summary.gates] == [GateOutcome.PASS, GateOutcome.INCOMPLETE]

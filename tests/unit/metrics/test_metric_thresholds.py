@@ -88,7 +88,7 @@ VALUES = st.one_of(st.none(), st.booleans(), st.floats(0, 1), st.integers(1, 9),
 
 @given(st.data())
 def test_the_defaults_make_them_complete_again(data: st.DataObject) -> None:
-    """Whatever is set, the receiver has the parameters that the sender had; what is not set is not sent."""
+    """Unsent parameters are restored by their defaults, and no set parameter is lost."""
     kind = data.draw(st.sampled_from(sorted(METRICS)))
     wanted = data.draw(st.dictionaries(st.sampled_from(sorted(CHANGED[kind]) or ["none"]), VALUES, max_size=3))
     try:
@@ -110,5 +110,5 @@ def test_a_threshold_that_belongs_to_another_model_is_sent(threshold: float | No
 
 
 def test_an_unknown_kind_is_sent_as_it_is() -> None:
-    """What it means is for the server to say."""
+    """Parameters of an unknown metric are sent unchanged for the server to judge."""
     assert given_parameters("nothing", {"a": 1}) == {"a": 1}

@@ -127,7 +127,7 @@ def test_a_row_says_why_it_fails(calls: list[str], trajectory: str, message: str
 
 
 def test_wrong_arguments_are_said_to_be_wrong() -> None:
-    """A call that has other arguments is neither missing nor called too often."""
+    """A call with other arguments is neither missing nor superfluous."""
     wrong = 'called search with other arguments (expected search({"q": "x"}); called search({"q": "y"}))'
     assert said(row([SEARCH], called(("search", '{"q": "y"}')))) == f"tool_calls: {wrong}"
     twice = [ExpectedTool("f"), ExpectedTool("f")]
@@ -149,7 +149,7 @@ def test_many_faults_and_long_names_are_cut() -> None:
 
 
 def test_no_expected_tools() -> None:
-    """A case without expected tools is skipped, whatever was called, unless the spec says that none is due."""
+    """A case without expected tools is skipped, unless the spec says that no call is due."""
     score = scored(row([], called("a")))
     assert (score.status, score.reason) == (ScoreStatus.SKIPPED, "no_expected_tools")
     none = {"without_expected": "no_calls", "trajectory": "exact", "score": "match"}
@@ -159,7 +159,7 @@ def test_no_expected_tools() -> None:
 
 
 def test_required_calls_are_those_of_every_case() -> None:
-    """They stand in place of the case's own, by name or with arguments; an empty list expects no call."""
+    """Required calls replace the case's own, by name or with arguments; an empty list expects no call."""
     required = ["read", {"name": "search", "arguments": {"q": "x"}}]
     assert scored(row([], called("read", ("search", '{"q": "x"}'))), required=required).passed
     assert scored(row([ExpectedTool("other")], called("read")), required=["read"]).passed
@@ -178,7 +178,7 @@ def test_one_rule_for_all_arguments() -> None:
 
 
 def test_a_forbidden_call_fails_the_row() -> None:
-    """By name, or with arguments; a row that made its calls has 0 all the same, and one without expectations counts."""
+    """A forbidden call, by name or with arguments, scores 0; a row without expectations counts too."""
     bad = row([READ], called("read", "drop"))
     assert (scored(bad, forbidden=["drop"]).value, scored(bad, forbidden=["drop"]).passed) == (0.0, False)
     assert (
@@ -199,7 +199,7 @@ def test_a_forbidden_call_fails_the_row() -> None:
 
 @pytest.mark.parametrize("parameters", [{}, {"forbidden": ["drop"]}, {"required": ["read"]}])
 def test_unknown_calls_are_not_no_calls(parameters: dict[str, Any]) -> None:
-    """An answer that does not report its calls has no value and leaves the row undecided; an empty list is known."""
+    """Unreported calls leave the row undecided without a value; an empty list is a report."""
     unknown = row([READ], None)
     score = scored(unknown, **parameters)
     assert (score.status, score.value, score.reason) == (ScoreStatus.SKIPPED, None, "calls_not_reported")
@@ -210,7 +210,7 @@ def test_unknown_calls_are_not_no_calls(parameters: dict[str, Any]) -> None:
 
 
 def test_an_unknown_turn_leaves_a_conversation_undecided() -> None:
-    """What other turns called does not decide it; a wrong turn fails it."""
+    """Calls of other turns do not decide the unknown turn; a wrong turn fails the conversation."""
     score = scored(talk(([READ], called("read")), ([READ], None)))
     assert (score.value, score.passed, score.detail["undecided"]) == (1.0, None, True)
     assert row_verdict(AgentStatus.SUCCESS, [score]) is None
@@ -225,7 +225,7 @@ def test_a_conversation_says_which_turn_is_wrong() -> None:
 
 
 def test_required_calls_may_be_in_any_turn() -> None:
-    """A conversation is one case: what is required of it is called once, and nothing forbidden in any turn."""
+    """Required calls count once in any turn of a conversation; forbidden calls count in every turn."""
     found = talk(([], called("search")), ([], called("book")))
     assert scored(found, required=["search", "book"], trajectory="exact", score="match").value == 1.0
     assert scored(found, required=["book", "search"], trajectory="in_order").passed is False
@@ -361,7 +361,7 @@ def test_looser_arguments_never_lower_the_recall(
 def test_forbidding_only_ever_fails_rows(
     calls: list[ToolCall], forbidden: list[str], expected: list[ExpectedTool]
 ) -> None:
-    """A row passes exactly when it passes without the rule and calls nothing forbidden."""
+    """A row passes exactly if it passes without the rule and makes no forbidden call."""
     free = scored(row(expected, calls))
     score = scored(row(expected, calls), forbidden=forbidden)
     assert score.passed is (free.passed and not any(call.name in forbidden for call in calls))
@@ -468,7 +468,7 @@ USED, SEQUENCE, F1 = "trajectory:tool-used", "trajectory:tool-sequence", "tool-c
     ],
 )
 def test_checks_of_a_case(check: Assertion, calls: list[str], holds: bool) -> None:
-    """A case brings its own rules along; without known calls no check is made, forbidding ones neither."""
+    """A case has its own rules; without known calls no check is made, forbidding ones included."""
     metric = build_metric(MetricSettings("assertions", complete_parameters("assertions", {}, where="m")))
     case = Case("c", (Turn("q"),), assertions=(check,))
     assert metric.score(Row(case, AgentResponse(tool_calls=called(*calls)))).passed is holds
@@ -491,5 +491,5 @@ def test_checks_of_a_case(check: Assertion, calls: list[str], holds: bool) -> No
     ],
 )
 def test_checks_without_a_rule_are_refused(check: Assertion) -> None:
-    """The author of the case reads what the value has to be."""
+    """The message tells the case's author which values are valid."""
     assert " needs " in assertion_problem(check)

@@ -89,7 +89,7 @@ def result(row: Row, scores: Sequence[Score]) -> CaseResult:
 
 
 def test_which_metrics_look_at_every_turn(metric: Callable[..., Metric]) -> None:
-    """Those that compare an answer with references, sources or tool calls of its turn, and no other."""
+    """Metrics that use references, sources or tool calls score every turn; others do not."""
     names = {name for name in METRICS if scores_turns(metric(name, **METRICS[name].info.example))}
     assert names == {
         "combined_score", "exact_match", "hit_rate", "judge_score", "mrr", "python", "quality", "rouge",
@@ -118,7 +118,7 @@ def test_only_the_last_answer_counts_where_the_spec_says_so(metric: Callable[...
 
 
 def test_a_metric_is_skipped_only_if_no_turn_has_what_it_reads(metric: Callable[..., Metric]) -> None:
-    """An expectation of the first turn alone is enough; with none, the reason is that of a single question."""
+    """The expectation of one turn is enough; without any, the reason is that of a single question."""
     metrics = [metric("tool_calls"), metric("hit_rate"), metric("mrr"), metric("rouge")]
     turns = [turn(expected_tools=(ExpectedTool("look"),), expected_sources=("S",)), turn()]
     answers = [said("", tool_calls=(ToolCall("look"),), sources=(Source(title="T"), Source(title="S"))), said("a")]
@@ -131,7 +131,7 @@ def test_a_metric_is_skipped_only_if_no_turn_has_what_it_reads(metric: Callable[
 def test_a_threshold_is_held_against_the_value_of_the_row(
     metric: Callable[..., Metric], threshold: float | None, passed: bool | None
 ) -> None:
-    """A row with a similarity of 1 and of 0 has 0.5, whatever each turn's verdict would be."""
+    """Similarities of 1 and 0 give the row 0.5, which the threshold decides, not the turns' verdicts."""
     similar = metric("semantic_similarity", threshold=threshold)
     row = talk([turn("a"), turn("a")], [said("a"), said("b")], similar)
     (score,) = scores = score_row([similar], row)
@@ -142,7 +142,7 @@ def test_a_threshold_is_held_against_the_value_of_the_row(
 
 
 def test_a_threshold_of_the_case_is_held_against_the_value_of_the_row(metric: Callable[..., Metric]) -> None:
-    """It replaces the metric's, or its rule that every turn must be right."""
+    """A case's threshold replaces the metric's, or the rule that every turn must be right."""
     exact = metric("exact_match")
     row = talk([turn("a"), turn("b")], [said("a"), said("x")], exact, thresholds={"exact_match": 0.5})
     assert score_row([exact], row)[0].passed is True
@@ -199,7 +199,7 @@ def test_a_formula_reads_the_values_of_the_row_and_a_composite_those_of_the_turn
 
 @pytest.mark.parametrize(("how", "latency_s"), [("mean", 2.0), ("worst", 3.0)])
 def test_tokens_and_cost_are_sums_and_latency_is_not(metric: Callable[..., Metric], how: str, latency_s: float) -> None:
-    """Of the whole conversation; what is unknown of one answer is unknown of all of them."""
+    """Sums cover the whole conversation; one unknown count makes the sum unknown."""
     metrics = [metric("tokens"), metric("cost"), metric("latency")]
     used = Usage(input_tokens=10, output_tokens=5, cost_usd=0.5)
     answers = [
@@ -225,7 +225,7 @@ def test_a_cost_that_cannot_be_is_not_hidden_in_the_sum_of_the_turns(metric: Cal
 
 
 def test_a_judge_sees_the_turns_with_a_reference_and_the_last(metric: Callable[..., Metric]) -> None:
-    """Each with its own case; none of an earlier turn where the row fails in any case."""
+    """The judge sees each such turn's own case, and no earlier turn if the row fails anyway."""
     quality = metric("quality")
     turns, answers = [turn("a"), turn(), turn()], [said("12345"), said("1"), said("123")]
     asked = Case("talk", tuple(turns))
@@ -254,7 +254,7 @@ def test_summaries_read_the_turns(metric: Callable[..., Metric]) -> None:
 
 
 def test_very_long_details_of_turns_lose_their_texts(metric: Callable[..., Metric]) -> None:
-    """A row must fit in a message: what judging costs stays, what a judge wrote goes."""
+    """A row must fit in a message: judging costs stay, the judge's texts go."""
     judge = metric("judge_score")
     turns, answers = [turn("a")] * 100, [said("a")] * 100
     row = talk(turns, answers)

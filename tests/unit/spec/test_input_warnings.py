@@ -49,7 +49,7 @@ def warned(record: dict[str, Any], metrics: list[Any], **spec: Any) -> list[str]
     ],
 )  # fmt: skip
 def test_a_metric_that_the_dataset_cannot_feed_is_named(lacking: str, metrics: list[Any], unfed: list[str]) -> None:
-    """Each by name, those of formulas that read it among them; nothing where the dataset has what they need."""
+    """Metrics without input are named, with the formulas that read them; a sufficient dataset has no warning."""
     record = {name: value for name, value in FULL.items() if name != lacking}
     warnings = [each for each in warned(record, [*metrics, "judge_score"], judge=JUDGE) if "cannot be computed" in each]
     assert [each.partition(":")[0].removeprefix("metrics.") for each in warnings] == unfed
@@ -90,7 +90,7 @@ def judge_warnings(*metrics: Any) -> list[str]:
     ],
 )  # fmt: skip
 def test_a_gate_that_decides_nothing_is_a_warning(gate: str, message: str) -> None:
-    """It cannot fail, cannot hold, or asks for the worse; all others are left alone."""
+    """A gate that cannot fail, cannot hold or asks for worse is a warning."""
     metrics = [
         "exact_match", "rouge", "quality", "semantic_similarity", "consistency", "latency", "assertions",
         {"own": {"formula": "answer_words"}}, {"off": {"metric": "m:f", "higher_is_better": False}},
@@ -109,7 +109,7 @@ def test_a_gate_that_decides_nothing_is_a_warning(gate: str, message: str) -> No
     ],
 )  # fmt: skip
 def test_a_threshold_that_decides_nothing_is_a_warning(metric: Any, message: str) -> None:
-    """As with gates."""
+    """A threshold that cannot fail or cannot hold is a warning."""
     warnings = [each for each in warned(FULL, [metric, "exact_match"], judge=JUDGE) if ".threshold" in each]
     assert len(warnings) == bool(message)
     assert all(message in each for each in warnings)

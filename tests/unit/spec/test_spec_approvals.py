@@ -53,7 +53,7 @@ def cases(folder: Path, *records: dict[str, Any]) -> list[Case]:
 
 
 def test_a_spec_uses_an_item_as_often_as_needed() -> None:
-    """A spec's item has no bound where it does not say one; a difference between two specs is named."""
+    """A spec's approval is unbounded by default; a difference between two specs is named."""
     settings = spec([REFUND, {"answer": None, "times": 2}]).settings
     assert settings.approvals == (
         Approval(Decision(DecisionKind.APPROVE), "refund"),
@@ -109,7 +109,7 @@ def test_an_http_request_may_have_them(agent: dict[str, Any]) -> None:
 
 
 def test_a_case_uses_an_item_once(tmp_path: Path) -> None:
-    """A case's item is used once where it does not say, and a record of the case is read as the same case."""
+    """A case's approval is used once by default, and survives in a record of the case."""
     (case,) = cases(tmp_path, {"id": "a", "approvals": [REFUND, {"edit": {"n": [1]}, "times": "unlimited"}]})
     assert case.approvals == (
         Approval(Decision(DecisionKind.APPROVE), "refund", 1),

@@ -47,7 +47,7 @@ def test_as_many_questions_at_once_as_processes() -> None:
 
 
 def test_every_mistake_is_named() -> None:
-    """All that is wrong is reported at once."""
+    """All mistakes are reported at once."""
     refused = problems(target="node 'agent.js", mode="both", processes=0, shell=True)
     assert refused == [
         (

@@ -59,7 +59,7 @@ def test_what_names_no_function_is_refused(entry: Any, message: str) -> None:
 
 
 def test_a_run_needs_a_client_for_code_of_the_user() -> None:
-    """For its agent, for a metric, and for neither."""
+    """A run needs a client for a Python agent or metric, and not otherwise."""
     plain, function = MetricSettings("exact_match"), MetricSettings("m", {"function": "a:f"}, "python")
     hosted, recorded = AgentSettings("python", "a:f"), AgentSettings("replay")
     assert [

@@ -73,7 +73,7 @@ def test_a_host_and_a_port_are_accepted(target: str) -> None:
 
 
 def test_a_login_in_a_target_is_not_shown() -> None:
-    """It would be stored with the run and stand in its report."""
+    """A login would be stored with the run and shown in its report."""
     ((field, message),) = problems_of(target="user:word@agent:50051")
     assert (field, "word@" in message) == ("agent.target", False)
 
@@ -96,7 +96,7 @@ def test_limits_are_found_by_host_and_by_target() -> None:
 
 
 async def test_a_process_that_calls_no_agents_checks_hosts_and_dials_nothing(tmp_path: Path) -> None:
-    """Whether the service is there, only the workers beside it can know."""
+    """Only the workers can know whether the service exists."""
     limits = Settings(database=tmp_path / "none.db", database_url="postgresql://db.test/assay", role="api")
     run = RunSettings("r", AgentSettings("grpc", "no-such.test:1"), (MetricSettings("latency"),))
     with pytest.raises(SpecError, match="--http-hosts"):
@@ -114,7 +114,7 @@ def test_variables_of_metadata_must_be_set() -> None:
 
 
 def test_certificates_are_read_beside_the_spec(tmp_path: Path) -> None:
-    """Their text goes along with the run: the orchestrator opens no file that a spec names."""
+    """Certificates travel as text: the orchestrator opens no file that a spec names."""
     certificate = certificate_for("localhost")
     (tmp_path / "ca.pem").write_bytes(certificate.certificate_pem)
     spec = tmp_path / "assay.yaml"

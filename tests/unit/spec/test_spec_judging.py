@@ -44,7 +44,7 @@ def problems_of(judge: object, **given: Any) -> list[Problem]:
 
 @pytest.mark.parametrize("judge", [None, "none", {"provider": "none"}])
 def test_without_a_judge_nobody_judges(judge: object) -> None:
-    """None is the default, and may be written down."""
+    """The default is no judge, which a spec may also state."""
     spec = spec_of(judge)
     assert spec.settings.judge is None
     assert not spec.needs_judge(())
@@ -134,7 +134,7 @@ OTHER = {"provider": "anthropic", "model": "n"}
     ],
 )
 def test_what_is_wrong_is_told_at_its_field(judge: object, field: str, message: str) -> None:
-    """A sentence for each mistake, nothing that is silently left out."""
+    """Each mistake has a message at its field, and nothing is silently dropped."""
     assert [problem for problem in problems_of(judge) if problem.field == field and message in problem.message]
 
 
@@ -198,7 +198,7 @@ def test_a_service_of_ones_own_needs_no_key() -> None:
 
 
 def test_an_orchestrator_checks_again_what_a_client_sent() -> None:
-    """What came over the wire need not have been read by this library: nothing is taken on trust."""
+    """The orchestrator checks a client's judge again, because other clients may have sent it."""
     wrong = JudgeSettings("openai", "", "x", rubric_yaml="name: [", max_tokens=0, timeout_s=0.1, spend_cap_usd=-1.0)
     fields = {problem.field for problem in check_judge(wrong)}
     assert {"judge.model", "judge.base_url", "judge.max_tokens", "judge.timeout", "judge.spend_cap"} <= fields
@@ -218,6 +218,6 @@ def test_a_jury_is_a_list_of_judges_with_all_else_in_common(judge: object) -> No
 
 
 def test_each_key_of_a_jury_is_needed() -> None:
-    """The judge whose key is not set is named."""
+    """The judge without a key is named."""
     (problem,) = problems_of([MEMBER, OTHER], environ={"OPENAI_API_KEY": "k"})
     assert problem.field == "judge.jury[1].provider"

@@ -156,7 +156,7 @@ def _request(text: str) -> AgentRequest:
     ],
 )
 def test_a_request_is_counted_before_it_is_filled(template: object, fits: bool) -> None:
-    """A body of placeholders for a large input is refused without being built: 3,000 of 0.9 MB were 3 GB."""
+    """A body that repeats a large input is refused without being built: 3,000 of 0.9 MB were 3 GB."""
     request = _request("x" * 1_000_000)
     if fits:
         assert len(render(template, request)) == 4_000_000
@@ -166,7 +166,7 @@ def test_a_request_is_counted_before_it_is_filled(template: object, fits: bool) 
 
 
 def test_a_prompt_is_counted_before_it_is_filled() -> None:
-    """The same for prompts, of which each variable is written as text once."""
+    """A prompt that repeats a large variable is refused without being built."""
     values = {"v": ["x" * 1_000_000], "w": "y"}
     assert len(fill("{{v}}{{w}}" * 4, values)) == 4_000_020
     with pytest.raises(FilledTooLargeError, match="larger than 4 MiB"):

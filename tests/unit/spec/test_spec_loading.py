@@ -91,13 +91,13 @@ def test_every_mistake_is_named_with_its_line(tmp_path: Path) -> None:
     ],
 )
 def test_what_this_version_cannot_do_is_refused(changes: dict[str, Any], message: str) -> None:
-    """Later features and wrong values are sentences, never ignored."""
+    """Unsupported features and wrong values are refused, never ignored."""
     with pytest.raises(SpecError, match=message):
         spec_from_mapping({**GOOD, **changes})
 
 
 def test_the_dataset_may_be_a_mapping() -> None:
-    """What is said in it is what stands beside the short form; --map and --set go before both."""
+    """Its keys mean the same as the short form's; --map and --set take precedence over both."""
     read_as = {"map": {"input": "frage"}, "encoding": "cp1252", "format": "plain", "on_bad_case": "skip"}
     spec = spec_from_mapping({**GOOD, "dataset": {"path": "d.csv", **read_as}}, overrides=["map.id=nr"])
     assert spec.dataset is not None
@@ -134,7 +134,7 @@ def test_what_is_no_dataset_of_a_spec(dataset: object, sentence: str) -> None:
     ],
 )
 def test_metrics_have_the_names_that_scoring_without_a_run_takes(written: Any, name: str, kind: str) -> None:
-    """Gates and reports call a metric what the spec calls it."""
+    """Gates and reports name a metric as the spec does."""
     (metric,) = spec_from_mapping({**GOOD, "metrics": [written], "gates": [f"{name} >= 0.5"]}).settings.metrics
     assert (metric.name, metric.kind) == (name, kind)
 
@@ -176,7 +176,7 @@ def test_a_category_may_be_called_like_a_metric_that_was_left_out() -> None:
 
 
 def test_a_threshold_belongs_to_its_model() -> None:
-    """Another model than the default has no threshold unless the spec gives one."""
+    """A model other than the default has no threshold unless the spec sets one."""
     spec = spec_from_mapping({**GOOD, "metrics": [{"semantic_similarity": {"model": "other"}}]})
     assert spec.settings.metrics[0].parameters["threshold"] is None
 
@@ -242,7 +242,7 @@ def test_a_field_is_read_by_its_kind(value: object, read: Any, expected: object,
 
 
 def test_fields_that_there_are_not_are_reported() -> None:
-    """Each with the field that may have been meant."""
+    """Each unknown field is reported with its probable meaning."""
     reported: list[tuple[str, str]] = []
     Fields({"targt": 1, "target": 2}, lambda name, message: reported.append((name, message))).unknown(("target",))
     assert reported == [("targt", "unknown field 'targt'; did you mean 'target'?")]

@@ -148,7 +148,7 @@ def test_variables_of_a_service_are_looked_for_before_anything_is_sent(tmp_path:
 
 
 def test_a_list_price_needs_no_numbers(tmp_path: Path) -> None:
-    """The table of the judge has it."""
+    """The judge's table has the list price."""
     assert read(tmp_path, target="gpt-4o-mini", prices="list").options == {"prices": "list"}
 
 
@@ -170,7 +170,7 @@ def test_all_mistakes_come_with_their_lines(tmp_path: Path) -> None:
 
 
 def test_a_server_refuses_a_prompt_file_without_its_text() -> None:
-    """A name alone says nothing to a server that has other files."""
+    """A file name alone means nothing to a server with other files."""
     agent = AgentSettings("openai", "m", options={"prompt_file": "prompt.md"})
     assert [problem.field for problem in check_agent(agent)] == ["agent.prompt_file"]
 

@@ -94,7 +94,7 @@ def test_agents_on_the_users_side_may_have_traces(
     ],
 )
 def test_other_agents_may_have_none_and_the_reason_is_said(more: dict[str, Any]) -> None:
-    """Their process is elsewhere, and would not send its spans to the user's machine."""
+    """Other agents run elsewhere and would not send spans to the user's machine."""
     (problem,) = problems("otlp", **more)
     assert problem == (
         "agent.traces: traces are read of agents that run on the user's side (python, command and frameworks), and the "
@@ -103,7 +103,7 @@ def test_other_agents_may_have_none_and_the_reason_is_said(more: dict[str, Any])
 
 
 def test_every_mistake_is_named() -> None:
-    """All that is wrong is reported at once, and by the orchestrator as well."""
+    """All mistakes are reported at once, by the orchestrator as well."""
     assert problems({"file": "", "wait": "2h", "port": 1}) == [
         "agent.traces.port: unknown field of agent.traces 'port'; known: file, wait",
         "agent.traces.file: must be the name of a file, not ''",

@@ -52,7 +52,7 @@ def unset(name: str) -> str:
 def test_a_variable_that_is_not_set_is_a_problem_of_the_spec(
     agent: dict[str, Any], environ: dict[str, str], hits: list[tuple[str, str]]
 ) -> None:
-    """Each is told once, at its field; a service of one's own needs no key unless the spec names one."""
+    """Each unset variable is reported once at its field; a user's own service needs no key by default."""
     assert problems_of(agent, environ) == hits
     assert problems_of(agent, None) == []
 
@@ -71,7 +71,7 @@ def test_it_is_told_beside_what_else_is_wrong(tmp_path: Path) -> None:
 
 
 def test_another_machine_has_another_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What is set here says nothing about a server; a state directory that cannot be used is told later."""
+    """Variables of this machine say nothing about a server's."""
     monkeypatch.setenv("ASSAY_HOME", str(tmp_path))
     monkeypatch.setenv("SET_HERE", "1")
     assert environment_for("host:1") is None

@@ -119,7 +119,7 @@ def test_variants_of_the_command_replace_those_of_the_spec(tmp_path: Path) -> No
 
 
 def test_variants_without_a_file(tmp_path: Path) -> None:
-    """A mapping with variants gives specs whose agent differs."""
+    """A mapping with variants gives one spec per variant."""
     data = {"dataset": "d.jsonl", "agent": {"adapter": "openai", "target": "a"}, "metrics": ["latency"]}
     variants = [Variant(name, {"agent.target": name}, f"--models {name}") for name in ("a", "b")]
     specs = load_variants(data, variants=variants)

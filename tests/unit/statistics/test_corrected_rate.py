@@ -107,7 +107,7 @@ def test_labels_that_stand_for_their_rows() -> None:
 
 
 def test_a_stratum_of_one_label_joins_the_next() -> None:
-    """It has no spread of its own; one label in all gives nothing."""
+    """A stratum of one label has no spread of its own; one label in all gives nothing."""
     pair = drawn((True, True), 20, 2)
     assert weighted_pass_rate(0.9, 100, [*pair, *drawn((False, True), 1, 1)]) == weighted_pass_rate(
         0.9, 100, [*pair, *drawn((False, True), 1, 1)][::-1]

@@ -200,7 +200,7 @@ def test_scores_without_whole_numbers_have_no_kappa_of_their_own() -> None:
 
 
 def test_judges_among_themselves() -> None:
-    """Alpha of several judges; majority of people."""
+    """Several judges have an alpha; people have a majority."""
     assert judges_alpha([[1, 2, 3], [1, 2, None], [1, 2, 3]], "interval").value == 1.0
     assert majority(["a"]) == "a"
     assert majority(["a", "b"]) is None
