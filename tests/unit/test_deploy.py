@@ -22,27 +22,31 @@ KINDS = {"assay-embedder": Embedder.read, "assay-judge": Judge.read, "assay-orch
 
 
 def documents(*folders: str) -> list[dict[str, Any]]:
-    """Return all manifests of these folders, those that kustomize reads itself left out."""
+    """Return all manifests of some folders except those of kustomize itself."""
     files = [path for folder in folders for path in sorted((DEPLOY / folder).glob("*.yaml"))]
-    found = [one for path in files for one in yaml.safe_load_all(path.read_text(encoding="utf-8"))]
-    return [one for one in found if not one["apiVersion"].startswith("kustomize")]
+    manifests = [manifest for path in files for manifest in yaml.safe_load_all(path.read_text(encoding="utf-8"))]
+    return [manifest for manifest in manifests if not manifest["apiVersion"].startswith("kustomize")]
 
 
 BASE = documents("base")
 ALL = documents("base", "overlays/cpu", "overlays/gpu", "overlays/dev", "components/queue-depth", "components/gateway")
-WORKLOADS = {one["metadata"]["name"]: one for one in ALL if one["kind"] in ("Deployment", "StatefulSet", "Job")}
-OWN = {name: one for name, one in WORKLOADS.items() if one["kind"] == "Deployment"}
+WORKLOADS = {
+    manifest["metadata"]["name"]: manifest
+    for manifest in ALL
+    if manifest["kind"] in ("Deployment", "StatefulSet", "Job")
+}
+OWN = {name: manifest for name, manifest in WORKLOADS.items() if manifest["kind"] == "Deployment"}
 """What serves."""
-POLICIES = {one["metadata"]["name"]: one["spec"] for one in ALL if one["kind"] == "NetworkPolicy"}
+POLICIES = {manifest["metadata"]["name"]: manifest["spec"] for manifest in ALL if manifest["kind"] == "NetworkPolicy"}
 GENERATED = {
-    one["name"]: dict(pair.split("=", 1) for pair in one["literals"])
-    for one in yaml.safe_load((DEPLOY / "base/kustomization.yaml").read_text(encoding="utf-8"))["configMapGenerator"]
+    entry["name"]: dict(pair.split("=", 1) for pair in entry["literals"])
+    for entry in yaml.safe_load((DEPLOY / "base/kustomization.yaml").read_text(encoding="utf-8"))["configMapGenerator"]
 }
 
 
 def specs(kind: str) -> dict[str, Any]:
     """Return the specifications of one kind in the base, by name."""
-    return {one["metadata"]["name"]: one["spec"] for one in BASE if one["kind"] == kind}
+    return {manifest["metadata"]["name"]: manifest["spec"] for manifest in BASE if manifest["kind"] == kind}
 
 
 def pod(name: str) -> dict[str, Any]:
@@ -54,12 +58,12 @@ def pod(name: str) -> dict[str, Any]:
 def container(name: str) -> dict[str, Any]:
     """Return the one container of a workload."""
     (only,) = pod(name)["containers"]
-    found: dict[str, Any] = only
-    return found
+    spec: dict[str, Any] = only
+    return spec
 
 
 def settings(name: str, arguments: list[str] | None = None) -> Any:
-    """Return the settings that a process has: of its command line, of what is generated, of its secrets."""
+    """Return the settings of a process from its command line, its config map and its secrets."""
     mine = container(name)
     generated = [GENERATED[each["configMapRef"]["name"]] for each in mine["envFrom"]]
     environment = {key: value for each in generated for key, value in each.items()}
@@ -70,27 +74,27 @@ def settings(name: str, arguments: list[str] | None = None) -> Any:
 
 
 def dev_arguments(name: str) -> list[str]:
-    """Return the command line that the overlay for development gives a process."""
+    """Return a process's command line in the development overlay."""
     patches = yaml.safe_load((DEPLOY / "overlays/dev/kustomization.yaml").read_text(encoding="utf-8"))["patches"]
-    (patch,) = (yaml.safe_load(one["patch"]) for one in patches if one["target"]["name"] == name)
-    values: dict[str, list[str]] = {one["path"]: one["value"] for one in patch}
+    (changes,) = (yaml.safe_load(patch["patch"]) for patch in patches if patch["target"]["name"] == name)
+    values: dict[str, list[str]] = {change["path"]: change["value"] for change in changes}
     return values["/spec/template/spec/containers/0/args"]
 
 
 @pytest.mark.parametrize("name", OWN)
 def test_every_command_line_is_one_that_the_service_takes(name: str) -> None:
     """A renamed flag is detected; probes, ports and end times fit the settings."""
-    found, mine = settings(name), container(name)
+    service, mine = settings(name), container(name)
     ports = {each["name"]: str(each["containerPort"]) for each in mine["ports"]}
-    assert (found.listen, found.health_listen) == (f"0.0.0.0:{ports['grpc']}", f"0.0.0.0:{ports['health']}")
+    assert (service.listen, service.health_listen) == (f"0.0.0.0:{ports['grpc']}", f"0.0.0.0:{ports['health']}")
     for probe in ("startupProbe", "readinessProbe"):
         assert str(mine[probe]["grpc"]["port"]) == ports["health"]
-    assert pod(name)["terminationGracePeriodSeconds"] >= found.grace_s + 10
-    files = [each for each in (found.tls_cert, found.tls_key, found.tls_client_ca) if each is not None]
+    assert pod(name)["terminationGracePeriodSeconds"] >= service.grace_s + 10
+    files = [each for each in (service.tls_cert, service.tls_key, service.tls_client_ca) if each is not None]
     mounts = [each["mountPath"] for each in mine["volumeMounts"]]
     assert all(any(str(file).startswith(f"{mount}/") for mount in mounts) for file in files)
     assert {each["name"] for each in mine["volumeMounts"]} == {each["name"] for each in pod(name)["volumes"]}
-    assert settings(name, dev_arguments(name)).listen == found.listen
+    assert settings(name, dev_arguments(name)).listen == service.listen
 
 
 def test_what_serves_others_has_tls_and_knows_its_callers() -> None:
@@ -110,7 +114,7 @@ def test_what_serves_others_has_tls_and_knows_its_callers() -> None:
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_pods_are_restricted(name: str) -> None:
-    """As the level `restricted` of Pod Security demands, and with a root file system that nothing writes to."""
+    """Pods meet the Pod Security level `restricted` and have a read-only root file system."""
     spec, mine = pod(name), container(name)
     assert spec["securityContext"]["runAsNonRoot"]
     assert spec["securityContext"]["runAsUser"] >= 100
@@ -136,7 +140,7 @@ def test_no_image_is_named_latest_and_no_secret_is_in_the_base() -> None:
         tag = tags.get(image) or image.rpartition(":")[2]
         assert tag
         assert tag != "latest"
-    assert not [one for one in BASE if one["kind"] == "Secret"]
+    assert not [manifest for manifest in BASE if manifest["kind"] == "Secret"]
     for name in OWN:
         assert all("secretKeyRef" in each["valueFrom"] for each in container(name).get("env", []))
     keys = {name for name in OWN if "OPENAI_API_KEY" in str(container(name).get("env"))}
@@ -191,7 +195,7 @@ def test_every_process_may_be_moved_one_at_a_time() -> None:
 
 
 def test_one_job_changes_the_tables_and_all_others_wait_for_it() -> None:
-    """However many pods start at once; it is tried again while pods of an older version work with the tables."""
+    """One job migrates, however many pods start; it is retried while pods of an older version use the tables."""
     job = WORKLOADS["migrate"]
     assert job["kind"] == "Job"
     python, flag, module = container("migrate")["command"]
@@ -199,15 +203,15 @@ def test_one_job_changes_the_tables_and_all_others_wait_for_it() -> None:
     assert pod("migrate")["restartPolicy"] == "OnFailure"
     assert job["spec"]["backoffLimit"] >= 6  # the pauses double from 10 s, so that this is at least ten minutes
     for name in ("api", "worker"):
-        for found in (settings(name), settings(name, dev_arguments(name))):
-            assert found.migrations == "wait"
+        for service in (settings(name), settings(name, dev_arguments(name))):
+            assert service.migrations == "wait"
         probe = container(name)["startupProbe"]
-        assert probe["periodSeconds"] * probe["failureThreshold"] > found.database_patience_s + 30
+        assert probe["periodSeconds"] * probe["failureThreshold"] > service.database_patience_s + 30
 
 
 def test_the_gateway_passes_tls_on_to_the_service() -> None:
     """The certificate is in the pods, so clients' data is encrypted up to the pod."""
-    gateway, route = (one["spec"] for one in ALL if one["apiVersion"].startswith("gateway."))
+    gateway, route = (manifest["spec"] for manifest in ALL if manifest["apiVersion"].startswith("gateway."))
     (listener,), (rule,), (parent,) = gateway["listeners"], route["rules"], route["parentRefs"]
     assert (listener["protocol"], listener["tls"]) == ("TLS", {"mode": "Passthrough"})
     assert parent == {"name": "assay", "sectionName": listener["name"]}
@@ -219,8 +223,8 @@ def test_the_gateway_passes_tls_on_to_the_service() -> None:
 def test_the_scaler_of_the_queue_fits_the_workers() -> None:
     """The scaler of the queue has the secret of the database, and replaces the autoscaler of the same Deployment."""
     name = "worker"
-    (scaled,) = (one["spec"] for one in ALL if one["kind"] == "ScaledObject")
-    (known,) = (one for one in ALL if one["kind"] == "TriggerAuthentication")
+    (scaled,) = (manifest["spec"] for manifest in ALL if manifest["kind"] == "ScaledObject")
+    (known,) = (manifest for manifest in ALL if manifest["kind"] == "TriggerAuthentication")
     (trigger,) = scaled["triggers"]
     assert scaled["scaleTargetRef"]["name"] == name in OWN
     assert trigger["authenticationRef"]["name"] == known["metadata"]["name"]
@@ -229,7 +233,9 @@ def test_the_scaler_of_the_queue_fits_the_workers() -> None:
     assert {key: reference[key] for key in ("name", "key")} == url["valueFrom"]["secretKeyRef"]
     component = yaml.safe_load((DEPLOY / "components/queue-depth/kustomization.yaml").read_text(encoding="utf-8"))
     assert [each["target"] for each in component["patches"]] == [{"kind": "HorizontalPodAutoscaler", "name": name}]
-    targets = {one["spec"]["scaleTargetRef"]["name"] for one in ALL if one["kind"] == "HorizontalPodAutoscaler"}
+    targets = {
+        manifest["spec"]["scaleTargetRef"]["name"] for manifest in ALL if manifest["kind"] == "HorizontalPodAutoscaler"
+    }
     assert targets == set(OWN) - {"judge"}  # it waits for providers, and computes nothing
 
 
@@ -243,8 +249,8 @@ def test_clients_of_services_balance_over_pods() -> None:
 
 
 def test_the_depth_of_the_queue_can_be_asked_for() -> None:
-    """The query of the scaler is one that today's tables answer: shards that wait, of runs that are not paused."""
-    (scaled,) = (one for one in ALL if one["kind"] == "ScaledObject")
+    """The scaler's query counts the waiting shards of active runs in the current tables."""
+    (scaled,) = (manifest for manifest in ALL if manifest["kind"] == "ScaledObject")
     (trigger,) = scaled["spec"]["triggers"]
     with sqlite3.connect(":memory:") as database:
         for name in ("runs", "shards"):
@@ -258,7 +264,7 @@ def test_the_depth_of_the_queue_can_be_asked_for() -> None:
 
 
 def test_the_first_token_can_be_made_in_a_pod(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By the command of the guide, in the environment of the image, which says that all addresses are served."""
+    """The guide's command works in the image's environment, which listens on all addresses."""
     environment = {"ASSAY_ORCHESTRATOR_LISTEN": "0.0.0.0:7070"}
     assert bootstrap.main(["--database", str(tmp_path / "assay.db")], environment) == 0
     assert capsys.readouterr().out.startswith("assay_")
