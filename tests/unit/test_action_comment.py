@@ -169,11 +169,11 @@ def test_a_copy_of_the_marker_by_someone_else_is_left_as_it_is(hub: Hub, post: C
 def test_a_refused_comment_is_a_warning(hub: Hub, post: Callable[..., str], status: int) -> None:
     """The job continues, the line says what is missing, and nothing of the answer is printed."""
     hub.refusals = [(status, {})]
-    said = post()
-    assert said.startswith("::warning::no comment: ")
-    assert said.endswith("; see the job's summary")
-    assert "forged" not in said
-    assert ("pull-requests: write" in said) == (status != 500)
+    line = post()
+    assert line.startswith("::warning::no comment: ")
+    assert line.endswith("; see the job's summary")
+    assert "forged" not in line
+    assert ("pull-requests: write" in line) == (status != 500)
 
 
 def test_a_rate_limit_is_waited_for(hub: Hub, post: Callable[..., str]) -> None:

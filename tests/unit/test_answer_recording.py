@@ -53,8 +53,8 @@ async def test_what_is_recorded_and_what_is_left_out(tmp_path: Path, capsys: pyt
     rows = [row(0, AgentResponse(text="a")), row(1, late), row(2, None), row(3, huge), row(5, AgentResponse(text="b"))]
     cases = [case(0), case(1), case(2), case(3), case(4), Case("other", (Turn("q"),))]
     assert await record(file, rows, cases) == rows
-    found = {one.case_id: one.recorded for one in open_dataset(file).cases()}
-    assert found == {"c1": late, "c0": AgentResponse(text="a")}
+    recorded = {one.case_id: one.recorded for one in open_dataset(file).cases()}
+    assert recorded == {"c1": late, "c0": AgentResponse(text="a")}
     assert capsys.readouterr().err == (
         f"answers: 2 cases recorded in {file}; 1 error of the agent among them, replayed as such; "
         "4 cases left out, without an answer to each repeat or too long\n"
@@ -73,8 +73,8 @@ async def test_conversations_are_recorded_turn_by_turn(tmp_path: Path, capsys: p
 
     rows = [talk(0, *said), talk(1, late, None), talk(2, None, said[1], left_out=True)]
     await record(file, rows, [case(number, turns=2) for number in range(3)])
-    found = {one.case_id: one.recorded_conversation(0) for one in open_dataset(file).cases()}
-    assert found == {"c0": tuple(said), "c1": (late,)}
+    recorded = {one.case_id: one.recorded_conversation(0) for one in open_dataset(file).cases()}
+    assert recorded == {"c0": tuple(said), "c1": (late,)}
     assert "2 cases recorded" in (said_of := capsys.readouterr().err)
     assert "1 case left out" in said_of
 

@@ -63,8 +63,8 @@ def test_an_empty_retrieval_is_not_an_absent_one() -> None:
 
 def test_an_error_may_be_a_text_and_makes_the_status() -> None:
     """An error without a status sets status ERROR; status ERROR without an error gets one."""
-    said = response_from_json({"error": "down"})
-    assert (said.status, said.error) == (AgentStatus.ERROR, AgentError(AgentErrorKind.RAISED, "down"))
+    answer = response_from_json({"error": "down"})
+    assert (answer.status, answer.error) == (AgentStatus.ERROR, AgentError(AgentErrorKind.RAISED, "down"))
     unsaid = response_from_json({"status": " ERROR "})
     assert unsaid.error is not None
     assert "without saying why" in unsaid.error.message
@@ -366,8 +366,8 @@ def test_sources_as_others_write_them(source: dict[str, Any], read: Source) -> N
 
 def test_passages_and_calls_under_other_names() -> None:
     """A list of texts is what was retrieved, one of another kind stays in the metadata."""
-    found = response_from_json({"answer": "t", "contexts": ["High."], "toolCalls": [{"name": "f"}], "citations": ["A"]})
-    assert found == AgentResponse(
+    reply = response_from_json({"answer": "t", "contexts": ["High."], "toolCalls": [{"name": "f"}], "citations": ["A"]})
+    assert reply == AgentResponse(
         text="t", retrieved=(Source(content="High."),), tool_calls=(ToolCall("f"),), sources=(Source(title="A"),)
     )
     assert response_from_json({"text": "t", "sources": [], "citations": ["A"]}).sources == (Source(title="A"),)

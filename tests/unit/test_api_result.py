@@ -89,14 +89,14 @@ def test_the_first_errors_of_agent_and_metrics_are_shown() -> None:
     failed = AgentResponse(status=AgentStatus.ERROR, error=raised)
     detail = {"function": "m:f", "message": "ValueError: no", "traceback": FRAMES.replace("answer", "judge")}
     own = Score("m0", ScoreStatus.ERROR, reason="function_raised", detail=detail)
-    found = dataclasses.replace(
+    result = dataclasses.replace(
         evaluation(), rows=(row("a", failed, ()), row("b", failed, ()), row("c", ANSWER, (own,)))
     )
-    assert repr(found).splitlines()[2:] == [
+    assert repr(result).splitlines()[2:] == [
         " agent failed on 2 rows, first on case a: ZeroDivisionError: <b>\ufffd[2J (in answer, /x/agent.py:3)",
         " metric m0 failed on 1 row, first on case c: ValueError: no (in judge, /x/agent.py:3)>",
     ]
-    html = found._repr_html_()
+    html = result._repr_html_()
     assert "agent failed on 2 rows" in html
     assert "line 3, in judge" in html
     assert "<b>" not in html
@@ -106,8 +106,8 @@ def test_the_first_errors_of_agent_and_metrics_are_shown() -> None:
 def test_an_error_of_the_agent_is_shown_before_those_of_many_metrics() -> None:
     """The agent's error is shown first, even if it comes last; five metrics are shown."""
     own = tuple(Score(f"m{index}", ScoreStatus.ERROR, reason="not_finite") for index in range(9))
-    found = first_errors([row("a", ANSWER, own), row("b", FAILURE, ())])
-    assert [error.source for error in found] == ["agent", "m0", "m1", "m2", "m3", "m4"]
+    errors = first_errors([row("a", ANSWER, own), row("b", FAILURE, ())])
+    assert [error.source for error in errors] == ["agent", "m0", "m1", "m2", "m3", "m4"]
 
 
 def test_metrics_and_scores_are_found_by_name_and_by_position() -> None:

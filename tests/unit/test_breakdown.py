@@ -39,9 +39,9 @@ def test_each_category_and_tag_has_its_own_numbers() -> None:
         row(3, None, True),
     ]
     summary = summarise(rows, [coverage()], [])
-    found = {group.name: group for group in summary.categories}
-    assert list(found) == ["count", "list"]
-    count = found["count"]
+    groups = {group.name: group for group in summary.categories}
+    assert list(groups) == ["count", "list"]
+    count = groups["count"]
     assert (count.total, count.passed, count.failed, count.pass_rate, count.metrics) == (
         2,
         1,
@@ -49,7 +49,7 @@ def test_each_category_and_tag_has_its_own_numbers() -> None:
         0.5,
         {"coverage": 0.5},
     )
-    assert (found["list"].pass_rate, found["list"].metrics) == (None, {"coverage": 0.5})
+    assert (groups["list"].pass_rate, groups["list"].metrics) == (None, {"coverage": 0.5})
     tags = {group.name: (group.total, group.pass_rate, group.metrics["coverage"]) for group in summary.tags}
     assert tags == {"ar": (3, 0.5, 0.5), "smoke": (1, 1.0, 1.0)}
 

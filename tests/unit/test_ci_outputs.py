@@ -155,8 +155,8 @@ def test_only_what_is_asked_for_is_written(tmp_path: Path) -> None:
     assert not CiOutputs()
     assert made(tmp_path, report, CiOutputs()) == ""
     assert not folder.exists()
-    wanted = CiOutputs(folder / "j.xml", folder / "s.md", folder / "c.md", "linux", annotations=True)
-    assert made(tmp_path, report, wanted).count("::error ") == 2
+    outputs = CiOutputs(folder / "j.xml", folder / "s.md", folder / "c.md", "linux", annotations=True)
+    assert made(tmp_path, report, outputs).count("::error ") == 2
     assert sorted(path.name for path in folder.iterdir()) == ["c.md", "j.xml", "s.md"]
     comment = (folder / "c.md").read_text("utf-8")
     assert comment.startswith("<!-- assay:manual:linux -->\n## FAIL: `manual`\n")
@@ -172,29 +172,29 @@ def test_only_what_is_asked_for_is_written(tmp_path: Path) -> None:
 )
 def test_a_comparison_that_fails_the_job_is_said_first(tmp_path: Path, status: int, title: str, element: str) -> None:
     """If the comparison fails the job, the first line of CI output does not say PASS."""
-    wanted = CiOutputs(tmp_path / "j.xml", tmp_path / "s.md", tmp_path / "c.md", annotations=True)
+    outputs = CiOutputs(tmp_path / "j.xml", tmp_path / "s.md", tmp_path / "c.md", annotations=True)
     decision = Decision(status, ("it is worse",), is_regression=status == FAILED)
     word = title.upper()
-    printed = made(tmp_path, document([row()]), wanted, decision)
+    printed = made(tmp_path, document([row()]), outputs, decision)
     assert printed == f"::error title={title}::it is worse\n"
     for file in ("s.md", "c.md"):
         lines = (tmp_path / file).read_text("utf-8").splitlines()
         assert lines[1] == f"## {word}: `manual`"
         assert lines[3] == f"Against the baseline: {word} (it is worse). The run by itself: PASS."
     assert f'<{element} message="it is worse"' in (tmp_path / "j.xml").read_text("utf-8")
-    made(tmp_path, document([failed("a")], **MISSED), wanted, decision)
+    made(tmp_path, document([failed("a")], **MISSED), outputs, decision)
     assert (tmp_path / "c.md").read_text("utf-8").splitlines()[1] == "## FAIL: `manual`"
 
 
 def test_a_comparison_that_lets_undecided_pass_says_so(tmp_path: Path) -> None:
     """A job that passes because nothing was decided has a notice that says so."""
-    wanted = CiOutputs(tmp_path / "j.xml", annotations=True)
+    outputs = CiOutputs(tmp_path / "j.xml", annotations=True)
     decision = Decision(NO_REGRESSION, ("5 clusters decide nothing",), otherwise="4 with --strict")
-    assert made(tmp_path, document([row()]), wanted, decision) == (
+    assert made(tmp_path, document([row()]), outputs, decision) == (
         "::notice title=undecided::5 clusters decide nothing\n"
     )
     assert "<system-out>5 clusters decide nothing</system-out>" in (tmp_path / "j.xml").read_text("utf-8")
-    assert made(tmp_path, document([row()]), wanted, Decision(NO_REGRESSION, ())) == ""
+    assert made(tmp_path, document([row()]), outputs, Decision(NO_REGRESSION, ())) == ""
 
 
 def test_annotations_in_a_file_are_those_that_are_printed(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def is_idle(statement: ast.stmt) -> bool:
 
 def test_no_test_polls_without_an_end() -> None:
     """A loop that only sleeps until a condition holds hangs once the condition has passed: use `waiting`."""
-    found = []
+    endless = []
     for path in sorted(TESTS.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         for node in ast.walk(ast.parse(text if "while " in text else "")):
@@ -111,8 +111,8 @@ def test_no_test_polls_without_an_end() -> None:
                 for each in ast.walk(node.test)
             )
             if isinstance(node, ast.While) and not takes and all(map(is_idle, node.body)):
-                found.append(f"{path.relative_to(TESTS)}:{node.lineno}")
-    assert found == []
+                endless.append(f"{path.relative_to(TESTS)}:{node.lineno}")
+    assert endless == []
 
 
 def test_no_block_waits_for_a_process_without_an_end() -> None:

@@ -30,7 +30,7 @@ def page_of(folder: Path, documents: Sequence[Mapping[str, Any]], **settings: An
 
 def test_the_page_says_what_the_other_reports_say(tmp_path: Path) -> None:
     """Verdict, difference, counts, 2 x 2 table, cases, changes and decision stand there without JavaScript, too."""
-    said = page_of(tmp_path, two(), margin=0.05)[1].said()
+    page_text = page_of(tmp_path, two(), margin=0.05)[1].said()
     for part in (
         "B (candidate) is better than A (baseline) on accuracy: +0.30 [+0.05, +0.50] over 20 cases, p 0.0312.",
         "paired cases: 20 (0 only A, 0 only B, 0 dropped); B won 6, A won 0, 14 same",
@@ -41,7 +41,7 @@ def test_the_page_says_what_the_other_reports_say(tmp_path: Path) -> None:
         "decision: no regression (exit status 0)",
         "The page lists all 20 cases and has the answers of 20, the worst first",
     ):
-        assert part in said, part
+        assert part in page_text, part
 
 
 def test_the_page_allows_its_own_script_and_style_alone(tmp_path: Path) -> None:

@@ -112,19 +112,19 @@ def test_the_schema_has_every_field_of_a_comparison() -> None:
 
 def test_the_document_has_the_names_that_programs_read(of_two: ComparisonReport) -> None:
     """Names of other versions' files, every figure of the comparison, and what it can be computed again from."""
-    found = comparison_document(of_two)
-    pair = found["statistical_comparison"]["pairwise_comparisons"]["baseline_vs_candidate"]
-    assert found["prompt_paths"] == ["prompts/baseline.md", "prompts/candidate.md"]
+    document = comparison_document(of_two)
+    pair = document["statistical_comparison"]["pairwise_comparisons"]["baseline_vs_candidate"]
+    assert document["prompt_paths"] == ["prompts/baseline.md", "prompts/candidate.md"]
     assert (pair["overall_winner"], pair["significant_differences"]) == (
         "candidate",
         ["accuracy", "pass_rate", "quality"],
     )
     assert pair["metrics_comparison"]["accuracy"]["p"] == 0.03125
-    assert [name for name, _ in found["statistical_comparison"]["overall_ranking"]] == ["candidate", "baseline"]
-    assert found["recommendation"]["recommended_prompt"] == "candidate"
-    assert found["individual_results"][1]["results"]["accuracy"]["value"] == 1.0
-    assert found["individual_results"][1]["evaluation_file"] == "evaluation_2.json"
-    again = found["comparison"]
+    assert [name for name, _ in document["statistical_comparison"]["overall_ranking"]] == ["candidate", "baseline"]
+    assert document["recommendation"]["recommended_prompt"] == "candidate"
+    assert document["individual_results"][1]["results"]["accuracy"]["value"] == 1.0
+    assert document["individual_results"][1]["evaluation_file"] == "evaluation_2.json"
+    again = document["comparison"]
     assert (again["settings"]["seed"], again["random_draws"]["resamples"], again["assay_version"]) == (
         0,
         10_000,
@@ -709,14 +709,14 @@ def test_a_second_comparison_replaces_nothing(tmp_path: Path, of_two: Comparison
 
 def test_a_comparison_of_a_server_has_all_but_rows(tmp_path: Path, of_two: ComparisonReport) -> None:
     """Without the documents of the runs every format is written that can be, and a note says what is missing."""
-    found = write_comparison(replace(of_two, runs=(), cases=None), tmp_path / "out", plot_format="svg")
-    assert [path.name for path in found.written] == [
+    files = write_comparison(replace(of_two, runs=(), cases=None), tmp_path / "out", plot_format="svg")
+    assert [path.name for path in files.written] == [
         "comparison_results.json",
         "comparison_report.md",
         "comparison_plots.svg",
         "comparison.html",
     ]
-    assert [note.split(" ")[0] for note in found.notes] == ["evaluation_1.json", "comparison_cases.csv"]
+    assert [note.split(" ")[0] for note in files.notes] == ["evaluation_1.json", "comparison_cases.csv"]
     stored = comparison_document(replace(of_two, runs=(), cases=None))["individual_results"]
     assert [one | {"evaluation_file": None} for one in comparison_document(of_two)["individual_results"]] == stored
     assert {one["test_cases_count"] for one in stored} == {20}

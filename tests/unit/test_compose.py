@@ -78,9 +78,9 @@ def test_orchestrators_find_what_they_rest_on(name: str) -> None:
         assert getattr(options, kind) == f"{kind}:{port_of(settings(kind).listen)}"
         assert set(SERVICES[kind]["networks"]) & set(SERVICES[name]["networks"])
     user, host, database = re.findall(r"postgresql://(\w+)@(\w+):5432/(\w+)", options.database_url)[0]
-    made = SERVICES[host]["environment"]
-    assert (user, database) == (made["POSTGRES_USER"], made["POSTGRES_DB"])
-    assert SERVICES[name]["environment"]["PGPASSWORD"] == made["POSTGRES_PASSWORD"] == "<POSTGRES_PASSWORD>"
+    environment = SERVICES[host]["environment"]
+    assert (user, database) == (environment["POSTGRES_USER"], environment["POSTGRES_DB"])
+    assert SERVICES[name]["environment"]["PGPASSWORD"] == environment["POSTGRES_PASSWORD"] == "<POSTGRES_PASSWORD>"
     ended = {key: {"condition": "service_completed_successfully"} for key in ("certificates", "migrate")}
     assert SERVICES[name]["depends_on"] == {host: {"condition": "service_healthy"}, **ended}
     assert options.migrations == "wait"
@@ -194,9 +194,9 @@ def test_only_those_who_ask_a_provider_hold_its_key() -> None:
     for name, service in SERVICES.items():
         kind = "JUDGE" if name == "judge" else "AGENT" if name.startswith("worker-") else ""
         held = [key for key in service.get("environment") or {} if key.endswith("_API_KEY")]
-        wanted = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY") if kind else ()
-        assert set(held) == set(wanted)
-        for key in wanted:
+        keys = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY") if kind else ()
+        assert set(held) == set(keys)
+        for key in keys:
             assert f"{key}: ${{{kind}_{key}:-}}" in LIVE
 
 

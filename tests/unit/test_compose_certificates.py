@@ -52,36 +52,36 @@ def shift(monkeypatch: pytest.MonkeyPatch, by: timedelta) -> None:
 
 def test_each_service_has_what_tls_needs(tmp_path: Path) -> None:
     """Key and certificate belong together and to the authority; only their owner reads private keys."""
-    made = make(tmp_path)
+    files = make(tmp_path)
     for service in ("api", "judge", "orchestrator"):
-        assert made[f"{service}/ca.crt"] == made["authority/ca.crt"]
+        assert files[f"{service}/ca.crt"] == files["authority/ca.crt"]
         context = ssl.create_default_context(cafile=tmp_path / service / "ca.crt")
         context.load_cert_chain(tmp_path / service / "tls.crt", tmp_path / service / "tls.key")
         assert stat.S_IMODE((tmp_path / service / "tls.key").stat().st_mode) == 0o400
     assert stat.S_IMODE((tmp_path / "authority").stat().st_mode) == 0o700
-    certificate = x509.load_pem_x509_certificate(made["api/tls.crt"])
+    certificate = x509.load_pem_x509_certificate(files["api/tls.crt"])
     assert CERTIFICATES.names_of(certificate) == {"localhost", "127.0.0.1"}
-    certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(made["authority/ca.crt"]))
+    certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(files["authority/ca.crt"]))
 
 
 def test_what_is_right_is_kept_and_what_expires_is_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A later start changes nothing until 30 days before the end; the authority always stays."""
-    made = make(tmp_path)
-    assert make(tmp_path) == made
+    files = make(tmp_path)
+    assert make(tmp_path) == files
     shift(monkeypatch, timedelta(days=334))
-    assert make(tmp_path) == made
+    assert make(tmp_path) == files
     shift(monkeypatch, timedelta(days=336))
     renewed = make(tmp_path)
-    assert {path for path in made if made[path] != renewed[path]} == {
+    assert {path for path in files if files[path] != renewed[path]} == {
         f"{service}/{name}" for service in ("api", "judge", "orchestrator") for name in ("tls.crt", "tls.key")
     }
 
 
 def test_new_names_and_a_lost_authority_make_new_certificates(tmp_path: Path) -> None:
     """Names are of what clients reach alone; where a certificate is of another authority, it is replaced."""
-    made = make(tmp_path)
+    files = make(tmp_path)
     named = make(tmp_path, "--names", "assay.example.org")
-    assert {path for path in made if made[path] != named[path]} == {"api/tls.crt", "api/tls.key"}
+    assert {path for path in files if files[path] != named[path]} == {"api/tls.crt", "api/tls.key"}
     for path in (tmp_path / "authority").iterdir():
         path.unlink()
     again = make(tmp_path, "--names", "assay.example.org")

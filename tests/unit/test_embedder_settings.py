@@ -122,8 +122,8 @@ def test_a_request_names_no_folder_of_the_working_directory(tmp_path: Path, monk
 )
 def test_cosine_of_plain_vectors(first: tuple[float, ...], second: tuple[float, ...], expected: float | None) -> None:
     """The arithmetic, by hand; a vector without direction has no cosine."""
-    found = cosine(np.array(first), np.array(second))
-    assert found is None if expected is None else found == pytest.approx(expected, abs=1e-12)
+    value = cosine(np.array(first), np.array(second))
+    assert value is None if expected is None else value == pytest.approx(expected, abs=1e-12)
 
 
 def test_cosine_stays_in_range() -> None:
@@ -131,10 +131,10 @@ def test_cosine_stays_in_range() -> None:
     rng = np.random.default_rng(7)
     for _ in range(200):
         vector = rng.normal(size=384).astype(np.float32)
-        found = cosine(vector, vector)
-        assert found is not None
-        assert found <= 1.0
-        assert found == pytest.approx(1.0, abs=1e-12)
+        value = cosine(vector, vector)
+        assert value is not None
+        assert value <= 1.0
+        assert value == pytest.approx(1.0, abs=1e-12)
 
 
 def test_wrong_settings_end_the_process_with_a_sentence() -> None:

@@ -125,21 +125,21 @@ async def test_a_shard_is_given_up_when_its_questions_are_free() -> None:
 async def test_whose_a_shard_is_is_looked_up_when_nothing_has_told_for_a_while() -> None:
     """Taking a shard and storing rows of it tell as much; a moment before a transaction began counts."""
     looks = Looks()
-    made = Session(store(looks), plain_context("r", 10), alone=False, on_results=lambda _: None)
+    own = Session(store(looks), plain_context("r", 10), alone=False, on_results=lambda _: None)
     first, second = shard(0, 3), shard(1, 3)
-    async with made.share(first, monotonic()), made.share(second, monotonic() - 1.0):
-        await made.require(first)
+    async with own.share(first, monotonic()), own.share(second, monotonic() - 1.0):
+        await own.require(first)
         assert looks.count == 0
-        await made.require(second)
+        await own.require(second)
         assert looks.count == 1
-        made._known[first] = -inf
-        made._hold(monotonic() - 1.0, {first: 3})
-        await made.require(first)
+        own._known[first] = -inf
+        own._hold(monotonic() - 1.0, {first: 3})
+        await own.require(first)
         assert looks.count == 2
-        made._known[first] = -inf
-        made._hold(monotonic(), {first: 3})
-        made._hold(monotonic() - 1.0, {first: 3})
-        await made.require(first)
+        own._known[first] = -inf
+        own._hold(monotonic(), {first: 3})
+        own._hold(monotonic() - 1.0, {first: 3})
+        await own.require(first)
         assert looks.count == 2
 
 
@@ -153,17 +153,17 @@ async def test_alone_all_questions_are_those_of_this_process() -> None:
 
 async def test_a_row_that_is_cancelled_while_another_has_the_run_alone_frees_its_room() -> None:
     """As many rows as before may be worked on after a shard was cancelled while it waited."""
-    made = session()
-    room = made._rows._value
-    async with made.alone():
-        waiting = [asyncio.ensure_future(made.enter()) for _ in range(room)]
-        await until(lambda: made._rows.locked(), bool)
+    own = session()
+    room = own._rows._value
+    async with own.alone():
+        waiting = [asyncio.ensure_future(own.enter()) for _ in range(room)]
+        await until(lambda: own._rows.locked(), bool)
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
     async with asyncio.timeout(60):
         for _ in range(room):
-            await made.enter()
+            await own.enter()
 
 
 async def test_a_run_is_paused_while_its_process_cannot_store_that_it_lives() -> None:
@@ -176,12 +176,12 @@ async def test_a_run_is_paused_while_its_process_cannot_store_that_it_lives() ->
         if refusals:
             raise refusals.pop()
 
-    made = Session(
+    own = Session(
         pauses.of("r"), plain_context("r", 10), alone=False, on_results=lambda _: None, known_s=inf,
         until_sure=until_sure,
     )  # fmt: skip
-    async with made.share(shard(0, 1), monotonic()):
-        requiring = asyncio.ensure_future(made.require(shard(0, 1)))
+    async with own.share(shard(0, 1), monotonic()):
+        requiring = asyncio.ensure_future(own.require(shard(0, 1)))
         await until(lambda: seen)
         pauses.retry("r")
         await requiring

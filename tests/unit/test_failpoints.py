@@ -23,7 +23,7 @@ NAME = "agent.before_call"
 
 def _calls() -> list[str]:
     """Return the name of every failpoint that our code comes by."""
-    found = []
+    names = []
     for folder in SOURCES:
         for path in (ROOT / folder).rglob("*.py"):
             text = path.read_text(encoding="utf-8")
@@ -33,8 +33,8 @@ def _calls() -> list[str]:
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "failpoint":
                     (argument,) = node.args
                     assert isinstance(argument, ast.Constant), f"{path}: a failpoint is named where it stands"
-                    found.append(str(argument.value))
-    return found
+                    names.append(str(argument.value))
+    return names
 
 
 def test_every_failpoint_is_registered_and_used() -> None:
@@ -78,8 +78,8 @@ def test_the_action_happens_at_its_time(tmp_path: Path, text: str, status: int, 
     code = f"from assay.process.failpoints import failpoint\nfor _ in range(4): failpoint('{NAME}')"
     done = _run({"ASSAY_FAILPOINTS": text, "ASSAY_FAILPOINTS_LOG": str(log)}, code)
     assert done.returncode == status, done.stderr
-    found = [line.split(maxsplit=2) for line in log.read_text().splitlines()]
-    assert [rest for _, name, rest in found if name == NAME] == lines
+    entries = [line.split(maxsplit=2) for line in log.read_text().splitlines()]
+    assert [rest for _, name, rest in entries if name == NAME] == lines
 
 
 def test_a_process_that_is_started_again_is_not_ended_again(tmp_path: Path) -> None:

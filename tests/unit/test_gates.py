@@ -350,8 +350,8 @@ def test_gates_of_a_run_without_rows_are_incomplete() -> None:
     """A run without rows passes no gate."""
     summary = summarise([], [], [])
     gates = ["pass_rate >= 0", "agent_errors <= 1", "category.a.pass_rate >= 0", "pass_at_k.2 >= 0"]
-    found = judge_gates(gates, summary, kinds={}, tally=Tally(0, 0, 0))
-    assert [(gate.outcome, gate.reason) for gate in found] == [
+    outcomes = judge_gates(gates, summary, kinds={}, tally=Tally(0, 0, 0))
+    assert [(gate.outcome, gate.reason) for gate in outcomes] == [
         (GateOutcome.INCOMPLETE, "no metric decided any row"),
         (GateOutcome.INCOMPLETE, "the run has no rows"),
         (GateOutcome.INCOMPLETE, "no row has a category"),

@@ -94,8 +94,8 @@ def not_read(block: Block) -> bool:
 
 def of(language: str) -> pytest.MarkDecorator:
     """Parametrise a test with every block in a language that is not excused and has no other test."""
-    found = [block for block in blocks(language=language) if not not_read(block)]
-    return pytest.mark.parametrize("block", found, ids=str)
+    selected = [block for block in blocks(language=language) if not not_read(block)]
+    return pytest.mark.parametrize("block", selected, ids=str)
 
 
 def test_every_block_is_read_by_a_test() -> None:

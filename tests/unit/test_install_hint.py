@@ -65,7 +65,7 @@ def test_an_installed_package_is_installed_by_its_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("folder", ["library", "cli", "services"])
 def test_no_other_place_words_the_hint(folder: str) -> None:
     """All hints come from one function, because a hint that names the index does not work in a checkout."""
-    found = []
+    places = []
     for path in (ROOT / folder).rglob("*.py"):
         source = path.read_text(encoding="utf-8")
         if path.resolve() == PLACE or "pip install" not in source:
@@ -73,8 +73,8 @@ def test_no_other_place_words_the_hint(folder: str) -> None:
         for node in ast.walk(ast.parse(source)):
             text = ast.unparse(node) if isinstance(node, ast.JoinedStr) else getattr(node, "value", None)
             if isinstance(text, str) and LITERAL.search(text):
-                found.append(f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}: {text}")
-    assert found == []
+                places.append(f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}: {text}")
+    assert places == []
 
 
 def test_the_command_without_its_extra_names_what_to_install() -> None:

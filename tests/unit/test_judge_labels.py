@@ -290,9 +290,9 @@ async def test_answers_are_drawn_at_random_with_a_seed() -> None:
 async def test_a_sample_is_read_as_labels_once_people_filled_it_in(tmp_path: Path, name: str) -> None:
     """Its answers are those of the run, though a spreadsheet would take one for a formula."""
     texts = ["=1+1", "two\nlines", "- a list", "-5"]
-    found = await drawn([row(number, text) for number, text in enumerate(texts)], 9)
+    sampled = await drawn([row(number, text) for number, text in enumerate(texts)], 9)
     path = tmp_path / name
-    _write(path, found)
+    _write(path, sampled)
     with pytest.raises(DatasetError, match="a person's label"):
         read_items(path)
     text = path.read_text()

@@ -154,8 +154,8 @@ def test_how_many_independent_cases_a_rate_rests_on(values: list[float], cluster
 def test_rows_of_clusters_that_differ_little_are_worth_nearly_all() -> None:
     """Never more than there are rows, nor less than one."""
     chance = random.Random(4)
-    found = mean_of([float(chance.random() < 0.5) for _ in range(400)], "".join(map(chr, range(65, 105))) * 10)
-    assert 150 < (found.effective_count() or 0) <= 400
+    mean = mean_of([float(chance.random() < 0.5) for _ in range(400)], "".join(map(chr, range(65, 105))) * 10)
+    assert 150 < (mean.effective_count() or 0) <= 400
     assert mean_of([1.0, 0.0, 0.0], "abb").effective_count() == pytest.approx(9 / 5)
 
 

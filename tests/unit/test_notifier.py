@@ -41,9 +41,9 @@ def test_nothing_is_left_out_whatever_was_read(standing: set[int], pages: list[t
     notifier.subscribe(RUN)
     for start, count in pages:
         notifier.cache_events(RUN, events(*[number for number in sorted(standing) if number > start][:count]))
-    found = [event.sequence for event in notifier.recent_events(RUN, after, 5)]
-    assert found == list(range(after + 1, after + 1 + len(found)))
-    assert standing.issuperset(found)
+    sequences = [event.sequence for event in notifier.recent_events(RUN, after, 5)]
+    assert sequences == list(range(after + 1, after + 1 + len(sequences)))
+    assert standing.issuperset(sequences)
 
 
 def test_what_was_read_for_one_is_there_for_others() -> None:

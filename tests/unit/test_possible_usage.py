@@ -53,8 +53,8 @@ def test_tokens_that_cannot_be_are_not_spent(usage: Usage, tokens: int) -> None:
 
 def test_a_batch_of_the_largest_usages_fits_a_column() -> None:
     """Hundreds of answers of one transaction are within the integers of 64 bits."""
-    found = spent(*[Usage(total_tokens=MAX_TOKENS, cost_usd=MAX_COST_USD)] * 500)
-    assert max(found.tokens, found.nano_usd) < 2**62
+    total = spent(*[Usage(total_tokens=MAX_TOKENS, cost_usd=MAX_COST_USD)] * 500)
+    assert max(total.tokens, total.nano_usd) < 2**62
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,8 @@ async def written(folder: Path, rows: Sequence[CaseResult], prepared: PreparedRo
         for row in rows:
             yield row
 
-    found = await write_reports(finished(), one_by_one(), DEFAULT_REPORTS, folder, prepared=prepared)
-    return {path.name: path.read_bytes() for path in found.written}
+    files = await write_reports(finished(), one_by_one(), DEFAULT_REPORTS, folder, prepared=prepared)
+    return {path.name: path.read_bytes() for path in files.written}
 
 
 async def prepared_of(events: Sequence[CaseResult], *, rounds: int) -> PreparedRows:
@@ -67,9 +67,9 @@ async def test_files_do_not_depend_on_what_was_prepared(tmp_path: Path, rounds: 
     """All rows prepared, a few, or none; a row that comes again replaces itself; long ones are left to the end."""
     earlier = [dataclasses.replace(row, passed=None, reason="an earlier attempt") for row in ROWS]
     prepared = await prepared_of([*earlier, *reversed(REPORTED)], rounds=rounds)
-    found = await written(tmp_path / "prepared", REPORTED, prepared)
-    assert found == await written(tmp_path / "plain", REPORTED, None)
-    assert set(found) == {"results.json", "report.html"}
+    files = await written(tmp_path / "prepared", REPORTED, prepared)
+    assert files == await written(tmp_path / "plain", REPORTED, None)
+    assert set(files) == {"results.json", "report.html"}
 
 
 async def test_rows_are_prepared_before_they_are_asked_for() -> None:

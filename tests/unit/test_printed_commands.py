@@ -138,10 +138,10 @@ def problem_of(words: list[str]) -> str:
         elif isinstance(command, click.Group):
             if not re.fullmatch(r"[a-z-]+", name):  # a placeholder
                 return ""
-            found = command.get_command(context, name)
-            if found is None:
+            subcommand = command.get_command(context, name)
+            if subcommand is None:
                 return f"{command.name} has no command {name}"
-            command, context = found, click.Context(found, parent=context, info_name=name)
+            command, context = subcommand, click.Context(subcommand, parent=context, info_name=name)
         elif command.name == "serve" and name in SERVED:
             return ""
     return ""

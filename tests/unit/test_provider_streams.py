@@ -316,8 +316,8 @@ def test_citations_of_several_parts_are_each_once() -> None:
     page = {"type": "url_citation", "url": "https://a.example", "title": "A"}
     file = {"type": "file_citation", "file_id": "f", "filename": "F"}
     texts = [{"type": "output_text", "text": text, "annotations": [page, file]} for text in "ab"]
-    found = responses.reply_from({"status": "completed", "output": [{"type": "message", "content": texts}]})
-    assert [(cited["uri"], cited["id"]) for cited in found.citations] == [("https://a.example", ""), ("", "f")]
+    reply = responses.reply_from({"status": "completed", "output": [{"type": "message", "content": texts}]})
+    assert [(cited["uri"], cited["id"]) for cited in reply.citations] == [("https://a.example", ""), ("", "f")]
 
     cited = [
         {"url": "https://a.example", "title": "A", "cited_text": "one"},

@@ -92,8 +92,8 @@ def test_columns_of_other_runs(tmp_path: Path) -> None:
     assert ",".join(rows[0]) == COLUMNS
     assert rows[3] == ["3", "", "c3", "What is it?", "", "success", "It is that.", "That.", "", "", "", "", ""]
     assert rows[2][8:] == ["", "", "False", "", "agent error (raised): no route"]
-    wanted = {"expected_sources": ["faq#9", "faq#8"], "expected_tools": [{"name": "f", "arguments": {"q": 1}}]}
-    rows, _ = tables(tmp_path, document([row(expected=wanted)]))
+    expected = {"expected_sources": ["faq#9", "faq#8"], "expected_tools": [{"name": "f", "arguments": {"q": 1}}]}
+    rows, _ = tables(tmp_path, document([row(expected=expected)]))
     assert rows[1][-2] == 'expected sources: faq#9\nfaq#8\nexpected tools: f({"q": 1})'
     values = {line[0]: line[1] for line in summary}
     assert values["Avg Retrieval Accuracy"] == ""

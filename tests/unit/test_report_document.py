@@ -118,9 +118,9 @@ async def test_a_row_of_an_agent_with_sources_has_their_names(tmp_path: Path) ->
 
 async def test_means_of_the_summary_are_those_of_their_own_metrics(tmp_path: Path) -> None:
     """The hit rate is over all questions, not over those that the composite could score, whatever the order."""
-    found = await document(tmp_path)
-    assert found["summary"]["avg_hit_rate"] == found["results"]["hit_rate"]["value"] == 2 / 3
-    assert found["results"]["combined_score"]["avg_hit_rate"] == 1.0
+    report = await document(tmp_path)
+    assert report["summary"]["avg_hit_rate"] == report["results"]["hit_rate"]["value"] == 2 / 3
+    assert report["results"]["combined_score"]["avg_hit_rate"] == 1.0
 
 
 async def test_the_pass_rate_comes_with_its_interval(tmp_path: Path) -> None:

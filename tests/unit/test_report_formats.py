@@ -162,20 +162,20 @@ def test_a_report_that_a_job_prints_holds_no_command(tmp_path: Path, name: str) 
 @pytest.mark.parametrize("name", REPORTS)
 def test_a_report_is_the_same_each_time(tmp_path: Path, name: str) -> None:
     """Writing it again later gives the same bytes: nothing in it is of the moment of writing."""
-    found = []
+    contents = []
     for folder in (tmp_path / "a", tmp_path / "b"):
         folder.mkdir()
         paths = written(folder, RUNS["repeats"], name, **_QUICK.get(name, {}))
-        found.append([path.read_bytes() for path in paths])
-    assert found[0] == found[1]
+        contents.append([path.read_bytes() for path in paths])
+    assert contents[0] == contents[1]
 
 
 def test_reports_are_those_that_were_reviewed(tmp_path: Path) -> None:
     """Columns, words and order of text reports and of the console change where someone reviews them."""
-    found = dict(reports(tmp_path))
+    files = dict(reports(tmp_path))
     wanted = expected()
-    assert sorted(found) == sorted(wanted)
-    for name, content in found.items():
+    assert sorted(files) == sorted(wanted)
+    for name, content in files.items():
         assert content.decode() == wanted[name].decode(), name
 
 

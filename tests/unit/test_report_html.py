@@ -119,21 +119,21 @@ def test_the_verdict_comes_first_with_its_figures(tmp_path: Path) -> None:
         reasons=["similarity >= 0.9 does not hold: 0.7995"],
         recommendations=["Look at refunds first."],
     )
-    said = Page(text_of(tmp_path, report)).said()
+    page_text = Page(text_of(tmp_path, report)).said()
     for part in (
         "FAIL: similarity >= 0.9 does not hold: 0.7995", "50.0% (1 of 2 decided)", "similarity >= 0.9 ✕".rstrip(" ✕"),
         "does not hold 0.7995 too low", "0.7000 to 0.9000", "≥ 0.7505",
         "3 errors, 2 of them agent errors", "Look at refunds first.",
         "refunds 50.0%", "P95 1.50 s", "manual-20261123-164111-0c86e8", "76ed26d1df2b6aff", "python agent:answer",
     ):  # fmt: skip
-        assert part in said, part
+        assert part in page_text, part
 
 
 def test_agents_that_wait_are_counted_apart(tmp_path: Path) -> None:
     """The legend and the list of cases name them, and the page has what they wait for."""
     text = text_of(tmp_path, document([row(), agent_error("c2"), interrupted("c3")]))
-    said = Page(text).said()
-    assert "agent error 2 (1 interrupted)" in said
+    page_text = Page(text).said()
+    assert "agent error 2 (1 interrupted)" in page_text
     assert re.search(r'"kind": "approval", "tool": "refund"', text)
 
 
@@ -238,11 +238,11 @@ def test_repeats_are_one_line_without_script_too(tmp_path: Path) -> None:
     """Without JavaScript the first 100 cases are there, repeats folded to k of n and means of their values."""
     rows = [one for index in range(120) for one in (row(f"c{index}"), failed(f"c{index}", 0.5, repeat=1))]
     page = Page(text_of(tmp_path, document(rows)))
-    said = page.said()
-    assert "c0 What is it? 1 of 2 passed 0.6500 1.23 s" in said
-    assert "c99 What is it?" in said
-    assert "c100 What is it?" not in said
-    assert "shows the first 100 of 120 cases" in said
+    page_text = page.said()
+    assert "c0 What is it? 1 of 2 passed 0.6500 1.23 s" in page_text
+    assert "c99 What is it?" in page_text
+    assert "c100 What is it?" not in page_text
+    assert "shows the first 100 of 120 cases" in page_text
 
 
 def test_all_texts_share_the_room_of_a_page(tmp_path: Path) -> None:

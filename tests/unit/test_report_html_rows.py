@@ -38,9 +38,9 @@ def without(text: str, ranges: Ranges) -> str:
 @given(WORDS, WORDS)
 def test_what_does_not_differ_is_the_same(text: str, other: str) -> None:
     """Without the ranges that differ both texts are equal, also of characters that JavaScript counts twice."""
-    found = differences(text, other)
-    assert found is not None
-    assert without(text, found[0]) == without(other, found[1])
+    ranges = differences(text, other)
+    assert ranges is not None
+    assert without(text, ranges[0]) == without(other, ranges[1])
 
 
 def test_differences_are_whole_words() -> None:
@@ -54,9 +54,9 @@ def test_long_texts_differ_by_lines() -> None:
     """Above the limit of words a line is marked as a whole."""
     lines = [" ".join(f"w{place}-{word}" for word in range(10)) + "\n" for place in range(MAX_WORDS // 10)]
     changed = [*lines[:-1], "another last line\n"]
-    found = differences("".join(lines), "".join(changed))
+    ranges = differences("".join(lines), "".join(changed))
     start = sum(map(len, lines[:-1]))
-    assert found == ([(start, start + len(lines[-1]))], [(start, start + len(changed[-1]))])
+    assert ranges == ([(start, start + len(lines[-1]))], [(start, start + len(changed[-1]))])
 
 
 def test_texts_that_repeat_themselves_are_not_compared() -> None:
@@ -98,10 +98,10 @@ def test_scores_keep_reasons_and_what_produced_them() -> None:
         "rouge": score(None, reason="no_reference", message="the case has no reference"),
         "exact": score(None, reason="no_reference", message="the case has no reference"),
     }
-    found = detail(scores=scores)["scores"]
-    assert found["quality"]["reasoning"] == "too short"
-    assert found["quality"]["detail"] == '{"verdict":{"judge":"j"}}'
-    assert [found[name]["reason"] for name in scores] == [
+    shown = detail(scores=scores)["scores"]
+    assert shown["quality"]["reasoning"] == "too short"
+    assert shown["quality"]["detail"] == '{"verdict":{"judge":"j"}}'
+    assert [shown[name]["reason"] for name in scores] == [
         None,
         "the case has no reference",
         "the case has no reference",
@@ -116,9 +116,9 @@ def test_responses_keep_calls_sources_and_errors() -> None:
         "sources": [{"title": "Elephant", "score": 1.5}], "usage": {"input_tokens": 3}, "sql": "SELECT 1",
         "metadata": {"a": 1},
     }  # fmt: skip
-    found = detail(response=response)["response"]
+    shown = detail(response=response)["response"]
     texts = {**error, "retryable": "true"}
-    assert found == {
+    assert shown == {
         "error": texts, "attempts": [{"latency_ms": 5.0, **texts}], "tool_calls": [{"name": "search"}],
         "sources": [{"title": "Elephant", "score": "1.5"}], "usage": {"input_tokens": 3}, "sql": "SELECT 1",
         "metadata": '{"a":1}',
@@ -166,6 +166,6 @@ def test_what_a_case_expects_is_shown_beside_its_references() -> None:
     ]
     turn = {"turn_index": 0, "question": "q", "answer": "a", "references": [], "status": "success", "scores": {}}
     of_turn = {"expected_sources": ["faq#9"]}
-    found = detail(turns=[{**turn, "expected": of_turn}], expected=expected)
-    assert found["turns"][0]["expected"] == [["expected sources", "faq#9"]]
-    assert [name for name, _ in found["expected"]] == ["expected tools", "assertions"]
+    shown = detail(turns=[{**turn, "expected": of_turn}], expected=expected)
+    assert shown["turns"][0]["expected"] == [["expected sources", "faq#9"]]
+    assert [name for name, _ in shown["expected"]] == ["expected tools", "assertions"]

@@ -75,13 +75,13 @@ def test_the_sentence_names_counts_and_conditions(
 def test_python_and_console_say_it_beside_the_verdict() -> None:
     """The repr and the verdict line, and the summary for programs."""
     run = run_over(10, FIRST_TEN)
-    found = Evaluation(run, ())
-    assert found.selection is not None
-    assert (found.selection.selected, found.selection.total, found.selection.sentence) == (10, 40, SENTENCE)
-    assert repr(found).splitlines()[0].endswith(SENTENCE)
+    result = Evaluation(run, ())
+    assert result.selection is not None
+    assert (result.selection.selected, result.selection.total, result.selection.sentence) == (10, 40, SENTENCE)
+    assert repr(result).splitlines()[0].endswith(SENTENCE)
     assert ConsoleSummary(run, io.StringIO()).verdict_line().endswith(SENTENCE)
     assert full(run)["summary"]["selection"] == SELECTION == selected_document(run)
-    bundle = found._repr_mimebundle_()
+    bundle = result._repr_mimebundle_()
     assert SENTENCE in bundle["text/html"]
     assert SENTENCE in bundle["text/markdown"]
 

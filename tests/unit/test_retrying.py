@@ -97,8 +97,8 @@ def test_exceptions_that_caused_each_other_are_seen_once() -> None:
 
 def test_a_status_is_that_of_the_service() -> None:
     """Kind and status stand in the error, for each package's way of keeping it; other numbers are none."""
-    found = Failures().of(http_error(422)).error
-    assert found is not None
-    assert (found.kind, found.http_status, found.type) == (AgentErrorKind.HTTP_STATUS, 422, "HTTPStatusError")
+    error = Failures().of(http_error(422)).error
+    assert error is not None
+    assert (error.kind, error.http_status, error.type) == (AgentErrorKind.HTTP_STATUS, 422, "HTTPStatusError")
     assert http_status_of(raised("a.tool.Failed", code=7)) is None
     assert http_status_of(raised("a.tool.Failed", status=True, status_code="404")) is None

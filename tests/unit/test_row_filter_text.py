@@ -100,8 +100,8 @@ PIECES = st.lists(
 @pytest.mark.parametrize("vector", VECTORS["filters"], ids=lambda vector: repr(vector["filter"]))
 def test_filters_find_the_rows_of_the_vectors(vector: dict[str, Any]) -> None:
     """Each filter of the vectors, which the report's own reader shares, finds exactly its rows."""
-    wanted = parse_row_filter(vector["filter"])
-    assert [index for index, row in enumerate(ROWS) if matches(wanted, row)] == vector["rows"]
+    row_filter = parse_row_filter(vector["filter"])
+    assert [index for index, row in enumerate(ROWS) if matches(row_filter, row)] == vector["rows"]
 
 
 @pytest.mark.parametrize("vector", VECTORS["orders"], ids=lambda vector: repr(vector["order"]))
@@ -141,11 +141,11 @@ def test_orders_survive_text_and_wire(key: RowKey, metric: str, descending: bool
 def test_any_text_is_a_filter_or_refused(text: str) -> None:
     """No text makes the reader fail in another way, and what it accepts is read the same once written."""
     try:
-        wanted = parse_row_filter(text)
+        row_filter = parse_row_filter(text)
     except InvalidInputError:
         pass
     else:
-        assert parse_row_filter(format_row_filter(wanted)) == wanted
+        assert parse_row_filter(format_row_filter(row_filter)) == row_filter
 
 
 def test_every_problem_is_said_at_once_by_position() -> None:

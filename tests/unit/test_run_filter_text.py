@@ -24,11 +24,11 @@ from assay.wire.filters import run_filter_from_wire, run_order_from_wire, run_qu
 
 def test_each_condition_is_read() -> None:
     """Names, states, labels, teams, datasets and times; a time without a zone is in UTC."""
-    wanted = parse_run_filter(
+    run_filter = parse_run_filter(
         'name:triage state:failed,paused label:branch=fix label:"note=a b" team:x,y dataset:"faq 1.json" '
         "since:2026-11-01 and until:2026-11-02T10:00+02:00"
     )
-    assert wanted == RunFilter(
+    assert run_filter == RunFilter(
         name="triage",
         labels={"branch": "fix", "note": "a b"},
         states=frozenset({RunState.FAILED, RunState.PAUSED}),
@@ -37,8 +37,8 @@ def test_each_condition_is_read() -> None:
         created_from="2026-11-01T00:00:00.000Z",
         created_before="2026-11-02T08:00:00.000Z",
     )
-    request = run_query_to_wire(wanted, RunOrder(RunKey.PASS_RATE, descending=False))
-    assert run_filter_from_wire(request) == wanted
+    request = run_query_to_wire(run_filter, RunOrder(RunKey.PASS_RATE, descending=False))
+    assert run_filter_from_wire(request) == run_filter
     assert run_order_from_wire(request) == RunOrder(RunKey.PASS_RATE, descending=False)
     assert parse_run_filter("") == EVERY_RUN
 

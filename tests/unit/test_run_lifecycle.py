@@ -89,10 +89,10 @@ def request(connection: sa.Connection, command: Command) -> object:
         return control.pause(connection, LOCAL, "r")
     if command is Command.CANCEL:
         return control.cancel(connection, LOCAL, "r")
-    wanted = Resumption(
+    resumption = Resumption(
         retry_errors=command is Command.RETRY, spend_cap=SpendCap(2.0) if command is Command.CHANGE_CAP else None
     )
-    return control.resume(connection, LOCAL, "r", wanted)
+    return control.resume(connection, LOCAL, "r", resumption)
 
 
 @pytest.mark.parametrize(("phase", "command"), ILLEGAL, ids=named)

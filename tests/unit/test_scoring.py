@@ -125,9 +125,9 @@ def test_long_texts_are_cut_and_travel_in_calls_of_bounded_size() -> None:
 def test_a_composite_reads_scores_that_a_row_brings_along() -> None:
     """What a composite needs comes with the row, or is computed; without either the row is skipped."""
     row = {"answer": "x", "sources": ["A"], "expected_sources": ["A"], "usage": {"total_tokens": 1000}}
-    found = list(assay.score_many("combined", [{**row, "scores": {"judge_score": 0.85}}, row]))
-    assert found[0].value == pytest.approx(0.7836612789)
-    assert found[1].status is ScoreStatus.SKIPPED
+    results = list(assay.score_many("combined", [{**row, "scores": {"judge_score": 0.85}}, row]))
+    assert results[0].value == pytest.approx(0.7836612789)
+    assert results[1].status is ScoreStatus.SKIPPED
     read = assay.score("combined_score", {"text": "a b", **{k: row[k] for k in ("sources", "usage")}}, "a b",
                        expected_sources=["A"], judge="exact_match")  # fmt: skip
     assert read.value == pytest.approx(1.0)

@@ -48,8 +48,8 @@ def test_paths_of_references(path: str, expected: SecretReference | None) -> Non
 @given(st.text(alphabet="ab./\\-_%A9 \n\0", max_size=12))
 def test_no_reference_leaves_its_folder(path: str) -> None:
     """Whatever is written, team and name are plain names of one folder and one file."""
-    found = parse_path(path)
-    for part in () if found is None else filter(None, (found.team, found.name)):
+    reference = parse_path(path)
+    for part in () if reference is None else filter(None, (reference.team, reference.name)):
         assert part not in (".", "..")
         assert not set(part) & set("/\\\0%\n ")
 

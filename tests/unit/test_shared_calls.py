@@ -27,8 +27,8 @@ async def test_a_call_that_fails_ends_every_wait(problem: Exception | None) -> N
         return [] if fails else [key.upper() for key in keys]
 
     calls = SharedCalls(call, len, value_bytes=1, limits=LIMITS)
-    found = await asyncio.wait_for(asyncio.gather(*map(calls.get, "ab"), return_exceptions=True), 30)
-    assert [type(each) for each in found] == [type(problem) if problem is not None else ValueError] * 2
+    outcomes = await asyncio.wait_for(asyncio.gather(*map(calls.get, "ab"), return_exceptions=True), 30)
+    assert [type(each) for each in outcomes] == [type(problem) if problem is not None else ValueError] * 2
     fails = False
     assert await asyncio.gather(*map(calls.get, "abc")) == ["A", "B", "C"]
     await calls.aclose()

@@ -39,8 +39,8 @@ def test_the_rule_decides_and_every_report_says_so(tmp_path: Path) -> None:
             plain = text.replace("\\", "")
             assert [one for one in sentences if one not in plain] == []
         document = json.loads(json_text(comparison_document(report)))
-        found = document["stopped_early"]
-        assert (found["rule"], found["verdict"], found["cases"], found["planned"]) == (
+        stop = document["stopped_early"]
+        assert (stop["rule"], stop["verdict"], stop["cases"], stop["planned"]) == (
             "always-valid",
             "b_better",
             18,
@@ -64,9 +64,9 @@ def test_planned_looks_show_the_estimate_that_allows_for_them(tmp_path: Path) ->
         assert metric.difference == pytest.approx(0.3)
         assert (metric.median_unbiased, metric.interval) == (expected.difference, expected.interval)
         assert metric.interval_method == "stagewise"
-        said = verdict_sentence(report)
-        assert "+0.61 [+0.25, +0.97] (median-unbiased estimate, 95% interval of the looks)" in said
-        assert "plain difference +0.30 (too large on average where a rule stopped) over 20 cases" in said
+        sentence = verdict_sentence(report)
+        assert "+0.61 [+0.25, +0.97] (median-unbiased estimate, 95% interval of the looks)" in sentence
+        assert "plain difference +0.30 (too large on average where a rule stopped) over 20 cases" in sentence
         assert "+0.61 [+0.25, +0.97]" in short_lines(report)[3]
         document = json.loads(json_text(comparison_document(report)))
         assert document["comparison"]["stopping"]["looks"] == [9, 18]

@@ -15,14 +15,14 @@ _BASE62 = string.digits + string.ascii_letters
 
 def test_new_tokens_are_read_back_and_differ() -> None:
     """A token has its prefix, id, 256 random bits and check, and none is made twice."""
-    made = [new_token() for _ in range(500)]
-    assert len({token.text for token in made}) == len({token.token_id for token in made}) == 500
-    for token in made:
+    tokens = [new_token() for _ in range(500)]
+    assert len({token.text for token in tokens}) == len({token.token_id for token in tokens}) == 500
+    for token in tokens:
         assert token.text.startswith(PREFIX + token.token_id + "_")
         assert TOKEN_PATTERN.fullmatch(token.text)
         assert parse_token(token.text) == token
         assert len(token.text) == 66
-    secrets = "".join(token.text.split("_")[2][:43] for token in made)
+    secrets = "".join(token.text.split("_")[2][:43] for token in tokens)
     assert set(secrets) == set(_BASE62)
 
 

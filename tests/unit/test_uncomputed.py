@@ -9,12 +9,12 @@ from assay.reports.words.metric_text import Uncomputed
 
 def test_what_functions_raise_is_counted_in_bounded_memory() -> None:
     """Another text on every row is kept a hundred times, and counted under the stable word from then on."""
-    found = Uncomputed()
+    uncomputed = Uncomputed()
     for number in range(5_000):
         detail = {"function": "m:f", "message": f"ValueError: {number} " + "x" * 3_000}
         score = Score("m", ScoreStatus.ERROR, reason="function_raised", detail=detail)
-        found.take(CaseResult("c", number, 0, "", AgentStatus.SUCCESS, None, (score,), None, ""))
+        uncomputed.take(CaseResult("c", number, 0, "", AgentStatus.SUCCESS, None, (score,), None, ""))
     summary = MetricSummary(metric="m", value=None, n_scored=0, n_skipped=0, n_error=5_000)
-    (line,) = found.lines([summary])
+    (line,) = uncomputed.lines([summary])
     assert line.startswith("errors  m on 5,000 of 5,000 rows: function raised (4,900), ValueError: 0 xxx")
     assert len(line) < 1_500

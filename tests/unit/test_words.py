@@ -66,13 +66,13 @@ def docstrings(tree: ast.AST) -> Iterator[str]:
 
 def test_pages_name_actors_and_events() -> None:
     """No page, contract or comment of the installation has one of the words."""
-    found = []
+    lines_with_words = []
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         # Quotations are another's.
         lines = (re.sub(r'"[^"\n]*"', "", text) if page.suffix == ".md" else text).splitlines()
-        found += [f"{page}:{number}: {line}" for number, line in enumerate(lines, 1) if NEVER.search(line)]
-    assert found == []
+        lines_with_words += [f"{page}:{number}: {line}" for number, line in enumerate(lines, 1) if NEVER.search(line)]
+    assert lines_with_words == []
 
 
 def suspects(words: re.Pattern[str]) -> Iterator[tuple[Path, ast.Module]]:

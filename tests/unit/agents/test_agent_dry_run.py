@@ -62,8 +62,8 @@ async def test_what_waits_is_not_asked_of_a_run_that_pauses(case: Case, question
     await asyncio.sleep(0)
     pausing.set()
     agent.released.set()
-    found = await asyncio.gather(*waiting, return_exceptions=True)
-    assert [type(one) for one in found] == [NotAskedError] * 3
+    outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(one) for one in outcomes] == [NotAskedError] * 3
     assert (await first, agent.asked, looked) == (AgentResponse(text="a"), 1, [])
     pausing.clear()
     await asking.answer(question(), case, look)

@@ -99,7 +99,7 @@ def test_numbers_and_names_that_hold_a_secret_are_taken_out_of_answers() -> None
     one.resolve("${AGENT_KEY}", "agent.target")
     numbers: list[object] = [int(pin), -int(pin), int(f"7{pin}7"), float(pin), float(f"{pin}e9"), float(f"0.{pin}")]
     kept: list[object] = [True, 0, 4815162, 4.5, None, 10**40]
-    found = one.redact_answer(
+    redacted = one.redact_answer(
         AgentResponse(
             text="t",
             output={"found": numbers, "kept": kept, f"n{pin}": 1},
@@ -108,9 +108,9 @@ def test_numbers_and_names_that_hold_a_secret_are_taken_out_of_answers() -> None
             sources=(Source(score=float(pin), metadata={pin: int(pin)}),),
         )
     )
-    assert found.output == {"found": ["[redacted]"] * len(numbers), "kept": kept, "n[redacted]": 1}
-    assert (found.data_rows, found.usage) == (None, Usage(output_tokens=7))
-    assert found.sources == (Source(metadata={"[redacted]": "[redacted]"}),)
+    assert redacted.output == {"found": ["[redacted]"] * len(numbers), "kept": kept, "n[redacted]": 1}
+    assert (redacted.data_rows, redacted.usage) == (None, Usage(output_tokens=7))
+    assert redacted.sources == (Source(metadata={"[redacted]": "[redacted]"}),)
 
 
 @pytest.mark.parametrize(

@@ -246,10 +246,10 @@ def test_a_turn_continues_from_its_own_conversation(
     """State stored after a turn is found only by the turn with the same history."""
     conversations: Conversations[str] = Conversations()
     conversations.keep(request(history, text=text), answer, "memory")
-    said = (*history, Message("user", text), Message("assistant", answer))
-    assert conversations.find(request(said)) == "memory"
-    assert conversations.find(request(said, session="other")) is None
-    assert conversations.find(request(other)) == ("memory" if other == said else None)
+    conversation = (*history, Message("user", text), Message("assistant", answer))
+    assert conversations.find(request(conversation)) == "memory"
+    assert conversations.find(request(conversation, session="other")) is None
+    assert conversations.find(request(other)) == ("memory" if other == conversation else None)
 
 
 def test_what_is_kept_is_bounded() -> None:
@@ -257,8 +257,8 @@ def test_what_is_kept_is_bounded() -> None:
     conversations: Conversations[int] = Conversations()
     for number in range(5_000):
         conversations.keep(request(session=str(number)), "a", number)
-    said = (Message("user", "q"), Message("assistant", "a"))
-    kept = [number for number in range(5_000) if conversations.find(request(said, session=str(number))) == number]
+    history = (Message("user", "q"), Message("assistant", "a"))
+    kept = [number for number in range(5_000) if conversations.find(request(history, session=str(number))) == number]
     assert kept == list(range(3_000, 5_000))
 
 

@@ -67,14 +67,14 @@ def hostile() -> dict[str, Any]:
         )
         for name in names
     ]
-    found = summed(
+    report = summed(
         rows,
         {LONG: metric(0.5), FORMULA: metric(0.4, meets_threshold=False), ARABIC: metric(), HOSTILE: metric()},
         gates=[gate(f"{name} >= 0.5", "fail") for name in names],
         reasons=[LONG],
     )
-    found["run"]["name"] = LONG
-    return found
+    report["run"]["name"] = LONG
+    return report
 
 
 def equal_rows() -> dict[str, Any]:

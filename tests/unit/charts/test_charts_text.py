@@ -156,9 +156,9 @@ def test_a_name_is_no_formula(tmp_path: Path) -> None:
 def test_an_arabic_question_stands_at_the_right_of_its_column(tmp_path: Path) -> None:
     """As its readers expect; a Latin one stands at the left."""
     charts = drawn_document(tmp_path, summed([row("a", question=ARABIC), row("b", question="What?")]))
-    found = {
+    alignments = {
         artist.get_text(): artist.get_horizontalalignment()
         for artist in charts["detailed_results"].figure.get_children()
         if isinstance(artist, Text)
     }
-    assert (found[ARABIC], found["What?"]) == ("right", "left")
+    assert (alignments[ARABIC], alignments["What?"]) == ("right", "left")

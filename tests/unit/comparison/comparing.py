@@ -67,8 +67,8 @@ def compare_columns(
     *columns: Mapping[str, Sequence[float | None]], settings: ComparisonSettings | None = None
 ) -> Comparison:
     """Return the comparison of runs that are given as columns of values."""
-    wanted = settings or ComparisonSettings()
-    return compare_runs([compared(f"run-{at}", each, settings=wanted) for at, each in enumerate(columns)], wanted)
+    how = settings or ComparisonSettings()
+    return compare_runs([compared(f"run-{at}", each, settings=how) for at, each in enumerate(columns)], how)
 
 
 def disagreeing(b: int, c: int, n: int) -> tuple[list[float], list[float]]:

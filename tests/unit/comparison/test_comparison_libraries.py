@@ -172,6 +172,6 @@ def test_sample_sizes() -> None:
         expected = power_of.solve_power(effect_size=effect, alpha=0.05, power=power)
         assert needed in (math.ceil(expected), math.ceil(expected + 1e-3))  # their solver stops that close to a root
         n = int(rng.integers(15, 1000))
-        found = detectable_score_difference(n, 1.0, power=power)
-        assert found is not None
-        assert power_of.power(found, n, 0.05) == pytest.approx(power, abs=1e-4)
+        difference = detectable_score_difference(n, 1.0, power=power)
+        assert difference is not None
+        assert power_of.power(difference, n, 0.05) == pytest.approx(power, abs=1e-4)

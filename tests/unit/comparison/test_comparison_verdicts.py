@@ -682,8 +682,8 @@ def test_a_metric_of_one_run_alone_has_changed_with_its_kind() -> None:
     """A metric that names no kind is of its own name's, which is what the other run lacks."""
     tokens = {"name": "tokens", "metric": "", "parameters": {"threshold": None}}
     short = {"name": "short", "metric": "formula", "parameters": {}}
-    found = changes([{"metrics": [tokens]}, {"metrics": [tokens | {"name": "cost"}, short]}])
-    assert [(one.path, one.values) for one in found] == [
+    changed = changes([{"metrics": [tokens]}, {"metrics": [tokens | {"name": "cost"}, short]}])
+    assert [(one.path, one.values) for one in changed] == [
         ("metrics.tokens.metric", ("tokens", None)),
         ("metrics.cost.metric", (None, "cost")),
         ("metrics.short.metric", (None, "formula")),
@@ -699,11 +699,11 @@ def test_facts_of_a_document() -> None:
         "results": {"speed": {"metric": "latency", "unit": "s", "rule": "at_most", "value": 1.0}},
         "summary": {"total": 2, "finished": 2, "judging": None, "latency": {"p95_s": 2.0}},
     }
-    found = facts_of(head)
-    assert found.name == "terse"
-    assert {name: one.is_implied for name, one in found.metrics.items()} == {
+    run_facts = facts_of(head)
+    assert run_facts.name == "terse"
+    assert {name: one.is_implied for name, one in run_facts.metrics.items()} == {
         "speed": False,
         "tokens": True,
         "cost": True,
     }
-    assert not any(one.higher_is_better for one in found.metrics.values())
+    assert not any(one.higher_is_better for one in run_facts.metrics.values())

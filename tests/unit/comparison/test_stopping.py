@@ -89,8 +89,8 @@ def test_swapping_the_runs_swaps_the_verdict(rows: list[Pair], plan: StoppingPla
 def test_what_a_rule_cannot_hold() -> None:
     """Unbounded metrics, too few cases and another level are all refused at once."""
     assert "a metric with bounds" in StoppingPlan(StoppingRule.ALWAYS_VALID, 40).problems()[0]
-    found = StoppingPlan(StoppingRule.FIVE_LOOKS, 19, alpha=0.1).problems()
-    assert ["at least 20 cases" in found[0], "--alpha 0.05, not 0.1" in found[1]] == [True, True]
+    problems = StoppingPlan(StoppingRule.FIVE_LOOKS, 19, alpha=0.1).problems()
+    assert ["at least 20 cases" in problems[0], "--alpha 0.05, not 0.1" in problems[1]] == [True, True]
     with pytest.raises(ValueError, match="at least 20 cases"):
         Stopping(StoppingPlan(StoppingRule.FIVE_LOOKS, 19))
     with pytest.raises(ValueError, match="than the 40"):

@@ -120,9 +120,9 @@ def test_a_recorded_conversation_is_read_as_it_was(
         recorded_repeats=tuple(each[-1] for each in given[1:]),
         recorded_turns=tuple(each[:-1] for each in given),
     )
-    found = read_again(case)
-    assert found == case
-    assert [found.recorded_conversation(index) for index in range(len(given))] == given
+    reread = read_again(case)
+    assert reread == case
+    assert [reread.recorded_conversation(index) for index in range(len(given))] == given
 
 
 TALK = {"turns": [{"input": "one"}, {"input": "two"}]}

@@ -20,11 +20,11 @@ FAILED = error_response(AgentErrorKind.RAISED, "ValueError: no", type="ValueErro
 def row(case_id: str, index: int, response: AgentResponse, *, repeat: int = 0, turns: Any = (), **more: Any) -> Any:
     """Return a row as a report has it."""
     scores = [Score("exact_match", ScoreStatus.SCORED, 1.0, passed=True)]
-    found = CaseResult(
+    result = CaseResult(
         case_id, index, repeat, "easy", response.status, True, scores, response.latency_ms, "", response=response,
         input="ask", references=("yes", "ja"), tags=("t",), turns=turns, **more,
     )  # fmt: skip
-    return row_document(found)
+    return row_document(result)
 
 
 TALK = (

@@ -231,6 +231,6 @@ def test_a_message_keeps_whose_it_is_and_what_it_answers() -> None:
 )
 def test_the_last_message_of_an_output_is_its_text(output: dict[str, Any]) -> None:
     """Outputs as providers give them, and as agents do that return their whole conversation."""
-    found = recorded_in(output, "outputs")
-    assert found is not None
-    assert (found["text"], found["output"]) == ("said", output)
+    recorded = recorded_in(output, "outputs")
+    assert recorded is not None
+    assert (recorded["text"], recorded["output"]) == ("said", output)

@@ -304,8 +304,8 @@ async def test_vector_that_is_not_finite_is_an_error(make: Callable[..., Embeddi
 
 async def test_vector_keeps_no_other_in_memory(make: Callable[..., Embeddings], encoder: WordCounter) -> None:
     """A cached vector holds its own memory alone, not that of its whole run."""
-    found = await make(encoder).embed(["a", "b b", "c c c"])
-    for vector in found.vectors.values():
+    embeddings = await make(encoder).embed(["a", "b b", "c c c"])
+    for vector in embeddings.vectors.values():
         holder: Any = vector if vector.base is None else vector.base
         assert memoryview(holder).nbytes == vector.nbytes
 
@@ -333,12 +333,12 @@ async def test_long_text_is_embedded_as_windows(make: Callable[..., Embeddings],
     short = await embeddings.embed(["a b"])
     cut = (await embeddings.embed([text])).computed[text]
     windowed = await embeddings.embed([text, "a b"], EmbedOptions(windowed=True))
-    found = windowed.computed[text]
+    pieces = windowed.computed[text]
     assert (cut.truncated, cut.window_count, cut.token_count) == (True, 1, 8)
-    assert not found.truncated
-    assert found.window_count >= 50 / 8
-    assert found.token_count >= 50
-    assert float(np.linalg.norm(found.vector)) == pytest.approx(1)
+    assert not pieces.truncated
+    assert pieces.window_count >= 50 / 8
+    assert pieces.token_count >= 50
+    assert float(np.linalg.norm(pieces.vector)) == pytest.approx(1)
     assert windowed.vectors["a b"].tobytes() == short.vectors["a b"].tobytes()
     assert windowed.computed["a b"].window_count == 1
 
@@ -346,9 +346,9 @@ async def test_long_text_is_embedded_as_windows(make: Callable[..., Embeddings],
 async def test_text_with_too_many_windows_is_cut(make: Callable[..., Embeddings], encoder: WordCounter) -> None:
     """One text cannot occupy the model for minutes: what follows after the last window is cut, which is said."""
     long = "many words " * 8 * MAX_WINDOWS
-    found = (await make(encoder).embed(["a", long], EmbedOptions(windowed=True))).computed
-    assert (found[long].window_count, found[long].truncated) == (MAX_WINDOWS, True)
-    assert not found["a"].truncated
+    embedded = (await make(encoder).embed(["a", long], EmbedOptions(windowed=True))).computed
+    assert (embedded[long].window_count, embedded[long].truncated) == (MAX_WINDOWS, True)
+    assert not embedded["a"].truncated
 
 
 async def test_shorter_dimension_only_where_the_model_has_it(make: Callable[..., Embeddings]) -> None:

@@ -71,9 +71,9 @@ def test_the_search_finds_rare_words_and_inflected_ones(query: str, title: str, 
 
 def test_the_search_ranks_by_score_and_stops_at_the_limit(library: Any) -> None:
     """Scores fall, there are as many results as asked for, and none for words that no article holds."""
-    found = library.search("the sea and the moon", 5)
-    assert [score for score, _ in found] == sorted((score for score, _ in found), reverse=True)
-    assert len(found) == 5
+    hits = library.search("the sea and the moon", 5)
+    assert [score for score, _ in hits] == sorted((score for score, _ in hits), reverse=True)
+    assert len(hits) == 5
     assert library.search("xylophone qwerty", 5) == []
 
 

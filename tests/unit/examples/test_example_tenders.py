@@ -100,8 +100,8 @@ def test_counts_are_the_true_ones(question: str, sql: str, ask: Callable[[str], 
     """The agent's figure is that of a query written by hand against the normalised tables."""
     with database.open_database().connect() as connection:
         count = connection.execute(sql).fetchone()[0]
-        said = connection.execute(ask(question)["sql"]).fetchone()[0]
-    assert said == count
+        value = connection.execute(ask(question)["sql"]).fetchone()[0]
+    assert value == count
     assert f"{count:,}" in ask(question)["text"]
 
 
@@ -206,9 +206,9 @@ def test_a_missing_broken_or_older_file_is_made_anew(database: Any, tmp_path: Pa
 def test_where_no_file_can_be_written_the_database_stays_in_memory(database: Any, tmp_path: Path) -> None:
     """A folder that refuses files does not matter."""
     (tmp_path / "file").write_text("")
-    made = database.open_database(tmp_path / "file" / "tenders.db")
-    assert made.file is None
-    with made.connect() as connection:
+    opened = database.open_database(tmp_path / "file" / "tenders.db")
+    assert opened.file is None
+    with opened.connect() as connection:
         assert connection.execute("SELECT COUNT(*) FROM projects").fetchone() == (800,)
 
 

@@ -245,10 +245,10 @@ async def test_what_one_function_changes_no_other_sees() -> None:
     recorded = dataclasses.replace(CASE, recorded=ANSWER, recorded_repeats=(ANSWER,), recorded_turns=((ANSWER,),))
     message = metric_request_to_wire(MetricRequest("id", ("a", "b", "c"), recorded, QUESTION, ANSWER))
     assert message.case == case_to_wire(CASE), "recorded answers stay where they are"
-    found = await functions.compute(message)
+    answer = await functions.compute(message)
     await functions.aclose()
-    assert [found[name].value for name in "ab"] == [2.0, 2.0]
-    assert (found["c"].error, found["c"].message) == ("function_malformed", "the client has no function of this name")
+    assert [answer[name].value for name in "ab"] == [2.0, 2.0]
+    assert (answer["c"].error, answer["c"].message) == ("function_malformed", "the client has no function of this name")
 
 
 def generates(answer: str) -> Any:
@@ -315,9 +315,9 @@ def test_a_request_comes_through_the_wire_whole() -> None:
         "",
         False,
     )
-    found = metric_request_from_wire(message)
-    assert (found.question, found.response, found.metrics) == (question, ANSWER, ("m",))
-    assert found.case.turns == talk.turns
+    received = metric_request_from_wire(message)
+    assert (received.question, received.response, received.metrics) == (question, ANSWER, ("m",))
+    assert received.case.turns == talk.turns
     own = Case("own", (Turn("q", history=QUESTION.history),))
     sent = metric_request_to_wire(MetricRequest("id", ("m",), own, QUESTION, ANSWER))
     assert len(sent.question.history) == 0

@@ -442,11 +442,11 @@ def test_a_cap_allows_as_many_verdicts_as_is_said(rubric: Rubric, name: str, pri
     if own:
         rubric = dataclasses.replace(rubric, description=rubric.description + "#" * 3_000)
     prompt = build_prompt(rubric, material, problem="the reply holds more than one object")
-    found = PriceTable().find(JudgeChoice("openai", "m", prices=price))
-    assert found is not None
+    price_of_call = PriceTable().find(JudgeChoice("openai", "m", prices=price))
+    assert price_of_call is not None
     match = re.search(r"up to \$([0-9.]+), at least ([0-9,]+) like that", cap_text(judge, {}))
     assert match is not None
-    most = usd_from_nano(found.most_nano(prompt, judge.max_tokens, batched=batched))
+    most = usd_from_nano(price_of_call.most_nano(prompt, judge.max_tokens, batched=batched))
     assert most - 0.0001 <= float(match[1]) < 1.5 * most
     assert int(match[2].replace(",", "")) <= 2.0 / most
 
@@ -487,8 +487,8 @@ def test_what_a_cap_allows_is_said_where_prices_are_known() -> None:
 )
 def test_list_prices(provider: str, model: str, price: tuple[float, float] | None) -> None:
     """Each model and dated variant has its own price; an unlisted model has none."""
-    found = PriceTable().find(JudgeChoice(provider, model))
-    assert (None if found is None else (found.prices[0].input, found.prices[0].output)) == price
+    listed = PriceTable().find(JudgeChoice(provider, model))
+    assert (None if listed is None else (listed.prices[0].input, listed.prices[0].output)) == price
 
 
 def test_a_long_request_has_its_own_price() -> None:

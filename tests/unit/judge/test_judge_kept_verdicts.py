@@ -37,11 +37,11 @@ async def test_a_verdict_comes_back_as_it_was_with_what_it_saves(tmp_path: Path)
     store = await JudgeStore.open(None)
     kept = VerdictCache(store, is_enabled=True, record_to=tmp_path / "record.jsonl")
     await kept.keep("local", "k", RUBRIC, JUDGE, OUTCOME)
-    found = await kept.find(LOCAL, "k", RUBRIC)
-    assert found is not None
-    assert (found.status, found.verdict) == (Status.VALID, OUTCOME.verdict)
-    assert (found.temperature, found.model) == (0.1, "judge-1-2026")
-    assert (found.usage, found.saved) == (CallUsage(), CallUsage(3, [Tokens(150, 27)], 1_234))
+    cached = await kept.find(LOCAL, "k", RUBRIC)
+    assert cached is not None
+    assert (cached.status, cached.verdict) == (Status.VALID, OUTCOME.verdict)
+    assert (cached.temperature, cached.model) == (0.1, "judge-1-2026")
+    assert (cached.usage, cached.saved) == (CallUsage(), CallUsage(3, [Tokens(150, 27)], 1_234))
     record = json.loads((tmp_path / "record.jsonl").read_text())
     assert record.pop("time") > 0
     assert record == {
@@ -57,9 +57,9 @@ async def test_a_comparison_comes_back_with_its_winner() -> None:
     kept = VerdictCache(store, is_enabled=True, record_to=None)
     verdict = JudgeVerdict("The second one is right.", winner="second")
     await kept.keep("local", "k", BUILT_IN["pairwise"], JUDGE, Outcome(Status.VALID, verdict))
-    found = await kept.find(LOCAL, "k", BUILT_IN["pairwise"])
-    assert found is not None
-    assert found.verdict == verdict
+    cached = await kept.find(LOCAL, "k", BUILT_IN["pairwise"])
+    assert cached is not None
+    assert cached.verdict == verdict
     await store.aclose()
 
 

@@ -242,11 +242,11 @@ def test_the_documented_key() -> None:
 def test_a_fingerprint_outlives_an_upgrade() -> None:
     """Baselines store the fingerprint: it never changes, whatever the order of the parameters."""
     parts = {"schema": "s", "template": "t", "parser": "p"}
-    found = [
+    fingerprints = [
         fingerprint(model="judge-1", params=params, **parts)
         for params in ({"temperature": 0.1, "max_tokens": 5}, {"max_tokens": 5, "temperature": 0.1})
     ]
-    assert found == ["def47ddbdc5f32324c683b3a2a30fdee0d6f067df70a19e5b7b6b049af3f0db2"] * 2
+    assert fingerprints == ["def47ddbdc5f32324c683b3a2a30fdee0d6f067df70a19e5b7b6b049af3f0db2"] * 2
 
 
 def test_the_layout_of_material_has_a_version() -> None:

@@ -41,8 +41,8 @@ def row_of(checks: Sequence[Assertion], response: AgentResponse | None = None, *
     answer = np.asarray([1.0, 0.0], dtype=np.float32)
     cosines = {text: cosine(answer, vector) for text, vector in vectors.items()}
     evidence = EmbeddingEvidence(answer, cosines, vectors, settings=DEFAULT, revision="r")
-    made = Case("case", (Turn("q"),), assertions=tuple(checks), **case)
-    return Row(made, response or AgentResponse(text="a"), {DEFAULT: evidence})
+    case_of_checks = Case("case", (Turn("q"),), assertions=tuple(checks), **case)
+    return Row(case_of_checks, response or AgentResponse(text="a"), {DEFAULT: evidence})
 
 
 def score_of(metric: Callable[..., Metric], *checks: Assertion, **case: Any) -> Score:
@@ -129,8 +129,8 @@ def test_checks_that_were_not_made_are_counted_by_type_and_reason(
 
 def test_very_many_types_are_not_all_listed() -> None:
     """The sentence stays one that a console line holds."""
-    said = not_made({kind: {"Assay has no such check": 1} for kind in NEVER_MADE}, 100)
-    assert said.endswith(f", and {len(NEVER_MADE) - 8} more types")
+    sentence = not_made({kind: {"Assay has no such check": 1} for kind in NEVER_MADE}, 100)
+    assert sentence.endswith(f", and {len(NEVER_MADE) - 8} more types")
     assert not_made({}, 3) == ""
 
 
@@ -185,8 +185,8 @@ def test_a_check_without_vectors(
 ) -> None:
     """No embedder leaves it open for good; an embedder that fails is an error of the row, which can be retried."""
     case = Case("case", (Turn("q"),), assertions=(Assertion("similar", "same"),))
-    found = EmbeddingEvidence(None, **evidence)
-    score = metric("assertions").score(Row(case, AgentResponse(text="a"), {DEFAULT: found} if evidence else {}))
+    texts = EmbeddingEvidence(None, **evidence)
+    score = metric("assertions").score(Row(case, AgentResponse(text="a"), {DEFAULT: texts} if evidence else {}))
     assert (score.status, score.value, score.passed, score.reason) == (status, None, None, reason)
 
 
@@ -194,11 +194,11 @@ def test_only_cases_with_such_checks_need_vectors(metric: Callable[..., Metric])
     """Of a case without checks by embeddings nothing is embedded; each text is embedded once."""
     plain, similar = row_of([HOLDS]), row_of([Assertion("similar", ["x", "y"]), Assertion("similar", "x")])
     measured = row_of([Assertion("similar:dot", "x"), Assertion("similar:euclidean", ["z", "x"])])
-    made = [metric("assertions", model="m"), metric("semantic_similarity")]
+    metrics = [metric("assertions", model="m"), metric("semantic_similarity")]
     response = AgentResponse(text="a")
-    assert wanted_texts(made, plain.case, response) == {}
-    assert wanted_texts(made, similar.case, response) == {EmbeddingSettings("m"): WantedTexts(compared=("x", "y"))}
-    assert wanted_texts(made, measured.case, response) == {EmbeddingSettings("m"): WantedTexts(measured=("x", "z"))}
+    assert wanted_texts(metrics, plain.case, response) == {}
+    assert wanted_texts(metrics, similar.case, response) == {EmbeddingSettings("m"): WantedTexts(compared=("x", "y"))}
+    assert wanted_texts(metrics, measured.case, response) == {EmbeddingSettings("m"): WantedTexts(measured=("x", "z"))}
 
 
 @pytest.mark.parametrize("value", [None, "", " ", [], ["a", " "], {"a": 1}, ["a", ["b"]], ["a"] * 101])

@@ -294,8 +294,8 @@ def test_texts_too_long_to_compare_decide_nothing(metric: Callable[..., Metric])
 )
 def test_cost_by_prices(usage: Usage, value: float | None) -> None:
     """Cached tokens are part of the input and have prices of their own."""
-    found = cost_usd(usage, 1.0, 5.0)
-    assert found == (None if value is None else pytest.approx(value))
+    cost = cost_usd(usage, 1.0, 5.0)
+    assert cost == (None if value is None else pytest.approx(value))
 
 
 def test_cost_of_rows(metric: Callable[..., Metric], fold: Callable[..., Any]) -> None:

@@ -104,10 +104,10 @@ def test_who_declines_is_not_worse_off_than_who_invents(
     metric: Callable[..., Metric], row: Callable[..., Row], fold: Callable[..., Any]
 ) -> None:
     """Declining and inventing give the same rate; separate counts distinguish them."""
-    found = [row("Here is an event", events=1), row("Here is an event", events=0)]
-    honest = fold(metric("coverage"), [*found, *[unanswerable(row("I do not know.", events=0))] * 2])
-    inventing = fold(metric("coverage"), [*found, *[unanswerable(row("On Sunday.", events=1))] * 2])
-    failing = fold(metric("coverage"), [*found, *[unanswerable(row("I do not know.", failed=True))] * 2])
+    covered = [row("Here is an event", events=1), row("Here is an event", events=0)]
+    honest = fold(metric("coverage"), [*covered, *[unanswerable(row("I do not know.", events=0))] * 2])
+    inventing = fold(metric("coverage"), [*covered, *[unanswerable(row("On Sunday.", events=1))] * 2])
+    failing = fold(metric("coverage"), [*covered, *[unanswerable(row("I do not know.", failed=True))] * 2])
     assert honest.value == inventing.value == failing.value == 0.5
     counts = [
         [each.detail[name] for name in ("unanswerable", "unanswerable_share", "declined", "declined_rate")]

@@ -193,12 +193,12 @@ def test_a_check_that_should_not_hold_says_so(check: Assertion) -> None:
 def test_long_and_hostile_texts_are_short_and_clean() -> None:
     """Texts are cut around their difference, without control characters."""
     common = "x" * 5_000
-    said = answer_sentence(f"{common}\x1b[2J given\n{common}", [f"{common} wanted {common}"])
-    assert "given" in said
-    assert '"…' in said
-    assert "wanted" in said
-    assert len(said) < MAX_MESSAGE_CHARS
-    assert "\x1b" not in said
+    sentence = answer_sentence(f"{common}\x1b[2J given\n{common}", [f"{common} wanted {common}"])
+    assert "given" in sentence
+    assert '"…' in sentence
+    assert "wanted" in sentence
+    assert len(sentence) < MAX_MESSAGE_CHARS
+    assert "\x1b" not in sentence
     score = Failure('"', '"', response=AgentResponse(text="y" * 5_000), parameters={"values": ["z" * 5_000] * 20})
     assert len(score.score("contains").detail["message"]) <= MAX_MESSAGE_CHARS
 

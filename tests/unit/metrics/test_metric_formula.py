@@ -265,12 +265,12 @@ def test_values_are_those_of_python(text: str) -> None:
     if as_floats is None:
         return
     try:
-        found = as_floats.evaluate(values.__getitem__)
+        value = as_floats.evaluate(values.__getitem__)
     except EvaluationError:
         return
     code = _WHOLE.sub(lambda match: f"float({match[0]})", text)
     expected = eval(code, {"__builtins__": {}}, {**values, "min": min, "max": max, "abs": abs, "float": float})
-    assert found == expected
+    assert value == expected
 
 
 @given(EXPRESSIONS, st.sets(st.sampled_from(["a", "b", "c", "zero"]), min_size=1))

@@ -52,10 +52,10 @@ def verdict(accuracy: object, completeness: object, relevance: object, overall: 
 )
 def test_valid_verdicts(data: dict[str, Any], overall: float, derived: bool, coherent: bool) -> None:
     """A missing overall score is derived; one that contradicts its parts is kept and marked."""
-    found = verdict_of(data)
-    assert isinstance(found, StructuredVerdict)
-    assert found.overall == pytest.approx(overall)
-    assert (found.derived, found.coherent) == (derived, coherent)
+    read = verdict_of(data)
+    assert isinstance(read, StructuredVerdict)
+    assert read.overall == pytest.approx(overall)
+    assert (read.derived, read.coherent) == (derived, coherent)
 
 
 @pytest.mark.parametrize(

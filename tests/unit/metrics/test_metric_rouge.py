@@ -90,11 +90,11 @@ def test_ascii_texts_score_as_with_the_usual_package(scorer: Callable[[bool], An
     usual = scorer(stemmed)
     for prediction, reference in _random_pairs(300):
         expected = usual.score(reference, prediction)
-        found = rouge(tokenize(prediction, stemmed=stemmed), tokenize(reference, stemmed=stemmed))
-        assert found is not None
+        measures = rouge(tokenize(prediction, stemmed=stemmed), tokenize(reference, stemmed=stemmed))
+        assert measures is not None
         for measure in MEASURES:
             score = expected[measure]
-            assert (found[measure].precision, found[measure].recall, found[measure].f1) == pytest.approx(
+            assert (measures[measure].precision, measures[measure].recall, measures[measure].f1) == pytest.approx(
                 (score.precision, score.recall, score.fmeasure), abs=1e-12
             ), (prediction, reference, measure)
 

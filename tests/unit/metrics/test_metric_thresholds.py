@@ -90,22 +90,22 @@ VALUES = st.one_of(st.none(), st.booleans(), st.floats(0, 1), st.integers(1, 9),
 def test_the_defaults_make_them_complete_again(data: st.DataObject) -> None:
     """Unsent parameters are restored by their defaults, and no set parameter is lost."""
     kind = data.draw(st.sampled_from(sorted(METRICS)))
-    wanted = data.draw(st.dictionaries(st.sampled_from(sorted(CHANGED[kind]) or ["none"]), VALUES, max_size=3))
+    parameters = data.draw(st.dictionaries(st.sampled_from(sorted(CHANGED[kind]) or ["none"]), VALUES, max_size=3))
     try:
-        complete = complete_parameters(kind, wanted, where=kind)
+        complete = complete_parameters(kind, parameters, where=kind)
     except SpecError:
         return
     sent = given_parameters(kind, complete)
     assert complete_parameters(kind, sent, where=kind) == complete
     assert sent.items() <= complete.items()
-    assert set(sent) <= set(wanted)
+    assert set(sent) <= set(parameters)
 
 
 @pytest.mark.parametrize("threshold", [0.75, None])
 def test_a_threshold_that_belongs_to_another_model_is_sent(threshold: float | None) -> None:
     """With another model the default has no threshold: the usual one has to be sent."""
-    wanted = {"model": "other", "threshold": threshold}
-    sent = given_parameters("semantic_similarity", complete_parameters("semantic_similarity", wanted, where="m"))
+    parameters = {"model": "other", "threshold": threshold}
+    sent = given_parameters("semantic_similarity", complete_parameters("semantic_similarity", parameters, where="m"))
     assert sent == ({"model": "other", "threshold": 0.75} if threshold else {"model": "other"})
 
 

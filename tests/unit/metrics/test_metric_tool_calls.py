@@ -226,10 +226,10 @@ def test_a_conversation_says_which_turn_is_wrong() -> None:
 
 def test_required_calls_may_be_in_any_turn() -> None:
     """Required calls count once in any turn of a conversation; forbidden calls count in every turn."""
-    found = talk(([], called("search")), ([], called("book")))
-    assert scored(found, required=["search", "book"], trajectory="exact", score="match").value == 1.0
-    assert scored(found, required=["book", "search"], trajectory="in_order").passed is False
-    assert scored(found, forbidden=["search"]).passed is False
+    conversation = talk(([], called("search")), ([], called("book")))
+    assert scored(conversation, required=["search", "book"], trajectory="exact", score="match").value == 1.0
+    assert scored(conversation, required=["book", "search"], trajectory="in_order").passed is False
+    assert scored(conversation, forbidden=["search"]).passed is False
     assert scored(talk(([], called("search")), ([], None)), required=["search"]).passed is None
 
 
@@ -304,10 +304,10 @@ def _matches(expected: list[ExpectedTool], calls: list[ToolCall], trajectory: st
 @given(expected=_EXPECTED, calls=_CALLS)
 def test_stricter_trajectories_imply_looser_ones(expected: list[ExpectedTool], calls: list[ToolCall]) -> None:
     """exact implies in_order and unordered; each of these any_order; unordered is any_order and subset together."""
-    found = {name: _matches(expected, calls, name) for name in TRAJECTORIES}
-    assert not found["exact"] or (found["in_order"] and found["unordered"])
-    assert not found["in_order"] or found["any_order"]
-    assert not found["unordered"] or (found["any_order"] and found["subset"])
+    passes = {name: _matches(expected, calls, name) for name in TRAJECTORIES}
+    assert not passes["exact"] or (passes["in_order"] and passes["unordered"])
+    assert not passes["in_order"] or passes["any_order"]
+    assert not passes["unordered"] or (passes["any_order"] and passes["subset"])
 
 
 @given(calls=_CALLS.filter(bool), trajectory=st.sampled_from(TRAJECTORIES))
@@ -427,15 +427,15 @@ def test_as_adk_scores_a_conversation(turns: list[tuple[list[ExpectedTool], list
 def test_as_vertex_and_agentevals_match(expected: list[ExpectedTool], calls: list[ToolCall]) -> None:
     """Calls equal by name and arguments, as multisets: superset is any_order, subset subset, unordered unordered."""
     assume(all(call.arguments_json != '{"x": 1, "y": [2, 1]}' for call in calls))
-    made = Counter((call.name, call.arguments_json if call.arguments_json != "" else "{}") for call in calls)
+    counted = Counter((call.name, call.arguments_json if call.arguments_json != "" else "{}") for call in calls)
     due = Counter((tool.name, json.dumps(tool.arguments)) for tool in expected)
-    assert _matches(expected, calls, "any_order") is (due <= made)
-    assert _matches(expected, calls, "subset") is (made <= due)
-    assert _matches(expected, calls, "unordered") is (made == due)
-    common = (made & due).total()
+    assert _matches(expected, calls, "any_order") is (due <= counted)
+    assert _matches(expected, calls, "subset") is (counted <= due)
+    assert _matches(expected, calls, "unordered") is (counted == due)
+    common = (counted & due).total()
     detail = scored(row(expected, calls)).detail
     assert detail["recall"] == common / due.total()
-    assert detail["precision"] == (common / made.total() if made else 0.0)
+    assert detail["precision"] == (common / counted.total() if counted else 0.0)
 
 
 def test_single_tool_use() -> None:

@@ -184,9 +184,9 @@ def test_a_formula_reads_the_values_of_the_row_and_a_composite_those_of_the_turn
         metric("exact_match"),
     ]
     used = Usage(total_tokens=1000)
-    found = (Source(title="S"),)
+    sources = (Source(title="S"),)
     turns = [turn("a", expected_sources=("S",)), turn("b", expected_sources=("S",))]
-    answers = [said("a", usage=used, sources=found), said("x", usage=used, sources=found)]
+    answers = [said("a", usage=used, sources=sources), said("x", usage=used, sources=sources)]
     row = talk(turns, answers, *metrics)
     combined, formula, _ = scores = score_row(metrics, row)
     assert values(combined) == [(0, 1.0), (1, 0.0)]

@@ -210,11 +210,11 @@ def test_an_orchestrator_checks_again_what_a_client_sent() -> None:
 def test_a_jury_is_a_list_of_judges_with_all_else_in_common(judge: object) -> None:
     """Each keeps who it is; what is said once holds for all, over the wire and back too."""
     data = {"agent": {"adapter": "replay"}, "metrics": ["judge_score"], "judge": judge}
-    found = spec_from_mapping(data, needs_dataset=False).settings.judge
-    assert found is not None
-    assert [one.identity for one in found.judges] == ["openai:m", "anthropic:n"]
-    assert len({(one.spend_cap_usd, one.batch, one.timeout_s) for one in found.judges}) == 1
-    assert JUDGE.from_wire(JUDGE.to_wire(found)) == found
+    read_judge = spec_from_mapping(data, needs_dataset=False).settings.judge
+    assert read_judge is not None
+    assert [one.identity for one in read_judge.judges] == ["openai:m", "anthropic:n"]
+    assert len({(one.spend_cap_usd, one.batch, one.timeout_s) for one in read_judge.judges}) == 1
+    assert JUDGE.from_wire(JUDGE.to_wire(read_judge)) == read_judge
 
 
 def test_each_key_of_a_jury_is_needed() -> None:

@@ -71,12 +71,12 @@ def test_evidence_of_scores() -> None:
 @given(SCORES, st.randoms(use_true_random=False))
 def test_neither_direction_nor_order_moves_the_evidence(differences: list[float], random: object) -> None:
     """Swapping A and B keeps every E; another order of the cases keeps the last."""
-    found = Evidence(80).take(differences)
-    assert list(Evidence(80).take([-difference for difference in differences])) == pytest.approx(list(found), abs=1e-9)
+    path = Evidence(80).take(differences)
+    assert list(Evidence(80).take([-difference for difference in differences])) == pytest.approx(list(path), abs=1e-9)
     shuffled = list(differences)
     random.shuffle(shuffled)  # type: ignore[attr-defined]  # a random.Random, which hypothesis does not name
     if differences:
-        assert Evidence(80).take(shuffled)[-1] == pytest.approx(found[-1], abs=1e-9)
+        assert Evidence(80).take(shuffled)[-1] == pytest.approx(path[-1], abs=1e-9)
 
 
 @given(SCORES, st.integers(0, 80))

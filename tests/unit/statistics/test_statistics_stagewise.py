@@ -22,10 +22,10 @@ FIFTHS = (20, 40, 60, 80, 100)
 
 def test_a_stop_at_the_first_look_is_an_ordinary_result() -> None:
     """Nothing was looked at before: the estimate is z times its error, the interval that of the normal distribution."""
-    found = stagewise_estimate(5.0, 0.02, [20])
-    assert found.difference == pytest.approx(0.1, abs=1e-9)
-    assert found.interval == pytest.approx((0.1 - 1.959964 * 0.02, 0.1 + 1.959964 * 0.02), abs=1e-8)
-    assert stagewise_estimate(5.0, 0.02, [0, 0, 0, 9]) == found, "looks without a value saw nothing"
+    estimate = stagewise_estimate(5.0, 0.02, [20])
+    assert estimate.difference == pytest.approx(0.1, abs=1e-9)
+    assert estimate.interval == pytest.approx((0.1 - 1.959964 * 0.02, 0.1 + 1.959964 * 0.02), abs=1e-8)
+    assert stagewise_estimate(5.0, 0.02, [0, 0, 0, 9]) == estimate, "looks without a value saw nothing"
 
 
 def test_two_looks_by_hand() -> None:
@@ -52,8 +52,8 @@ def test_a_bound_is_where_zero_leaves_the_interval(look: int, bound: float) -> N
 
 def test_the_estimate_is_nearer_to_zero_than_the_plain_difference() -> None:
     """It is what is left of z·error after the looks: the later the stop, the more is taken off."""
-    found = [stagewise_estimate(bound + 0.1, 1.0, FIFTHS[:look]) for look, bound in enumerate(LOOK_BOUNDS, start=1)]
-    shrunk = [one.difference / (bound + 0.1) for one, bound in zip(found, LOOK_BOUNDS, strict=True)]
+    estimates = [stagewise_estimate(bound + 0.1, 1.0, FIFTHS[:look]) for look, bound in enumerate(LOOK_BOUNDS, start=1)]
+    shrunk = [one.difference / (bound + 0.1) for one, bound in zip(estimates, LOOK_BOUNDS, strict=True)]
     assert shrunk[0] == pytest.approx(1)
     assert shrunk == sorted(shrunk, reverse=True)
     assert 0.95 < shrunk[-1] < 0.98
@@ -84,13 +84,13 @@ def test_looks_that_are_none(looks: list[float]) -> None:
 @pytest.mark.parametrize("drift", [0.0, 1.5, 3.0, -4.0])
 def test_how_often_the_interval_holds_the_truth(drift: float) -> None:
     """95 % over all comparisons, and the truth is as often above the estimate as below it: 10,000 draws, seeded."""
-    found = [_estimate(z) for z in _drawn(10_000, drift)]
-    low = np.mean([one.interval[0] > drift for one in found])
-    high = np.mean([one.interval[1] < drift for one in found])
-    error = math.sqrt(0.025 * 0.975 / len(found))
+    estimates = [_estimate(z) for z in _drawn(10_000, drift)]
+    low = np.mean([one.interval[0] > drift for one in estimates])
+    high = np.mean([one.interval[1] < drift for one in estimates])
+    error = math.sqrt(0.025 * 0.975 / len(estimates))
     assert [low, high] == pytest.approx([0.025, 0.025], abs=4 * error + 0.001)  # and the grid of estimates
-    above = np.mean([one.difference > drift for one in found])
-    assert above == pytest.approx(0.5, abs=4 * math.sqrt(0.25 / len(found)) + 0.01)
+    above = np.mean([one.difference > drift for one in estimates])
+    assert above == pytest.approx(0.5, abs=4 * math.sqrt(0.25 / len(estimates)) + 0.01)
 
 
 def _drawn(count: int, drift: float) -> list[tuple[int, float]]:

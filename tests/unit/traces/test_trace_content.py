@@ -159,8 +159,8 @@ def test_tokens_are_counted_once_however_often_they_are_repeated() -> None:
                             "llm.token_count.prompt_details.cache_read": 4})  # fmt: skip
     embedding = span(6, 1, named={"gen_ai.operation.name": "embeddings", "gen_ai.usage.input_tokens": 500})
     tool = span(4, 1, named={"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "sub-agent"})
-    found = tokens(agent, outer, chat(3, 2, (10, 1)), tool, old, embedding)
-    assert found == Usage(input_tokens=30, output_tokens=3, total_tokens=33, cache_read_tokens=4)
+    usage = tokens(agent, outer, chat(3, 2, (10, 1)), tool, old, embedding)
+    assert usage == Usage(input_tokens=30, output_tokens=3, total_tokens=33, cache_read_tokens=4)
     assert tokens(agent) == Usage(input_tokens=30, output_tokens=3, total_tokens=33)
 
 
