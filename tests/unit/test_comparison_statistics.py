@@ -39,15 +39,15 @@ SCORES = st.lists(st.sampled_from([1.0, 2.0, 3.0, 4.0, 5.0]), min_size=1, max_si
 )
 def test_chi_square(counts: list[tuple[int, int]], statistic: float, p: float, note: str) -> None:
     """Yates' correction, Fisher's p where counts are small, none without variation."""
-    found = chi_square(*counts)
-    assert (found.statistic, found.p) == pytest.approx((statistic, p), abs=CLOSE)
-    assert found.note == note
+    result = chi_square(*counts)
+    assert (result.statistic, result.p) == pytest.approx((statistic, p), abs=CLOSE)
+    assert result.note == note
 
 
 def test_chi_square_without_data() -> None:
     """A variant without cases has no p-value, and is never significant."""
-    found = chi_square((0, 0), (3, 4))
-    assert (found.p, found.note, found.is_significant(1.0)) == (None, "no_data", False)
+    result = chi_square((0, 0), (3, 4))
+    assert (result.p, result.note, result.is_significant(1.0)) == (None, "no_data", False)
     assert chi_square((5, 0), (1, 4)).other_p == pytest.approx(0.052808, abs=CLOSE)
 
 
@@ -65,11 +65,11 @@ def test_chi_square_without_data() -> None:
 )
 def test_t(a: list[float], b: list[float], t: float | None, p: float | None) -> None:
     """Pooled variance; without variance, or with one score, there is no p-value rather than NaN or 0."""
-    found = t_test(a, b)
+    result = t_test(a, b)
     if t is None:
-        assert (found.statistic, found.p) == (None, None)
+        assert (result.statistic, result.p) == (None, None)
     else:
-        assert (found.statistic, found.p) == pytest.approx((t, p), abs=CLOSE)
+        assert (result.statistic, result.p) == pytest.approx((t, p), abs=CLOSE)
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_t(a: list[float], b: list[float], t: float | None, p: float | None) -> 
 )
 def test_mcnemar(b: int, c: int, n: int, p: float, mid_p: float, difference: float, low: float, high: float) -> None:
     """Exact and mid p-value, difference and Bonett-Price interval."""
-    found = mcnemar(n - b - c, b, c, 0)
-    shown = (found.p, found.mid_p, found.difference, *found.interval)
+    result = mcnemar(n - b - c, b, c, 0)
+    shown = (result.p, result.mid_p, result.difference, *result.interval)
     assert shown == pytest.approx((p, mid_p, difference, low, high), abs=CLOSE)
 
 
@@ -136,9 +136,17 @@ def test_equivalence_uses_an_interval_of_ninety_percent() -> None:
 )
 def test_paired_scores(a: list[float], b: list[float], shown: tuple[float, ...]) -> None:
     """Mean difference, sign-flip p, paired t with its interval, d_z and Cliff's delta."""
-    found = paired_scores(a, b)
-    assert found.interval is not None
-    values = (found.mean_difference, found.flip.p, found.t, found.t_p, *found.interval, found.d_z, found.cliffs_delta)
+    scores = paired_scores(a, b)
+    assert scores.interval is not None
+    values = (
+        scores.mean_difference,
+        scores.flip.p,
+        scores.t,
+        scores.t_p,
+        *scores.interval,
+        scores.d_z,
+        scores.cliffs_delta,
+    )
     assert values == pytest.approx(shown, abs=CLOSE)
 
 
@@ -179,10 +187,10 @@ def test_sums_of_equal_steps_are_enumerated(steps: int) -> None:
     """Ratings, and shares of repeats, give an exact p-value with more than 20 differences; McNemar's for 0 and 1."""
     rng = np.random.default_rng(steps)
     differences = rng.integers(-steps, steps + 2, 60) / steps
-    found = sign_flip(differences.tolist())
-    assert (found.method, found.error) == ("exact", None)
+    flip = sign_flip(differences.tolist())
+    assert (flip.method, flip.error) == ("exact", None)
     drawn = np.abs(rng.choice([-1.0, 1.0], (100_000, 60)) @ differences)
-    assert found.p == pytest.approx((drawn > abs(differences.sum()) - 1e-9).mean(), abs=0.007)
+    assert flip.p == pytest.approx((drawn > abs(differences.sum()) - 1e-9).mean(), abs=0.007)
     assert sign_flip([1.0] * 30 + [-1.0] * 12).p == pytest.approx(mcnemar_p(30, 12)[0], rel=1e-12)
 
 
@@ -190,10 +198,10 @@ def test_twenty_differences_are_tried_in_full() -> None:
     """All 2^20 assignments, counted one by one in another way."""
     differences = np.random.default_rng(1).normal(0.4, 1, 20)
     sums = np.zeros(1)
-    for one in differences:
-        sums = np.concatenate([sums + one, sums - one])
-    found = sign_flip(differences.tolist())
-    assert (found.p, found.least_p) == (np.mean(np.abs(sums) >= abs(differences.sum()) - 1e-12), 2.0**-19)
+    for difference in differences:
+        sums = np.concatenate([sums + difference, sums - difference])
+    flip = sign_flip(differences.tolist())
+    assert (flip.p, flip.least_p) == (np.mean(np.abs(sums) >= abs(differences.sum()) - 1e-12), 2.0**-19)
 
 
 @given(st.lists(st.lists(st.floats(-2, 2), max_size=60), min_size=1, max_size=4), st.randoms())
@@ -210,17 +218,17 @@ def test_very_many_differences_take_the_normal_limit() -> None:
     """With more than 10,000 differences, none of which dominates, it answers, near what draws would say."""
     rng = np.random.default_rng(5)
     differences = [float(one) for one in rng.normal(0.02, 1, 12_000)]
-    found = sign_flip(differences)
-    assert found.method == "normal_limit"
-    assert found.p == pytest.approx(float(scipy.stats.ttest_1samp(differences, 0).pvalue), abs=1e-3)
+    flip = sign_flip(differences)
+    assert flip.method == "normal_limit"
+    assert flip.p == pytest.approx(float(scipy.stats.ttest_1samp(differences, 0).pvalue), abs=1e-3)
 
 
 def test_dominating_differences_keep_the_sum_from_being_normal() -> None:
     """Five large ones on one side, and 10,002 tiny ones that add up to 0 and half of the time to less."""
     tiny = 1e-3 * np.random.default_rng(5).normal(0, 1, 5_001)
-    found = sign_flip([50.0] * 5 + tiny.tolist() + (-tiny).tolist())
-    assert found.method == "random"
-    assert found.p == pytest.approx(0.0625 / 2, abs=0.005)
+    flip = sign_flip([50.0] * 5 + tiny.tolist() + (-tiny).tolist())
+    assert flip.method == "random"
+    assert flip.p == pytest.approx(0.0625 / 2, abs=0.005)
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-8])
@@ -274,11 +282,11 @@ def test_adjusting_keeps_the_order_and_makes_nothing_smaller(raw: list[float]) -
 def test_three_variants() -> None:
     """Cochran's Q and Friedman's test of the examples; without variation p is 1, without data there is none."""
     rows = [[1, 1, 0], [1, 0, 0], [1, 1, 1], [1, 1, 0], [0, 0, 0], [1, 1, 0], [1, 0, 0], [1, 1, 1]]
-    found = cochran_q(rows)
-    assert (found.statistic, found.p) == pytest.approx((7.6, 0.022371), abs=CLOSE)
+    result = cochran_q(rows)
+    assert (result.statistic, result.p) == pytest.approx((7.6, 0.022371), abs=CLOSE)
     scores = list(zip((4, 5, 3, 4, 5), (3, 4, 3, 4, 4), (2, 4, 2, 3, 3), strict=True))
-    found = friedman(scores)
-    assert (found.statistic, found.p) == pytest.approx((8.588235, 0.013649), abs=CLOSE)
+    result = friedman(scores)
+    assert (result.statistic, result.p) == pytest.approx((8.588235, 0.013649), abs=CLOSE)
     assert cochran_q([[1, 1, 1], [0, 0, 0]]).p == friedman([[1, 1, 1], [2, 2, 2]]).p == 1.0
     assert cochran_q([]).note == friedman([]).note == "no_data"
     assert not math.isnan(cochran_q(rows).p or 0)

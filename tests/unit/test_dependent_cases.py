@@ -74,9 +74,9 @@ def test_copies_are_worth_one_case() -> None:
     assert row_notes(run_of(summary)) == [
         "200 cases, worth about 1 independent one; the most copied case has 100% of them"
     ]
-    said = "\n".join(recommendations(run_of(summary)))
-    assert said.count("chance may have decided it") == 2
-    assert "More cases that are no copies narrow it." in said
+    sentence = "\n".join(recommendations(run_of(summary)))
+    assert sentence.count("chance may have decided it") == 2
+    assert "More cases that are no copies narrow it." in sentence
     stored = SUMMARY.from_json(json.loads(json.dumps(dataclasses.asdict(summary))))
     assert stored.dependent == summary.dependent
     assert stored.pass_rate_interval == summary.pass_rate_interval

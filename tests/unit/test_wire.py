@@ -343,22 +343,22 @@ def test_cases_are_stored_whole(case: Case) -> None:
 
 
 @given(SETTINGS)
-def test_settings_travel_whole(wanted: results.RunSettings) -> None:
+def test_settings_travel_whole(expected: results.RunSettings) -> None:
     """What a run does is the same after the wire; no retries stay no retries."""
     assert (
-        wire.SETTINGS.from_wire(spec_pb2.RunSpec.FromString(wire.SETTINGS.to_wire(wanted).SerializeToString()))
-        == wanted
+        wire.SETTINGS.from_wire(spec_pb2.RunSpec.FromString(wire.SETTINGS.to_wire(expected).SerializeToString()))
+        == expected
     )
 
 
 @given(SETTINGS)
-def test_settings_are_stored_whole(wanted: results.RunSettings) -> None:
+def test_settings_are_stored_whole(expected: results.RunSettings) -> None:
     """What a run does is the same after the store; a run of an older version lacks what came later."""
-    stored = json.loads(json.dumps(dataclasses.asdict(wanted)))
-    assert wire.SETTINGS.from_json(stored) == wanted
+    stored = json.loads(json.dumps(dataclasses.asdict(expected)))
+    assert wire.SETTINGS.from_json(stored) == expected
     for name in ("dataset", "judge", "labels", "note", "selection"):
         del stored[name]
-    old = dataclasses.replace(wanted, dataset=None, judge=None, labels={}, note="", selection=None)
+    old = dataclasses.replace(expected, dataset=None, judge=None, labels={}, note="", selection=None)
     assert wire.SETTINGS.from_json(stored) == old
 
 

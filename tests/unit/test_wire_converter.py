@@ -100,14 +100,14 @@ def test_what_json_cannot_hold_is_refused(output: object) -> None:
 
 
 def test_half_a_character_in_json_does_not_break_the_next_message() -> None:
-    r"""An escape such as \ud800 is valid JSON text but no valid text: it is replaced on its way in."""
+    r"""An escape such as \ud800 is valid JSON but not valid text: it is replaced when it is read."""
     case = case_from_wire(case_pb2.Case(case_id="c", variables_json=r'{"a": "x\ud800y", "b": "\ud83d\ude00"}'))
     assert case.variables == {"a": "x\ufffdy", "b": "\U0001f600"}
     assert case_from_wire(case_to_wire(case)) == case
 
 
 def test_batches_keep_order_and_size() -> None:
-    """Messages are split so that each list fits; one that is too large comes alone."""
+    """Messages are split so that each list fits; an item that is too large travels alone."""
     messages = [agent_pb2.AgentResponse(text="x" * size) for size in (40, 40, 40, 500, 10)]
     batches = [[len(message.text) for message in batch] for batch in split_by_size(messages, 100)]
     assert batches == [[40, 40], [40], [500], [10]]

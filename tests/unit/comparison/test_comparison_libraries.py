@@ -41,14 +41,14 @@ def test_paired_t() -> None:
         n = int(rng.integers(2, 40))
         a = rng.integers(1, 6, n).astype(float)
         b = np.clip(a + rng.integers(-1, 3, n), 1, 5)
-        found = paired_scores(a.tolist(), b.tolist(), flip=SignFlip(1.0, "exact"))
+        paired = paired_scores(a.tolist(), b.tolist(), flip=SignFlip(1.0, "exact"))
         if np.ptp(b - a) == 0:
-            assert found.t is None
+            assert paired.t is None
             continue
         expected = scipy.stats.ttest_rel(b, a)
-        assert (found.t, found.t_p) == pytest.approx((expected.statistic, expected.pvalue), rel=CLOSE)
+        assert (paired.t, paired.t_p) == pytest.approx((expected.statistic, expected.pvalue), rel=CLOSE)
         interval = expected.confidence_interval()
-        assert found.interval == pytest.approx((interval.low, interval.high), abs=CLOSE)
+        assert paired.interval == pytest.approx((interval.low, interval.high), abs=CLOSE)
         assert in_clusters((b - a).tolist(), range(n)).error == pytest.approx(scipy.stats.sem(b - a), rel=CLOSE)
 
 
@@ -66,18 +66,18 @@ def test_chi_square() -> None:
     """With Yates' correction; Fisher's test where a count is small."""
     for rng in generators():
         counts = rng.integers(0, rng.choice([6, 60]), (2, 2))
-        found = chi_square(*((int(right), int(wrong)) for right, wrong in counts))
+        result = chi_square(*((int(right), int(wrong)) for right, wrong in counts))
         if not counts.sum(axis=1).all():
-            assert found.p is None
+            assert result.p is None
         elif not counts.sum(axis=0).all():
-            assert found.p == 1
+            assert result.p == 1
         else:
             expected = scipy.stats.chi2_contingency(counts)
-            assert found.statistic == pytest.approx(expected.statistic, rel=CLOSE, abs=CLOSE)
+            assert result.statistic == pytest.approx(expected.statistic, rel=CLOSE, abs=CLOSE)
             is_exact = expected.expected_freq.min() < 5
-            assert (found.other_p if is_exact else found.p) == pytest.approx(expected.pvalue, rel=CLOSE)
+            assert (result.other_p if is_exact else result.p) == pytest.approx(expected.pvalue, rel=CLOSE)
             if is_exact:
-                assert found.p == pytest.approx(scipy.stats.fisher_exact(counts).pvalue, rel=CLOSE)
+                assert result.p == pytest.approx(scipy.stats.fisher_exact(counts).pvalue, rel=CLOSE)
 
 
 @pytest.mark.filterwarnings("ignore:Precision loss")  # scipy says so where one sample is constant
@@ -85,24 +85,28 @@ def test_t_of_independent_scores() -> None:
     """Student's test with pooled variance, over samples of different sizes."""
     for rng in generators():
         a, b = (rng.integers(1, 6, int(rng.integers(2, 30))).astype(float) for _ in range(2))
-        found = t_test(a.tolist(), b.tolist())
+        result = t_test(a.tolist(), b.tolist())
         if np.ptp(a) == 0 and np.ptp(b) == 0:
-            assert found.p is None
+            assert result.p is None
             continue
         expected = scipy.stats.ttest_ind(a, b)
-        assert (found.statistic, found.p) == pytest.approx((expected.statistic, expected.pvalue), rel=CLOSE, abs=CLOSE)
+        assert (result.statistic, result.p) == pytest.approx(
+            (expected.statistic, expected.pvalue), rel=CLOSE, abs=CLOSE
+        )
 
 
 def test_friedman() -> None:
     """Three to five variants, with many ties."""
     for rng in generators():
         rows = rng.integers(1, 6, (int(rng.integers(2, 12)), int(rng.integers(3, 6)))).astype(float)
-        found = friedman(rows.tolist())
+        result = friedman(rows.tolist())
         if all(np.ptp(row) == 0 for row in rows):
-            assert found.p == 1
+            assert result.p == 1
             continue
         expected = scipy.stats.friedmanchisquare(*rows.T)
-        assert (found.statistic, found.p) == pytest.approx((expected.statistic, expected.pvalue), rel=CLOSE, abs=CLOSE)
+        assert (result.statistic, result.p) == pytest.approx(
+            (expected.statistic, expected.pvalue), rel=CLOSE, abs=CLOSE
+        )
 
 
 def test_adjusted_p_values(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,8 +143,10 @@ def test_cochran_q() -> None:
         if all(np.ptp(row) == 0 for row in rows):
             continue
         expected = cochrans_q(rows)
-        found = cochran_q(rows.tolist())
-        assert (found.statistic, found.p) == pytest.approx((expected.statistic, expected.pvalue), rel=CLOSE, abs=CLOSE)
+        result = cochran_q(rows.tolist())
+        assert (result.statistic, result.p) == pytest.approx(
+            (expected.statistic, expected.pvalue), rel=CLOSE, abs=CLOSE
+        )
 
 
 def test_clustered_errors() -> None:
@@ -154,8 +160,8 @@ def test_clustered_errors() -> None:
         fitted = OLS(values, np.ones(len(values))).fit(
             cov_type="cluster", cov_kwds={"groups": clusters, "df_correction": True}
         )
-        found = in_clusters(values.tolist(), clusters.tolist())
-        assert (found.error, found.degrees) == pytest.approx((fitted.bse[0], count - 1), rel=CLOSE)
+        clustered = in_clusters(values.tolist(), clusters.tolist())
+        assert (clustered.error, clustered.degrees) == pytest.approx((fitted.bse[0], count - 1), rel=CLOSE)
 
 
 def test_sample_sizes() -> None:

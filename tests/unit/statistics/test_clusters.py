@@ -51,11 +51,11 @@ def test_worked_comparisons(
     method: str,
 ) -> None:
     """CR2 error with Satterthwaite's degrees, p of the clusters' sums, and the interval with the way it was found."""
-    found = paired_scores([0.0] * len(differences), differences, clusters=clusters)
-    assert (found.standard_error, found.flip.p) == pytest.approx((error, p), abs=CLOSE)
+    paired = paired_scores([0.0] * len(differences), differences, clusters=clusters)
+    assert (paired.standard_error, paired.flip.p) == pytest.approx((error, p), abs=CLOSE)
     assert in_clusters(differences, clusters).degrees == pytest.approx(degrees, abs=CLOSE)
-    assert found.interval == pytest.approx(interval, abs=CLOSE)
-    assert found.interval_method == method
+    assert paired.interval == pytest.approx(interval, abs=CLOSE)
+    assert paired.interval_method == method
 
 
 def test_errors_are_those_of_the_matrices() -> None:
@@ -74,15 +74,15 @@ def test_errors_are_those_of_the_matrices() -> None:
             columns.append((np.eye(n) - hat)[:, own] @ adjusted)
         product = np.array(columns) @ np.array(columns).T
         degrees = np.trace(product) ** 2 / np.trace(product @ product)
-        found = in_clusters(values.tolist(), keys.tolist())
-        assert (found.error, found.degrees) == pytest.approx((square**0.5, degrees))
+        clustered = in_clusters(values.tolist(), keys.tolist())
+        assert (clustered.error, clustered.degrees) == pytest.approx((square**0.5, degrees))
 
 
 def test_one_cluster_tells_nothing_of_others() -> None:
-    """It has no error, no interval and no verdict."""
-    found = paired_scores([0.0, 0.0], [1.0, 0.5], clusters="aa")
-    assert (found.standard_error, found.interval, found.interval_method) == (None, None, "")
-    assert (found.flip.p, found.flip.least_p) == (1.0, 1.0)
+    """One cluster has no error, no interval and no verdict."""
+    paired = paired_scores([0.0, 0.0], [1.0, 0.5], clusters="aa")
+    assert (paired.standard_error, paired.interval, paired.interval_method) == (None, None, "")
+    assert (paired.flip.p, paired.flip.least_p) == (1.0, 1.0)
 
 
 def test_how_many_units_can_decide() -> None:
@@ -92,10 +92,10 @@ def test_how_many_units_can_decide() -> None:
 
 
 def test_the_size_of_clusters() -> None:
-    """One of 200 and nine of 5 count for 1.5."""
-    found = in_clusters([1.0] * 245, [0] * 200 + [at // 5 for at in range(5, 50)])
-    assert found.effective_count == pytest.approx(245**2 / (200**2 + 9 * 25)) == effective_number([200] + [5] * 9)
-    assert found.largest_share == pytest.approx(200 / 245)
+    """One cluster of 200 and nine of 5 are worth 1.5."""
+    clustered = in_clusters([1.0] * 245, [0] * 200 + [at // 5 for at in range(5, 50)])
+    assert clustered.effective_count == pytest.approx(245**2 / (200**2 + 9 * 25)) == effective_number([200] + [5] * 9)
+    assert clustered.largest_share == pytest.approx(200 / 245)
 
 
 def test_copies_count_once() -> None:
@@ -115,19 +115,19 @@ def test_copies_count_once() -> None:
 @given(CASES, st.randoms())
 def test_neither_order_nor_direction_moves_a_bit(cases: list[tuple[float, int]], random: random.Random) -> None:
     """Of p-value, interval and error; swapping A and B mirrors the interval exactly."""
-    found = compared(cases)
+    comparison = compared(cases)
     random.shuffle(cases)
-    assert compared(cases) == found
+    assert compared(cases) == comparison
     flip, error, interval = compared([(-one, cluster) for one, cluster in cases])
-    assert (flip, error) == found[:2]
-    assert (interval and (-interval[1], -interval[0])) == found[2]
+    assert (flip, error) == comparison[:2]
+    assert (interval and (-interval[1], -interval[0])) == comparison[2]
 
 
 def compared(cases: list[tuple[float, int]]) -> tuple[object, float | None, tuple[float, float] | None]:
     """Return p-value, error and interval of clustered differences."""
     values, clusters = zip(*cases, strict=True)
-    found = paired_scores([0.0] * len(values), values, clusters=clusters)
-    return found.flip, found.standard_error, found.interval
+    paired = paired_scores([0.0] * len(values), values, clusters=clusters)
+    return paired.flip, paired.standard_error, paired.interval
 
 
 @pytest.mark.parametrize("count", [6, 9, 20, 21, 40])
@@ -136,9 +136,9 @@ def test_the_interval_is_the_test_inverted(count: int) -> None:
     rng = np.random.default_rng(count)
     sizes = rng.integers(1, 12, count)
     sums = rng.normal(0.3, 1, count) * sizes
-    found = sign_flip_interval(sums.tolist(), sizes.tolist())
-    assert found is not None
-    low, high = found
+    interval = sign_flip_interval(sums.tolist(), sizes.tolist())
+    assert interval is not None
+    low, high = interval
     assert low < sums.sum() / sizes.sum() < high
     width = high - low
     slack = 0 if count <= 20 else 0.006  # shifted sums have another order, so other signs are drawn for them
@@ -155,6 +155,6 @@ def p_of_mean(sums: np.ndarray[tuple[int], np.dtype[np.float64]], sizes: np.ndar
 
 
 def test_too_few_clusters_reject_no_mean() -> None:
-    """Five at 5 %: any mean is possible."""
+    """Five clusters at 5 % reject no mean."""
     assert sign_flip_interval([1.0, 2.0, 1.5, 1.0, 3.0], [1, 1, 2, 1, 1]) is None
     assert sign_flip_interval([1.0, 2.0, 1.5, 1.0, 3.0], [1, 1, 2, 1, 1], alpha=0.1) is not None

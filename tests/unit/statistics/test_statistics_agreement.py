@@ -46,9 +46,9 @@ def test_worked_examples_of_alpha(level: Level, value: float) -> None:
 
 
 def test_units_with_one_rating_say_nothing() -> None:
-    """They are left out, and only the others are counted."""
-    found = alpha([(1, None), (2, 2), (3, 4), (5,)], "interval")
-    assert found == Figure(near(0.727273), 2)
+    """Units with one rating are left out and not counted."""
+    agreement = alpha([(1, None), (2, 2), (3, 4), (5,)], "interval")
+    assert agreement == Figure(near(0.727273), 2)
 
 
 def test_alpha_of_three_raters_as_published() -> None:
@@ -66,7 +66,7 @@ def test_alpha_of_three_raters_as_published() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "reason"),
+    ("hits", "reason"),
     [
         (cohen_kappa([1, 1], [1, 1]), ONE_LABEL),
         (cohen_kappa([], []), NOTHING),
@@ -82,13 +82,13 @@ def test_alpha_of_three_raters_as_published() -> None:
         (accuracy([], []), NOTHING),
     ],
 )
-def test_what_cannot_be_computed_is_never_zero(found: Figure, reason: str) -> None:
+def test_what_cannot_be_computed_is_never_zero(hits: Figure, reason: str) -> None:
     """Constant labels and empty input give no value, and a reason."""
-    assert (found.value, found.reason) == (None, reason)
+    assert (hits.value, hits.reason) == (None, reason)
 
 
 def test_one_rater_without_a_choice_agrees_by_chance_alone() -> None:
-    """Only where both are constant is kappa undefined; a judge that always passes has kappa 0."""
+    """Kappa is undefined only if both raters are constant; a judge that always passes has kappa 0."""
     assert cohen_kappa([1, 1, 1, 1], [1, 0, 1, 0]) == Figure(0.0, 4)
     assert weighted_kappa([3, 3, 3, 3], [1, 5, 2, 4]).value == near(0)
 
@@ -109,11 +109,11 @@ def test_range_and_symmetry(pairs: list[tuple[int, int]]) -> None:
 def test_weighted_kappa_is_what_its_definition_says(pairs: list[tuple[int, int]]) -> None:
     """Squared distances seen, by those of every label of one rater with every label of the other."""
     one, other = [a for a, _ in pairs], [b for _, b in pairs]
-    found = weighted_kappa(one, other).value
-    if found is not None:
+    agreement = weighted_kappa(one, other).value
+    if agreement is not None:
         by_chance = sum((a - b) ** 2 for a in one for b in other) / len(pairs) ** 2
         seen = sum((a - b) ** 2 for a, b in pairs) / len(pairs)
-        assert found == pytest.approx(1 - seen / by_chance)
+        assert agreement == pytest.approx(1 - seen / by_chance)
 
 
 @given(LABELS, st.randoms())
@@ -147,9 +147,9 @@ def test_perfect_agreement_is_one(values: list[float], raters: int) -> None:
 def test_missing_ratings_are_as_if_they_were_not_asked_for(units: list[list[int | None]], level: Level) -> None:
     """None anywhere in a unit changes nothing; alpha is at most 1."""
     bare = [[value for value in unit if value is not None] for unit in units]
-    found = alpha(units, level)
-    assert found == alpha(bare, level)
-    assert found.value is None or found.value <= 1
+    agreement = alpha(units, level)
+    assert agreement == alpha(bare, level)
+    assert agreement.value is None or agreement.value <= 1
 
 
 def test_confusion_counts_what_the_judge_said_where_people_said_something() -> None:
@@ -158,7 +158,7 @@ def test_confusion_counts_what_the_judge_said_where_people_said_something() -> N
 
 
 def test_raters_of_different_length_are_a_defect() -> None:
-    """Nothing is cut off silently."""
+    """Ratings of different lengths are refused instead of being cut."""
     with pytest.raises(ValueError, match="equal"):
         cohen_kappa([1], [1, 2])
     with pytest.raises(ValueError, match="equal"):
@@ -178,12 +178,12 @@ def test_intervals_are_about_the_figures_themselves(measure: Measure) -> None:
         NOMINAL_ALPHA: alpha(many, "nominal"),
         INTERVAL_ALPHA: alpha(many, "interval"),
     }[measure]
-    found = agreement_interval(many, measure)
-    assert found is not None
+    interval = agreement_interval(many, measure)
+    assert interval is not None
     assert whole.value is not None
-    assert found[0] < whole.value < found[1]
-    assert sum(found) / 2 == pytest.approx(whole.value, abs=1e-3)
-    assert found == agreement_interval(many[::-1], measure)
+    assert interval[0] < whole.value < interval[1]
+    assert sum(interval) / 2 == pytest.approx(whole.value, abs=1e-3)
+    assert interval == agreement_interval(many[::-1], measure)
 
 
 def test_an_interval_of_values_far_from_zero() -> None:
@@ -196,16 +196,16 @@ def test_an_interval_of_values_far_from_zero() -> None:
 def test_raters_who_never_differ_may_differ_on_other_items() -> None:
     """No draw of 50 equal pairs can disagree; up to 7.1 % of disagreements would show none with a chance of 2.5 %."""
     same = [("pass", "pass")] * 25 + [("fail", "fail")] * 25
-    found = agreement_interval(same, NOMINAL_ALPHA)
+    interval = agreement_interval(same, NOMINAL_ALPHA)
     by_chance = 2 * 50 * 50 / (100 * 99)
-    assert found == pytest.approx((1 - (1 - 0.025 ** (1 / 50)) / by_chance, 1.0))
+    assert interval == pytest.approx((1 - (1 - 0.025 ** (1 / 50)) / by_chance, 1.0))
     rare = agreement_interval([("pass", "pass")] * 45 + [("fail", "fail")] * 5, NOMINAL_ALPHA)
     assert rare is not None
     assert rare[0] < 0.67
 
 
 def test_too_little_for_an_interval() -> None:
-    """One item, or labels of which hardly a draw holds two."""
+    """One item, or labels that are almost all equal, give no interval."""
     assert agreement_interval([(1, 2)], INTERVAL_ALPHA) is None
     assert agreement_interval([(1, 1)] * 30 + [(1, 2)], NOMINAL_ALPHA) is None
     assert rate(0, 0).document() == {"value": None, "n": 0, "interval": None, "reason": NOTHING}
@@ -217,6 +217,6 @@ def test_an_interval_covers_at_its_level() -> None:
     for _ in range(trials):
         people = [generator.random() < 0.9 for _ in range(50)]
         judge = [right if generator.random() < 0.85 else generator.random() < 0.9 for right in people]
-        found = agreement_interval(list(zip(judge, people, strict=True)), NOMINAL_ALPHA)
-        covered += found is None or found[0] <= 0.85 <= found[1]
+        interval = agreement_interval(list(zip(judge, people, strict=True)), NOMINAL_ALPHA)
+        covered += interval is None or interval[0] <= 0.85 <= interval[1]
     assert covered / trials > 0.93

@@ -67,14 +67,14 @@ def named(scores: list[float | None]) -> dict[str, float | None]:
 
 def test_the_worked_drift() -> None:
     """Eight anchors whose scores rise by 0.6 are too few: no alarm, and how many would do."""
-    found = find_drift(named([4, 4, 3, 5, 4, 4, 2, 4]), named([4, 5, 4, 5, 5, 5, 3, 4]), width=4)
-    assert found.mean == pytest.approx(0.625)
-    assert found.interval == pytest.approx((0.192318, 1.057682), abs=1e-6)
-    assert found.p_value == pytest.approx(0.0625)
-    assert found.limit == pytest.approx(0.2)
-    assert (found.drifted, found.n, found.changed) == (False, 8, 5)
-    assert found.items_needed == round((1.96 * 0.5175492 / 0.2) ** 2) == 26
-    assert found.caution == "8 anchors cannot exclude a drift of 5 %: use about 26"
+    drift = find_drift(named([4, 4, 3, 5, 4, 4, 2, 4]), named([4, 5, 4, 5, 5, 5, 3, 4]), width=4)
+    assert drift.mean == pytest.approx(0.625)
+    assert drift.interval == pytest.approx((0.192318, 1.057682), abs=1e-6)
+    assert drift.p_value == pytest.approx(0.0625)
+    assert drift.limit == pytest.approx(0.2)
+    assert (drift.drifted, drift.n, drift.changed) == (False, 8, 5)
+    assert drift.items_needed == round((1.96 * 0.5175492 / 0.2) ** 2) == 26
+    assert drift.caution == "8 anchors cannot exclude a drift of 5 %: use about 26"
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ def test_the_worked_drift() -> None:
 )
 def test_alarms(old: list[float | None], new: list[float | None], drifted: bool, needed: int | None) -> None:
     """Only the test raises an alarm; without one the interval says whether the anchors are enough."""
-    found = find_drift(named(old), named(new), width=4)
-    assert (found.drifted, found.items_needed) == (drifted, needed)
+    drift = find_drift(named(old), named(new), width=4)
+    assert (drift.drifted, drift.items_needed) == (drifted, needed)
 
 
 @pytest.mark.parametrize(("noise", "anchors"), [(0.4, 31), (0.7, 94)])
@@ -119,5 +119,5 @@ def test_a_noisy_judge_that_has_not_moved_raises_few_alarms() -> None:
 )
 def test_drift_of_too_little_is_not_computed(old: list[float | None], new: list[float | None]) -> None:
     """Neither an alarm nor an all-clear."""
-    found = find_drift(named(old), named(new), width=4)
-    assert (found.drifted, found.mean, found.reason) == (None, None, TOO_FEW_ITEMS)
+    drift = find_drift(named(old), named(new), width=4)
+    assert (drift.drifted, drift.mean, drift.reason) == (None, None, TOO_FEW_ITEMS)
