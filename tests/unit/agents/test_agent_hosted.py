@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.processes.virtual_time import in_virtual_time
 
 from assay.model.answers.agent_response import AgentErrorKind, AgentRequest, AgentResponse
 from assay_orchestrator.agents.hosted import Attachment, Cancelled, Detached, HostedAgent, Questions, Reconciled, Stored
@@ -62,6 +63,7 @@ async def ask(agent: HostedAgent, case: Case, *requests: AgentRequest) -> list[a
     return tasks
 
 
+@in_virtual_time
 async def test_questions_wait_for_a_client_and_travel_together(case: Case, question: Question) -> None:
     """Without a client, questions wait and no time limit runs; a client gets as many as its concurrency allows."""
     agent = HostedAgent()
@@ -153,6 +155,7 @@ async def test_a_client_that_leaves_has_its_questions_asked_elsewhere_first(case
     await second.leave()
 
 
+@in_virtual_time
 async def test_an_attempt_times_out_once_a_client_has_it(case: Case, question: Question) -> None:
     """A client that exceeds the time limit gets a cancellation, and its late answer is ignored."""
     agent = HostedAgent(grace_s=0.0)
@@ -172,6 +175,7 @@ async def test_an_attempt_times_out_once_a_client_has_it(case: Case, question: Q
     await client.leave()
 
 
+@in_virtual_time
 async def test_the_clock_stops_while_a_question_is_with_no_client(case: Case, question: Question) -> None:
     """Each attempt has its own time limit, which starts when a client gets the question."""
     agent = HostedAgent(grace_s=0.0)

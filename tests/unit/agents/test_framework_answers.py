@@ -148,7 +148,7 @@ async def test_a_time_out_keeps_the_trace(way: str) -> None:
     async def agent(request: AgentRequest) -> str:
         return await traced(run(), lambda: AgentResponse(tool_calls=tuple(done), usage=Usage(total_tokens=7)))
 
-    answer = await AgentCaller(agent).call(dataclasses.replace(request(), timeout_s=0.01))
+    answer = await AgentCaller(agent).call(dataclasses.replace(request(), timeout_s=0.2))
     released.set()
     assert answer.error is not None
     assert (answer.error.kind, answer.error.retryable) == (AgentErrorKind.TIMEOUT, True)

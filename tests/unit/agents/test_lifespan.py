@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.docs.guides import ROOT
+from tests.support.processes.virtual_time import in_virtual_time
 
 from assay.agent_host import lifespan as lifespans
 from assay.agent_host.caller import AgentCaller
@@ -77,6 +78,7 @@ def caller_with(log: Log, *, per_case: bool) -> AgentCaller:
     return AgentCaller(answer, lifespan=Lifespan(made, is_per_case=per_case), hands_over=True)
 
 
+@in_virtual_time
 async def test_a_run_opens_once_and_closes_at_its_end() -> None:
     """Concurrent questions share one opening, which errors and timeouts leave open; a call after closing reopens it."""
     log = Log()
@@ -93,6 +95,7 @@ async def test_a_run_opens_once_and_closes_at_its_end() -> None:
     assert log == ["open it", "close it"] * 2
 
 
+@in_virtual_time
 async def test_a_case_opens_its_own_for_all_turns() -> None:
     """A case's resource closes after the last turn, after an error or timeout, and when the agent is closed."""
     log = Log()
@@ -140,6 +143,7 @@ async def test_opening_that_fails_is_tried_again_with_the_next_question() -> Non
     await caller.aclose()
 
 
+@in_virtual_time
 async def test_opening_that_takes_too_long_says_so_and_counts_as_no_latency() -> None:
     """A slow opening times out its question and continues for later ones; closing cancels it."""
     gate = asyncio.Event()

@@ -283,7 +283,7 @@ async def test_an_endless_generator_is_left_and_closed() -> None:
             closed.set()
 
     caller = AgentCaller(agent)
-    kind, _ = problem_of(await caller.call(asked(timeout_s=0.05)))
+    kind, _ = problem_of(await caller.call(asked(timeout_s=0.5)))  # it must have begun by then
     assert await asyncio.to_thread(closed.wait, 30)
     await caller.aclose()
     assert kind is AgentErrorKind.TIMEOUT
