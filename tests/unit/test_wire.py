@@ -291,7 +291,7 @@ SUMMARY = st.builds(
             fingerprints=tuples_of(TEXT),
         )
     ),
-    agent_errors=or_none(SMALL),
+    agent_errors=SMALL,
     max_agent_errors=NUMBER,
     max_metric_errors=NUMBER,
     left_out=SMALL,
