@@ -126,6 +126,7 @@ FRAMEWORKS = re.compile(
 """The bases of classes whose methods are called by what they are handed to."""
 PUBLIC = {*assay.__all__, "Runs"}
 USED_ELSEWHERE = {
+    "do_begin": "called by SQLAlchemy",
     "dumps_typed": "called by LangGraph",
     "first_stop": "the rule of early stopping by its definition, which benchmarks/error_rates measures",
     "loads_typed": "called by LangGraph",

@@ -47,7 +47,7 @@ class _ScoreStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ScoreStat
     """The row has what the metric needs, but the metric could not be computed."""
 
 class ScoreStatus(_ScoreStatus, metaclass=_ScoreStatusEnumTypeWrapper):
-    """ScoreStatus tells whether a score has a value."""
+    """ScoreStatus states whether a score has a value."""
 
 SCORE_STATUS_UNSPECIFIED: ScoreStatus.ValueType  # 0
 """Unknown."""

@@ -42,7 +42,7 @@ class _VerdictStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Verdict
     """The judge could not be asked."""
 
 class VerdictStatus(_VerdictStatus, metaclass=_VerdictStatusEnumTypeWrapper):
-    """VerdictStatus tells whether a verdict counts."""
+    """VerdictStatus states whether a verdict counts."""
 
 VERDICT_STATUS_UNSPECIFIED: VerdictStatus.ValueType  # 0
 """Unknown."""

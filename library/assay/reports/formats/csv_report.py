@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def write(report: Report, folder: ReportFolder, options: Mapping[str, Any]) -> None:
-    """Write both files; with the option `bom`, each begins with the mark that tells spreadsheets it is UTF-8."""
+    """Write both files; with the option `bom`, each begins with a byte order mark, so that spreadsheets read UTF-8."""
     start = "\ufeff" if options.get("bom") else ""
     stamp = _stamp(str(report.head["timestamp"]))
     columns = row_columns(report.head)

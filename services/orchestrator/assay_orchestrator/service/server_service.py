@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ServerService(server_pb2_grpc.ServerServiceServicer):
-    """Tells callers about the server and about themselves.
+    """Describes the server and the caller.
 
     Args:
         scope: The scope of every call; None if each caller has an identity.
