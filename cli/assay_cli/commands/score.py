@@ -47,7 +47,7 @@ _REASON_WIDTH = 200
 @click.argument("metric")
 @click.argument("text", required=False)
 @click.argument("right", required=False, metavar="[REFERENCE]")
-@click.option("--answer", metavar="TEXT", help="Answer to score; - reads it from stdin; default: the argument ANSWER.")
+@click.option("--answer", metavar="TEXT", help="Answer to score; - reads it from stdin; default: the argument TEXT.")
 @click.option(
     "--reference",
     "references",

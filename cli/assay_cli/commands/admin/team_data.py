@@ -30,7 +30,7 @@ _DAYS = re.compile(r"([1-9]\d{0,4})([dw])", re.ASCII)
 @click.option("--no-wait", is_flag=True, help="Do not wait: the server deletes in the background anyway.")
 @json_client_options
 def delete_team(team: str, yes: bool, no_wait: bool, as_json: bool, server: str | None) -> int:
-    """Delete TEAM with all its data in every service, and show the counts deleted and the counts left.
+    """Delete TEAM with all its data in every service, and show how many entries were deleted and how many are left.
 
     Active runs are cancelled at once. Runs, rows, datasets, baselines, tokens, verdicts and cached vectors are deleted;
     the audit log stays, and the name is never used again. Deletion takes at least a minute, because a service may

@@ -41,7 +41,7 @@ _output_dir_option = click.option(
 @click.command()
 @click.argument("run_id")
 @_output_dir_option
-@report_option("--report", default="json, html")
+@report_option("--report", default="json and html")
 @server_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON line per event.")
 @debug_option
@@ -151,7 +151,7 @@ def cancel(run_id: str, server: str | None, as_json: bool) -> int:
     "--spend-cap", metavar="USD", help="New spend cap for judging, in US dollars, or none; default: unchanged."
 )
 @_output_dir_option
-@report_option("--report", default="json, html")
+@report_option("--report", default="json and html")
 @prices_option
 @json_client_options
 def resume(
