@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -109,12 +110,6 @@ async def _identity(address: str, credentials: Credentials) -> TokenInfo:
     from assay.client.client import Client
     from assay_cli.options.shared import reach
 
-    async with Client(
-        address,
-        token=credentials.token,
-        tls_ca=credentials.tls_ca,
-        tls_cert=credentials.tls_cert,
-        tls_key=credentials.tls_key,
-    ) as client:
+    async with Client(address, **dataclasses.asdict(credentials)) as client:
         await reach(client)
         return await get_identity(client)

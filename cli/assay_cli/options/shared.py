@@ -8,6 +8,7 @@ import os
 import re
 from contextlib import asynccontextmanager
 from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 _NEW_OBJECTS = 50_000
 """Collection threshold while a command runs: the user's agent may create cyclic garbage."""
+
+_PERIODS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 T = TypeVar("T")
 D = TypeVar("D", bound="DataclassInstance")
@@ -144,6 +147,17 @@ map_option = click.option(
     metavar="FIELD=NAME",
     help="Name of a field in the dataset, e.g. input=frage; repeatable.",
 )
+
+
+def parse_period(text: str, units: str) -> timedelta | None:
+    """Parse a number with a unit, such as 30d; return None for any other text.
+
+    Args:
+        text: The text.
+        units: The accepted units, of m, h, d and w.
+    """
+    match = re.fullmatch(rf"(\d{{1,5}})([{units}])", text, re.ASCII)
+    return timedelta(**{_PERIODS[match[2]]: int(match[1])}) if match else None
 
 
 def use_prices(path: Path | None, server: str | None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -23,6 +22,7 @@ from assay_cli.options.shared import (
     client_options,
     debug_option,
     json_client_options,
+    parse_period,
     print_document,
     print_listing,
     print_object,
@@ -31,8 +31,6 @@ from assay_cli.options.shared import (
 if TYPE_CHECKING:
     from assay.client.admin import Team, TokenInfo
 
-_LIFETIME = re.compile(r"([1-9]\d{0,4})([hdw])", re.ASCII)
-_UNIT_S = {"h": 3_600, "d": 86_400, "w": 7 * 86_400}
 
 _database_option = click.option(
     "--database",
@@ -239,12 +237,12 @@ def _lifetime_s(text: str) -> int:
     """
     if text == "never":
         return 0
-    match = _LIFETIME.fullmatch(text)
-    if match is None:
+    lifetime = parse_period(text, "hdw")
+    if not lifetime:
         raise InvalidInputError(
             [Problem(f"must be a time such as 12h, 90d, 52w, or never, not {text[:40]!r}", "--expires")]
         )
-    return int(match[1]) * _UNIT_S[match[2]]
+    return int(lifetime.total_seconds())
 
 
 def _token_row(token: TokenInfo) -> tuple[str, ...]:

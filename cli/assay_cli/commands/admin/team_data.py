@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ import click
 from assay.text.unsafe_text import clean
 from assay_cli.commands.admin.calls import called
 from assay_cli.exit_status import EXIT_INTERRUPTED, EXIT_USAGE
-from assay_cli.options.shared import json_client_options, print_document, print_object
+from assay_cli.options.shared import json_client_options, parse_period, print_document, print_object
 from assay_cli.output.terminal import table
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from assay.client.client import Client
 
 _POLL_S = 1.0
-_DAYS = re.compile(r"([1-9]\d{0,4})([dw])", re.ASCII)
 
 
 @click.command("delete")
@@ -89,10 +87,10 @@ def _read_days(ctx: click.Context, param: click.Parameter, value: str | None) ->
         return None
     if value == "never":
         return 0
-    match = _DAYS.fullmatch(value)
-    if match is None:
+    period = parse_period(value, "dw")
+    if not period:
         raise click.BadParameter(f"{value[:40]!r} is not a time: write 90d, 52w or never", ctx, param)
-    return int(match[1]) * (7 if match[2] == "w" else 1)
+    return period.days
 
 
 @click.command("retention")

@@ -261,13 +261,15 @@ async def conclude(
         _print_summary(console, options)
         return _print_end(run, console, options)
     rows = watched.rows(client, run) if watched is not None else client.list_results(run.run_id)
-    rows = _releasing(rows, stack) if stack is not None else rows
+    rows = _followed_by(rows, stack.release) if stack is not None else rows
     rows = options.recorded(rows, run) if options.recorded is not None else rows
+    # A report that cannot be written must not lose the verdict.
+    rows = _followed_by(rows, partial(_print_summary, console, options))
     try:
         with with_report_hint(run, options.server):
             reports = await write_reports(
                 run,
-                _summarised(rows, console, options),
+                rows,
                 options.reports,
                 options.start / options.output_dir,
                 spec=options.spec,
@@ -285,13 +287,11 @@ async def conclude(
     return _print_end(run, console, options, reports)
 
 
-async def _summarised(
-    rows: AsyncIterator[CaseResult], console: ConsoleSummary, options: OutputOptions
-) -> AsyncIterator[CaseResult]:
-    """Yield the rows, then print the summary: a report that cannot be written must not lose the verdict."""
+async def _followed_by(rows: AsyncIterator[CaseResult], action: Callable[[], None]) -> AsyncIterator[CaseResult]:
+    """Yield the rows, then call a function, while the reports are still being written."""
     async for row in rows:
         yield row
-    _print_summary(console, options)
+    action()
 
 
 def _print_summary(console: ConsoleSummary, options: OutputOptions) -> None:
@@ -344,13 +344,6 @@ def _print_end(
             return status
     click.echo(without_commands("\n".join(lines)), file=options.out)
     return status
-
-
-async def _releasing(rows: AsyncIterator[CaseResult], stack: LocalStack) -> AsyncIterator[CaseResult]:
-    """Yield the rows, then release the local stack while the reports are written."""
-    async for row in rows:
-        yield row
-    stack.release()
 
 
 def _compare_and_write(options: OutputOptions, report: Report, attempts: Attempts) -> None:
@@ -427,13 +420,6 @@ def check_functions(run: Run, spec: Spec) -> None:
         raise SpecError(problems)
 
 
-def agent_text(run: Run) -> str:
-    """Describe a run's agent in a few words."""
-    if run.settings.source_run_id:
-        return f"answers of {run.settings.source_run_id}"
-    return f"agent {shorten(run.settings.agent.target, 60) or 'replay'}"
-
-
 def state_line(run: Run, reason: str | None = None) -> str:
     """Return a line on the state of a run; `reason` replaces the stored sentence."""
     counts = run.counts
@@ -441,7 +427,10 @@ def state_line(run: Run, reason: str | None = None) -> str:
     reason = f" ({why})" if why else ""
     unscored = counts.answered - counts.finished
     answered = f"{count_text(unscored, 'further answer')} stored, " if unscored > 0 else ""
+    agent = f"agent {shorten(run.settings.agent.target, 60) or 'replay'}"
+    if run.settings.source_run_id:
+        agent = f"answers of {run.settings.source_run_id}"
     return (
         f"{run.run_id}  {run.state.value}{reason}  {counts.finished}/{counts.total} rows, {answered}"
-        f"{counts.passed} passed, {counts.failed} failed  {agent_text(run)}"
+        f"{counts.passed} passed, {counts.failed} failed  {agent}"
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -15,7 +14,7 @@ from assay.reports.words.metric_text import count_text
 from assay.text.unsafe_text import clean
 from assay_cli.exit_status import EXIT_INTERRUPTED, EXIT_USAGE
 from assay_cli.options.cases import find_run
-from assay_cli.options.shared import connect, json_client_options, run_async
+from assay_cli.options.shared import connect, json_client_options, parse_period, run_async
 from assay_cli.output.terminal import table
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
     from assay.model.run import Deletion, Run
 
-_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _ENDED = ("succeeded", "failed", "cancelled")
 _AT_REST = (*_ENDED, "paused")
 _MOST_RUNS = 1_000_000
@@ -35,10 +33,10 @@ def _read_age(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     """Parse an age such as 30d."""
     if value is None:
         return None
-    found = re.fullmatch(r"(\d{1,6})([mhdw])", value)
-    if found is None:
+    age = parse_period(value, "mhdw")
+    if age is None:
         raise click.BadParameter(f"{value!r} is not an age: write 90m, 12h, 30d or 8w", ctx, param)
-    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+    return age
 
 
 def _read_states(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...]:
