@@ -10,6 +10,7 @@ import pytest
 from tests.integration.orchestrator.conftest import _serve
 from tests.support.embedder.embedding_models import ODD, texts_in_ten_scripts
 from tests.support.processes.waiting import until
+from tests.support.services.ended_runs import await_end
 
 from assay.agent_host.caller import AgentCaller
 from assay.embedder.v1 import embedder_pb2 as pb
@@ -65,9 +66,7 @@ async def started(client: Client, wanted: RunSettings, content: Sequence[Case]) 
 
 async def cosines(client: Client, run: Run, row_count: int = CASES) -> dict[str, set[float | None]]:
     """Wait for the end of a run; return the different similarities of each case."""
-    async for _ in client.watch_run(run.run_id):
-        pass
-    ended = await client.get_run(run.run_id)
+    ended = await await_end(client, run.run_id)
     assert ended.state is RunState.SUCCEEDED, ended.state_reason
     rows = [row async for row in client.list_results(run.run_id)]
     assert len(rows) == row_count

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from tests.integration.orchestrator.conftest import _serve
+from tests.support.services.ended_runs import run_cases
 
 import assay
 from assay.agent_host.caller import AgentCaller
@@ -73,11 +74,7 @@ def case(answer: str) -> Case:
 async def finished(folder: Path, embedder: Any, wanted: RunSettings, answer: str) -> tuple[Run, CaseResult]:
     """Run a case; return the run and the row."""
     async with _serve(folder, embedder=embedder.stub) as client:
-        dataset = await client.upload_dataset([case(answer)], name="d")
-        run = await client.create_run(wanted, dataset.dataset_id)
-        async for _ in client.watch_run(run.run_id):
-            pass
-        run = await client.get_run(run.run_id)
+        run = await run_cases(client, wanted, [case(answer)])
         assert run.state is RunState.SUCCEEDED, run.state_reason
         (row,) = [row async for row in client.list_results(run.run_id)]
         return run, row

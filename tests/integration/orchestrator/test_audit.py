@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
+from tests.support.services.ended_runs import await_end, run_cases
 from tests.support.services.shared_installation import SharedInstallation, shared_installation
 
 from assay.admin.v1 import admin_pb2 as pb
@@ -70,8 +71,7 @@ async def world(shared: SharedInstallation, settings: RunSettings) -> World:
     runs = []
     for number in range(4):
         run = await member.create_run(settings, dataset.dataset_id, request_id=f"old-{number}")
-        async for _ in member.watch_run(run.run_id):
-            pass
+        await await_end(member, run.run_id)
         runs.append(run.run_id)
     hosted = dataclasses.replace(settings, agent=dataclasses.replace(settings.agent, adapter="python", target="m:f"))
     runs += [(await member.create_run(hosted, dataset.dataset_id)).run_id for _ in range(3)]
@@ -94,8 +94,7 @@ async def create_run(found: World) -> None:
         request_id="new", dataset_id=found.dataset_id, spec=SETTINGS.to_wire(found.settings)
     )
     response = await stub.CreateRun(request)
-    async for _ in found.member.watch_run(response.run.run_id):
-        pass
+    await await_end(found.member, response.run.run_id)
 
 
 CALIBRATION = JudgeCalibration(
@@ -240,10 +239,7 @@ async def test_reading_a_run_as_a_whole_is_recorded(tmp_path: Path, database_url
     """The results of a run, fetched with their answers, leave one entry a minute; a page of a list does not."""
     async with shared_installation(tmp_path, database_url=database_url) as shared:
         member = await shared.member("search")
-        dataset = await member.upload_dataset(CASES, name="d")
-        run = await member.create_run(settings_of(), dataset.dataset_id)
-        async for _ in member.watch_run(run.run_id):
-            pass
+        run = await run_cases(member, settings_of(), CASES)
         _ = [row async for row in member.list_results(run.run_id, include_answers=False)]
         assert await entries_of(shared, action="export-results") == []
         for _ in range(3):

@@ -18,6 +18,7 @@ import pytest
 from tests.support.docs.guides import blocks
 from tests.support.processes.postgres_server import PostgresServer, own_server
 from tests.support.processes.waiting import until
+from tests.support.services.ended_runs import await_end
 
 from assay.agent_host.caller import AgentCaller
 from assay.client.client import Client
@@ -80,8 +81,7 @@ async def store_runs(client: Client) -> str:
     """Store a run that has ended and one that waits for its agent; return the id of the second."""
     dataset = await client.upload_dataset(CASES, name="d")
     ended = await client.create_run(settings("replay", ""), dataset.dataset_id)
-    async for _ in client.watch_run(ended.run_id):
-        pass
+    await await_end(client, ended.run_id)
     return (await client.create_run(settings("python", "agent:answer"), dataset.dataset_id)).run_id
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.services.ended_runs import await_end
 from tests.support.services.shared_installation import shared_installation
 
 from assay.client.baselines import delete_baseline, find_baseline, list_baselines, set_baseline
@@ -43,8 +44,7 @@ async def finished_run(client: Client, settings: RunSettings) -> str:
     cases = [Case("c0", (Turn("q", references=("yes",)),), recorded=AgentResponse(text="yes"))]
     dataset = await client.upload_dataset(cases, name="d")
     run_id = (await client.create_run(settings, dataset.dataset_id)).run_id
-    async for _ in client.watch_run(run_id):
-        pass
+    await await_end(client, run_id)
     return run_id
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.processes.waiting import until
+from tests.support.services.ended_runs import await_end, run_cases
 
 from assay.agent_host.caller import AgentCaller
 from assay.client.client import Client
@@ -75,10 +76,7 @@ async def test_a_call_outlasts_an_orchestrator_that_is_away(
     async with Client(f"unix:{tmp_path}/o.sock", patience_s=1e6, on_lost=losses) as client:
         async with serve():
             await client.wait_for_ready(30)
-            dataset = await client.upload_dataset(CASES, name="d")
-            run = await client.create_run(settings_of(), dataset.dataset_id)
-            async for _ in client.watch_run(run.run_id):
-                pass
+            run = await run_cases(client, settings_of(), CASES)
         call = asyncio.ensure_future(CALLS[name](client, run, settings_of()))
         away = asyncio.ensure_future(losses.first.wait())
         await asyncio.wait({call, away}, return_when=asyncio.FIRST_COMPLETED)
@@ -90,8 +88,7 @@ async def test_a_call_outlasts_an_orchestrator_that_is_away(
 
 
 async def _watched(client: Client, run: Run) -> None:
-    async for _ in client.watch_run(run.run_id):
-        pass
+    await await_end(client, run.run_id)
 
 
 @pytest.mark.parametrize("name", [*sorted(CALLS.keys() - {"upload_dataset", "create_run"}), "watch_run"])
@@ -106,10 +103,7 @@ async def test_a_call_outlasts_a_database_that_refuses(
 
     losses = Losses()
     async with serve() as client:
-        dataset = await client.upload_dataset(CASES[:40], name="d")
-        run = await client.create_run(settings_of(), dataset.dataset_id)
-        async for _ in client.watch_run(run.run_id):
-            pass
+        run = await run_cases(client, settings_of(), CASES[:40])
         async with Client(f"unix:{tmp_path}/o.sock", patience_s=1e6, on_lost=losses) as fresh:
             rename("runs", "away")
             called = _watched(fresh, run) if name == "watch_run" else CALLS[name](fresh, run, settings_of())
@@ -129,10 +123,7 @@ async def test_a_report_is_read_to_its_end_though_the_orchestrator_restarts_betw
     async with Client(f"unix:{tmp_path}/o.sock", patience_s=1e6) as client:
         async with serve():
             await client.wait_for_ready(30)
-            dataset = await client.upload_dataset(CASES, name="d")
-            run = await client.create_run(settings_of(), dataset.dataset_id)
-            async for _ in client.watch_run(run.run_id):
-                pass
+            run = await run_cases(client, settings_of(), CASES)
             rows = client.list_results(run.run_id)
             seen = [(await anext(rows)).case_id for _ in range(400)]
         async with serve():
@@ -145,10 +136,7 @@ async def test_a_deletion_whose_answer_was_lost_is_done(
 ) -> None:
     """The repeated call finds no run, since the first one deleted it: that is no error."""
     async with serve() as client:
-        dataset = await client.upload_dataset(CASES[:3], name="d")
-        run = await client.create_run(settings_of(), dataset.dataset_id)
-        async for _ in client.watch_run(run.run_id):
-            pass
+        run = await run_cases(client, settings_of(), CASES[:3])
         real, is_lost = client._stub.DeleteRun, False
 
         async def losing(request: Any, **options: Any) -> Any:

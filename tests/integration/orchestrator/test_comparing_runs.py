@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.services.ended_runs import await_end
 
 from assay.client.comparison.calls import compare_on_server, compared_case_page, list_compared_cases
 from assay.client.comparison.join import compare_reports, reports_of
@@ -62,8 +63,7 @@ def cases(right: Callable[[int], bool], *, shift: int = 0) -> list[Case]:
 async def finished(client: Client, settings: RunSettings, over: list[Case]) -> str:
     dataset = await client.upload_dataset(over, name="d")
     run_id = (await client.create_run(settings, dataset.dataset_id)).run_id
-    async for _ in client.watch_run(run_id):
-        pass
+    await await_end(client, run_id)
     return run_id
 
 

@@ -16,6 +16,7 @@ import pytest
 import pytest_asyncio
 import sqlalchemy as sa
 from tests.support.processes.waiting import until
+from tests.support.services.ended_runs import await_end
 
 from assay.errors import NotFoundError, WrongStateError
 from assay.model.answers.agent_response import AgentErrorKind, AgentResponse, AgentStatus, error_response
@@ -427,8 +428,7 @@ async def test_operators_at_two_processes_corrupt_nothing(
         for each in filter(None, (run_id, keeper.run_id)):
             with contextlib.suppress(WrongStateError):
                 await first.resume_run(each)
-            async for _ in second.watch_run(each):
-                pass
+            await await_end(second, each)
             assert (await first.get_run(each)).state is RunState.SUCCEEDED
             with engine.connect() as connection:
                 assert_whole(connection, each, is_done=True)

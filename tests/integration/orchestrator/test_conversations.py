@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.processes import waiting
+from tests.support.services.ended_runs import await_end
 
 from assay.agent_host.agent_server import agent_server
 from assay.agent_host.caller import AgentCaller
@@ -351,8 +352,7 @@ async def rows_of(
     dataset = await client.upload_dataset(CASES, name="d")
     run = await client.create_run(dataclasses.replace(settings, repeats=REPEATS), dataset.dataset_id)
     hosting = asyncio.ensure_future(client.host_agent(run.run_id, caller, concurrency=4)) if caller else None
-    async for _ in client.watch_run(run.run_id):
-        pass
+    await await_end(client, run.run_id)
     if hosting is not None:
         await hosting
     return [row async for row in client.list_results(run.run_id)]

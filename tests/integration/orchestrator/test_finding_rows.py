@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.services.ended_runs import await_end
 
 from assay.errors import DeadlineError, InvalidInputError, NotFoundError, ResumeExpiredError
 from assay.filters.pages import RowFacets
@@ -73,8 +74,7 @@ async def finished_run(client: Client, settings: RunSettings) -> str:
     """Return the id of a run over `cases` that has ended."""
     dataset = await client.upload_dataset(cases(), name="d")
     run_id = (await client.create_run(settings, dataset.dataset_id)).run_id
-    async for _ in client.watch_run(run_id):
-        pass
+    await await_end(client, run_id)
     return run_id
 
 

@@ -8,6 +8,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.services.ended_runs import await_end
 
 from assay.agent_host.agent_server import agent_server
 from assay.agent_host.caller import AgentCaller
@@ -70,8 +71,7 @@ async def run_of(client: Client, settings: RunSettings, *, hosted: bool = False)
     hosting = (
         asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(answer), concurrency=8)) if hosted else None
     )
-    async for _ in client.watch_run(run.run_id):
-        pass
+    await await_end(client, run.run_id)
     if hosting is not None:
         await hosting
     return await client.get_run(run.run_id), [row async for row in client.list_results(run.run_id)]

@@ -13,12 +13,13 @@ import psutil
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.support.processes.waiting import wait_until
+from tests.support.services.ended_runs import await_end
 
 from assay.errors import DatasetError, SpecError
 from assay.metrics import complete_parameters
 from assay.model.answers.agent_response import AgentResponse, Source, ToolCall
 from assay.model.case import Assertion, Case, ExpectedTool, Turn
-from assay.model.run import AgentSettings, CaseResult, MetricSettings, Run, RunSettings, RunState, ScoreStatus
+from assay.model.run import AgentSettings, CaseResult, MetricSettings, RunSettings, RunState, ScoreStatus
 from assay.rpc.channel import open_channel
 
 if TYPE_CHECKING:
@@ -96,13 +97,6 @@ async def rows_of(client: Client, run_id: str) -> dict[str, CaseResult]:
     return {row.case_id: row async for row in client.list_results(run_id)}
 
 
-async def finished(client: Client, run_id: str) -> Run:
-    """Watch a run to its end and return it."""
-    async for _ in client.watch_run(run_id):
-        pass
-    return await client.get_run(run_id)
-
-
 def wait_for_scorer() -> None:
     """Wait until this process has a scorer at work."""
 
@@ -133,7 +127,7 @@ async def test_a_hostile_row_delays_nothing_else(hostile: str, serve: Serve, tmp
         async with open_channel(f"unix:{tmp_path}/o.sock") as channel:
             health: Any = health_pb2_grpc.HealthStub(channel)
             answer = await health.Check(health_pb2.HealthCheckRequest(service="assay.v1.RunService"), timeout=60)
-        other = await finished(client, await started(client, settings_with(("exact_match", {})), [plain("c")]))
+        other = await await_end(client, await started(client, settings_with(("exact_match", {})), [plain("c")]))
         rows = await rows_of(client, run_id)
         run = await client.cancel_run(run_id)
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
@@ -150,7 +144,7 @@ async def test_a_hostile_row_is_an_error_of_that_row(hostile: str, serve: Serve)
     metric, case = HOSTILE[hostile]
     async with serve(scoring_timeout_s=0.5) as client:
         settings = settings_with(metric, ("exact_match", {}))
-        run = await finished(client, await started(client, settings, [plain("a"), case, plain("b")]))
+        run = await await_end(client, await started(client, settings, [plain("a"), case, plain("b")]))
         rows = await rows_of(client, run.run_id)
     assert run.state is RunState.SUCCEEDED
     scores = rows["hostile"].scores
@@ -169,11 +163,11 @@ async def test_a_row_over_the_limit_is_scored_again_on_demand(serve: Serve) -> N
     case = Case("slow", (Turn("q", references=("word " * 20_000,)),), recorded=AgentResponse(text="word " * 20_000))
     settings = settings_with(("rouge", {}))
     async with serve(scoring_timeout_s=0.01) as client:
-        run = await finished(client, await started(client, settings, [case]))
+        run = await await_end(client, await started(client, settings, [case]))
         assert (await rows_of(client, run.run_id))["slow"].scores[0].reason == "scoring_timeout"
     async with serve(scoring_timeout_s=600.0) as client:
         await client.resume_run(run.run_id, retry_errors=True)
-        run = await finished(client, run.run_id)
+        run = await await_end(client, run.run_id)
         assert (await rows_of(client, run.run_id))["slow"].scores[0].value == 1.0
 
 
@@ -195,7 +189,7 @@ async def test_long_lists_and_texts_are_scored_right(serve: Serve) -> None:
     settings = settings_with(("hit_rate", {}), ("mrr", {}), ("tool_calls", {}), ("rouge", {}))
     async with serve(scoring_timeout_s=600.0) as client:
         case = Case("long", (turn,), recorded=dataclasses.replace(answer, text=answer.text[:250_000]))
-        run = await finished(client, await started(client, settings, [case]))
+        run = await await_end(client, await started(client, settings, [case]))
         (row,) = (await rows_of(client, run.run_id)).values()
     values = [score.value for score in row.scores]
     assert values[:3] == [1.0, 1 / 10_000, 0.5]
@@ -261,8 +255,8 @@ async def test_an_expression_that_doubles_costs_its_rows_alone(serve: Serve) -> 
         serve(scoring_timeout_s=0.5, scoring_memory_mib=256) as client,
     ):
         hostile = await started(client, http_settings(url, response={"text": "text", "output": doubling}), [plain("a")])
-        other = await finished(client, await started(client, http_settings(url), [plain("b")]))
-        run = await finished(client, hostile)
+        other = await await_end(client, await started(client, http_settings(url), [plain("b")]))
+        run = await await_end(client, hostile)
         (row,) = (await rows_of(client, hostile)).values()
     assert run.state is RunState.SUCCEEDED
     assert row.response is not None
@@ -278,7 +272,7 @@ async def test_a_request_that_grows_beyond_bounds_is_not_built(serve: Serve) -> 
     large = Case("large", (Turn("x" * 900_000, references=("right",)),))
     async with replying(b'{"text": "right"}') as url, serve() as client:
         settings = http_settings(url, body={"a": "{{input}}" * 3000})
-        run = await finished(client, await started(client, settings, [large, plain("b")]))
+        run = await await_end(client, await started(client, settings, [large, plain("b")]))
         rows = await rows_of(client, run.run_id)
     response = rows["large"].response
     assert response is not None

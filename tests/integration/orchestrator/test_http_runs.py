@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.services.ended_runs import await_end, run_cases
 
 from assay.agent_host.caller import AgentCaller
 from assay.errors import InvalidInputError, NotFoundError
@@ -62,15 +63,6 @@ async def answering(reply_to: Callable[[str], object]) -> AsyncIterator[tuple[st
         listener.close()
 
 
-async def ended(client: Client, settings: RunSettings, cases: list[Case]) -> Run:
-    """Return a run over cases when it has ended."""
-    dataset = await client.upload_dataset(cases, name="d")
-    run = await client.create_run(settings, dataset.dataset_id)
-    async for _ in client.watch_run(run.run_id):
-        pass
-    return await client.get_run(run.run_id)
-
-
 CASES = [Case(f"c{i}", (Turn(f"q{i}", references=("yes",)),)) for i in range(40)]
 
 
@@ -78,7 +70,7 @@ async def test_a_wrong_mapping_costs_one_question(serve: Serve, settings_of: Set
     """The first reply in which the mapping finds nothing ends the run, naming expression and keys."""
     async with answering(lambda _: {"reply": {"says": "yes"}, "\x1b[31mid": 1}) as (url, asked), serve() as client:
         wanted = settings_of("http", url, concurrency=16, options={"response": {"text": "reply.said"}})
-        run = await ended(client, wanted, CASES)
+        run = await run_cases(client, wanted, CASES)
     assert run.state is RunState.FAILED
     assert len(asked) == 1
     for said in ("agent.response.text (reply.said) finds nothing", "'reply'", "\\x1b[31mid", "Correct agent.response"):
@@ -92,7 +84,7 @@ async def test_a_reply_that_differs_later_is_an_error_of_its_row(serve: Serve, s
         serve() as client,
     ):
         wanted = settings_of("http", url, concurrency=4, retries=0, options={"response": {"text": "reply"}})
-        run = await ended(client, wanted, CASES)
+        run = await run_cases(client, wanted, CASES)
     assert (run.state, len(asked)) == (RunState.SUCCEEDED, len(CASES))
     assert (run.counts.passed, run.counts.agent_errors) == (len(CASES) - 2, 2)
 
@@ -104,11 +96,9 @@ async def test_a_run_with_answers_has_no_dry_run(serve: Serve, settings_of: Sett
         serve() as client,
     ):
         wanted = settings_of("http", url, retries=0, options={"response": {"text": "reply"}})
-        run = await ended(client, wanted, CASES)
+        run = await run_cases(client, wanted, CASES)
         await client.resume_run(run.run_id, retry_errors=True)
-        async for _ in client.watch_run(run.run_id):
-            pass
-        run = await client.get_run(run.run_id)
+        run = await await_end(client, run.run_id)
     assert (run.state, len(asked)) == (RunState.SUCCEEDED, len(CASES) + 1)
     assert (run.counts.passed, run.counts.agent_errors) == (len(CASES) - 1, 1)
 
@@ -152,11 +142,7 @@ async def test_an_agent_that_answers_twice_shifts_no_row(serve: Serve, settings_
     url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/"
     try:
         async with serve() as client:
-            dataset = await client.upload_dataset(cases, name="d")
-            run = await client.create_run(settings_of("http", url, concurrency=8, retries=2), dataset.dataset_id)
-            async for _ in client.watch_run(run.run_id):
-                pass
-            run = await client.get_run(run.run_id)
+            run = await run_cases(client, settings_of("http", url, concurrency=8, retries=2), cases)
             rows = [row async for row in client.list_results(run.run_id)]
     finally:
         listener.close()
@@ -178,8 +164,7 @@ async def hosted(client: Client, settings: RunSettings, agent: Callable[[str], s
 
 
 async def _watched(client: Client, run_id: str) -> None:
-    async for _ in client.watch_run(run_id):
-        pass
+    await await_end(client, run_id)
 
 
 async def test_a_row_says_when_it_began_and_how_long_all_of_it_took(serve: Serve, settings_of: SettingsOf) -> None:

@@ -11,6 +11,7 @@ import grpc
 import grpc.aio
 import pytest
 import sqlalchemy as sa
+from tests.support.services.ended_runs import await_end
 from tests.support.services.shared_installation import shared_installation
 
 from assay.client import admin
@@ -349,8 +350,7 @@ async def test_no_token_is_in_a_log_or_a_row(
         made = (await admin.create_token(client, "runner", "CI")).text
         dataset = await (await shared.client(made)).upload_dataset(CASES, name="d")
         run = await client.create_run(settings_of(), dataset.dataset_id)
-        async for _ in client.watch_run(run.run_id):
-            pass
+        await await_end(client, run.run_id)
         for text in (unknown, made[:-1]):
             with pytest.raises(UnauthenticatedError):
                 await (await shared.client(text)).list_runs()

@@ -8,6 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.services.ended_runs import await_end
 
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
@@ -88,8 +89,7 @@ async def test_rows_that_are_ready_together_share_rounds(
         try:
             reading = DatasetReading("d.jsonl", "plain/jsonl", "")  # without copies, which the summary would look for
             run = await client.create_run(dataclasses.replace(settings_of(), dataset=reading), dataset.dataset_id)
-            async for _ in client.watch_run(run.run_id):
-                pass
+            await await_end(client, run.run_id)
         finally:
             rounds.stop()
         run = await client.get_run(run.run_id)

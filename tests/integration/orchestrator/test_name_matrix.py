@@ -18,6 +18,7 @@ import grpc
 import grpc.aio
 import pytest
 from google.protobuf import descriptor_pool, message_factory
+from tests.support.services.ended_runs import await_end
 from tests.support.services.shared_installation import SharedInstallation, shared_installation
 
 from assay.admin.v1 import admin_pb2, admin_pb2_grpc
@@ -80,8 +81,7 @@ async def world(shared: SharedInstallation, team: str, settings: RunSettings) ->
     runs = []
     for number in range(4):
         run = await client.create_run(settings, dataset.dataset_id, request_id=f"request-of-{team}-{number}")
-        async for _ in client.watch_run(run.run_id):
-            pass
+        await await_end(client, run.run_id)
         runs.append(run.run_id)
     *kept, gone = runs
     await client.delete_run(gone)

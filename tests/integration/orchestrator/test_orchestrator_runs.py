@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 from tests.support.processes.waiting import until
+from tests.support.services.ended_runs import await_end
 
 from assay.agent_host.caller import AgentCaller
 from assay.errors import ConflictError, DatasetError, NotFoundError, ResumeExpiredError, SpecError, WrongStateError
@@ -46,18 +47,11 @@ def recorded(count: int) -> list[Case]:
     ]
 
 
-async def finished(client: Client, run_id: str) -> Run:
-    """Watch a run to its end and return it."""
-    async for _ in client.watch_run(run_id):
-        pass
-    return await client.get_run(run_id)
-
-
 async def test_a_run_is_scored_stored_and_summarised(serve: Serve, settings_of: SettingsOf) -> None:
     """A run over recorded answers ends with a summary, gates and one row per case in dataset order."""
     async with serve() as client:
         dataset = await client.upload_dataset(recorded(25), name="d", format="plain/json")
-        run = await finished(client, (await client.create_run(settings_of(), dataset.dataset_id)).run_id)
+        run = await await_end(client, (await client.create_run(settings_of(), dataset.dataset_id)).run_id)
         rows = [row async for row in client.list_results(run.run_id)]
     assert run.state is RunState.SUCCEEDED
     assert run.summary is not None
@@ -92,7 +86,7 @@ async def test_events_carry_answers_only_where_asked_for(serve: Serve, settings_
     """An event holds the answer and its case with include_answers, ids and scores without."""
     async with serve() as client:
         dataset = await client.upload_dataset(recorded(3), name="d")
-        run = await finished(client, (await client.create_run(settings_of(), dataset.dataset_id)).run_id)
+        run = await await_end(client, (await client.create_run(settings_of(), dataset.dataset_id)).run_id)
         for wanted in (True, False):
             rows = [
                 event
@@ -108,7 +102,7 @@ async def test_large_answers_travel_in_several_messages(serve: Serve, settings_o
     cases = [Case(f"c{i}", (Turn("q"),), recorded=AgentResponse(text="x" * 900_000)) for i in range(8)]
     async with serve() as client:
         dataset = await client.upload_dataset(cases, name="d")
-        run = await finished(client, (await client.create_run(settings_of(), dataset.dataset_id)).run_id)
+        run = await await_end(client, (await client.create_run(settings_of(), dataset.dataset_id)).run_id)
         events = [event async for event in client.watch_run(run.run_id, include_answers=True)]
         rows = [row async for row in client.list_results(run.run_id)]
     assert sum(isinstance(event, CaseResult) for event in events) == 8
@@ -213,7 +207,7 @@ async def host(client: Client, run: Run, agent: Any) -> Run:
     hosting = asyncio.ensure_future(
         client.host_agent(run.run_id, AgentCaller(agent), concurrency=run.settings.agent.concurrency)
     )
-    done = await finished(client, run.run_id)
+    done = await await_end(client, run.run_id)
     await hosting
     return done
 
@@ -290,7 +284,7 @@ async def test_rows_are_summed_up_by_category_tag_and_weight(serve: Serve, setti
     ]
     async with serve() as client:
         dataset = await client.upload_dataset(cases, name="d")
-        run = await finished(client, (await client.create_run(settings_of(), dataset.dataset_id)).run_id)
+        run = await await_end(client, (await client.create_run(settings_of(), dataset.dataset_id)).run_id)
         rows = [row async for row in client.list_results(run.run_id)]
     assert run.summary is not None
     groups = [
@@ -388,7 +382,7 @@ async def test_cancelling_keeps_what_is_stored(serve: Serve, settings_of: Settin
         assert (await client.cancel_run(run.run_id)).state is RunState.CANCELLED
         with pytest.raises(WrongStateError, match="cancelled"):
             await client.resume_run(run.run_id)
-        done = await finished(client, (await client.create_run(settings_of(), dataset.dataset_id)).run_id)
+        done = await await_end(client, (await client.create_run(settings_of(), dataset.dataset_id)).run_id)
         with pytest.raises(WrongStateError, match="succeeded"):
             await client.cancel_run(done.run_id)
 
@@ -516,8 +510,7 @@ async def test_a_damaged_run_breaks_no_list(serve: Serve, settings_of: SettingsO
         dataset = await client.upload_dataset(recorded(3), name="d")
         made = [await client.create_run(settings_of(), dataset.dataset_id) for _ in range(4)]
         for run in made:
-            async for _ in client.watch_run(run.run_id):
-                pass
+            await await_end(client, run.run_id)
         counts, spec, moment, whole = (run.run_id for run in made)
         damage: dict[str, dict[str, Any]] = {
             counts: {"finished_count": 2, "failed_count": -25, "agent_error_count": -169},
@@ -554,7 +547,7 @@ async def test_a_stored_case_that_cannot_be_read_is_one_error_row(
         with engine.begin() as connection:
             for index, text in damage.items():
                 connection.execute(table.update().where(table.c.case_index == index).values(case_json=text))
-        run = await finished(client, (await client.create_run(settings_of(), dataset.dataset_id)).run_id)
+        run = await await_end(client, (await client.create_run(settings_of(), dataset.dataset_id)).run_id)
         rows = [row async for row in client.list_results(run.run_id)]
     assert (run.state, run.counts.finished, run.counts.agent_errors) == (RunState.SUCCEEDED, 12, 4)
     errors = [row for row in rows if row.response is not None and row.response.error is not None]

@@ -8,6 +8,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.services.ended_runs import await_end
 
 from assay.client.run_references import find_run_id
 from assay.errors import InvalidInputError, NotFoundError, ResumeExpiredError, SpecError
@@ -154,8 +155,7 @@ async def test_runs_are_sorted_counted_and_shown_with_figures(
             dataset = await client.upload_dataset(cases, name=f"{name}.json")
             settings = dataclasses.replace(settings_of(), name=name, team=f"team-{name}")
             ids.append((await client.create_run(settings, dataset.dataset_id)).run_id)
-            async for _ in client.watch_run(ids[-1]):
-                pass
+            await await_end(client, ids[-1])
         hosted = dataclasses.replace(settings_of("python", "m:f"), name="d")
         ids.append((await client.create_run(hosted, dataset.dataset_id)).run_id)
 
@@ -210,8 +210,7 @@ async def two_runs(client: Client, settings: RunSettings) -> list[str]:
     dataset = await client.upload_dataset(cases(), name="d")
     made = [(await client.create_run(settings, dataset.dataset_id)).run_id for _ in range(2)]
     for run_id in made:
-        async for _ in client.watch_run(run_id):
-            pass
+        await await_end(client, run_id)
     return made
 
 

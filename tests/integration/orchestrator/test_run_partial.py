@@ -6,6 +6,8 @@ import asyncio
 import dataclasses
 from typing import TYPE_CHECKING
 
+from tests.support.services.ended_runs import await_end
+
 from assay.agent_host.caller import AgentCaller
 from assay.model.case import Case, Turn
 from assay.model.run import Run, RunState
@@ -67,8 +69,7 @@ async def test_an_unfinished_run_has_a_partial_summary(serve: Serve, settings_of
         hosting = asyncio.ensure_future(
             client.host_agent(run.run_id, AgentCaller(lambda request: "a" + request.input[1:]), concurrency=1)
         )
-        async for _ in client.watch_run(run.run_id):
-            pass
+        await await_end(client, run.run_id)
         await hosting
         done = (await client.get_run(run.run_id)).summary
     assert done is not None

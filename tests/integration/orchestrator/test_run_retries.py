@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import sqlalchemy as sa
 from tests.support.processes.waiting import until
+from tests.support.services.ended_runs import await_end
 
 from assay.agent_host.caller import AgentCaller
 from assay.errors import NotFoundError, WrongStateError
@@ -63,8 +64,7 @@ def cases(count: int, turns: int = 1) -> list[Case]:
 async def host(client: Client, run_id: str, agent: Flaky) -> Run:
     """Answer a run's questions until it ends, and return it."""
     hosting = asyncio.ensure_future(client.host_agent(run_id, AgentCaller(agent), concurrency=16))
-    async for _ in client.watch_run(run_id):
-        pass
+    await await_end(client, run_id)
     await hosting
     return await client.get_run(run_id)
 

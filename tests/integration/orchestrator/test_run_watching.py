@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 from tests.support.processes.waiting import until
+from tests.support.services.ended_runs import await_end, run_cases
 
 from assay.agent_host.caller import AgentCaller
 from assay.client.client import Client
@@ -61,15 +62,6 @@ async def paused_run(client: Client, settings: RunSettings) -> Run:
     """Return a run on which nothing happens."""
     dataset = await client.upload_dataset(recorded(3), name="d")
     return await client.pause_run((await client.create_run(settings, dataset.dataset_id)).run_id)
-
-
-async def finished_run(client: Client, settings: RunSettings, cases: list[Case]) -> Run:
-    """Run over some cases and return the run, ended."""
-    dataset = await client.upload_dataset(cases, name="d")
-    run = await client.create_run(settings, dataset.dataset_id)
-    async for _ in client.watch_run(run.run_id):
-        pass
-    return await client.get_run(run.run_id)
 
 
 def open_watches() -> int:
@@ -131,7 +123,7 @@ async def test_an_idle_watcher_gets_bookmarks(serve: Serve, settings_of: Setting
 async def test_a_sequence_that_the_run_has_not_reached_is_refused(serve: Serve, settings_of: SettingsOf) -> None:
     """A watch from the future would wait for ever and miss events: it is refused, and told where the run is."""
     async with serve() as client:
-        run = await finished_run(client, settings_of(), recorded(3))
+        run = await run_cases(client, settings_of(), recorded(3))
         with pytest.raises(ResumeExpiredError, match=f"has reached event {run.last_sequence}.*after 99") as caught:
             async for _ in client.watch_run(run.run_id, after_sequence=99):
                 pass
@@ -143,7 +135,7 @@ async def test_a_sequence_that_the_run_has_not_reached_is_refused(serve: Serve, 
 async def test_a_watcher_that_does_not_read_is_ended_and_may_resume(serve: Serve, settings_of: SettingsOf) -> None:
     """Its handler ends; its status says after which event to go on, and nothing is lost."""
     async with serve(watch_stall_s=0.1) as client:
-        run = await finished_run(client, settings_of(), recorded(12, size=900_000))
+        run = await run_cases(client, settings_of(), recorded(12, size=900_000))
         messages = watch(client._channel, run.run_id, include_answers=True)
         await anext(messages)
         await until(open_watches, lambda count: count == 0)
@@ -176,7 +168,7 @@ async def test_a_watcher_that_takes_not_even_the_first_message_is_ended(serve: S
 async def test_the_client_resumes_by_itself(serve: Serve, settings_of: SettingsOf) -> None:
     """Whoever loops over watch_run slowly gets every event once, in order, however often the watch was ended."""
     async with serve(watch_stall_s=0.05) as client:
-        run = await finished_run(client, settings_of(), recorded(12, size=900_000))
+        run = await run_cases(client, settings_of(), recorded(12, size=900_000))
         seen, snapshots = [], 0
         async for event in client.watch_run(run.run_id, include_answers=True):
             if isinstance(event, Run):
@@ -317,7 +309,7 @@ async def test_pages_fit_in_messages_whatever_characters_take(serve: Serve, sett
     answer = AgentResponse(text="a", output={"said": text})
     cases = [Case(f"c{i}", (Turn("q"),), recorded=answer) for i in range(600)]
     async with serve() as client:
-        run = await finished_run(client, settings_of(), cases)
+        run = await run_cases(client, settings_of(), cases)
         listed = [row async for row in client.list_results(run.run_id)]
         watched = [row async for row in client.watch_run(run.run_id, include_answers=True)]
     found = [row.response for row in (*listed, *watched) if isinstance(row, CaseResult)]
@@ -329,7 +321,7 @@ async def test_an_answer_that_fits_in_no_message_fails_its_row_alone(serve: Serv
     large = AgentResponse(output="\x01" * 500_000, usage=Usage(cost_usd=0.5), latency_ms=2.0)
     cases = [Case("large", (Turn("q", references=("r" * 900_000,)),), recorded=large), *recorded(2)]
     async with serve() as client:
-        run = await finished_run(client, settings_of(), cases)
+        run = await run_cases(client, settings_of(), cases)
         rows = {row.case_id: row.response async for row in client.list_results(run.run_id)}
     assert run.state is RunState.SUCCEEDED
     found = rows["large"]
@@ -360,9 +352,7 @@ def answered(count: int) -> list[Case]:
 async def finished(client: Client, settings: RunSettings, dataset: DatasetRef) -> Run:
     """Run over a dataset and return the run, ended."""
     run = await client.create_run(settings, dataset.dataset_id)
-    async for _ in client.watch_run(run.run_id):
-        pass
-    return await client.get_run(run.run_id)
+    return await await_end(client, run.run_id)
 
 
 def count_rows(engine: sa.Engine, *tables: sa.Table) -> list[int]:

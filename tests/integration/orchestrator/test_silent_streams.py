@@ -13,6 +13,7 @@ import grpc
 import grpc.aio
 import pytest
 from tests.support.processes.waiting import until
+from tests.support.services.ended_runs import await_end, run_cases
 
 from assay.client.client import Client
 from assay.model.answers.agent_response import AgentResponse
@@ -119,8 +120,7 @@ async def served(client: Client, settings: RunSettings) -> None:
     """Do everything that a user does."""
     dataset = await client.upload_dataset(CASES[:3], name="mine")
     run = await client.create_run(settings, dataset.dataset_id)
-    async for _ in client.watch_run(run.run_id):
-        pass
+    await await_end(client, run.run_id)
     assert (await client.get_run(run.run_id)).state is RunState.SUCCEEDED
 
 
@@ -130,10 +130,7 @@ async def test_thousands_of_silent_streams_leave_everybody_served(serve: Serve, 
         serve(listen="127.0.0.1:0", first_message_s=20.0, watch_stall_s=3.0) as client,
         AsyncExitStack() as stack,
     ):
-        dataset = await client.upload_dataset(CASES, name="d")
-        run = await client.create_run(settings_of(), dataset.dataset_id)
-        async for _ in client.watch_run(run.run_id):
-            pass
+        run = await run_cases(client, settings_of(), CASES)
         watches, others = await silent_calls(stack, client.address, run.run_id)
         ends = [asyncio.ensure_future(reason_of(call)) for call in others]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.integration.orchestrator.small_embedder import SmallEmbedder, cosine_of
+from tests.support.services.ended_runs import await_end, run_cases
 
 from assay.agent_host.caller import AgentCaller
 from assay.embedder.v1 import embedder_pb2_grpc
@@ -74,11 +75,7 @@ def metrics(*kinds: str) -> tuple[MetricSettings, ...]:
 
 async def finished(client: Client, settings: RunSettings, cases: Sequence[Case]) -> dict[str, CaseResult]:
     """Run cases to their end; return the rows by case."""
-    dataset = await client.upload_dataset(cases, name="d")
-    run = await client.create_run(settings, dataset.dataset_id)
-    async for _ in client.watch_run(run.run_id):
-        pass
-    run = await client.get_run(run.run_id)
+    run = await run_cases(client, settings, cases)
     assert run.state is RunState.SUCCEEDED, run.state_reason
     return {row.case_id: row async for row in client.list_results(run.run_id)}
 
@@ -140,8 +137,7 @@ async def test_references_are_computed_while_the_agent_is_asked(
         dataset = await client.upload_dataset(cases, name="d")
         run = await client.create_run(settings, dataset.dataset_id)
         hosting = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(agent), concurrency=1))
-        async for _ in client.watch_run(run.run_id):
-            pass
+        await await_end(client, run.run_id)
         await hosting
         rows = {row.case_id: row async for row in client.list_results(run.run_id)}
     assert ahead == [

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
+from tests.support.services.ended_runs import run_cases
 
 from assay.client.client import Client
 from assay.model.answers.agent_response import AgentErrorKind, AgentResponse, error_response
@@ -36,11 +37,7 @@ async def finished(client: Client, settings: RunSettings, count: int) -> Run:
         Case(f"c{i}", (Turn(f"q{i}", references=(f"a{i}",) if i % 5 else ()),), recorded=recorded(i))
         for i in range(count)
     ]
-    dataset = await client.upload_dataset(cases, name="d")
-    run = await client.create_run(settings, dataset.dataset_id)
-    async for _ in client.watch_run(run.run_id):
-        pass
-    return await client.get_run(run.run_id)
+    return await run_cases(client, settings, cases)
 
 
 async def shown(client: Client, run: Run, **options: Any) -> str:

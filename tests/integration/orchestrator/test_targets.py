@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.processes.waiting import until
+from tests.support.services.ended_runs import run_cases
 from tests.support.services.shared_installation import SharedInstallation, shared_installation
 
 from assay.client import admin
@@ -102,14 +103,10 @@ def asking(settings_of: SettingsOf, url: str, header: str = "", **changes: Any) 
     return settings_of("http", url, concurrency=1, options=options, retries=0, **changes)
 
 
-async def ended(client: Client, settings: RunSettings, count: int = 1) -> Run:
+async def await_end(client: Client, settings: RunSettings, count: int = 1) -> Run:
     """Return a run when it has ended."""
     cases = [Case(f"c{number}", (Turn(f"q{number}", references=("yes",)),)) for number in range(count)]
-    dataset = await client.upload_dataset(cases, name="d")
-    run = await client.create_run(settings, dataset.dataset_id)
-    async for _ in client.watch_run(run.run_id):
-        pass
-    return await client.get_run(run.run_id)
+    return await run_cases(client, settings, cases)
 
 
 async def test_a_host_needs_a_target_of_the_team(tmp_path: Path, settings_of: SettingsOf) -> None:
@@ -118,16 +115,16 @@ async def test_a_host_needs_a_target_of_the_team(tmp_path: Path, settings_of: Se
         beta = await shared.member("beta", Role.TEAM_ADMIN)
         await admin.create_target(beta, "bot", f"127.0.0.1:{served.port}")
         with pytest.raises(InvalidInputError, match="assay admin targets create") as refusal:
-            await ended(runner, asking(settings_of, served.url))
+            await await_end(runner, asking(settings_of, served.url))
         assert [problem.field for problem in refusal.value.problems] == ["agent.target"]
         assert served.heads == []
         made = await admin.create_target(team_admin, "bot", f"127.0.0.1:{served.port}")
         assert (made.team, made.secrets) == ("alpha", ())
-        assert (await ended(runner, asking(settings_of, served.url))).state is RunState.SUCCEEDED
+        assert (await await_end(runner, asking(settings_of, served.url))).state is RunState.SUCCEEDED
         assert len(served.heads) == 1
         await admin.delete_target(team_admin, "bot")
         with pytest.raises(InvalidInputError, match="targets create"):
-            await ended(runner, asking(settings_of, served.url))
+            await await_end(runner, asking(settings_of, served.url))
         assert len(served.heads) == 1
 
 
@@ -232,12 +229,12 @@ async def test_a_secret_goes_to_targets_that_list_it(tmp_path: Path, settings_of
         address = f"127.0.0.1:{served.port}"
         await admin.create_target(team_admin, "plain", address)
         with pytest.raises(InvalidInputError, match=r"no target of the team there \(plain\) lists"):
-            await ended(runner, asking(settings_of, served.url, "secret://alpha-key"))
+            await await_end(runner, asking(settings_of, served.url, "secret://alpha-key"))
         await admin.create_target(team_admin, "bot", address, secrets=["alpha-key", "beta-key", "none"])
         said = []
         for reference in ("secret://beta/beta-key", "secret://beta/none", "secret://none"):
             with pytest.raises(InvalidInputError) as refusal:
-                await ended(runner, asking(settings_of, served.url, reference))
+                await await_end(runner, asking(settings_of, served.url, reference))
             (problem,) = refusal.value.problems
             assert problem.field == "agent.headers.authorization"
             said.append(problem.message.replace(reference, "REFERENCE"))
@@ -245,10 +242,12 @@ async def test_a_secret_goes_to_targets_that_list_it(tmp_path: Path, settings_of
         assert "--secrets" in said[0]
         assert served.heads == []
         for reference in ("secret://alpha-key", "secret://alpha/alpha-key", "${secret://alpha-key}"):
-            assert (await ended(runner, asking(settings_of, served.url, reference))).state is RunState.SUCCEEDED
+            assert (await await_end(runner, asking(settings_of, served.url, reference))).state is RunState.SUCCEEDED
             assert f"authorization: Bearer {KEY}\r\n" in served.heads[-1]
         with pytest.raises(InvalidInputError, match="targets create"):
-            await ended(runner, asking(settings_of, served.url.replace("127.0.0.1", "127.0.0.2"), "secret://alpha-key"))
+            await await_end(
+                runner, asking(settings_of, served.url.replace("127.0.0.1", "127.0.0.2"), "secret://alpha-key")
+            )
 
 
 async def test_variables_go_to_the_hosts_that_the_operator_binds_them_to(
@@ -261,10 +260,10 @@ async def test_variables_go_to_the_hosts_that_the_operator_binds_them_to(
         agent() as served,
         installation(tmp_path, http_hosts=hosts, agent_env=("ALPHA_*@127.0.0.1",)) as (_, _admin, runner),
     ):
-        assert (await ended(runner, asking(settings_of, served.url, "${ALPHA_KEY}"))).state is RunState.SUCCEEDED
+        assert (await await_end(runner, asking(settings_of, served.url, "${ALPHA_KEY}"))).state is RunState.SUCCEEDED
         elsewhere = served.url.replace("127.0.0.1", "127.0.0.2")
         with pytest.raises(InvalidInputError, match=r"may not be sent to 127\.0\.0\.2"):
-            await ended(runner, asking(settings_of, elsewhere, "${ALPHA_KEY}"))
+            await await_end(runner, asking(settings_of, elsewhere, "${ALPHA_KEY}"))
         assert len(served.heads) == 1
 
 
@@ -284,7 +283,7 @@ async def test_a_rotated_secret_needs_no_restart(
                 path.unlink()
 
         served.on_request = rotate
-        run = await ended(runner, asking(settings_of, served.url, "secret://alpha-key"), 6)
+        run = await await_end(runner, asking(settings_of, served.url, "secret://alpha-key"), 6)
         sent = [head.split("authorization: Bearer ")[1].split("\r\n")[0] for head in served.heads]
         assert sent == [KEY, KEY, "rotated-0123456789", "rotated-0123456789"]
         results = [result async for result in runner.list_results(run.run_id)]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 from tests.support.processes.waiting import until
+from tests.support.services.ended_runs import await_end
 from tests.support.services.shared_installation import SharedInstallation, shared_installation
 
 from assay.agent_host.caller import AgentCaller
@@ -286,8 +287,7 @@ async def test_a_team_is_deleted_whose_run_is_at_a_worker_in_another_process(
             assert count <= 2
             dataset = await clients["beta"].upload_dataset(cases_of("beta"), name="d")
             run = await clients["beta"].create_run(settings, dataset.dataset_id)
-            async for _ in clients["beta"].watch_run(run.run_id):
-                pass
+            await await_end(clients["beta"], run.run_id)
             assert (await clients["beta"].get_run(run.run_id)).state is RunState.SUCCEEDED
             assert len(served.asked) == count + 3
             with engine.connect() as connection:
@@ -310,8 +310,7 @@ async def test_runs_that_are_created_meanwhile_are_deleted_or_refused(
             member = await shared.member(team)
             dataset = await member.upload_dataset(cases_of(team), name="d")
             run = await member.create_run(settings_of(), dataset.dataset_id)
-            async for _ in member.watch_run(run.run_id):
-                pass
+            await await_end(member, run.run_id)
             works: list[Any] = [member.create_run(settings_of(), dataset.dataset_id) for _ in range(4)]
             works += [member.upload_dataset(cases_of(team, 5), name=f"{number}") for number in range(2)]
             works += [baselines.set_baseline(member, "b", run.run_id)]
@@ -440,8 +439,7 @@ async def test_retention_deletes_runs_that_ended_long_ago(
             connection.execute(schema.runs.update().where(old).values(ended_at="2020-01-01T00:00:00.000Z"))
         dataset = await member.upload_dataset(cases_of("alpha"), name="new")
         new = await member.create_run(settings_of(), dataset.dataset_id)
-        async for _ in member.watch_run(new.run_id):
-            pass
+        await await_end(member, new.run_id)
         [baseline] = await baselines.list_baselines(member)
         changed = await admin.set_team_retention(operator, "alpha", keep_runs_days=90, keep_audit_days=400)
         assert (changed.keep_runs_days, changed.keep_audit_days) == (90, 400)

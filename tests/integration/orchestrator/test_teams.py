@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 import sqlalchemy as sa
+from tests.support.services.ended_runs import await_end
 
 from assay.client.client import Client
 from assay.errors import NotFoundError, ResumeExpiredError
@@ -180,8 +181,7 @@ async def finished_run(client: Client, settings: RunSettings, request_id: str | 
     """Return the id of a run that has ended."""
     dataset = await client.upload_dataset(CASES, name="d")
     run = await client.create_run(settings, dataset.dataset_id, request_id=request_id)
-    async for _ in client.watch_run(run.run_id):
-        pass
+    await await_end(client, run.run_id)
     return run.run_id
 
 

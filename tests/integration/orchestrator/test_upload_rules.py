@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 import sqlalchemy as sa
+from tests.support.services.ended_runs import await_end, run_cases
 
 from assay.agent.v1 import agent_pb2
 from assay.client.client import Client
@@ -234,8 +235,7 @@ async def test_what_is_accepted_can_be_read_and_run(serve: Serve, settings_of: S
         dataset_id = await upload(client, accepted)
         run = await client.create_run(settings, dataset_id)
         async with asyncio.timeout(120):
-            async for _ in client.watch_run(run.run_id):
-                pass
+            await await_end(client, run.run_id)
         run = await client.get_run(run.run_id)
         assert run.state is RunState.SUCCEEDED, run.state_reason
         rows = [row async for row in client.list_results(run.run_id)]
@@ -259,8 +259,7 @@ async def test_an_upload_that_begins_while_the_process_starts_is_whole(serve: Se
         wanted.set()
         stored = await uploads[0]
         run = await client.create_run(settings_of(), stored.dataset_id)
-        async for _ in client.watch_run(run.run_id):
-            pass
+        await await_end(client, run.run_id)
         assert (await client.get_run(run.run_id)).counts.finished == len(cases)
 
 
@@ -312,11 +311,7 @@ async def done(client: Client, settings: RunSettings, *kinds: str) -> Run:
     metrics = tuple(MetricSettings(kind, complete_parameters(kind, {}, where=kind)) for kind in kinds)
     similar = Assertion("similar", "It opens at 9.")
     cases = [checked_case(0, Assertion("contains", "nine")), checked_case(1, similar, Assertion("contains", "nine"))]
-    dataset = await client.upload_dataset(cases, name="d")
-    run = await client.create_run(replace(settings, metrics=metrics, gates=()), dataset.dataset_id)
-    async for _ in client.watch_run(run.run_id):
-        pass
-    return await client.get_run(run.run_id)
+    return await run_cases(client, replace(settings, metrics=metrics, gates=()), cases)
 
 
 async def test_a_check_by_embeddings_without_an_embedder(
