@@ -43,15 +43,18 @@ LONGEST_ID = 80
 _TESTS = Path(__file__).parents[2]
 _CORE = {_TESTS / name for name in CORE}
 _AROUND_CORE = {folder for path in _CORE for folder in path.parents}
-_E2E = "tests/e2e/"
+_ONE_WORKER = ("tests/e2e/", "tests/integration/prompts/")
 
 
-class _OneStack(LoadFileScheduling):  # type: ignore[misc]  # xdist ships no types
-    """Gives each worker one file at a time, and all end-to-end tests to the same worker."""
+class _ByFolder(LoadFileScheduling):  # type: ignore[misc]  # xdist ships no types
+    """Gives each worker one file at a time, and the tests that share a stack or a provider's package to a single one.
+
+    The packages of two providers take two seconds to import.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
-        return _E2E if file.startswith(_E2E) else file
+        return next((folder for folder in _ONE_WORKER if file.startswith(folder)), file)
 
 
 class Ring:
@@ -76,8 +79,8 @@ class Ring:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> LoadFileScheduling | None:
-        """Give the end-to-end tests of the core to one worker, which starts the stack that they share."""
-        return _OneStack(config, log) if self._is_core and config.option.dist == "loadfile" else None
+        """Give the tests of some folders to one worker each."""
+        return _ByFolder(config, log) if self._is_core and config.option.dist == "loadfile" else None
 
     def ignored_files(self) -> dict[str, int]:
         """Return the number of ignored files by the marker of the target that runs them, or `core`."""

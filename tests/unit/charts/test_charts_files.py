@@ -33,19 +33,25 @@ def run_of_all_kinds() -> dict[str, Any]:
     return summed([*rows, row("p", category="x")], {"<b>&": metric(), "two": metric(0.2, meets_threshold=False)})
 
 
-def test_six_pictures_are_png_of_a_slides_size(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
+    """The charts of `run_of_all_kinds`, by format."""
+    folder, document = tmp_path_factory.mktemp("charts"), run_of_all_kinds()
+    return {name: written(folder, document, "charts", plot_format=name) for name in ("png", "svg")}
+
+
+def test_six_pictures_are_png_of_a_slides_size(pictures: dict[str, list[Path]]) -> None:
     """1920 by 1080 pixels; nothing in them says when or by which version they were made."""
-    files = written(tmp_path, run_of_all_kinds(), "charts")
-    assert [path.name for path in files] == [f"{name}.png" for name in NAMES]
-    for path in files:
+    assert [path.name for path in pictures["png"]] == [f"{name}.png" for name in NAMES]
+    for path in pictures["png"]:
         assert path.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
         assert b"tEXt" not in path.read_bytes()
         assert imread(path).shape == (1080, 1920, 4)
 
 
-def test_svg_needs_neither_scripts_nor_fonts_nor_other_files(tmp_path: Path) -> None:
+def test_svg_needs_neither_scripts_nor_fonts_nor_other_files(pictures: dict[str, list[Path]]) -> None:
     """Letters are outlines; a hostile name is in no comment and in no script, and every reference is inside."""
-    for path in written(tmp_path, run_of_all_kinds(), "charts", plot_format="svg"):
+    for path in pictures["svg"]:
         assert path.suffix == ".svg"
         text = path.read_text("utf-8")
         names = {element.tag for element in ET.fromstring(text).iter()}
@@ -61,15 +67,14 @@ def test_svg_needs_neither_scripts_nor_fonts_nor_other_files(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("plot_format", ["png", "svg"])
-def test_equal_reports_give_equal_bytes_whatever_the_style(plot_format: str, tmp_path: Path) -> None:
+def test_equal_reports_give_equal_bytes_whatever_the_style(
+    plot_format: str, pictures: dict[str, list[Path]], tmp_path: Path
+) -> None:
     """A person's matplotlib style, set for the whole process, changes nothing in any thread, and is not changed."""
-    for name in ("plain", "styled"):
-        (tmp_path / name).mkdir()
     document = run_of_all_kinds()
-    first = [path.read_bytes() for path in written(tmp_path / "plain", document, "charts", plot_format=plot_format)]
     styled: list[Path] = []
     thread = threading.Thread(
-        target=lambda: styled.extend(written(tmp_path / "styled", document, "charts", plot_format=plot_format))
+        target=lambda: styled.extend(written(tmp_path, document, "charts", plot_format=plot_format))
     )
     with matplotlib.rc_context(), style.context(["dark_background", "ggplot"]):
         matplotlib.rcParams.update({"font.size": 30, "font.family": "STIXGeneral", "lines.linewidth": 9})
@@ -78,7 +83,8 @@ def test_equal_reports_give_equal_bytes_whatever_the_style(plot_format: str, tmp
         thread.start()
         thread.join()
         assert dict(matplotlib.rcParams) == before
-    assert [path.read_bytes() for path in styled] == first
+    plain = [path.read_bytes() for path in pictures[plot_format]]
+    assert [path.read_bytes() for path in styled] == plain
 
 
 def test_pyplot_and_displays_are_not_used() -> None:

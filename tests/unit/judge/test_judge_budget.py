@@ -35,11 +35,10 @@ RUN = RunKey("local", "run")
 LONG_S = 600.0
 
 
-@pytest.mark.parametrize("seed", range(3))
 @in_virtual_time
-async def test_ten_thousand_concurrent_reservations_never_overshoot(seed: int) -> None:
+async def test_ten_thousand_concurrent_reservations_never_overshoot() -> None:
     """Calls that cost less than reserved, some that die in between: the cap is used and never passed."""
-    rng = random.Random(seed)
+    rng = random.Random(0)
     cap, most = 1_000_000, 1_000
     books = MemoryBooks()
     account = books.account()
