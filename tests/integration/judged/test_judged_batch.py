@@ -145,7 +145,8 @@ async def test_rows_of_several_verdicts_and_canaries_pay_for_each_once(set_up: S
     assert run.summary is not None
     judging = run.summary.judging
     assert judging is not None
-    assert (judging.verdicts, judging.cached, judging.failed) == (20, 0, 0), [score.detail for score in rows[3].scores]
+    assert (judging.verdicts, judging.failed) == (20, 0), [score.detail for score in rows[3].scores]
+    # A canary may ask what a row asks: whichever is answered first has the cost, and the other one is cached.
     assert judging.canaries is not None
     assert judging.canaries.count >= 4
     paid = (judging.cost_usd or 0) + (judging.canaries.cost_usd or 0)
