@@ -18,6 +18,7 @@ from tests.fuzz.targets import NOT_SERVED, running_targets, services
 
 from assay.process.logs import TextFormatter
 from assay.rpc.methods import METHODS
+from assay.rpc.status import SETUP_REASONS
 
 MESSAGES = 1_500
 
@@ -94,6 +95,14 @@ def test_documented_methods_exist() -> None:
     documented = documented_ends()
     assert set(documented) - {EVERY_METHOD} <= {name for service in METHODS for name in short_names(service)}
     assert not {code for ends in documented.values() for code, _ in ends} & NEVER
+
+
+def test_documented_reasons_of_a_setup_are_those_of_judge_and_embedder() -> None:
+    """A client tells a service that lacks something from a run in the wrong state by the reason alone."""
+    for method, ends in documented_ends().items():
+        refusals = {reason for code, reason in ends if code == "FAILED_PRECONDITION"}
+        is_setup = method.startswith(("JudgeService", "EmbedderService"))
+        assert refusals <= SETUP_REASONS if is_setup else not refusals & SETUP_REASONS, method
 
 
 def test_the_same_seed_makes_the_same_messages() -> None:

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from assay import errors
 from assay.errors import AssayError, DatasetError, InvalidInputError, OverloadedError, Problem, first_problems
-from assay.rpc.status import CODES, DETAILS_KEY, code_of, error_of, from_rpc_error, to_status, translated
+from assay.rpc.status import (
+    CODES,
+    DETAILS_KEY,
+    SETUP_REASONS,
+    code_of,
+    error_of,
+    from_rpc_error,
+    to_status,
+    translated,
+)
 
 
 def arrived(error: AssayError) -> grpc.aio.AioRpcError:
@@ -33,12 +42,26 @@ def test_table_names_every_error() -> None:
 
 @pytest.mark.parametrize("kind", CODES)
 def test_every_error_survives_the_wire(kind: type[AssayError]) -> None:
-    """Class, message and both default and own reasons come back."""
-    for reason in (None, "OWN_REASON"):
+    """Class, message and reason come back; a reason of its own is one of the first error with the code."""
+    first = next(other for other, code in CODES.items() if code is CODES[kind])
+    for reason, rebuilt_kind in ((None, kind), ("OWN_REASON", first)):
         rebuilt = from_rpc_error(arrived(kind("What is wrong.", reason=reason)))
-        assert type(rebuilt) is kind
+        assert type(rebuilt) is rebuilt_kind
         assert rebuilt.message == "What is wrong."
         assert rebuilt.reason == (reason or kind.reason)
+
+
+@pytest.mark.parametrize("reason", sorted(SETUP_REASONS))
+def test_reasons_of_a_setup_survive_the_wire(reason: str) -> None:
+    """A service that lacks a key or a model is not a run in the wrong state, although both have one code."""
+    assert type(from_rpc_error(arrived(errors.SetupError("no key", reason=reason)))) is errors.SetupError
+
+
+def test_details_name_no_class_of_python() -> None:
+    """Clients in other languages get the reason; metadata has what belongs to no other detail."""
+    info = error_details_pb2.ErrorInfo()
+    assert to_status(errors.SpecError("x")).details[0].Unpack(info)
+    assert (info.reason, info.domain, dict(info.metadata)) == ("INVALID_SPEC", "assay", {})
 
 
 def test_private_subclass_arrives_as_its_public_parent() -> None:

@@ -15,7 +15,7 @@ import grpc.aio
 from assay.agent_host.serve_stream import AgentHost
 from assay.client.connection import PAGE_TIMEOUT_S, Connection, Patience
 from assay.client.upload import upload_parts
-from assay.errors import NotFoundError, SetupError, UnavailableError, WatchBehindError, WrongStateError
+from assay.errors import NotFoundError, SetupError, SpecError, UnavailableError, WatchBehindError, WrongStateError
 from assay.filters.pages import CaseDetail, ResultPage, RunPage
 from assay.filters.row_filter import DATASET_ORDER, EVERY_ROW, RowFilter, RowOrder
 from assay.filters.row_text import parse_row_query
@@ -107,7 +107,7 @@ class Client(Connection):
         """Start a run and return it. A repeated request id returns the same run.
 
         Raises:
-            SpecError: The settings are wrong; lists every problem.
+            SpecError: The settings are wrong; lists every problem, with its path in the settings.
             ConflictError: The request id was used for another run.
             SetupError: The orchestrator has an older version that does not know some settings; the run is cancelled
                 (reason SERVER_TOO_OLD).
@@ -119,7 +119,11 @@ class Client(Connection):
             spec=SETTINGS.to_wire(without_defaults(settings)),
             dataset_id=dataset_id,
         )
-        run = RUN.from_wire((await self._call(lambda: self._stub.CreateRun(request))).run)
+        try:
+            run = RUN.from_wire((await self._call(lambda: self._stub.CreateRun(request))).run)
+        except SpecError as refusal:
+            own = [dataclasses.replace(found, field=found.field.removeprefix("spec.")) for found in refusal.problems]
+            raise SpecError(own, reason=refusal.reason) from refusal
         # A server ignores unknown settings: the run would differ from the spec.
         if dropped := dropped_settings(SETTINGS.from_wire(request.spec), run.settings):
             with suppress(WrongStateError):  # the run has ended already

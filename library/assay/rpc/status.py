@@ -44,7 +44,25 @@ CODES: Mapping[type[AssayError], grpc.StatusCode] = {
     errors.InternalError: grpc.StatusCode.INTERNAL,
     errors.AssayError: grpc.StatusCode.UNKNOWN,
 }
-"""The code of each error. Of several errors with one code, the first stands for the code alone."""
+"""The code of each error. Errors of one code differ by reason; the first one has all other reasons."""
+
+SETUP_REASONS = frozenset(
+    {
+        "JUDGE_KEY_MISSING",
+        "JUDGE_NOT_INSTALLED",
+        "JUDGE_PRICE_UNKNOWN",
+        "MODEL_MEMORY",
+        "MODEL_NEEDS_CODE",
+        "MODEL_NOT_AN_ENCODER",
+        "MODEL_NOT_INSTALLED",
+        "MODEL_NOT_LOADED",
+        "MODEL_WEIGHTS_CHANGED",
+        "NOT_INSTALLED",
+        "NO_GPU",
+        "PRECISION_UNAVAILABLE",
+    }
+)
+"""Reasons of SetupError; FAILED_PRECONDITION with another reason is WrongStateError."""
 
 _FOREIGN: Mapping[grpc.StatusCode, type[AssayError]] = {
     grpc.StatusCode.CANCELLED: errors.UnavailableError,
@@ -71,7 +89,6 @@ MAX_VIOLATIONS = 20
 MAX_WIRE_BYTES = 7 * 1024  # larger trailers get lost: peers refuse headers over 8 KiB
 _MAX_MESSAGE_BYTES = 1024
 _MAX_TEXT_CHARS = 400
-_KIND = "kind"
 _OMITTED = "omitted"
 _SIZES = re.compile(r"\((\d+) vs\. (\d+)\)$")
 _WRITE_FAILED = "Internal error from Core"  # grpc.aio's own words, made up at this end when a write finds no stream
@@ -114,7 +131,6 @@ def from_rpc_error(error: grpc.aio.AioRpcError) -> AssayError:
         error.code(),
         info.reason,
         error.details() or "",
-        kind=info.metadata.get(_KIND, ""),
         problems=_problems(violations, info.metadata) if violations is not None else (),
     )
     if isinstance(rebuilt, OverloadedError) and retry is not None:
@@ -135,7 +151,6 @@ def error_of(
     reason: str,
     message: str,
     *,
-    kind: str = "",
     problems: Sequence[Problem] = (),
 ) -> AssayError:
     """Return the domain error made from its transmitted parts, e.g. inside a stream.
@@ -144,13 +159,15 @@ def error_of(
         code: The status code, or its number.
         reason: The machine-readable reason; empty for the code's own.
         message: The sentence.
-        kind: The name of the error's class; empty or unknown for the class of the code.
         problems: The problems of invalid input.
     """
     code = _STATUS_CODES.get(code, grpc.StatusCode.UNKNOWN) if isinstance(code, int) else code
-    kind_of_error = _KINDS.get(kind) or _BY_CODE.get(code, errors.InternalError)
-    content: Any = (problems or [Problem(message)]) if issubclass(kind_of_error, InvalidInputError) else message
-    return kind_of_error(content, reason=reason or None)
+    return _made(_BY_REASON.get((code, reason)) or _BY_CODE.get(code, errors.InternalError), message, reason, problems)
+
+
+def _made(kind: type[AssayError], message: str, reason: str, problems: Sequence[Problem] = ()) -> AssayError:
+    content: Any = (problems or [Problem(message)]) if issubclass(kind, InvalidInputError) else message
+    return kind(content, reason=reason or None)
 
 
 @contextmanager
@@ -167,7 +184,7 @@ def _listed(kind: type[AssayError]) -> type[AssayError]:
 
 
 def _status(error: AssayError, kept: Sequence[Problem], *, omitted: int) -> Any:
-    metadata = {_KIND: _listed(type(error)).__name__}
+    metadata = {}
     for index, problem in enumerate(kept):
         if problem.file:
             metadata[f"file_{index}"] = _clean(problem.file)
@@ -227,7 +244,7 @@ def _foreign(code: grpc.StatusCode, details: str) -> AssayError:
         code, details = grpc.StatusCode.UNAVAILABLE, "the stream was closed while a message was written to it"
     sentence = _SENTENCES.get(code, "")
     message = ": ".join(part for part in (sentence, details) if part) or code.name
-    return error_of(code, code.name, message)
+    return _made(_FOREIGN.get(code) or _BY_CODE.get(code, errors.InternalError), message, code.name)
 
 
 def _details(trailers: Any) -> dict[type[Any], Any]:
@@ -268,6 +285,9 @@ def _wire_bytes(status: Any) -> int:
     return len(quote(status.message)) + (details * 4 + 2) // 3
 
 
-_KINDS = {kind.__name__: kind for kind in CODES}
-_BY_CODE = {**{code: kind for kind, code in reversed(list(CODES.items()))}, **_FOREIGN}
+_BY_CODE = {code: kind for kind, code in reversed(list(CODES.items()))}
+_BY_REASON = {
+    **{(code, kind.reason): kind for kind, code in reversed(list(CODES.items()))},
+    **{(grpc.StatusCode.FAILED_PRECONDITION, reason): errors.SetupError for reason in SETUP_REASONS},
+}
 _STATUS_CODES = {code.value[0]: code for code in grpc.StatusCode}

@@ -8,9 +8,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from assay.errors import SetupError
+from assay.errors import Problem, SetupError
 from assay.model.answers.approvals import Approval, Decision
 from assay.model.answers.interrupts import DecisionKind
 from assay.model.baseline import Baseline
@@ -101,6 +102,31 @@ SETTINGS = Converter(
         "approvals": _Approvals(),
     },
 )
+
+
+def settings_from_wire(spec: spec_pb2.RunSpec) -> tuple[RunSettings, list[Problem]]:
+    """Return the settings in a spec, and the problems of its parts that cannot be read, which the settings lack."""
+    readable, problems = spec_pb2.RunSpec(), list[Problem]()
+    readable.CopyFrom(spec)
+    texts: list[tuple[Message, str, str]] = []
+    if spec.HasField("agent"):
+        texts.append((readable.agent, "options_json", "agent"))
+    texts += [(metric, "parameters_json", f"metrics[{index}]") for index, metric in enumerate(readable.metrics)]
+    for message, field, place in texts:
+        try:
+            mapping_from_text(getattr(message, field))
+        except ValueError as problem:
+            problems.append(Problem(f"cannot be read: {problem}", f"{place}.{field}"))
+            message.ClearField(field)
+    del readable.approvals[:]
+    for index, approval in enumerate(spec.approvals):
+        try:
+            approval_from_wire(approval)
+        except ValueError as problem:
+            problems.append(Problem(f"cannot be read: {problem}", f"approvals[{index}]"))
+        else:
+            readable.approvals.append(approval)
+    return SETTINGS.from_wire(readable), problems
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -16,8 +16,10 @@ from assay.errors import ConflictError, DatasetError, NotFoundError, ResumeExpir
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, GateOutcome, MetricSettings, Run, RunState, StateChange
+from assay.rpc.status import translated
 from assay.v1 import run_pb2 as pb
 from assay.v1 import run_pb2_grpc
+from assay.wire.run import SETTINGS
 from assay_orchestrator.engine.worker import ShardWorker
 from assay_orchestrator.runs.manager import RunManager
 from assay_orchestrator.store import schema
@@ -179,10 +181,31 @@ async def test_unknown_things_are_named(serve: Serve, settings_of: SettingsOf) -
         with pytest.raises(NotFoundError, match="upload it first"):
             await client.create_run(settings_of(), "nope")
         stub = run_pb2_grpc.RunServiceStub(client._channel)
-        from assay.rpc.status import translated
-
         with pytest.raises(ResumeExpiredError), translated():
             await stub.ListRuns(pb.ListRunsRequest(page_token="bm9wZQ=="))
+
+
+async def test_every_problem_of_a_spec_is_named_by_its_path_in_the_request(
+    serve: Serve, settings_of: SettingsOf
+) -> None:
+    """Texts that cannot be read do not hide other problems; the client's own paths begin at its settings."""
+    async with serve() as client:
+        dataset = await client.upload_dataset(recorded(1), name="d")
+        spec = SETTINGS.to_wire(settings_of())
+        spec.repeats, spec.metrics[0].parameters_json, spec.agent.options_json = 1000, "{", "[]"
+        spec.approvals.add(tool="t")
+        request = pb.CreateRunRequest(spec=spec, dataset_id=dataset.dataset_id, request_id="r")
+        with pytest.raises(SpecError) as refusal, translated():
+            await run_pb2_grpc.RunServiceStub(client._channel).CreateRun(request)
+        assert {problem.field for problem in refusal.value.problems} == {
+            "spec.agent.options_json",
+            "spec.approvals[0]",
+            "spec.metrics[0].parameters_json",
+            "spec.repeats",
+        }
+        with pytest.raises(SpecError) as refusal:
+            await client.create_run(dataclasses.replace(settings_of(), repeats=1000), dataset.dataset_id)
+        assert [problem.field for problem in refusal.value.problems] == ["repeats"]
 
 
 async def test_runs_are_listed_newest_first_in_pages(serve: Serve, settings_of: SettingsOf) -> None:

@@ -97,11 +97,11 @@ async def test_domain_error_arrives_as_itself(wire: Any, call: Any, kind: str) -
     ]
 
     async def act() -> None:
-        raise SpecError(problems, reason="BAD_SPEC")
+        raise SpecError(problems)
 
     rebuilt = from_rpc_error(await failure_of(wire, call, kind, act))
     assert type(rebuilt) is SpecError
-    assert rebuilt.reason == "BAD_SPEC"
+    assert rebuilt.reason == "INVALID_SPEC"
     assert rebuilt.problems == problems
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
-import grpc
 
 from assay.judge.v1 import judge_pb2 as pb
 from assay.rpc.channel import read_stream
@@ -22,7 +21,6 @@ from assay_cli.commands.judge.rubrics import AskedRubric, known_rubric, listed_r
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
 
-    from assay.errors import AssayError
     from assay_cli.commands.judge.access import JudgeAccess, JudgeName
     from assay_cli.commands.judge.labels import Item
 
@@ -209,7 +207,7 @@ class JudgeClient:
                 async for response in responses:
                     slots.release()
                     if response.HasField("error"):
-                        raise _refused(response.error)
+                        raise error_of(response.error.code, response.error.reason, response.error.message)
                     yield items[int(response.request_id)].name, (response.verdict,)
 
     async def _compared(
@@ -267,10 +265,3 @@ class JudgeClient:
 def _batches(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
     for start in range(0, len(items), size):
         yield items[start : start + size]
-
-
-def _refused(error: pb.JudgeError) -> AssayError:
-    """Return the error of one request in a stream."""
-    # This service uses FAILED_PRECONDITION only for a missing key or package.
-    kind = "SetupError" if error.code == grpc.StatusCode.FAILED_PRECONDITION.value[0] else ""
-    return error_of(error.code, error.reason, error.message, kind=kind)

@@ -25,6 +25,8 @@ from assay_orchestrator.agents.http_hosts import check_host
 from assay_orchestrator.store.runs.lifecycle import ACTIVE_STATES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from assay.model.run import CaseSelection, DatasetReading, MetricSettings, Run, RunSettings, SpendCap
     from assay_orchestrator.settings import Settings
 
@@ -34,19 +36,24 @@ _MAX_RUN_ID_CHARS = 120
 _MAX_KEPT_BYTES = 500_000
 
 
-def check_settings(settings: RunSettings, limits: Settings, access: AgentAccess | None = None) -> RunSettings:
+def check_settings(
+    settings: RunSettings,
+    limits: Settings,
+    access: AgentAccess | None = None,
+    unreadable: Sequence[Problem] = (),
+) -> RunSettings:
     """Return the settings with every metric parameter filled in.
 
     Args:
         settings: The settings of the request.
         limits: The limits of this process.
         access: What the agents of the run's team may reach; None for what `limits` allow every team.
+        unreadable: Problems of parts of the request that the settings lack.
 
     Raises:
         SpecError: Something is wrong; contains every problem.
     """
-    problems: list[Problem] = []
-    problems += _check_names(settings)
+    problems = [*unreadable, *_check_names(settings)]
     if not 1 <= settings.repeats <= MAX_REPEATS:
         problems.append(Problem(f"must be 1 to {MAX_REPEATS}", "repeats"))
     if not MIN_RUN_WEIGHT <= settings.weight <= MAX_RUN_WEIGHT:
@@ -71,8 +78,14 @@ def check_settings(settings: RunSettings, limits: Settings, access: AgentAccess 
     problems += _check_gates(settings)
     problems += _check_stopping(settings)
     if problems:
-        raise SpecError(problems)
+        raise SpecError(_without_consequences(problems, unreadable))
     return dataclasses.replace(settings, metrics=tuple(metrics))
+
+
+def _without_consequences(problems: Sequence[Problem], unreadable: Sequence[Problem]) -> list[Problem]:
+    """Return problems without those of a metric or agent's options that only follow from its unreadable text."""
+    parts = tuple(problem.field.removesuffix("_json").removesuffix("parameters") for problem in unreadable)
+    return [problem for problem in problems if problem in unreadable or not (parts and problem.field.startswith(parts))]
 
 
 def check_source(source: Run, settings: RunSettings, dataset_id: str) -> None:

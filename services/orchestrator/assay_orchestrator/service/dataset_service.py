@@ -82,7 +82,7 @@ class _Upload:
 
     def begin(self, header: dataset_pb2.DatasetHeader) -> None:
         if self._header is not None or self._count:
-            raise DatasetError("the header must come exactly once, first")
+            raise DatasetError([Problem("must come exactly once, first", "header")])
         names = {"name": header.name, "format": header.format}
         refusals = {
             field: name_problem(name, _MAX_DATASET_NAME_CHARS, required=field == "name")
@@ -96,7 +96,7 @@ class _Upload:
 
     async def add(self, messages: Sequence[case_pb2.Case]) -> None:
         if self._header is None:
-            raise DatasetError("the header must come before the cases")
+            raise DatasetError([Problem("must come before the cases", "header")])
         problems: list[Problem] = []
         # In a thread: checking the schema of one case may take half a second.
         cases = await asyncio.to_thread(_cases, messages, self._count, problems)
@@ -124,7 +124,7 @@ class _Upload:
 
     async def finish(self) -> DatasetRef:
         if self._header is None or not self._count:
-            raise DatasetError("a dataset has a header and at least one case")
+            raise DatasetError([Problem("must be followed by at least one case", "header")])
         record = DatasetRef(self._hash.hexdigest()[:32], self._header.name, self._header.format, self._count)
         scope = self._scope
         stored = await self._database.write(

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import json
 import logging
+import re
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
@@ -16,10 +17,9 @@ from assay.errors import (
     WatchBehindError,
 )
 from assay.identity.audit import record_export
-from assay.model.limits import MAX_BYTES_PER_CHAR, MAX_CASE_BYTES
 from assay.parsing.names import name_problem
 from assay.process.failpoints import failpoint
-from assay.v1 import row_pb2, run_pb2, run_pb2_grpc
+from assay.v1 import row_pb2, run_pb2, run_pb2_grpc, spec_pb2
 from assay.wire.filters import (
     case_detail_to_wire,
     facets_to_wire,
@@ -29,7 +29,7 @@ from assay.wire.filters import (
     run_order_from_wire,
 )
 from assay.wire.judging import SPEND_CAP
-from assay.wire.run import ATTEMPT, DELETION, RUN, SETTINGS, result_to_wire
+from assay.wire.run import ATTEMPT, DELETION, RUN, result_to_wire, settings_from_wire
 from assay_orchestrator.identity.scopes import call_scope
 from assay_orchestrator.queries.row_pages import PageRequest, RowPages
 from assay_orchestrator.runs.admission import check_settings, check_source
@@ -50,11 +50,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.runs.manager import RunManager
     from assay_orchestrator.settings import Settings
 
-_UPLOAD_BATCH = 500
-_MAX_PROBLEMS = 50
-_MAX_DATASET_NAME_CHARS = 4096  # the value is, or once was, a file's path
 _MAX_REQUEST_ID_CHARS = 100
-_MAX_PLAIN_BYTES = MAX_CASE_BYTES // MAX_BYTES_PER_CHAR  # a smaller message stays within the limit as JSON
 
 _log = logging.getLogger(__name__)
 
@@ -99,16 +95,18 @@ class RunService(run_pb2_grpc.RunServiceServicer):
 
     async def CreateRun(self, request: run_pb2.CreateRunRequest, context: Context) -> run_pb2.CreateRunResponse:
         """Accept a run."""
-        scope = self._scope()
         try:
-            requested = SETTINGS.from_wire(request.spec)
-        except ValueError as refusal:
-            raise SpecError([Problem(str(refusal), "spec")]) from None
+            return await self._create_run(self._scope(), request)
+        except SpecError as refusal:
+            raise SpecError([_of_request(problem) for problem in refusal.problems], reason=refusal.reason) from None
+
+    async def _create_run(self, scope: Scope, request: run_pb2.CreateRunRequest) -> run_pb2.CreateRunResponse:
+        requested, unreadable = settings_from_wire(request.spec)
         if self._fixed_scope is None:  # the interceptor has already refused specs of other teams
             requested = dataclasses.replace(requested, team=scope.team)
         access = await self._manager.access.of(scope.team)
         # In a thread: checking a schema of 64 kB takes half a second.
-        settings = await asyncio.to_thread(check_settings, requested, self._settings, access)
+        settings = await asyncio.to_thread(check_settings, requested, self._settings, access, unreadable)
         if settings.source_run_id:
             check_source(await self._manager.get(scope, settings.source_run_id), settings, request.dataset_id)
         await self._manager.preflight(scope, settings, access)
@@ -269,6 +267,13 @@ class RunService(run_pb2_grpc.RunServiceServicer):
 
     def _to_wire(self, run: Run) -> run_pb2.Run:
         return RUN.to_wire(self._manager.shown(run))
+
+
+def _of_request(problem: Problem) -> Problem:
+    """Return a problem of a run's settings with its path in the request; others are fields of the request itself."""
+    field = problem.field
+    is_of_spec = re.split(r"[.\[]", field, maxsplit=1)[0] in spec_pb2.RunSpec.DESCRIPTOR.fields_by_name
+    return dataclasses.replace(problem, field=f"spec.{field}") if is_of_spec else problem
 
 
 def _conditions(query: RunQuery) -> list[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from assay.datasets.cases.identity import CaseIds, content_of
-from assay.errors import AssayError, DatasetError
+from assay.errors import AssayError, DatasetError, Problem
 from assay.model.answers.agent_response import clean_text
 from assay.model.case import Case, Turn, case_from_json, case_to_json, expected_of_case, expected_of_turn
 from assay.model.cluster_key import cluster_of
@@ -79,8 +79,11 @@ def add_cases(connection: sa.Connection, upload_id: str, first_index: int, rows:
         with connection.begin_nested():
             insert_rows(connection, schema.dataset_cases, values)
     except sa.exc.IntegrityError:
-        twice = _used_twice(connection, upload_id, [clean_text(case_id) for case_id, _ in rows])
-        raise DatasetError(f"case ids must be unique; used twice: {', '.join(twice[:10])}") from None
+        case_ids = [clean_text(case_id) for case_id, _ in rows]
+        twice = _used_twice(connection, upload_id, case_ids)
+        places = [first_index + offset for offset, case_id in enumerate(case_ids) if case_id in twice]
+        sentence = f"case ids must be unique; used twice: {', '.join(twice[:10])}"
+        raise DatasetError([Problem(sentence, f"cases[{places[-1]}].case_id")]) from None
 
 
 def _used_twice(connection: sa.Connection, upload_id: str, case_ids: Sequence[str]) -> list[str]:
