@@ -10,6 +10,7 @@ from assay.admin.v1 import admin_pb2, admin_pb2_grpc
 from assay.errors import SetupError
 from assay.identity.quotas import Quota
 from assay.v1 import server_pb2, server_pb2_grpc
+from assay.wire.times import record_from_wire
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -164,32 +165,32 @@ async def get_identity(client: Client) -> TokenInfo:
     identity = await client.call(server_pb2_grpc.ServerServiceStub, lambda stub: stub.GetIdentity(request))
     if not identity.role:
         raise _no_identities(client.address)
-    return TokenInfo(identity.token_id, identity.team, identity.role, identity.name, expires_at=identity.expires_at)
+    return record_from_wire(TokenInfo, identity)
 
 
 async def create_team(client: Client, team: str) -> Team:
     """Create a team; for operators."""
     response = await call_admin(client, lambda stub: stub.CreateTeam(admin_pb2.CreateTeamRequest(team=team)))
-    return _team(response.team)
+    return record_from_wire(Team, response.team)
 
 
 async def list_teams(client: Client) -> list[Team]:
     """Return all teams, sorted by name; for operators."""
     response = await call_admin(client, lambda stub: stub.ListTeams(admin_pb2.ListTeamsRequest()))
-    return [_team(team) for team in response.teams]
+    return [record_from_wire(Team, team) for team in response.teams]
 
 
 async def disable_team(client: Client, team: str) -> tuple[Team, int]:
     """Refuse a team's tokens and pause its active runs; return the team and the number of paused runs. For
     operators."""
     response = await call_admin(client, lambda stub: stub.DisableTeam(admin_pb2.DisableTeamRequest(team=team)))
-    return _team(response.team), response.paused_count
+    return record_from_wire(Team, response.team), response.paused_count
 
 
 async def enable_team(client: Client, team: str) -> Team:
     """Accept a disabled team's tokens again; its runs stay paused. For operators."""
     response = await call_admin(client, lambda stub: stub.EnableTeam(admin_pb2.EnableTeamRequest(team=team)))
-    return _team(response.team)
+    return record_from_wire(Team, response.team)
 
 
 async def delete_team(client: Client, team: str) -> TeamDeletion:
@@ -201,7 +202,7 @@ async def delete_team(client: Client, team: str) -> TeamDeletion:
         )
         for store in response.stores
     )
-    return TeamDeletion(_team(response.team), tuple(stores), response.cancelled_count)
+    return TeamDeletion(record_from_wire(Team, response.team), tuple(stores), response.cancelled_count)
 
 
 async def set_team_retention(
@@ -219,7 +220,7 @@ async def set_team_retention(
         team=team, keep_runs_days=keep_runs_days, keep_audit_days=keep_audit_days
     )
     response = await call_admin(client, lambda stub: stub.SetTeamRetention(request))
-    return _team(response.team)
+    return record_from_wire(Team, response.team)
 
 
 async def create_token(client: Client, role: str, name: str, *, team: str = "", lifetime_s: int = 0) -> NewToken:
@@ -234,19 +235,19 @@ async def create_token(client: Client, role: str, name: str, *, team: str = "", 
     """
     request = admin_pb2.CreateTokenRequest(team=team, role=role, name=name, lifetime_s=lifetime_s)
     response = await call_admin(client, lambda stub: stub.CreateToken(request))
-    return NewToken(response.text, _info(response.token))
+    return NewToken(response.text, record_from_wire(TokenInfo, response.token))
 
 
 async def list_tokens(client: Client, team: str = "") -> list[TokenInfo]:
     """Return the tokens of a team, oldest first; an empty name means the client's own team."""
     response = await call_admin(client, lambda stub: stub.ListTokens(admin_pb2.ListTokensRequest(team=team)))
-    return [_info(token) for token in response.tokens]
+    return [record_from_wire(TokenInfo, token) for token in response.tokens]
 
 
 async def revoke_token(client: Client, token_id: str) -> TokenInfo:
     """Revoke a token; every process refuses it within 60 s."""
     response = await call_admin(client, lambda stub: stub.RevokeToken(admin_pb2.RevokeTokenRequest(token_id=token_id)))
-    return _info(response.token)
+    return record_from_wire(TokenInfo, response.token)
 
 
 async def create_target(
@@ -262,13 +263,13 @@ async def create_target(
         team: The team; empty for the client's own.
     """
     request = admin_pb2.CreateTargetRequest(team=team, name=name, address=address, secrets=secrets)
-    return _target((await call_admin(client, lambda stub: stub.CreateTarget(request))).target)
+    return record_from_wire(Target, (await call_admin(client, lambda stub: stub.CreateTarget(request))).target)
 
 
 async def list_targets(client: Client, team: str = "") -> list[Target]:
     """Return the targets of a team, sorted by name; an empty name means the client's own team."""
     response = await call_admin(client, lambda stub: stub.ListTargets(admin_pb2.ListTargetsRequest(team=team)))
-    return [_target(target) for target in response.targets]
+    return [record_from_wire(Target, target) for target in response.targets]
 
 
 async def delete_target(client: Client, name: str, team: str = "") -> None:
@@ -347,18 +348,6 @@ def _no_identities(address: str) -> SetupError:
     return SetupError(
         f"the orchestrator at {address} has no identities: it runs without --auth tokens", reason="NO_IDENTITIES"
     )
-
-
-def _team(team: admin_pb2.Team) -> Team:
-    return Team(*(getattr(team, name) for name in Team.__slots__))
-
-
-def _target(target: admin_pb2.Target) -> Target:
-    return Target(target.team, target.name, target.address, tuple(target.secrets), target.created_at, target.created_by)
-
-
-def _info(token: admin_pb2.Token) -> TokenInfo:
-    return TokenInfo(*(getattr(token, name) for name in TokenInfo.__slots__))
 
 
 _QUOTAS = frozenset(quota.value for quota in Quota)

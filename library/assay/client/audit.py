@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from assay.admin.v1 import admin_pb2 as pb
 from assay.client.admin import call_admin
+from assay.errors import InvalidInputError, Problem
 from assay.identity.audit import AuditEntry, StoredEntry, entry_digest
+from assay.wire.times import timestamp_from_wire, timestamp_to_wire
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
+
+    from google.protobuf.timestamp_pb2 import Timestamp
 
     from assay.client.client import Client
 
@@ -52,9 +57,16 @@ async def list_audit(
     """
     token, remaining = "", limit
     while True:
-        conditions = {field.name: getattr(wanted, field.name) for field in fields(AuditFilter)}
         size = min(remaining, _PAGE_ENTRIES) if limit else _PAGE_ENTRIES
-        request = pb.ListAuditEventsRequest(**conditions, page_size=size, page_token=token)
+        request = pb.ListAuditEventsRequest(
+            team=wanted.team,
+            actor=wanted.actor,
+            action=wanted.action,
+            event_time_from=_moment(wanted.since, "since"),
+            event_time_before=_moment(wanted.until, "until"),
+            page_size=size,
+            page_token=token,
+        )
         page = await call_admin(client, lambda stub, request=request: stub.ListAuditEvents(request))  # type: ignore[misc]  # mypy does not infer it
         for event in page.events:
             yield _stored(event)
@@ -66,7 +78,23 @@ async def list_audit(
 
 def _stored(event: pb.AuditEvent) -> StoredEntry:
     entry = AuditEntry(**{field.name: getattr(event, field.name) for field in fields(AuditEntry)})
-    return StoredEntry(event.sequence, event.at, entry, event.digest)
+    return StoredEntry(event.sequence, timestamp_from_wire(event.event_time), entry, event.digest)
+
+
+def _moment(text: str, field: str) -> Timestamp | None:
+    """Return the message for a time; a time without a zone is in UTC, and an empty text is no condition.
+
+    Raises:
+        InvalidInputError: The text is not a time.
+    """
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        return timestamp_to_wire((moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).isoformat())
+    except (ValueError, OverflowError):
+        problem = f"must be a time such as 2026-05-01 or 2026-05-01T09:30:00Z, not {text[:40]!a}"
+        raise InvalidInputError([Problem(problem, field)]) from None
 
 
 @dataclass

@@ -15,6 +15,7 @@ Evolution and common rules:
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 import builtins as _builtins
 import sys
@@ -50,7 +51,7 @@ class JudgeCalibration(_message.Message):
     SPECIFICITY_FIELD_NUMBER: _builtins.int
     N_FAILED_FIELD_NUMBER: _builtins.int
     DRAWN_FIELD_NUMBER: _builtins.int
-    CALIBRATED_AT_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_FIELD_NUMBER: _builtins.int
     CALIBRATION_ID_FIELD_NUMBER: _builtins.int
     rubric: _builtins.str
     """The rubric, 1 to 100 characters."""
@@ -84,13 +85,15 @@ class JudgeCalibration(_message.Message):
     """Answers that people failed."""
     drawn: _builtins.str
     """How the answers were drawn: "random", "human_verdict", "judge_verdict", "weighted" or "unknown"."""
-    calibrated_at: _builtins.str
-    """When the calibration was stored, ISO 8601; ignored in a request."""
     calibration_id: _builtins.str
     """Id, the same for every calibration with this rubric, criterion and fingerprints; ignored in a request."""
     @_builtins.property
     def fingerprints(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Fingerprints of judge and rubric, sorted; for a jury one per judge. 1 to 20, of up to 100 characters each."""
+
+    @_builtins.property
+    def create_time(self) -> _timestamp_pb2.Timestamp:
+        """When the calibration was stored; ignored in a request."""
 
     def __init__(
         self,
@@ -112,12 +115,12 @@ class JudgeCalibration(_message.Message):
         specificity: _builtins.float | None = ...,
         n_failed: _builtins.int = ...,
         drawn: _builtins.str = ...,
-        calibrated_at: _builtins.str = ...,
+        create_time: _timestamp_pb2.Timestamp | None = ...,
         calibration_id: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "_high", b"_high", "_low", b"_low", "_sensitivity", b"_sensitivity", "_specificity", b"_specificity", "_threshold", b"_threshold", "alpha", b"alpha", "high", b"high", "low", b"low", "sensitivity", b"sensitivity", "specificity", b"specificity", "threshold", b"threshold"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "_high", b"_high", "_low", b"_low", "_sensitivity", b"_sensitivity", "_specificity", b"_specificity", "_threshold", b"_threshold", "alpha", b"alpha", "create_time", b"create_time", "high", b"high", "low", b"low", "sensitivity", b"sensitivity", "specificity", b"specificity", "threshold", b"threshold"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "_high", b"_high", "_low", b"_low", "_sensitivity", b"_sensitivity", "_specificity", b"_specificity", "_threshold", b"_threshold", "alpha", b"alpha", "calibrated_at", b"calibrated_at", "calibration_id", b"calibration_id", "criterion", b"criterion", "drawn", b"drawn", "fingerprints", b"fingerprints", "high", b"high", "judge", b"judge", "low", b"low", "measure", b"measure", "n", b"n", "n_failed", b"n_failed", "n_passed", b"n_passed", "rubric", b"rubric", "rule", b"rule", "sensitivity", b"sensitivity", "specificity", b"specificity", "threshold", b"threshold", "trust", b"trust"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "_high", b"_high", "_low", b"_low", "_sensitivity", b"_sensitivity", "_specificity", b"_specificity", "_threshold", b"_threshold", "alpha", b"alpha", "calibration_id", b"calibration_id", "create_time", b"create_time", "criterion", b"criterion", "drawn", b"drawn", "fingerprints", b"fingerprints", "high", b"high", "judge", b"judge", "low", b"low", "measure", b"measure", "n", b"n", "n_failed", b"n_failed", "n_passed", b"n_passed", "rubric", b"rubric", "rule", b"rule", "sensitivity", b"sensitivity", "specificity", b"specificity", "threshold", b"threshold", "trust", b"trust"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__alpha: _TypeAlias = _typing.Literal["alpha"]  # noqa: Y015
     _WhichOneofArgType__alpha: _TypeAlias = _typing.Literal["_alpha", b"_alpha"]  # noqa: Y015

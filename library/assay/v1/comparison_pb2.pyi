@@ -16,6 +16,7 @@ from assay.v1 import comparison_figures_pb2 as _comparison_figures_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
@@ -354,27 +355,29 @@ class Baseline(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     RUN_ID_FIELD_NUMBER: _builtins.int
-    SET_AT_FIELD_NUMBER: _builtins.int
+    SET_TIME_FIELD_NUMBER: _builtins.int
     EXISTS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The name, 1 to 100 characters."""
     run_id: _builtins.str
     """The run; it may have been deleted since."""
-    set_at: _builtins.str
-    """When the name was given to the run, ISO 8601, UTC."""
     exists: _builtins.bool
     """Whether the run is still stored."""
+    @_builtins.property
+    def set_time(self) -> _timestamp_pb2.Timestamp:
+        """When the name was given to the run."""
+
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         run_id: _builtins.str = ...,
-        set_at: _builtins.str = ...,
+        set_time: _timestamp_pb2.Timestamp | None = ...,
         exists: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["set_time", b"set_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["exists", b"exists", "name", b"name", "run_id", b"run_id", "set_at", b"set_at"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["exists", b"exists", "name", b"name", "run_id", b"run_id", "set_time", b"set_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1041,7 +1041,7 @@ class RowAttempt(_message.Message):
     REPEAT_INDEX_FIELD_NUMBER: _builtins.int
     ATTEMPT_INDEX_FIELD_NUMBER: _builtins.int
     OUTCOME_FIELD_NUMBER: _builtins.int
-    TIME_FIELD_NUMBER: _builtins.int
+    OUTCOME_TIME_FIELD_NUMBER: _builtins.int
     RESULT_FIELD_NUMBER: _builtins.int
     repeat_index: _builtins.int
     """The repeat of the case, from 0."""
@@ -1050,7 +1050,7 @@ class RowAttempt(_message.Message):
     outcome: Global___AttemptOutcome.ValueType
     """The outcome."""
     @_builtins.property
-    def time(self) -> _timestamp_pb2.Timestamp:
+    def outcome_time(self) -> _timestamp_pb2.Timestamp:
         """When the result was stored or discarded, or when an interrupted attempt began."""
 
     @_builtins.property
@@ -1063,12 +1063,12 @@ class RowAttempt(_message.Message):
         repeat_index: _builtins.int = ...,
         attempt_index: _builtins.int = ...,
         outcome: Global___AttemptOutcome.ValueType = ...,
-        time: _timestamp_pb2.Timestamp | None = ...,
+        outcome_time: _timestamp_pb2.Timestamp | None = ...,
         result: Global___CaseResult | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["result", b"result", "time", b"time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["outcome_time", b"outcome_time", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_index", b"attempt_index", "outcome", b"outcome", "repeat_index", b"repeat_index", "result", b"result", "time", b"time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_index", b"attempt_index", "outcome", b"outcome", "outcome_time", b"outcome_time", "repeat_index", b"repeat_index", "result", b"result"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

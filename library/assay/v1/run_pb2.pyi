@@ -926,13 +926,13 @@ class StateChanged(_message.Message):
 
     STATE_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
-    TIME_FIELD_NUMBER: _builtins.int
+    CHANGE_TIME_FIELD_NUMBER: _builtins.int
     state: Global___RunState.ValueType
     """The new state."""
     reason: _builtins.str
     """Why the state changed, for people; may be empty."""
     @_builtins.property
-    def time(self) -> _timestamp_pb2.Timestamp:
+    def change_time(self) -> _timestamp_pb2.Timestamp:
         """When the state changed."""
 
     def __init__(
@@ -940,11 +940,11 @@ class StateChanged(_message.Message):
         *,
         state: Global___RunState.ValueType = ...,
         reason: _builtins.str = ...,
-        time: _timestamp_pb2.Timestamp | None = ...,
+        change_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["change_time", b"change_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "state", b"state", "time", b"time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change_time", b"change_time", "reason", b"reason", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -22,9 +22,10 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x61ssay/v1/server.proto\x12\x08\x61ssay.v1\"\x14\n\x12GetIdentityRequest\"e\n\x13GetIdentityResponse\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\x10\n\x08token_id\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\x12\n\nexpires_at\x18\x05 \x01(\t2`\n\rServerService\x12O\n\x0bGetIdentity\x12\x1c.assay.v1.GetIdentityRequest\x1a\x1d.assay.v1.GetIdentityResponse\"\x03\x90\x02\x01\x42;\n\x0c\x64\x65v.assay.v1P\x01Z\x1e\x61ssay.dev/gen/assay/v1;assayv1\xaa\x02\x08\x41ssay.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x61ssay/v1/server.proto\x12\x08\x61ssay.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x14\n\x12GetIdentityRequest\"\x82\x01\n\x13GetIdentityResponse\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\x10\n\x08token_id\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\x12/\n\x0b\x65xpire_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp2`\n\rServerService\x12O\n\x0bGetIdentity\x12\x1c.assay.v1.GetIdentityRequest\x1a\x1d.assay.v1.GetIdentityResponse\"\x03\x90\x02\x01\x42;\n\x0c\x64\x65v.assay.v1P\x01Z\x1e\x61ssay.dev/gen/assay/v1;assayv1\xaa\x02\x08\x41ssay.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,10 +35,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'\n\014dev.assay.v1P\001Z\036assay.dev/gen/assay/v1;assayv1\252\002\010Assay.V1'
   _globals['_SERVERSERVICE'].methods_by_name['GetIdentity']._loaded_options = None
   _globals['_SERVERSERVICE'].methods_by_name['GetIdentity']._serialized_options = b'\220\002\001'
-  _globals['_GETIDENTITYREQUEST']._serialized_start=35
-  _globals['_GETIDENTITYREQUEST']._serialized_end=55
-  _globals['_GETIDENTITYRESPONSE']._serialized_start=57
-  _globals['_GETIDENTITYRESPONSE']._serialized_end=158
-  _globals['_SERVERSERVICE']._serialized_start=160
-  _globals['_SERVERSERVICE']._serialized_end=256
+  _globals['_GETIDENTITYREQUEST']._serialized_start=68
+  _globals['_GETIDENTITYREQUEST']._serialized_end=88
+  _globals['_GETIDENTITYRESPONSE']._serialized_start=91
+  _globals['_GETIDENTITYRESPONSE']._serialized_end=221
+  _globals['_SERVERSERVICE']._serialized_start=223
+  _globals['_SERVERSERVICE']._serialized_end=319
 # @@protoc_insertion_point(module_scope)

@@ -14,6 +14,7 @@ Evolution and common rules:
 
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -52,7 +53,7 @@ class GetIdentityResponse(_message.Message):
     ROLE_FIELD_NUMBER: _builtins.int
     TOKEN_ID_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
-    EXPIRES_AT_FIELD_NUMBER: _builtins.int
+    EXPIRE_TIME_FIELD_NUMBER: _builtins.int
     team: _builtins.str
     """The caller's team; "local" if the server asks for no tokens."""
     role: _builtins.str
@@ -61,8 +62,10 @@ class GetIdentityResponse(_message.Message):
     """The public part of the token; empty without one."""
     name: _builtins.str
     """The token's name; empty without one."""
-    expires_at: _builtins.str
-    """When the token expires, ISO 8601; empty for never."""
+    @_builtins.property
+    def expire_time(self) -> _timestamp_pb2.Timestamp:
+        """When the token expires; absent for never."""
+
     def __init__(
         self,
         *,
@@ -70,11 +73,11 @@ class GetIdentityResponse(_message.Message):
         role: _builtins.str = ...,
         token_id: _builtins.str = ...,
         name: _builtins.str = ...,
-        expires_at: _builtins.str = ...,
+        expire_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_at", b"expires_at", "name", b"name", "role", b"role", "team", b"team", "token_id", b"token_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time", "name", b"name", "role", b"role", "team", b"team", "token_id", b"token_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

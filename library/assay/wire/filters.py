@@ -28,7 +28,8 @@ from assay.model.answers.agent_response import AgentStatus
 from assay.v1 import row_pb2, run_pb2
 from assay.wire.case import case_from_wire, case_to_wire
 from assay.wire.converter import EnumConverter
-from assay.wire.run import STATES, timestamp_from_wire, timestamp_to_wire
+from assay.wire.run import STATES
+from assay.wire.times import conditions_from_wire, timestamp_to_wire
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -217,15 +218,7 @@ def run_filter_from_wire(request: run_pb2.ListRunsRequest) -> RunFilter:
     Raises:
         InvalidInputError: A time is invalid.
     """
-    moments = {}
-    problems = []
-    for name in ("create_time_from", "create_time_before"):
-        try:
-            moments[name] = timestamp_from_wire(getattr(request, name)) if request.HasField(name) else ""
-        except (ValueError, OverflowError):
-            problems.append(Problem("must be a time from year 1 to 9999", name))
-    if problems:
-        raise InvalidInputError(problems)
+    created_from, created_before = conditions_from_wire(request, ("create_time_from", "create_time_before"))
     return RunFilter(
         run_id_prefix=request.run_id_prefix,
         name=request.name,
@@ -234,8 +227,8 @@ def run_filter_from_wire(request: run_pb2.ListRunsRequest) -> RunFilter:
         datasets=tuple(request.datasets),
         teams=tuple(request.teams),
         group_id=request.group_id,
-        created_from=moments["create_time_from"],
-        created_before=moments["create_time_before"],
+        created_from=created_from,
+        created_before=created_before,
     )
 
 

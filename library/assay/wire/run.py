@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import Message
-from google.protobuf.timestamp_pb2 import Timestamp
 
 from assay.errors import Problem, SetupError
 from assay.model.answers.approvals import Approval, Decision
@@ -52,6 +50,7 @@ from assay.wire.converter import Converter, EnumConverter, Functions, Spread
 from assay.wire.json_text import mapping_from_text, mapping_to_text
 from assay.wire.judging import JUDGE
 from assay.wire.summary import SUMMARY
+from assay.wire.times import TIMES, timestamp_from_wire, timestamp_to_wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -129,23 +128,6 @@ def settings_from_wire(spec: spec_pb2.RunSpec) -> tuple[RunSettings, list[Proble
     return SETTINGS.from_wire(readable), problems
 
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def timestamp_to_wire(text: str) -> Timestamp | None:
-    """Return the message for an ISO 8601 text; None for an empty text."""
-    if not text:
-        return None
-    since = datetime.fromisoformat(text) - _EPOCH  # every stored time has a time zone
-    return Timestamp(seconds=since.days * 86_400 + since.seconds, nanos=since.microseconds * 1000)
-
-
-def timestamp_from_wire(stamp: Timestamp) -> str:
-    """Return the ISO 8601 text of a message, in UTC with milliseconds."""
-    moment = stamp.ToDatetime(tzinfo=UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def _run_id_from_wire(run_id: str) -> str:
     """Return a run's id, which clients use as a folder name.
 
@@ -157,9 +139,13 @@ def _run_id_from_wire(run_id: str) -> str:
     return run_id
 
 
-_TIMES = Functions(timestamp_to_wire, timestamp_from_wire)
 _RUN_ID = Functions(str, _run_id_from_wire)
-CALIBRATION = Converter(JudgeCalibration, calibration_pb2.JudgeCalibration)
+CALIBRATION = Converter(
+    JudgeCalibration,
+    calibration_pb2.JudgeCalibration,
+    renamed={"calibrated_at": "create_time"},
+    parts={"calibrated_at": TIMES},
+)
 RUN = Converter(
     Run,
     run_pb2.Run,
@@ -170,9 +156,9 @@ RUN = Converter(
         "dataset": DATASET,
         "state": STATES,
         "counts": Converter(RunCounts, run_pb2.RunCounts),
-        "created_at": _TIMES,
-        "started_at": _TIMES,
-        "ended_at": _TIMES,
+        "created_at": TIMES,
+        "started_at": TIMES,
+        "ended_at": TIMES,
         "summary": SUMMARY,
         "pause_cause": EnumConverter(PauseCause, run_pb2.PauseCause, unknown=None),
         "calibrations": CALIBRATION,
@@ -271,12 +257,14 @@ def result_from_wire(result: row_pb2.CaseResult, sequence: int = 0) -> CaseResul
 
 
 DELETION = Converter(Deletion, run_pb2.DeleteRunResponse)
-BASELINE = Converter(Baseline, comparison_pb2.Baseline, parts={"run_id": _RUN_ID})
+BASELINE = Converter(
+    Baseline, comparison_pb2.Baseline, renamed={"set_at": "set_time"}, parts={"run_id": _RUN_ID, "set_at": TIMES}
+)
 ATTEMPT = Converter(
     RowAttempt,
     row_pb2.RowAttempt,
-    renamed={"at": "time"},
-    parts={"outcome": _ATTEMPT_OUTCOMES, "at": _TIMES, "result": Functions(result_to_wire, result_from_wire)},
+    renamed={"at": "outcome_time"},
+    parts={"outcome": _ATTEMPT_OUTCOMES, "at": TIMES, "result": Functions(result_to_wire, result_from_wire)},
 )
 
 
@@ -287,7 +275,7 @@ def event_to_wire(event: StateChange | CaseResult) -> run_pb2.RunEvent:
     return run_pb2.RunEvent(
         sequence=event.sequence,
         state_changed=run_pb2.StateChanged(
-            state=STATES.to_wire(event.state), reason=event.reason, time=timestamp_to_wire(event.at)
+            state=STATES.to_wire(event.state), reason=event.reason, change_time=timestamp_to_wire(event.at)
         ),
     )
 
@@ -301,7 +289,7 @@ def event_from_wire(event: run_pb2.RunEvent) -> StateChange | CaseResult:
         sequence=event.sequence,
         state=STATES.from_wire(change.state),
         reason=change.reason,
-        at=timestamp_from_wire(change.time),
+        at=timestamp_from_wire(change.change_time),
     )
 
 

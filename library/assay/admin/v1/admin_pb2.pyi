@@ -15,6 +15,7 @@ Evolution and common rules:
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 import builtins as _builtins
 import sys
@@ -34,40 +35,48 @@ class Team(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TEAM_FIELD_NUMBER: _builtins.int
-    CREATED_AT_FIELD_NUMBER: _builtins.int
-    DISABLED_AT_FIELD_NUMBER: _builtins.int
-    DELETED_AT_FIELD_NUMBER: _builtins.int
-    ERASED_AT_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_FIELD_NUMBER: _builtins.int
+    DISABLE_TIME_FIELD_NUMBER: _builtins.int
+    DELETE_TIME_FIELD_NUMBER: _builtins.int
+    ERASE_TIME_FIELD_NUMBER: _builtins.int
     KEEP_RUNS_DAYS_FIELD_NUMBER: _builtins.int
     KEEP_AUDIT_DAYS_FIELD_NUMBER: _builtins.int
     team: _builtins.str
     """The name: 1 to 63 lower-case letters, digits and "-"; it starts with a letter and ends with a letter or digit."""
-    created_at: _builtins.str
-    """When the team was created, ISO 8601."""
-    disabled_at: _builtins.str
-    """When the team was disabled, ISO 8601; empty while it is enabled."""
-    deleted_at: _builtins.str
-    """When the team was deleted, ISO 8601; empty while it exists."""
-    erased_at: _builtins.str
-    """When the last data of a deleted team was erased, ISO 8601; empty while data may remain."""
     keep_runs_days: _builtins.int
     """Days after their end at which runs are deleted, except baselines; 0 for never."""
     keep_audit_days: _builtins.int
     """Days after which audit entries are deleted, except the newest; 0 for never."""
+    @_builtins.property
+    def create_time(self) -> _timestamp_pb2.Timestamp:
+        """When the team was created."""
+
+    @_builtins.property
+    def disable_time(self) -> _timestamp_pb2.Timestamp:
+        """When the team was disabled; absent while it is enabled."""
+
+    @_builtins.property
+    def delete_time(self) -> _timestamp_pb2.Timestamp:
+        """When the team was deleted; absent while it exists."""
+
+    @_builtins.property
+    def erase_time(self) -> _timestamp_pb2.Timestamp:
+        """When the last data of a deleted team was erased; absent while data may remain."""
+
     def __init__(
         self,
         *,
         team: _builtins.str = ...,
-        created_at: _builtins.str = ...,
-        disabled_at: _builtins.str = ...,
-        deleted_at: _builtins.str = ...,
-        erased_at: _builtins.str = ...,
+        create_time: _timestamp_pb2.Timestamp | None = ...,
+        disable_time: _timestamp_pb2.Timestamp | None = ...,
+        delete_time: _timestamp_pb2.Timestamp | None = ...,
+        erase_time: _timestamp_pb2.Timestamp | None = ...,
         keep_runs_days: _builtins.int = ...,
         keep_audit_days: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "delete_time", b"delete_time", "disable_time", b"disable_time", "erase_time", b"erase_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "deleted_at", b"deleted_at", "disabled_at", b"disabled_at", "erased_at", b"erased_at", "keep_audit_days", b"keep_audit_days", "keep_runs_days", b"keep_runs_days", "team", b"team"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "delete_time", b"delete_time", "disable_time", b"disable_time", "erase_time", b"erase_time", "keep_audit_days", b"keep_audit_days", "keep_runs_days", b"keep_runs_days", "team", b"team"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -83,10 +92,10 @@ class Token(_message.Message):
     TEAM_FIELD_NUMBER: _builtins.int
     ROLE_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
-    CREATED_AT_FIELD_NUMBER: _builtins.int
-    EXPIRES_AT_FIELD_NUMBER: _builtins.int
-    REVOKED_AT_FIELD_NUMBER: _builtins.int
-    LAST_USED_AT_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_FIELD_NUMBER: _builtins.int
+    EXPIRE_TIME_FIELD_NUMBER: _builtins.int
+    REVOKE_TIME_FIELD_NUMBER: _builtins.int
+    LAST_USE_TIME_FIELD_NUMBER: _builtins.int
     CREATED_BY_FIELD_NUMBER: _builtins.int
     token_id: _builtins.str
     """The token's public part."""
@@ -96,16 +105,24 @@ class Token(_message.Message):
     """The role: "viewer", "runner", "team-admin" or "operator"."""
     name: _builtins.str
     """The purpose of the token."""
-    created_at: _builtins.str
-    """When the token was created, ISO 8601."""
-    expires_at: _builtins.str
-    """When the token expires, ISO 8601; empty for never."""
-    revoked_at: _builtins.str
-    """When the token was revoked, ISO 8601; empty if it is not."""
-    last_used_at: _builtins.str
-    """When the token was last used, to the hour, ISO 8601; empty for never."""
     created_by: _builtins.str
     """Id of the token that created this one; empty for a token created at the database."""
+    @_builtins.property
+    def create_time(self) -> _timestamp_pb2.Timestamp:
+        """When the token was created."""
+
+    @_builtins.property
+    def expire_time(self) -> _timestamp_pb2.Timestamp:
+        """When the token expires; absent for never."""
+
+    @_builtins.property
+    def revoke_time(self) -> _timestamp_pb2.Timestamp:
+        """When the token was revoked; absent if it is not."""
+
+    @_builtins.property
+    def last_use_time(self) -> _timestamp_pb2.Timestamp:
+        """When the token was last used, to the hour; absent for never."""
+
     def __init__(
         self,
         *,
@@ -113,15 +130,15 @@ class Token(_message.Message):
         team: _builtins.str = ...,
         role: _builtins.str = ...,
         name: _builtins.str = ...,
-        created_at: _builtins.str = ...,
-        expires_at: _builtins.str = ...,
-        revoked_at: _builtins.str = ...,
-        last_used_at: _builtins.str = ...,
+        create_time: _timestamp_pb2.Timestamp | None = ...,
+        expire_time: _timestamp_pb2.Timestamp | None = ...,
+        revoke_time: _timestamp_pb2.Timestamp | None = ...,
+        last_use_time: _timestamp_pb2.Timestamp | None = ...,
         created_by: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "expire_time", b"expire_time", "last_use_time", b"last_use_time", "revoke_time", b"revoke_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "created_by", b"created_by", "expires_at", b"expires_at", "last_used_at", b"last_used_at", "name", b"name", "revoked_at", b"revoked_at", "role", b"role", "team", b"team", "token_id", b"token_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "created_by", b"created_by", "expire_time", b"expire_time", "last_use_time", b"last_use_time", "name", b"name", "revoke_time", b"revoke_time", "role", b"role", "team", b"team", "token_id", b"token_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -473,8 +490,8 @@ class ListAuditEventsRequest(_message.Message):
     TEAM_FIELD_NUMBER: _builtins.int
     ACTOR_FIELD_NUMBER: _builtins.int
     ACTION_FIELD_NUMBER: _builtins.int
-    SINCE_FIELD_NUMBER: _builtins.int
-    UNTIL_FIELD_NUMBER: _builtins.int
+    EVENT_TIME_FROM_FIELD_NUMBER: _builtins.int
+    EVENT_TIME_BEFORE_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     team: _builtins.str
@@ -483,28 +500,32 @@ class ListAuditEventsRequest(_message.Message):
     """Return only actions of this token: its public part; empty for all."""
     action: _builtins.str
     """Return only this action, e.g. "delete-run"; empty for all."""
-    since: _builtins.str
-    """Return only entries from this time on, ISO 8601; empty for all."""
-    until: _builtins.str
-    """Return only entries before this time, ISO 8601; empty for all."""
     page_size: _builtins.int
     """Maximum entries per page, at most 1,000; 0 means 200."""
     page_token: _builtins.str
     """The next_page_token of the previous page of the same query; empty for the first page."""
+    @_builtins.property
+    def event_time_from(self) -> _timestamp_pb2.Timestamp:
+        """Return only entries from this time on; absent for all."""
+
+    @_builtins.property
+    def event_time_before(self) -> _timestamp_pb2.Timestamp:
+        """Return only entries before this time; absent for all."""
+
     def __init__(
         self,
         *,
         team: _builtins.str = ...,
         actor: _builtins.str = ...,
         action: _builtins.str = ...,
-        since: _builtins.str = ...,
-        until: _builtins.str = ...,
+        event_time_from: _timestamp_pb2.Timestamp | None = ...,
+        event_time_before: _timestamp_pb2.Timestamp | None = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event_time_before", b"event_time_before", "event_time_from", b"event_time_from"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "actor", b"actor", "page_size", b"page_size", "page_token", b"page_token", "since", b"since", "team", b"team", "until", b"until"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "actor", b"actor", "event_time_before", b"event_time_before", "event_time_from", b"event_time_from", "page_size", b"page_size", "page_token", b"page_token", "team", b"team"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -546,7 +567,7 @@ class AuditEvent(_message.Message):
 
     TEAM_FIELD_NUMBER: _builtins.int
     SEQUENCE_FIELD_NUMBER: _builtins.int
-    AT_FIELD_NUMBER: _builtins.int
+    EVENT_TIME_FIELD_NUMBER: _builtins.int
     ACTION_FIELD_NUMBER: _builtins.int
     RESOURCE_FIELD_NUMBER: _builtins.int
     OUTCOME_FIELD_NUMBER: _builtins.int
@@ -562,8 +583,6 @@ class AuditEvent(_message.Message):
     """The team whose data was changed or read; "operators" for data of no team."""
     sequence: _builtins.int
     """Number of the entry within its team, from 1 without gaps."""
-    at: _builtins.str
-    """When the entry was stored, ISO 8601."""
     action: _builtins.str
     """The action, e.g. "create-run"; "login" for a call whose token was refused."""
     resource: _builtins.str
@@ -586,12 +605,16 @@ class AuditEvent(_message.Message):
     """Number of events in the entry: exports and refusals are counted per minute."""
     digest: _builtins.str
     """SHA-256, in hexadecimal, of the digest of the team's previous entry and the content of this one."""
+    @_builtins.property
+    def event_time(self) -> _timestamp_pb2.Timestamp:
+        """When the entry was stored, to the millisecond."""
+
     def __init__(
         self,
         *,
         team: _builtins.str = ...,
         sequence: _builtins.int = ...,
-        at: _builtins.str = ...,
+        event_time: _timestamp_pb2.Timestamp | None = ...,
         action: _builtins.str = ...,
         resource: _builtins.str = ...,
         outcome: _builtins.str = ...,
@@ -604,9 +627,9 @@ class AuditEvent(_message.Message):
         count: _builtins.int = ...,
         digest: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event_time", b"event_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "actor", b"actor", "actor_name", b"actor_name", "actor_team", b"actor_team", "address", b"address", "at", b"at", "count", b"count", "digest", b"digest", "outcome", b"outcome", "request_id", b"request_id", "resource", b"resource", "role", b"role", "sequence", b"sequence", "team", b"team"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "actor", b"actor", "actor_name", b"actor_name", "actor_team", b"actor_team", "address", b"address", "count", b"count", "digest", b"digest", "event_time", b"event_time", "outcome", b"outcome", "request_id", b"request_id", "resource", b"resource", "role", b"role", "sequence", b"sequence", "team", b"team"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -651,7 +674,7 @@ class DeleteTeamResponse(_message.Message):
 
     @_builtins.property
     def stores(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeletedStore]:
-        """Deleted data by store; complete once team.erased_at is set."""
+        """Deleted data by store; complete once team.erase_time is set."""
 
     def __init__(
         self,
@@ -771,7 +794,7 @@ class Target(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     ADDRESS_FIELD_NUMBER: _builtins.int
     SECRETS_FIELD_NUMBER: _builtins.int
-    CREATED_AT_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_FIELD_NUMBER: _builtins.int
     CREATED_BY_FIELD_NUMBER: _builtins.int
     team: _builtins.str
     """The team."""
@@ -779,13 +802,15 @@ class Target(_message.Message):
     """The name within the team."""
     address: _builtins.str
     """"HOST" for every port, "HOST:PORT", or "https://HOST[:PORT]" for TLS only; HOST may be "*.example.org"."""
-    created_at: _builtins.str
-    """When the target was created, ISO 8601."""
     created_by: _builtins.str
     """Id of the token that created the target."""
     @_builtins.property
     def secrets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Names of the team's secrets that may be sent to the address."""
+
+    @_builtins.property
+    def create_time(self) -> _timestamp_pb2.Timestamp:
+        """When the target was created."""
 
     def __init__(
         self,
@@ -794,12 +819,12 @@ class Target(_message.Message):
         name: _builtins.str = ...,
         address: _builtins.str = ...,
         secrets: _abc.Iterable[_builtins.str] | None = ...,
-        created_at: _builtins.str = ...,
+        create_time: _timestamp_pb2.Timestamp | None = ...,
         created_by: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "created_at", b"created_at", "created_by", b"created_by", "name", b"name", "secrets", b"secrets", "team", b"team"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "create_time", b"create_time", "created_by", b"created_by", "name", b"name", "secrets", b"secrets", "team", b"team"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -6,7 +6,6 @@ The interceptor has already checked rights and the teams that a request names.
 from __future__ import annotations
 
 import logging
-from dataclasses import fields
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from assay.admin.v1 import admin_pb2, admin_pb2_grpc
@@ -21,6 +20,7 @@ from assay.model.scope import Scope
 from assay.parsing.names import name_problem
 from assay.parsing.secret_references import is_secret_name
 from assay.storage.times import now
+from assay.wire.times import record_to_wire
 from assay_orchestrator.identity.audit_pages import AuditPages
 from assay_orchestrator.identity.scopes import check_team_name
 from assay_orchestrator.store.removal import erasure, retention
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from assay.rpc.access import Context
     from assay.storage.database import Database
     from assay_orchestrator.store.teams.targets import TargetRecord
-    from assay_orchestrator.store.teams.tokens import TeamRecord, TokenRecord
+    from assay_orchestrator.store.teams.tokens import TeamRecord
 
 SERVICE_NAME = "assay.admin.v1.AdminService"
 MAX_TOKEN_NAME_CHARS = 100
@@ -46,7 +46,6 @@ MAX_TARGET_NAME_CHARS = 100
 MAX_TARGET_SECRETS = 100
 
 T = TypeVar("T")
-M = TypeVar("M", admin_pb2.Team, admin_pb2.Target, admin_pb2.Token)
 
 _log = logging.getLogger(__name__)
 _QUOTAS_BY_NAME = {quota.value: quota for quota in Quota}
@@ -92,12 +91,12 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         check_team_name(request.team)
         created = await self._recorded(lambda c: tokens.create_team(c, request.team))
         _log.info("created team: team=%s by=%s", request.team, caller().token_id)
-        return admin_pb2.CreateTeamResponse(team=_to_wire(admin_pb2.Team, created))
+        return admin_pb2.CreateTeamResponse(team=record_to_wire(admin_pb2.Team, created))
 
     async def ListTeams(self, request: admin_pb2.ListTeamsRequest, context: Context) -> admin_pb2.ListTeamsResponse:
         """Return all teams."""
         teams = await self._database.read(tokens.list_teams)
-        return admin_pb2.ListTeamsResponse(teams=[_to_wire(admin_pb2.Team, team) for team in teams])
+        return admin_pb2.ListTeamsResponse(teams=[record_to_wire(admin_pb2.Team, team) for team in teams])
 
     async def DisableTeam(
         self, request: admin_pb2.DisableTeamRequest, context: Context
@@ -109,13 +108,13 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         changed = await self._recorded(lambda c: tokens.set_disabled(c, request.team, disabled=True))
         _log.info("disabled team: team=%s by=%s", request.team, own.token_id)
         paused = await self._runs.pause_active(Scope(request.team))
-        return admin_pb2.DisableTeamResponse(team=_to_wire(admin_pb2.Team, changed), paused_count=paused)
+        return admin_pb2.DisableTeamResponse(team=record_to_wire(admin_pb2.Team, changed), paused_count=paused)
 
     async def EnableTeam(self, request: admin_pb2.EnableTeamRequest, context: Context) -> admin_pb2.EnableTeamResponse:
         """Accept the tokens of a team again."""
         changed = await self._recorded(lambda c: tokens.set_disabled(c, request.team, disabled=False))
         _log.info("enabled team: team=%s by=%s", request.team, caller().token_id)
-        return admin_pb2.EnableTeamResponse(team=_to_wire(admin_pb2.Team, changed))
+        return admin_pb2.EnableTeamResponse(team=record_to_wire(admin_pb2.Team, changed))
 
     async def DeleteTeam(self, request: admin_pb2.DeleteTeamRequest, context: Context) -> admin_pb2.DeleteTeamResponse:
         """Begin to delete a team with all its data, or report the progress."""
@@ -142,7 +141,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             for count in counts
         ]
         return admin_pb2.DeleteTeamResponse(
-            team=_to_wire(admin_pb2.Team, record), stores=stores, cancelled_count=cancelled
+            team=record_to_wire(admin_pb2.Team, record), stores=stores, cancelled_count=cancelled
         )
 
     async def SetTeamRetention(
@@ -160,7 +159,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         days = {name: value or None for name, value in days_by_field.items()}
         changed = await self._recorded(lambda c: retention.set_retention(c, request.team, days))
         self._upkeep.wake()
-        return admin_pb2.SetTeamRetentionResponse(team=_to_wire(admin_pb2.Team, changed))
+        return admin_pb2.SetTeamRetentionResponse(team=record_to_wire(admin_pb2.Team, changed))
 
     async def CreateToken(
         self, request: admin_pb2.CreateTokenRequest, context: Context
@@ -175,13 +174,13 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         _log.info(
             "created token: token=%s team=%s role=%s by=%s", record.token_id, record.team, record.role, own.token_id
         )
-        return admin_pb2.CreateTokenResponse(text=token.text, token=_to_wire(admin_pb2.Token, record))
+        return admin_pb2.CreateTokenResponse(text=token.text, token=record_to_wire(admin_pb2.Token, record))
 
     async def ListTokens(self, request: admin_pb2.ListTokensRequest, context: Context) -> admin_pb2.ListTokensResponse:
         """Return the tokens of a team."""
         team = request.team or caller().team
         records = await self._database.read(lambda c: tokens.list_tokens(c, team))
-        return admin_pb2.ListTokensResponse(tokens=[_to_wire(admin_pb2.Token, token) for token in records])
+        return admin_pb2.ListTokensResponse(tokens=[record_to_wire(admin_pb2.Token, token) for token in records])
 
     async def RevokeToken(
         self, request: admin_pb2.RevokeTokenRequest, context: Context
@@ -194,7 +193,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             lambda c: tokens.revoke_token(c, request.token_id, team, roles), lambda gone: (gone.team, gone.token_id)
         )
         _log.info("revoked token: token=%s team=%s by=%s", record.token_id, record.team, own.token_id)
-        return admin_pb2.RevokeTokenResponse(token=_to_wire(admin_pb2.Token, record))
+        return admin_pb2.RevokeTokenResponse(token=record_to_wire(admin_pb2.Token, record))
 
     async def CreateTarget(
         self, request: admin_pb2.CreateTargetRequest, context: Context
@@ -210,7 +209,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             created.address,
             own.token_id,
         )
-        return admin_pb2.CreateTargetResponse(target=_to_wire(admin_pb2.Target, created))
+        return admin_pb2.CreateTargetResponse(target=record_to_wire(admin_pb2.Target, created))
 
     async def ListTargets(
         self, request: admin_pb2.ListTargetsRequest, context: Context
@@ -218,7 +217,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         """Return the targets of a team."""
         team = request.team or caller().team
         records = await self._database.read(lambda c: targets.list_targets(c, team))
-        return admin_pb2.ListTargetsResponse(targets=[_to_wire(admin_pb2.Target, target) for target in records])
+        return admin_pb2.ListTargetsResponse(targets=[record_to_wire(admin_pb2.Target, target) for target in records])
 
     async def DeleteTarget(
         self, request: admin_pb2.DeleteTargetRequest, context: Context
@@ -340,13 +339,6 @@ def _wanted_target(request: admin_pb2.CreateTargetRequest, own: Identity) -> Tar
         raise InvalidInputError(problems)
     secrets = tuple(sorted(set(request.secrets)))
     return targets.TargetRecord(request.team or own.team, request.name, request.address, secrets, own.token_id)
-
-
-def _to_wire(message: type[M], record: TeamRecord | TargetRecord | TokenRecord) -> M:
-    """Return the message with the fields of a record; a missing time or number is the message's default."""
-    values = {field.name: getattr(record, field.name) for field in fields(record)}
-    known = message.DESCRIPTOR.fields_by_name
-    return message(**{name: value for name, value in values.items() if name in known and value is not None})
 
 
 def changes_from_wire(request: admin_pb2.SetQuotasRequest) -> tuple[dict[Quota, int], list[Quota]]:

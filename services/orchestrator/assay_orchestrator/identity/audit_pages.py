@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import astuple, fields
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from assay.admin.v1 import admin_pb2 as pb
-from assay.errors import InvalidInputError, Problem
 from assay.identity.audit import AuditEntry
 from assay.identity.rights import Right
 from assay.model.scope import Scope
-from assay.storage.times import stamp
+from assay.wire.times import conditions_from_wire, timestamp_to_wire
 from assay_orchestrator.store.page_tokens import PageTokens
 from assay_orchestrator.store.teams import audit
 from assay_orchestrator.store.teams.audit import AuditPosition, AuditQuery
@@ -46,8 +44,7 @@ class AuditPages:
             request.team or ("" if own.may(Right.OPERATE) else own.team),
             request.actor,
             request.action,
-            _moment(request.since, "since"),
-            _moment(request.until, "until"),
+            *conditions_from_wire(request, ("event_time_from", "event_time_before")),
         )
         scope, bound_to = Scope(own.team), ("ListAuditEvents", *astuple(query))
         position = await self._tokens.read(scope, bound_to, request.page_token, (str, str, int))
@@ -61,21 +58,8 @@ class AuditPages:
         return pb.ListAuditEventsResponse(events=map(_to_wire, page), next_page_token=token)
 
 
-def _moment(text: str, field: str) -> str:
-    """Return a time in the store's format; empty for none.
-
-    Raises:
-        InvalidInputError: It is not a time.
-    """
-    if not text:
-        return ""
-    try:
-        return stamp(datetime.fromisoformat(text))
-    except (ValueError, OverflowError):
-        problem = f"must be a time such as 2026-05-01 or 2026-05-01T09:30:00Z, not {text[:40]!a}"
-        raise InvalidInputError([Problem(problem, field)]) from None
-
-
 def _to_wire(stored: StoredEntry) -> pb.AuditEvent:
     content = {field.name: getattr(stored.entry, field.name) for field in fields(AuditEntry)}
-    return pb.AuditEvent(sequence=stored.sequence, at=stored.at, digest=stored.digest, **content)
+    return pb.AuditEvent(
+        sequence=stored.sequence, event_time=timestamp_to_wire(stored.at), digest=stored.digest, **content
+    )

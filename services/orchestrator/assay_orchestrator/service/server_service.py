@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from assay.identity.caller import caller
 from assay.v1 import server_pb2, server_pb2_grpc
+from assay.wire.times import timestamp_to_wire
 
 if TYPE_CHECKING:
     from assay.model.scope import Scope
@@ -30,5 +31,9 @@ class ServerService(server_pb2_grpc.ServerServiceServicer):
             return server_pb2.GetIdentityResponse(team=self._fixed_scope.team)
         own = caller()
         return server_pb2.GetIdentityResponse(
-            team=own.team, role=own.role.value, token_id=own.token_id, name=own.name, expires_at=own.expires_at
+            team=own.team,
+            role=own.role.value,
+            token_id=own.token_id,
+            name=own.name,
+            expire_time=timestamp_to_wire(own.expires_at),
         )
