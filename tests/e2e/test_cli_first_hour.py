@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from assay.metrics import METRICS
+from assay.metrics import METRICS, definition
 from assay.specs.loader import spec_from_mapping
-from assay_cli.commands.metrics import definition, metrics
+from assay_cli.commands.metrics import metrics
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Cli

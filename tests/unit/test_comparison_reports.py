@@ -25,13 +25,13 @@ from tests.unit.test_report_markdown import LINKED, PARTS, READER, cells, leaves
 
 from assay.comparison import allowed_drop, model, stopping_outcome
 from assay.comparison import decision as decision_model
-from assay.comparison.compare import MOST_RUNS
 from assay.comparison.decision import DecisionRules, decide
 from assay.comparison.facts import facts_of
 from assay.comparison.joined import label_of
 from assay.comparison.metric_pairs import FEW_CLUSTERS, LARGE_LOSSES
 from assay.comparison.model import FailOn, NoiseFloor, Verdict
 from assay.errors import InvalidInputError
+from assay.model.limits import MAX_COMPARED_RUNS
 from assay.reports.charts.fonts import Fonts
 from assay.reports.comparison.formats import plots
 from assay.reports.comparison.formats.cases_csv import write_cases
@@ -585,7 +585,7 @@ def test_a_spreadsheet_computes_nothing(tmp_path: Path) -> None:
 def largest(report: ComparisonReport) -> ComparisonReport:
     """Return a report of as many runs as can be compared, with long names, made from one of three."""
     comparison = report.comparison
-    labels = [label_of(index) for index in range(MOST_RUNS)]
+    labels = [label_of(index) for index in range(MAX_COMPARED_RUNS)]
     names = [f"{label}{'|@team ' * 12}" for label in labels]
     changes = tuple(replace(comparison.changes[0], path=f"{name}{name}", values=tuple(names)) for name in names)
     grown = replace(

@@ -209,9 +209,7 @@ async def _check_server(server: str) -> Finding:
     except AssayError as error:
         return Finding("server", "missing", error.message)
     if version is None:
-        return Finding(
-            "server", "warning", f"orchestrator at {server} answers, with an older version than this command"
-        )
+        return Finding("server", "warning", f"orchestrator at {server} answers, and does not report its version")
     if version != __version__:
         return Finding(
             "server", "warning", f"orchestrator at {server} runs assay {version}, this command {__version__}"

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
-import sys
 import textwrap
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from assay.metrics import METRICS, metric_kind
+from assay.metrics import METRICS, definition, metric_kind
 from assay.metrics.core.info import RULE_SIGNS
 from assay.text.unsafe_text import json_text
 from assay_cli.commands import Group
@@ -68,11 +66,6 @@ def show(name: str, as_json: bool) -> int:
     ]
     click.echo("\n\n".join(part for part in parts if part))
     return 0
-
-
-def definition(name: str) -> str:
-    """Return a metric's definition: the docstring of its module."""
-    return inspect.getdoc(sys.modules[METRICS[name].__module__]) or METRICS[name].info.summary
 
 
 def _head(info: MetricInfo) -> dict[str, Any]:

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from assay.errors import SetupError, StorageError, UnavailableError
-from assay.rpc.channel import open_channel, server_version, wait_for_ready
+from assay.rpc.channel import open_channel, wait_for_ready
 from assay.rpc.options import ChannelOptions
 from assay.rpc.status import translated
-from assay.v1 import run_pb2_grpc
+from assay.v1 import run_pb2_grpc, server_pb2
+from assay.v1.server_pb2_grpc import ServerServiceStub
 from assay.version import __version__
 
 if TYPE_CHECKING:
@@ -123,12 +124,17 @@ class Connection:
         self._was_reached = True
 
     async def server_version(self) -> str | None:
-        """Return the orchestrator's version of Assay; None if an older orchestrator does not report it.
+        """Return the orchestrator's version of Assay; None if it does not report one.
 
         Raises:
             UnavailableError: The orchestrator does not answer.
         """
-        return await server_version(self._channel, _SERVICE)
+        try:
+            with translated():
+                response = await ServerServiceStub(self._channel).GetServerInfo(server_pb2.GetServerInfoRequest())
+        except SetupError:  # it does not know the call
+            return None
+        return response.version or None
 
     async def call(
         self,
@@ -185,8 +191,8 @@ class Connection:
         )
 
     async def _server(self) -> str:
-        version = await self.server_version() or "of a version that does not give its number"
-        return f"the orchestrator at {self.address} (Assay {version})"
+        version = await self.server_version()
+        return f"the orchestrator at {self.address}" + (f" (Assay {version})" if version else "")
 
     async def _lost(self, problem: UnavailableError, patience: Patience) -> None:
         if problem.reason == "QUERY_TIMEOUT":  # a retry would take just as long

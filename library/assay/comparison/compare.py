@@ -34,6 +34,7 @@ from assay.comparison.verdicts import decided
 from assay.comparison.what_changed import CODE, changes
 from assay.errors import InvalidInputError
 from assay.model.cluster_key import missing_cluster
+from assay.model.limits import MAX_COMPARED_RUNS
 from assay.parsing.names import unknown_name
 from assay.statistics.independent import cochran_q, friedman
 from assay.statistics.ranking import best_shares, ranked, ranking_score
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
     from assay.comparison.cases import CaseScores
     from assay.comparison.model import NoiseFloor
 
-MOST_RUNS = 26
-"""The most runs of a comparison: each has a letter."""
 QUESTION_CHARS = 200
 """The most characters of a flipped case's question."""
 _MOST_FLIPPED = 50  # of a pair of runs
@@ -189,8 +188,10 @@ def check_run_ids(run_ids: Sequence[str]) -> None:
     """
     if len(run_ids) < 2:
         raise InvalidInputError("a comparison needs at least two runs: name a second one")
-    if len(run_ids) > MOST_RUNS:
-        raise InvalidInputError(f"{len(run_ids)} runs are more than the {MOST_RUNS} that can be compared at once")
+    if len(run_ids) > MAX_COMPARED_RUNS:
+        raise InvalidInputError(
+            f"{len(run_ids)} runs are more than the {MAX_COMPARED_RUNS} that can be compared at once"
+        )
     for run_id, count in Counter(run_ids).items():
         if count > 1:
             raise InvalidInputError(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -25,6 +27,7 @@ __all__ = [
     "complete_parameters",
     "count_problem",
     "decides_rows",
+    "definition",
     "given_parameters",
     "known_kind",
     "metric_kind",
@@ -156,6 +159,11 @@ def _unknown_metric(name: str) -> str:
     if folded in _NAMES_ELSEWHERE:
         return f"unknown metric {name!r}; did you mean {_NAMES_ELSEWHERE[folded]!r}?"
     return unknown_name("metric", name, METRICS)
+
+
+def definition(kind: str) -> str:
+    """Return the definition of a kind of metric: the docstring of its module."""
+    return inspect.getdoc(sys.modules[METRICS[kind].__module__]) or METRICS[kind].info.summary
 
 
 def build_metric(settings: MetricSettings) -> Metric:

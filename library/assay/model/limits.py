@@ -26,5 +26,14 @@ MAX_GROUP_CHARS = 64
 LARGEST_INTEGER = 2**53 - 1
 """Largest integer that is stored, sent or written to JSON: JavaScript represents no larger one exactly."""
 
+MAX_COMPARED_RUNS = 26
+"""Maximum number of runs in a comparison: each has a letter."""
+
+MAX_COMPARED_ROWS = 1_000_000
+"""Maximum number of rows of all runs that the orchestrator compares."""
+
+MAX_COMPARED_FIGURES = 13_000
+"""Maximum number of pairs of runs times metrics that it compares: at about 300 bytes each they fit in a message."""
+
 MIN_RUN_WEIGHT = 0.01
 MAX_RUN_WEIGHT = 100

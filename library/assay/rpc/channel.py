@@ -17,7 +17,7 @@ from assay.errors import SetupError, UnavailableError
 from assay.rpc.access import SCHEME, TOKEN_KEY
 from assay.rpc.addresses import first_of_list, is_local
 from assay.rpc.methods import service_config
-from assay.rpc.options import VERSION_KEY, ChannelOptions, channel_arguments
+from assay.rpc.options import ChannelOptions, channel_arguments
 from assay.telemetry.tracing import TRACEPARENT, is_tracing, traceparent
 
 T = TypeVar("T")
@@ -119,29 +119,6 @@ def _credentials(address: str, options: ChannelOptions) -> grpc.ChannelCredentia
     from assay.rpc.tls import ClientFiles, channel_credentials  # imported here: local calls do without it
 
     return channel_credentials(options.tls or ClientFiles())
-
-
-async def server_version(channel: grpc.aio.Channel, service_name: str) -> str | None:
-    """Return the version of Assay that a server runs; None if it is unknown.
-
-    Args:
-        channel: A channel to a ready server.
-        service_name: One of its services.
-
-    Raises:
-        UnavailableError: It does not answer.
-    """
-    call = channel.unary_unary(
-        "/grpc.health.v1.Health/Check",
-        request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
-        response_deserializer=Status.FromString,
-    )(health_pb2.HealthCheckRequest(service=service_name))
-    try:
-        await call
-    except grpc.aio.AioRpcError as error:
-        raise UnavailableError(f"the server does not answer: {error.details()}") from error
-    version = {str(key): value for key, value in await call.initial_metadata()}.get(VERSION_KEY)
-    return version if isinstance(version, str) else None
 
 
 async def wait_for_ready(channel: grpc.aio.Channel, service_name: str, timeout_s: float) -> None:

@@ -174,7 +174,12 @@ METHODS: Mapping[str, Mapping[str, MethodRule]] = {
             audit=Audit.NONE,  # it answers for a run whose creation is
         ),
     },
-    "assay.v1.ServerService": {"GetIdentity": _idempotent(_READ)},
+    "assay.v1.ServerService": {
+        # A client learns from it whether it needs a token.
+        "GetServerInfo": _idempotent(Right.NONE),
+        "GetIdentity": _idempotent(_READ),
+        "ListMetrics": _idempotent(_READ),
+    },
     "assay.admin.v1.AdminService": {
         # A second attempt finds what the first has made, or makes another one.
         "CreateTeam": _call(_OPERATE, {"team": Name.TEAM}, Audit.CHANGE),

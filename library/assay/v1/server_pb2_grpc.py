@@ -35,16 +35,33 @@ class ServerServiceStub(object):
         Args:
             channel: A grpc.Channel.
         """
+        self.GetServerInfo = channel.unary_unary(
+                '/assay.v1.ServerService/GetServerInfo',
+                request_serializer=assay_dot_v1_dot_server__pb2.GetServerInfoRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_server__pb2.GetServerInfoResponse.FromString,
+                _registered_method=True)
         self.GetIdentity = channel.unary_unary(
                 '/assay.v1.ServerService/GetIdentity',
                 request_serializer=assay_dot_v1_dot_server__pb2.GetIdentityRequest.SerializeToString,
                 response_deserializer=assay_dot_v1_dot_server__pb2.GetIdentityResponse.FromString,
+                _registered_method=True)
+        self.ListMetrics = channel.unary_unary(
+                '/assay.v1.ServerService/ListMetrics',
+                request_serializer=assay_dot_v1_dot_server__pb2.ListMetricsRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_server__pb2.ListMetricsResponse.FromString,
                 _registered_method=True)
 
 
 class ServerServiceServicer(object):
     """ServerService describes the server to its caller. It is always served.
     """
+
+    def GetServerInfo(self, request, context):
+        """GetServerInfo returns the server's version, features and limits. It needs no token: a client calls it first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
 
     def GetIdentity(self, request, context):
         """GetIdentity returns the identity of the caller's token; without tokens, the team "local".
@@ -53,13 +70,30 @@ class ServerServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListMetrics(self, request, context):
+        """ListMetrics returns the kinds of metrics that a spec may use, with their parameters, by name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ServerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
+            'GetServerInfo': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetServerInfo,
+                    request_deserializer=assay_dot_v1_dot_server__pb2.GetServerInfoRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_server__pb2.GetServerInfoResponse.SerializeToString,
+            ),
             'GetIdentity': grpc.unary_unary_rpc_method_handler(
                     servicer.GetIdentity,
                     request_deserializer=assay_dot_v1_dot_server__pb2.GetIdentityRequest.FromString,
                     response_serializer=assay_dot_v1_dot_server__pb2.GetIdentityResponse.SerializeToString,
+            ),
+            'ListMetrics': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListMetrics,
+                    request_deserializer=assay_dot_v1_dot_server__pb2.ListMetricsRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_server__pb2.ListMetricsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -72,6 +106,33 @@ def add_ServerServiceServicer_to_server(servicer, server):
 class ServerService(object):
     """ServerService describes the server to its caller. It is always served.
     """
+
+    @staticmethod
+    def GetServerInfo(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.ServerService/GetServerInfo',
+            assay_dot_v1_dot_server__pb2.GetServerInfoRequest.SerializeToString,
+            assay_dot_v1_dot_server__pb2.GetServerInfoResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
     @staticmethod
     def GetIdentity(request,
@@ -90,6 +151,33 @@ class ServerService(object):
             '/assay.v1.ServerService/GetIdentity',
             assay_dot_v1_dot_server__pb2.GetIdentityRequest.SerializeToString,
             assay_dot_v1_dot_server__pb2.GetIdentityResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListMetrics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.ServerService/ListMetrics',
+            assay_dot_v1_dot_server__pb2.ListMetricsRequest.SerializeToString,
+            assay_dot_v1_dot_server__pb2.ListMetricsResponse.FromString,
             options,
             channel_credentials,
             insecure,

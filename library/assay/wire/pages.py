@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
-MAX_PAGE_BYTES = 3_500_000
+MAX_PAGE_BYTES = 3 * 1024 * 1024
 """The rest of a message has room for a run, or for the values that rows can be filtered by."""
 
 M = TypeVar("M", bound="Message")

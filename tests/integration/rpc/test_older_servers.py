@@ -129,7 +129,7 @@ async def test_a_setting_that_the_server_does_not_know_is_refused(wire: Wire) ->
             await client.create_run(settings, "d")
     assert problem.value.reason == "SERVER_TOO_OLD"
     assert problem.value.message == (
-        f"the orchestrator at {address} (Assay {__version__}) is too old for judge.recorded_file, labels, selection: "
+        f"the orchestrator at {address} is too old for judge.recorded_file, labels, selection: "
         "upgrade it, or leave that out of the spec; run run-1 was cancelled"
     )
     assert cancelled == ["run-1"]
@@ -163,7 +163,7 @@ async def test_a_call_that_the_server_does_not_know(wire: Wire) -> None:
 
     address = await wire.serve({"GetRun": ("unary_unary", get)}, service=RUN_SERVICE)
     said = (
-        f"the orchestrator at {address} (Assay {__version__}) does not know this call of Assay {__version__}: upgrade "
+        f"the orchestrator at {address} does not know this call of Assay {__version__}: upgrade "
         "the orchestrator, or use an `assay` of its version"
     )
     async with Client(address) as client:

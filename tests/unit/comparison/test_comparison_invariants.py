@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.comparison.comparing import compare_columns, compared, facts
 
-from assay.comparison.compare import MOST_RUNS, ComparedRun, compare_runs
+from assay.comparison.compare import ComparedRun, compare_runs
 from assay.comparison.facts import MetricFacts
 from assay.comparison.model import Adjustment, ComparisonSettings, ErrorComparison, MetricComparison, Verdict
 from assay.comparison.what_changed import changes
+from assay.model.limits import MAX_COMPARED_RUNS
 from assay.wire.comparison import COMPARISON
 
 if TYPE_CHECKING:
@@ -227,7 +228,7 @@ def run(number: int) -> ComparedRun:
 
 def test_the_largest_comparison_fits() -> None:
     """26 runs with 20 metrics, long ids and prompts fit: cases and texts are cut, figures are not."""
-    comparison = compare_runs([run(number) for number in range(MOST_RUNS)], ComparisonSettings())
+    comparison = compare_runs([run(number) for number in range(MAX_COMPARED_RUNS)], ComparisonSettings())
     assert COMPARISON.to_wire(comparison).ByteSize() < MESSAGE_BYTES
     assert sum(map(len, comparison.flipped.values())) <= 1_000
     assert max(map(len, comparison.flipped.values())) == 3

@@ -25,6 +25,7 @@ from assay.comparison.joined import label_of
 from assay.errors import InvalidInputError, OverloadedError
 from assay.filters.row_filter import DATASET_ORDER, unknown_metrics
 from assay.filters.row_text import parse_row_filter
+from assay.model.limits import MAX_COMPARED_FIGURES, MAX_COMPARED_ROWS
 from assay.reports.comparison.document.compared_run import content_of, implied_values
 from assay.reports.document.document import head_document
 from assay.storage.time_limits import time_limit
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
     from assay.storage.database import Database
     from assay_orchestrator.store.page_tokens import PageTokens
 
-MOST_ROWS = 1_000_000
-MOST_FIGURES = 13_000  # pairs of runs times metrics: at about 300 bytes each they fit in a message
 """Maximum rows of all runs in a comparison."""
 _MOST_WAITING = 8
 _MOST_KEPT_ROWS = 250_000
@@ -246,16 +245,17 @@ def check_size(runs: Sequence[Run]) -> None:
         if run.summary is None:
             raise without_rows(run.run_id)
     total = sum(run.counts.finished for run in runs)
-    if total > MOST_ROWS:
+    if total > MAX_COMPARED_ROWS:
         raise InvalidInputError(
-            f"the runs have {total:,} rows, more than the {MOST_ROWS:,} that are compared at once: compare fewer runs"
+            f"the runs have {total:,} rows, more than the {MAX_COMPARED_ROWS:,} that are compared at once: compare "
+            "fewer runs"
         )
     metrics = {metric.name for run in runs for metric in run.settings.metrics}
     figures = math.comb(len(runs), 2) * len(metrics)
-    if figures > MOST_FIGURES:
+    if figures > MAX_COMPARED_FIGURES:
         raise InvalidInputError(
             f"{len(runs)} runs with {len(metrics)} metrics have {figures:,} pairs of figures, more than the "
-            f"{MOST_FIGURES:,} that fit in a message: compare fewer runs at once"
+            f"{MAX_COMPARED_FIGURES:,} that fit in a message: compare fewer runs at once"
         )
 
 

@@ -56,6 +56,6 @@ def registrations(
         partial(comparison_pb2_grpc.add_ComparisonServiceServicer_to_server, comparisons),
         partial(calibration_pb2_grpc.add_CalibrationServiceServicer_to_server, calibrations),
         partial(host_pb2_grpc.add_HostServiceServicer_to_server, HostService(manager, stopping, scope)),
-        partial(server_pb2_grpc.add_ServerServiceServicer_to_server, ServerService(scope)),
+        partial(server_pb2_grpc.add_ServerServiceServicer_to_server, ServerService(settings, scope)),
     )
     return dict(zip(SERVICES, registering, strict=True))
