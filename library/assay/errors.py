@@ -14,7 +14,7 @@
     ├── UnavailableError         starting, stopping, or something it rests on is gone
     │   ├── DeadlineError        the call, or its silent client, took longer than the server waits
     │   └── StorageError         the store cannot be read or written
-    ├── ResumeExpiredError       a page or resume token that no longer fits
+    ├── ResumeExpiredError       a sequence number that a run has not reached
     ├── SetupError               this machine or installation lacks something
     └── InternalError            a defect; only its id leaves the process
 
@@ -202,9 +202,9 @@ class StorageError(UnavailableError):
 
 
 class ResumeExpiredError(AssayError):
-    """A page or resume token no longer fits; start again from the beginning."""
+    """A run has not reached a sequence number; start again from the beginning."""
 
-    reason = "RESUME_TOKEN_EXPIRED"
+    reason = "SEQUENCE_UNKNOWN"
 
 
 class SetupError(AssayError):

@@ -214,7 +214,7 @@ class Client(Connection):
             include_total_count: Whether to count all runs that match the filter.
 
         Raises:
-            ResumeExpiredError: The token belongs to another query.
+            InvalidInputError: The token belongs to another query (reason PAGE_TOKEN_INVALID).
         """
         request = run_query_to_wire(wanted, order)
         request.page_size, request.page_token = page_size, page_token
@@ -429,7 +429,7 @@ class Client(Connection):
         Raises:
             InvalidInputError: The filter or the order is wrong; lists every problem.
             NotFoundError: The run does not exist, or its dataset does not have the case.
-            ResumeExpiredError: The token belongs to another query.
+            InvalidInputError: The token belongs to another query (reason PAGE_TOKEN_INVALID).
             DeadlineError: The query exceeded the orchestrator's time limit.
         """
         request = row_pb2.ListResultsRequest(

@@ -57,8 +57,8 @@ class CalibrationServiceServicer(object):
     """
 
     def SetCalibration(self, request, context):
-        """SetCalibration stores a calibration. It replaces one with the same rubric, criterion and fingerprints. A team has up
-        to 1,000 calibrations; the oldest are dropped.
+        """SetCalibration stores a calibration. It replaces one with the same rubric, criterion and fingerprints. A team has
+        up to 1,000 calibrations; the oldest are dropped.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

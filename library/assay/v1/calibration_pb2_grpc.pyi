@@ -43,8 +43,8 @@ class CalibrationServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> CalibrationServiceAsyncStub: ...
     SetCalibration: _grpc.UnaryUnaryMultiCallable[_calibration_pb2.SetCalibrationRequest, _calibration_pb2.SetCalibrationResponse]
-    """SetCalibration stores a calibration. It replaces one with the same rubric, criterion and fingerprints. A team has up
-    to 1,000 calibrations; the oldest are dropped.
+    """SetCalibration stores a calibration. It replaces one with the same rubric, criterion and fingerprints. A team has
+    up to 1,000 calibrations; the oldest are dropped.
     """
     ListCalibrations: _grpc.UnaryUnaryMultiCallable[_calibration_pb2.ListCalibrationsRequest, _calibration_pb2.ListCalibrationsResponse]
     """ListCalibrations returns all calibrations of the team, newest first."""
@@ -57,8 +57,8 @@ class CalibrationServiceAsyncStub(CalibrationServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     SetCalibration: _aio.UnaryUnaryMultiCallable[_calibration_pb2.SetCalibrationRequest, _calibration_pb2.SetCalibrationResponse]  # type: ignore[assignment]
-    """SetCalibration stores a calibration. It replaces one with the same rubric, criterion and fingerprints. A team has up
-    to 1,000 calibrations; the oldest are dropped.
+    """SetCalibration stores a calibration. It replaces one with the same rubric, criterion and fingerprints. A team has
+    up to 1,000 calibrations; the oldest are dropped.
     """
     ListCalibrations: _aio.UnaryUnaryMultiCallable[_calibration_pb2.ListCalibrationsRequest, _calibration_pb2.ListCalibrationsResponse]  # type: ignore[assignment]
     """ListCalibrations returns all calibrations of the team, newest first."""
@@ -74,8 +74,8 @@ class CalibrationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _calibration_pb2.SetCalibrationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_calibration_pb2.SetCalibrationResponse, _abc.Awaitable[_calibration_pb2.SetCalibrationResponse]]:
-        """SetCalibration stores a calibration. It replaces one with the same rubric, criterion and fingerprints. A team has up
-        to 1,000 calibrations; the oldest are dropped.
+        """SetCalibration stores a calibration. It replaces one with the same rubric, criterion and fingerprints. A team has
+        up to 1,000 calibrations; the oldest are dropped.
         """
 
     @_abc_1.abstractmethod

@@ -156,8 +156,8 @@ class ListComparedCasesRequest(_message.Message):
     the primary metric.
     """
     change: Global___CaseChange.ValueType
-    """Return only cases with this change in another run; SAME returns cases that are neither worse nor better in any. Unset
-    for all.
+    """Return only cases with this change in another run; SAME returns cases that are neither worse nor better in any.
+    Unset for all.
     """
     order_by: Global___ComparedCaseOrder.ValueType
     """The order of the cases."""
@@ -250,7 +250,9 @@ class ComparedCase(_message.Message):
     """The user's last text, its first 4,000 characters; only if the request asks for answers."""
     @_builtins.property
     def variants(self) -> _containers.RepeatedCompositeFieldContainer[Global___CaseVariant]:
-        """The case in each run. Runs without the case, or with another question or other references under its id, are omitted."""
+        """The case in each run. Runs without the case, or with another question or other references under its id, are
+        omitted.
+        """
 
     def __init__(
         self,

@@ -83,9 +83,9 @@ class ComparisonServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListComparedCases(self, request, context):
-        """ListComparedCases returns a page of the cases that the first run shares with another run, with the same question and
-        references. Errors: as CompareRuns; OUT_OF_RANGE for a page token of another query, or of runs whose rows have
-        changed since.
+        """ListComparedCases returns a page of the cases that the first run shares with another run, with the same question
+        and references. Errors: as CompareRuns; INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page token of another query, or
+        of runs whose rows have changed since.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -93,8 +93,8 @@ class ComparisonServiceServicer(object):
 
     def SetBaseline(self, request, context):
         """SetBaseline gives a run a baseline name; the name moves from its previous run. Errors: NOT_FOUND (RUN_NOT_FOUND);
-        FAILED_PRECONDITION (RUN_NOT_FINISHED) for a run that has not ended or has no rows; INVALID_ARGUMENT for a name that
-        is empty, too long or has control characters.
+        FAILED_PRECONDITION (RUN_NOT_FINISHED) for a run that has not ended or has no rows; INVALID_ARGUMENT for a name
+        that is empty, too long or has control characters.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -54,14 +54,14 @@ class ComparisonServiceStub:
     RESOURCE_EXHAUSTED (OVERLOADED) if too many comparisons wait: a team runs one at a time.
     """
     ListComparedCases: _grpc.UnaryUnaryMultiCallable[_comparison_pb2.ListComparedCasesRequest, _comparison_pb2.ListComparedCasesResponse]
-    """ListComparedCases returns a page of the cases that the first run shares with another run, with the same question and
-    references. Errors: as CompareRuns; OUT_OF_RANGE for a page token of another query, or of runs whose rows have
-    changed since.
+    """ListComparedCases returns a page of the cases that the first run shares with another run, with the same question
+    and references. Errors: as CompareRuns; INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page token of another query, or
+    of runs whose rows have changed since.
     """
     SetBaseline: _grpc.UnaryUnaryMultiCallable[_comparison_pb2.SetBaselineRequest, _comparison_pb2.SetBaselineResponse]
     """SetBaseline gives a run a baseline name; the name moves from its previous run. Errors: NOT_FOUND (RUN_NOT_FOUND);
-    FAILED_PRECONDITION (RUN_NOT_FINISHED) for a run that has not ended or has no rows; INVALID_ARGUMENT for a name that
-    is empty, too long or has control characters.
+    FAILED_PRECONDITION (RUN_NOT_FINISHED) for a run that has not ended or has no rows; INVALID_ARGUMENT for a name
+    that is empty, too long or has control characters.
     """
     ListBaselines: _grpc.UnaryUnaryMultiCallable[_comparison_pb2.ListBaselinesRequest, _comparison_pb2.ListBaselinesResponse]
     """ListBaselines returns all baselines of the team, by name."""
@@ -85,14 +85,14 @@ class ComparisonServiceAsyncStub(ComparisonServiceStub):
     RESOURCE_EXHAUSTED (OVERLOADED) if too many comparisons wait: a team runs one at a time.
     """
     ListComparedCases: _aio.UnaryUnaryMultiCallable[_comparison_pb2.ListComparedCasesRequest, _comparison_pb2.ListComparedCasesResponse]  # type: ignore[assignment]
-    """ListComparedCases returns a page of the cases that the first run shares with another run, with the same question and
-    references. Errors: as CompareRuns; OUT_OF_RANGE for a page token of another query, or of runs whose rows have
-    changed since.
+    """ListComparedCases returns a page of the cases that the first run shares with another run, with the same question
+    and references. Errors: as CompareRuns; INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page token of another query, or
+    of runs whose rows have changed since.
     """
     SetBaseline: _aio.UnaryUnaryMultiCallable[_comparison_pb2.SetBaselineRequest, _comparison_pb2.SetBaselineResponse]  # type: ignore[assignment]
     """SetBaseline gives a run a baseline name; the name moves from its previous run. Errors: NOT_FOUND (RUN_NOT_FOUND);
-    FAILED_PRECONDITION (RUN_NOT_FINISHED) for a run that has not ended or has no rows; INVALID_ARGUMENT for a name that
-    is empty, too long or has control characters.
+    FAILED_PRECONDITION (RUN_NOT_FINISHED) for a run that has not ended or has no rows; INVALID_ARGUMENT for a name
+    that is empty, too long or has control characters.
     """
     ListBaselines: _aio.UnaryUnaryMultiCallable[_comparison_pb2.ListBaselinesRequest, _comparison_pb2.ListBaselinesResponse]  # type: ignore[assignment]
     """ListBaselines returns all baselines of the team, by name."""
@@ -125,9 +125,9 @@ class ComparisonServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _comparison_pb2.ListComparedCasesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_comparison_pb2.ListComparedCasesResponse, _abc.Awaitable[_comparison_pb2.ListComparedCasesResponse]]:
-        """ListComparedCases returns a page of the cases that the first run shares with another run, with the same question and
-        references. Errors: as CompareRuns; OUT_OF_RANGE for a page token of another query, or of runs whose rows have
-        changed since.
+        """ListComparedCases returns a page of the cases that the first run shares with another run, with the same question
+        and references. Errors: as CompareRuns; INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page token of another query, or
+        of runs whose rows have changed since.
         """
 
     @_abc_1.abstractmethod
@@ -137,8 +137,8 @@ class ComparisonServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_comparison_pb2.SetBaselineResponse, _abc.Awaitable[_comparison_pb2.SetBaselineResponse]]:
         """SetBaseline gives a run a baseline name; the name moves from its previous run. Errors: NOT_FOUND (RUN_NOT_FOUND);
-        FAILED_PRECONDITION (RUN_NOT_FINISHED) for a run that has not ended or has no rows; INVALID_ARGUMENT for a name that
-        is empty, too long or has control characters.
+        FAILED_PRECONDITION (RUN_NOT_FINISHED) for a run that has not ended or has no rows; INVALID_ARGUMENT for a name
+        that is empty, too long or has control characters.
         """
 
     @_abc_1.abstractmethod

@@ -53,8 +53,8 @@ class DatasetServiceServicer(object):
     """
 
     def UploadDataset(self, request_iterator, context):
-        """UploadDataset stores a dataset: one header, then the cases in order. The same header with the same cases in the same
-        order gets the same dataset_id, and is stored once per team.
+        """UploadDataset stores a dataset: one header, then the cases in order. The same header with the same cases in the
+        same order gets the same dataset_id, and is stored once per team.
 
         Recorded answers follow the rules of agents' answers; names and ids have no control characters. Errors:
         INVALID_ARGUMENT lists every case that cannot be stored, read or run, with its position and field.

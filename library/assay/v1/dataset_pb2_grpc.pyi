@@ -47,8 +47,8 @@ class DatasetServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> DatasetServiceAsyncStub: ...
     UploadDataset: _grpc.StreamUnaryMultiCallable[_dataset_pb2.UploadDatasetRequest, _dataset_pb2.UploadDatasetResponse]
-    """UploadDataset stores a dataset: one header, then the cases in order. The same header with the same cases in the same
-    order gets the same dataset_id, and is stored once per team.
+    """UploadDataset stores a dataset: one header, then the cases in order. The same header with the same cases in the
+    same order gets the same dataset_id, and is stored once per team.
 
     Recorded answers follow the rules of agents' answers; names and ids have no control characters. Errors:
     INVALID_ARGUMENT lists every case that cannot be stored, read or run, with its position and field.
@@ -64,8 +64,8 @@ class DatasetServiceAsyncStub(DatasetServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     UploadDataset: _aio.StreamUnaryMultiCallable[_dataset_pb2.UploadDatasetRequest, _dataset_pb2.UploadDatasetResponse]  # type: ignore[assignment]
-    """UploadDataset stores a dataset: one header, then the cases in order. The same header with the same cases in the same
-    order gets the same dataset_id, and is stored once per team.
+    """UploadDataset stores a dataset: one header, then the cases in order. The same header with the same cases in the
+    same order gets the same dataset_id, and is stored once per team.
 
     Recorded answers follow the rules of agents' answers; names and ids have no control characters. Errors:
     INVALID_ARGUMENT lists every case that cannot be stored, read or run, with its position and field.
@@ -84,8 +84,8 @@ class DatasetServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_dataset_pb2.UploadDatasetRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_dataset_pb2.UploadDatasetResponse, _abc.Awaitable[_dataset_pb2.UploadDatasetResponse]]:
-        """UploadDataset stores a dataset: one header, then the cases in order. The same header with the same cases in the same
-        order gets the same dataset_id, and is stored once per team.
+        """UploadDataset stores a dataset: one header, then the cases in order. The same header with the same cases in the
+        same order gets the same dataset_id, and is stored once per team.
 
         Recorded answers follow the rules of agents' answers; names and ids have no control characters. Errors:
         INVALID_ARGUMENT lists every case that cannot be stored, read or run, with its position and field.

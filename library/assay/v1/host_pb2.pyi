@@ -452,8 +452,8 @@ class MetricOutcome(_message.Message):
     reasoning: _builtins.str
     """The function's reasoning; at most 10,000 characters, may be empty."""
     error: _builtins.str
-    """Why there is no value: "function_raised", "function_timeout" or "function_malformed"; empty if the function returned
-    a value or none.
+    """Why there is no value: "function_raised", "function_timeout" or "function_malformed"; empty if the function
+    returned a value or none.
     """
     message: _builtins.str
     """The error for people; at most 4,000 characters, empty without one."""

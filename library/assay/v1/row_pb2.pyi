@@ -310,20 +310,21 @@ class CaseResult(_message.Message):
     reason: _builtins.str
     """Why the row or its agent failed, for people; may be empty."""
     input: _builtins.str
-    """The user's text. For a case that has only variables, the text of one JSON object with them. Only if the request asks
-    for answers.
+    """The user's text. For a case that has only variables, the text of one JSON object with them. Only if the request
+    asks for answers.
     """
     weight: _builtins.float
     """The case's weight; absent means 1."""
     duration_ms: _builtins.float
     """Wall time of the row in milliseconds, from start_time to its scores: attempts, waits between them, and scoring."""
     place: _builtins.int
-    """Position of the case in the client's dataset, from 0; set only if the client uploaded cases in another order and the
-    request asks for answers.
+    """Position of the case in the client's dataset, from 0; set only if the client uploaded cases in another order and
+    the request asks for answers.
     """
     expected_json: _builtins.str
     """The case's expectations other than references, under the names that datasets use (expected_sources, expected_tools,
-    expected_table, assertions and others): the text of one JSON object, or empty. Only if the request asks for answers.
+    expected_table, assertions and others): the text of one JSON object, or empty. Only if the request asks for
+    answers.
     """
     @_builtins.property
     def scores(self) -> _containers.RepeatedCompositeFieldContainer[Global___Score]:

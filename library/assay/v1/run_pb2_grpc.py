@@ -131,7 +131,8 @@ class RunServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListRuns(self, request, context):
-        """ListRuns returns a page of runs, newest first by default.
+        """ListRuns returns a page of runs, newest first by default. Errors: INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page
+        token of another query.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -146,19 +147,19 @@ class RunServiceServicer(object):
 
     def PauseRun(self, request, context):
         """PauseRun finishes the questions in flight, stores their answers and asks nothing new. The run is then PAUSED with
-        the cause OWNER, and only ResumeRun resumes it. The call returns when the run is paused, or after a few seconds with
-        the current run while questions are still in flight; WatchRun shows when it has paused. Errors: FAILED_PRECONDITION
-        (RUN_FINISHED) for an ended run.
+        the cause OWNER, and only ResumeRun resumes it. The call returns when the run is paused, or after a few seconds
+        with the current run while questions are still in flight; WatchRun shows when it has paused. Errors:
+        FAILED_PRECONDITION (RUN_FINISHED) for an ended run.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ResumeRun(self, request, context):
-        """ResumeRun resumes a paused run without asking the agent again for stored answers. It has no effect on a running run;
-        a run paused with the cause STORAGE retries to store its rows at once. With retry_errors it also resumes a run that
-        has SUCCEEDED or FAILED. Errors: FAILED_PRECONDITION (RUN_ACTIVE) for retry_errors or spend_cap on an active run,
-        also if an earlier call whose response was lost has resumed it.
+        """ResumeRun resumes a paused run without asking the agent again for stored answers. It has no effect on a running
+        run; a run paused with the cause STORAGE retries to store its rows at once. With retry_errors it also resumes a run
+        that has SUCCEEDED or FAILED. Errors: FAILED_PRECONDITION (RUN_ACTIVE) for retry_errors or spend_cap on an active
+        run, also if an earlier call whose response was lost has resumed it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -190,8 +191,8 @@ class RunServiceServicer(object):
     def ListResults(self, request, context):
         """ListResults returns a page of the stored results that meet a filter, in dataset order by default. While a run is
         running, the pages contain each row that was stored before the first page once; later rows may be among them.
-        Errors: INVALID_ARGUMENT with every problem of the filter; NOT_FOUND (CASE_NOT_FOUND); DEADLINE_EXCEEDED
-        (QUERY_TIMEOUT) for a query that takes too long.
+        Errors: INVALID_ARGUMENT with every problem of the filter; INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page token
+        of another query; NOT_FOUND (CASE_NOT_FOUND); DEADLINE_EXCEEDED (QUERY_TIMEOUT) for a query that takes too long.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

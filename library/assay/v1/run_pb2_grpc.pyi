@@ -62,20 +62,22 @@ class RunServiceStub:
     far and is marked as partial.
     """
     ListRuns: _grpc.UnaryUnaryMultiCallable[_run_pb2.ListRunsRequest, _run_pb2.ListRunsResponse]
-    """ListRuns returns a page of runs, newest first by default."""
+    """ListRuns returns a page of runs, newest first by default. Errors: INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page
+    token of another query.
+    """
     CancelRun: _grpc.UnaryUnaryMultiCallable[_run_pb2.CancelRunRequest, _run_pb2.CancelRunResponse]
     """CancelRun stops a run; stored rows remain. Errors: FAILED_PRECONDITION (RUN_FINISHED) for an ended run."""
     PauseRun: _grpc.UnaryUnaryMultiCallable[_run_pb2.PauseRunRequest, _run_pb2.PauseRunResponse]
     """PauseRun finishes the questions in flight, stores their answers and asks nothing new. The run is then PAUSED with
-    the cause OWNER, and only ResumeRun resumes it. The call returns when the run is paused, or after a few seconds with
-    the current run while questions are still in flight; WatchRun shows when it has paused. Errors: FAILED_PRECONDITION
-    (RUN_FINISHED) for an ended run.
+    the cause OWNER, and only ResumeRun resumes it. The call returns when the run is paused, or after a few seconds
+    with the current run while questions are still in flight; WatchRun shows when it has paused. Errors:
+    FAILED_PRECONDITION (RUN_FINISHED) for an ended run.
     """
     ResumeRun: _grpc.UnaryUnaryMultiCallable[_run_pb2.ResumeRunRequest, _run_pb2.ResumeRunResponse]
-    """ResumeRun resumes a paused run without asking the agent again for stored answers. It has no effect on a running run;
-    a run paused with the cause STORAGE retries to store its rows at once. With retry_errors it also resumes a run that
-    has SUCCEEDED or FAILED. Errors: FAILED_PRECONDITION (RUN_ACTIVE) for retry_errors or spend_cap on an active run,
-    also if an earlier call whose response was lost has resumed it.
+    """ResumeRun resumes a paused run without asking the agent again for stored answers. It has no effect on a running
+    run; a run paused with the cause STORAGE retries to store its rows at once. With retry_errors it also resumes a run
+    that has SUCCEEDED or FAILED. Errors: FAILED_PRECONDITION (RUN_ACTIVE) for retry_errors or spend_cap on an active
+    run, also if an earlier call whose response was lost has resumed it.
     """
     DeleteRun: _grpc.UnaryUnaryMultiCallable[_run_pb2.DeleteRunRequest, _run_pb2.DeleteRunResponse]
     """DeleteRun deletes an ended or paused run with its answers, results and events, and its dataset if no other run uses
@@ -95,8 +97,8 @@ class RunServiceStub:
     ListResults: _grpc.UnaryUnaryMultiCallable[_row_pb2.ListResultsRequest, _row_pb2.ListResultsResponse]
     """ListResults returns a page of the stored results that meet a filter, in dataset order by default. While a run is
     running, the pages contain each row that was stored before the first page once; later rows may be among them.
-    Errors: INVALID_ARGUMENT with every problem of the filter; NOT_FOUND (CASE_NOT_FOUND); DEADLINE_EXCEEDED
-    (QUERY_TIMEOUT) for a query that takes too long.
+    Errors: INVALID_ARGUMENT with every problem of the filter; INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page token
+    of another query; NOT_FOUND (CASE_NOT_FOUND); DEADLINE_EXCEEDED (QUERY_TIMEOUT) for a query that takes too long.
     """
     GetCase: _grpc.UnaryStreamMultiCallable[_row_pb2.GetCaseRequest, _row_pb2.GetCaseResponse]
     """GetCase sends a stored case with its neighbours under a filter and an order, then the results of its repeats, one
@@ -131,20 +133,22 @@ class RunServiceAsyncStub(RunServiceStub):
     far and is marked as partial.
     """
     ListRuns: _aio.UnaryUnaryMultiCallable[_run_pb2.ListRunsRequest, _run_pb2.ListRunsResponse]  # type: ignore[assignment]
-    """ListRuns returns a page of runs, newest first by default."""
+    """ListRuns returns a page of runs, newest first by default. Errors: INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page
+    token of another query.
+    """
     CancelRun: _aio.UnaryUnaryMultiCallable[_run_pb2.CancelRunRequest, _run_pb2.CancelRunResponse]  # type: ignore[assignment]
     """CancelRun stops a run; stored rows remain. Errors: FAILED_PRECONDITION (RUN_FINISHED) for an ended run."""
     PauseRun: _aio.UnaryUnaryMultiCallable[_run_pb2.PauseRunRequest, _run_pb2.PauseRunResponse]  # type: ignore[assignment]
     """PauseRun finishes the questions in flight, stores their answers and asks nothing new. The run is then PAUSED with
-    the cause OWNER, and only ResumeRun resumes it. The call returns when the run is paused, or after a few seconds with
-    the current run while questions are still in flight; WatchRun shows when it has paused. Errors: FAILED_PRECONDITION
-    (RUN_FINISHED) for an ended run.
+    the cause OWNER, and only ResumeRun resumes it. The call returns when the run is paused, or after a few seconds
+    with the current run while questions are still in flight; WatchRun shows when it has paused. Errors:
+    FAILED_PRECONDITION (RUN_FINISHED) for an ended run.
     """
     ResumeRun: _aio.UnaryUnaryMultiCallable[_run_pb2.ResumeRunRequest, _run_pb2.ResumeRunResponse]  # type: ignore[assignment]
-    """ResumeRun resumes a paused run without asking the agent again for stored answers. It has no effect on a running run;
-    a run paused with the cause STORAGE retries to store its rows at once. With retry_errors it also resumes a run that
-    has SUCCEEDED or FAILED. Errors: FAILED_PRECONDITION (RUN_ACTIVE) for retry_errors or spend_cap on an active run,
-    also if an earlier call whose response was lost has resumed it.
+    """ResumeRun resumes a paused run without asking the agent again for stored answers. It has no effect on a running
+    run; a run paused with the cause STORAGE retries to store its rows at once. With retry_errors it also resumes a run
+    that has SUCCEEDED or FAILED. Errors: FAILED_PRECONDITION (RUN_ACTIVE) for retry_errors or spend_cap on an active
+    run, also if an earlier call whose response was lost has resumed it.
     """
     DeleteRun: _aio.UnaryUnaryMultiCallable[_run_pb2.DeleteRunRequest, _run_pb2.DeleteRunResponse]  # type: ignore[assignment]
     """DeleteRun deletes an ended or paused run with its answers, results and events, and its dataset if no other run uses
@@ -164,8 +168,8 @@ class RunServiceAsyncStub(RunServiceStub):
     ListResults: _aio.UnaryUnaryMultiCallable[_row_pb2.ListResultsRequest, _row_pb2.ListResultsResponse]  # type: ignore[assignment]
     """ListResults returns a page of the stored results that meet a filter, in dataset order by default. While a run is
     running, the pages contain each row that was stored before the first page once; later rows may be among them.
-    Errors: INVALID_ARGUMENT with every problem of the filter; NOT_FOUND (CASE_NOT_FOUND); DEADLINE_EXCEEDED
-    (QUERY_TIMEOUT) for a query that takes too long.
+    Errors: INVALID_ARGUMENT with every problem of the filter; INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page token
+    of another query; NOT_FOUND (CASE_NOT_FOUND); DEADLINE_EXCEEDED (QUERY_TIMEOUT) for a query that takes too long.
     """
     GetCase: _aio.UnaryStreamMultiCallable[_row_pb2.GetCaseRequest, _row_pb2.GetCaseResponse]  # type: ignore[assignment]
     """GetCase sends a stored case with its neighbours under a filter and an order, then the results of its repeats, one
@@ -215,7 +219,9 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _run_pb2.ListRunsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_run_pb2.ListRunsResponse, _abc.Awaitable[_run_pb2.ListRunsResponse]]:
-        """ListRuns returns a page of runs, newest first by default."""
+        """ListRuns returns a page of runs, newest first by default. Errors: INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page
+        token of another query.
+        """
 
     @_abc_1.abstractmethod
     def CancelRun(
@@ -232,9 +238,9 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_run_pb2.PauseRunResponse, _abc.Awaitable[_run_pb2.PauseRunResponse]]:
         """PauseRun finishes the questions in flight, stores their answers and asks nothing new. The run is then PAUSED with
-        the cause OWNER, and only ResumeRun resumes it. The call returns when the run is paused, or after a few seconds with
-        the current run while questions are still in flight; WatchRun shows when it has paused. Errors: FAILED_PRECONDITION
-        (RUN_FINISHED) for an ended run.
+        the cause OWNER, and only ResumeRun resumes it. The call returns when the run is paused, or after a few seconds
+        with the current run while questions are still in flight; WatchRun shows when it has paused. Errors:
+        FAILED_PRECONDITION (RUN_FINISHED) for an ended run.
         """
 
     @_abc_1.abstractmethod
@@ -243,10 +249,10 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _run_pb2.ResumeRunRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_run_pb2.ResumeRunResponse, _abc.Awaitable[_run_pb2.ResumeRunResponse]]:
-        """ResumeRun resumes a paused run without asking the agent again for stored answers. It has no effect on a running run;
-        a run paused with the cause STORAGE retries to store its rows at once. With retry_errors it also resumes a run that
-        has SUCCEEDED or FAILED. Errors: FAILED_PRECONDITION (RUN_ACTIVE) for retry_errors or spend_cap on an active run,
-        also if an earlier call whose response was lost has resumed it.
+        """ResumeRun resumes a paused run without asking the agent again for stored answers. It has no effect on a running
+        run; a run paused with the cause STORAGE retries to store its rows at once. With retry_errors it also resumes a run
+        that has SUCCEEDED or FAILED. Errors: FAILED_PRECONDITION (RUN_ACTIVE) for retry_errors or spend_cap on an active
+        run, also if an earlier call whose response was lost has resumed it.
         """
 
     @_abc_1.abstractmethod
@@ -284,8 +290,8 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_row_pb2.ListResultsResponse, _abc.Awaitable[_row_pb2.ListResultsResponse]]:
         """ListResults returns a page of the stored results that meet a filter, in dataset order by default. While a run is
         running, the pages contain each row that was stored before the first page once; later rows may be among them.
-        Errors: INVALID_ARGUMENT with every problem of the filter; NOT_FOUND (CASE_NOT_FOUND); DEADLINE_EXCEEDED
-        (QUERY_TIMEOUT) for a query that takes too long.
+        Errors: INVALID_ARGUMENT with every problem of the filter; INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page token
+        of another query; NOT_FOUND (CASE_NOT_FOUND); DEADLINE_EXCEEDED (QUERY_TIMEOUT) for a query that takes too long.
         """
 
     @_abc_1.abstractmethod

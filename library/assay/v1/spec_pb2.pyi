@@ -158,8 +158,8 @@ class RunSpec(_message.Message):
 
     @_builtins.property
     def stopping(self) -> Global___StoppingSettings:
-        """Rule by which this run and the other run of its group stop early; absent if the run asks all cases. Needs a group_id
-        and a dataset in the order of asking. Both runs have the same rule.
+        """Rule by which this run and the other run of its group stop early; absent if the run asks all cases. Needs a
+        group_id and a dataset in the order of asking. Both runs have the same rule.
         """
 
     @_builtins.property

@@ -415,8 +415,8 @@ Global___StoppedEarly: _TypeAlias = StoppedEarly  # noqa: Y015
 
 @_typing.final
 class JudgingSummary(_message.Message):
-    """JudgingSummary counts the verdicts that the rows of a run use. It excludes verdicts that no row uses, such as those of
-    a row that was tried again.
+    """JudgingSummary counts the verdicts that the rows of a run use. It excludes verdicts that no row uses, such as those
+    of a row that was tried again.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

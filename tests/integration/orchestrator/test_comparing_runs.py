@@ -14,7 +14,7 @@ from assay.client.comparison.calls import compare_on_server, compared_case_page,
 from assay.client.comparison.join import compare_reports, reports_of
 from assay.comparison.case_list import CaseChange, CaseOrder, CaseQuery, ComparedCase
 from assay.comparison.model import Adjustment, Change, Comparison, ComparisonSettings
-from assay.errors import InvalidInputError, NotFoundError, OverloadedError, ResumeExpiredError
+from assay.errors import InvalidInputError, NotFoundError, OverloadedError
 from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Usage
 from assay.model.case import Case, Turn
 from assay.model.run import RunCounts
@@ -143,7 +143,7 @@ async def test_the_figures_are_those_of_the_reports_and_cases_are_listed(
         assert [variant.values[1].difference for variant in one.variants] == [None, -1.0]
         assert rest.cases[0].question is None
 
-        with pytest.raises(ResumeExpiredError):
+        with pytest.raises(InvalidInputError, match="page_token: does not belong to this query"):
             await compared_case_page(client, pair, ComparisonSettings(), CaseQuery(), page_token=first.next_page_token)
         for wrong, problem in [
             (ids[:1], "at least two runs"),

@@ -12,7 +12,7 @@ from tests.support.processes.waiting import until
 from tests.support.services.ended_runs import await_end
 
 from assay.agent_host.caller import AgentCaller
-from assay.errors import ConflictError, DatasetError, NotFoundError, ResumeExpiredError, SpecError, WrongStateError
+from assay.errors import ConflictError, DatasetError, InvalidInputError, NotFoundError, SpecError, WrongStateError
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, GateOutcome, MetricSettings, Run, RunState, StateChange
@@ -181,7 +181,7 @@ async def test_unknown_things_are_named(serve: Serve, settings_of: SettingsOf) -
         with pytest.raises(NotFoundError, match="upload it first"):
             await client.create_run(settings_of(), "nope")
         stub = run_pb2_grpc.RunServiceStub(client._channel)
-        with pytest.raises(ResumeExpiredError), translated():
+        with pytest.raises(InvalidInputError, match="page_token: does not belong to this query"), translated():
             await stub.ListRuns(pb.ListRunsRequest(page_token="bm9wZQ=="))
 
 

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from tests.support.services.ended_runs import await_end
 
 from assay.client.client import Client
-from assay.errors import NotFoundError, ResumeExpiredError
+from assay.errors import InvalidInputError, NotFoundError
 from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import FINISHED_STATES, CaseResult, DatasetRef, RunState
@@ -272,6 +272,6 @@ async def test_a_page_token_of_another_team_is_refused(serve_teams: ServeTeams, 
             for _ in range(2):
                 await finished_run(client, settings_of())
         token = (await stubs[0].ListRuns(run_pb2.ListRunsRequest(page_size=1))).next_page_token
-        with pytest.raises(ResumeExpiredError), translated():
+        with pytest.raises(InvalidInputError, match="page_token: does not belong to this query"), translated():
             await stubs[1].ListRuns(run_pb2.ListRunsRequest(page_size=1, page_token=token))
         assert len((await stubs[0].ListRuns(run_pb2.ListRunsRequest(page_token=token))).runs) == 1

@@ -988,9 +988,13 @@ class QuotaAmount(_message.Message):
     QUOTA_FIELD_NUMBER: _builtins.int
     AMOUNT_FIELD_NUMBER: _builtins.int
     quota: _builtins.str
-    """"active-runs", "concurrent-questions", "stored-bytes", "requests-per-minute", "tokens-per-day" or "money-per-month"."""
+    """"active-runs", "concurrent-questions", "stored-bytes", "requests-per-minute", "tokens-per-day" or
+    "money-per-month".
+    """
     amount: _builtins.int
-    """The amount in runs, questions, bytes, requests, tokens, or billionths of a US dollar; at most 2^62. 0 allows nothing."""
+    """The amount in runs, questions, bytes, requests, tokens, or billionths of a US dollar; at most 2^62. 0 allows
+    nothing.
+    """
     def __init__(
         self,
         *,

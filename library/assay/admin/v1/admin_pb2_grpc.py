@@ -157,9 +157,9 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DeleteTeam(self, request, context):
-        """DeleteTeam deletes a team and all its data, here, at the judge and in the embedder's caches; for operators. It cancels
-        the active runs, starts at once and continues in the background, also after a restart: call it again for the
-        progress. The team's name, which no other team gets, and its audit remain. Errors: NOT_FOUND (TEAM_NOT_FOUND),
+        """DeleteTeam deletes a team and all its data, here, at the judge and in the embedder's caches; for operators. It
+        cancels the active runs, starts at once and continues in the background, also after a restart: call it again for
+        the progress. The team's name, which no other team gets, and its audit remain. Errors: NOT_FOUND (TEAM_NOT_FOUND),
         INVALID_ARGUMENT for the caller's own team.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -199,8 +199,8 @@ class AdminServiceServicer(object):
 
     def ListAuditEvents(self, request, context):
         """ListAuditEvents returns a page of the audit, newest first: of all teams to operators, of their own team to team
-        admins. No method changes or removes entries. Errors: INVALID_ARGUMENT for an invalid time, OUT_OF_RANGE
-        (RESUME_TOKEN_EXPIRED) for a page token of another query.
+        admins. No method changes or removes entries. Errors: INVALID_ARGUMENT for an invalid time,
+        INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page token of another query.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -231,7 +231,8 @@ class AdminServiceServicer(object):
 
     def SetQuotas(self, request, context):
         """SetQuotas sets or removes quotas of a team, or the default of teams without their own; for operators. They apply
-        within 30 s. Errors: NOT_FOUND (TEAM_NOT_FOUND), INVALID_ARGUMENT for an unknown quota or an amount that is too large.
+        within 30 s. Errors: NOT_FOUND (TEAM_NOT_FOUND), INVALID_ARGUMENT for an unknown quota or an amount that is too
+        large.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -245,8 +246,8 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetStatus(self, request, context):
-        """GetStatus returns teams' usage of their quotas: of all teams to operators, of their own to others. Errors: NOT_FOUND
-        (TEAM_NOT_FOUND), to operators only.
+        """GetStatus returns teams' usage of their quotas: of all teams to operators, of their own to others. Errors:
+        NOT_FOUND (TEAM_NOT_FOUND), to operators only.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

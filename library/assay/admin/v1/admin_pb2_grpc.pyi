@@ -57,9 +57,9 @@ class AdminServiceStub:
     EnableTeam: _grpc.UnaryUnaryMultiCallable[_admin_pb2.EnableTeamRequest, _admin_pb2.EnableTeamResponse]
     """EnableTeam accepts the team's tokens again; for operators. Errors: NOT_FOUND (TEAM_NOT_FOUND)."""
     DeleteTeam: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DeleteTeamRequest, _admin_pb2.DeleteTeamResponse]
-    """DeleteTeam deletes a team and all its data, here, at the judge and in the embedder's caches; for operators. It cancels
-    the active runs, starts at once and continues in the background, also after a restart: call it again for the
-    progress. The team's name, which no other team gets, and its audit remain. Errors: NOT_FOUND (TEAM_NOT_FOUND),
+    """DeleteTeam deletes a team and all its data, here, at the judge and in the embedder's caches; for operators. It
+    cancels the active runs, starts at once and continues in the background, also after a restart: call it again for
+    the progress. The team's name, which no other team gets, and its audit remain. Errors: NOT_FOUND (TEAM_NOT_FOUND),
     INVALID_ARGUMENT for the caller's own team.
     """
     SetTeamRetention: _grpc.UnaryUnaryMultiCallable[_admin_pb2.SetTeamRetentionRequest, _admin_pb2.SetTeamRetentionResponse]
@@ -78,8 +78,8 @@ class AdminServiceStub:
     """
     ListAuditEvents: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListAuditEventsRequest, _admin_pb2.ListAuditEventsResponse]
     """ListAuditEvents returns a page of the audit, newest first: of all teams to operators, of their own team to team
-    admins. No method changes or removes entries. Errors: INVALID_ARGUMENT for an invalid time, OUT_OF_RANGE
-    (RESUME_TOKEN_EXPIRED) for a page token of another query.
+    admins. No method changes or removes entries. Errors: INVALID_ARGUMENT for an invalid time,
+    INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page token of another query.
     """
     CreateTarget: _grpc.UnaryUnaryMultiCallable[_admin_pb2.CreateTargetRequest, _admin_pb2.CreateTargetResponse]
     """CreateTarget registers an address of a team's agents, and the team's secrets that may be sent there. Errors:
@@ -93,13 +93,14 @@ class AdminServiceStub:
     """
     SetQuotas: _grpc.UnaryUnaryMultiCallable[_admin_pb2.SetQuotasRequest, _admin_pb2.SetQuotasResponse]
     """SetQuotas sets or removes quotas of a team, or the default of teams without their own; for operators. They apply
-    within 30 s. Errors: NOT_FOUND (TEAM_NOT_FOUND), INVALID_ARGUMENT for an unknown quota or an amount that is too large.
+    within 30 s. Errors: NOT_FOUND (TEAM_NOT_FOUND), INVALID_ARGUMENT for an unknown quota or an amount that is too
+    large.
     """
     GetQuotas: _grpc.UnaryUnaryMultiCallable[_admin_pb2.GetQuotasRequest, _admin_pb2.GetQuotasResponse]
     """GetQuotas returns the quotas of a team. Errors: NOT_FOUND (TEAM_NOT_FOUND), to operators only."""
     GetStatus: _grpc.UnaryUnaryMultiCallable[_admin_pb2.GetStatusRequest, _admin_pb2.GetStatusResponse]
-    """GetStatus returns teams' usage of their quotas: of all teams to operators, of their own to others. Errors: NOT_FOUND
-    (TEAM_NOT_FOUND), to operators only.
+    """GetStatus returns teams' usage of their quotas: of all teams to operators, of their own to others. Errors:
+    NOT_FOUND (TEAM_NOT_FOUND), to operators only.
     """
 
 @_typing.type_check_only
@@ -122,9 +123,9 @@ class AdminServiceAsyncStub(AdminServiceStub):
     EnableTeam: _aio.UnaryUnaryMultiCallable[_admin_pb2.EnableTeamRequest, _admin_pb2.EnableTeamResponse]  # type: ignore[assignment]
     """EnableTeam accepts the team's tokens again; for operators. Errors: NOT_FOUND (TEAM_NOT_FOUND)."""
     DeleteTeam: _aio.UnaryUnaryMultiCallable[_admin_pb2.DeleteTeamRequest, _admin_pb2.DeleteTeamResponse]  # type: ignore[assignment]
-    """DeleteTeam deletes a team and all its data, here, at the judge and in the embedder's caches; for operators. It cancels
-    the active runs, starts at once and continues in the background, also after a restart: call it again for the
-    progress. The team's name, which no other team gets, and its audit remain. Errors: NOT_FOUND (TEAM_NOT_FOUND),
+    """DeleteTeam deletes a team and all its data, here, at the judge and in the embedder's caches; for operators. It
+    cancels the active runs, starts at once and continues in the background, also after a restart: call it again for
+    the progress. The team's name, which no other team gets, and its audit remain. Errors: NOT_FOUND (TEAM_NOT_FOUND),
     INVALID_ARGUMENT for the caller's own team.
     """
     SetTeamRetention: _aio.UnaryUnaryMultiCallable[_admin_pb2.SetTeamRetentionRequest, _admin_pb2.SetTeamRetentionResponse]  # type: ignore[assignment]
@@ -143,8 +144,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """
     ListAuditEvents: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListAuditEventsRequest, _admin_pb2.ListAuditEventsResponse]  # type: ignore[assignment]
     """ListAuditEvents returns a page of the audit, newest first: of all teams to operators, of their own team to team
-    admins. No method changes or removes entries. Errors: INVALID_ARGUMENT for an invalid time, OUT_OF_RANGE
-    (RESUME_TOKEN_EXPIRED) for a page token of another query.
+    admins. No method changes or removes entries. Errors: INVALID_ARGUMENT for an invalid time,
+    INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page token of another query.
     """
     CreateTarget: _aio.UnaryUnaryMultiCallable[_admin_pb2.CreateTargetRequest, _admin_pb2.CreateTargetResponse]  # type: ignore[assignment]
     """CreateTarget registers an address of a team's agents, and the team's secrets that may be sent there. Errors:
@@ -158,13 +159,14 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """
     SetQuotas: _aio.UnaryUnaryMultiCallable[_admin_pb2.SetQuotasRequest, _admin_pb2.SetQuotasResponse]  # type: ignore[assignment]
     """SetQuotas sets or removes quotas of a team, or the default of teams without their own; for operators. They apply
-    within 30 s. Errors: NOT_FOUND (TEAM_NOT_FOUND), INVALID_ARGUMENT for an unknown quota or an amount that is too large.
+    within 30 s. Errors: NOT_FOUND (TEAM_NOT_FOUND), INVALID_ARGUMENT for an unknown quota or an amount that is too
+    large.
     """
     GetQuotas: _aio.UnaryUnaryMultiCallable[_admin_pb2.GetQuotasRequest, _admin_pb2.GetQuotasResponse]  # type: ignore[assignment]
     """GetQuotas returns the quotas of a team. Errors: NOT_FOUND (TEAM_NOT_FOUND), to operators only."""
     GetStatus: _aio.UnaryUnaryMultiCallable[_admin_pb2.GetStatusRequest, _admin_pb2.GetStatusResponse]  # type: ignore[assignment]
-    """GetStatus returns teams' usage of their quotas: of all teams to operators, of their own to others. Errors: NOT_FOUND
-    (TEAM_NOT_FOUND), to operators only.
+    """GetStatus returns teams' usage of their quotas: of all teams to operators, of their own to others. Errors:
+    NOT_FOUND (TEAM_NOT_FOUND), to operators only.
     """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -214,9 +216,9 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.DeleteTeamRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.DeleteTeamResponse, _abc.Awaitable[_admin_pb2.DeleteTeamResponse]]:
-        """DeleteTeam deletes a team and all its data, here, at the judge and in the embedder's caches; for operators. It cancels
-        the active runs, starts at once and continues in the background, also after a restart: call it again for the
-        progress. The team's name, which no other team gets, and its audit remain. Errors: NOT_FOUND (TEAM_NOT_FOUND),
+        """DeleteTeam deletes a team and all its data, here, at the judge and in the embedder's caches; for operators. It
+        cancels the active runs, starts at once and continues in the background, also after a restart: call it again for
+        the progress. The team's name, which no other team gets, and its audit remain. Errors: NOT_FOUND (TEAM_NOT_FOUND),
         INVALID_ARGUMENT for the caller's own team.
         """
 
@@ -265,8 +267,8 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ListAuditEventsResponse, _abc.Awaitable[_admin_pb2.ListAuditEventsResponse]]:
         """ListAuditEvents returns a page of the audit, newest first: of all teams to operators, of their own team to team
-        admins. No method changes or removes entries. Errors: INVALID_ARGUMENT for an invalid time, OUT_OF_RANGE
-        (RESUME_TOKEN_EXPIRED) for a page token of another query.
+        admins. No method changes or removes entries. Errors: INVALID_ARGUMENT for an invalid time,
+        INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page token of another query.
         """
 
     @_abc_1.abstractmethod
@@ -304,7 +306,8 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.SetQuotasResponse, _abc.Awaitable[_admin_pb2.SetQuotasResponse]]:
         """SetQuotas sets or removes quotas of a team, or the default of teams without their own; for operators. They apply
-        within 30 s. Errors: NOT_FOUND (TEAM_NOT_FOUND), INVALID_ARGUMENT for an unknown quota or an amount that is too large.
+        within 30 s. Errors: NOT_FOUND (TEAM_NOT_FOUND), INVALID_ARGUMENT for an unknown quota or an amount that is too
+        large.
         """
 
     @_abc_1.abstractmethod
@@ -321,8 +324,8 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.GetStatusRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.GetStatusResponse, _abc.Awaitable[_admin_pb2.GetStatusResponse]]:
-        """GetStatus returns teams' usage of their quotas: of all teams to operators, of their own to others. Errors: NOT_FOUND
-        (TEAM_NOT_FOUND), to operators only.
+        """GetStatus returns teams' usage of their quotas: of all teams to operators, of their own to others. Errors:
+        NOT_FOUND (TEAM_NOT_FOUND), to operators only.
         """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -321,8 +321,8 @@ class AgentRequest(_message.Message):
     @_builtins.property
     def approvals(self) -> _containers.RepeatedCompositeFieldContainer[Global___Approval]:
         """Scripted decisions for stops of the agent, at most 100, in the order in which they are tried. An agent that can
-        resume uses the first one that matches each stop, and names all stops in AgentResponse.interrupts. A later turn of a
-        conversation gets those that earlier turns left.
+        resume uses the first one that matches each stop, and names all stops in AgentResponse.interrupts. A later turn of
+        a conversation gets those that earlier turns left.
         """
 
     def __init__(
@@ -482,8 +482,8 @@ class AgentResponse(_message.Message):
     metadata_json: _builtins.str
     """Further data of the agent: the text of one JSON object, or empty."""
     time_to_first_token_ms: _builtins.float
-    """Time from the question to the first piece of the answer's text in milliseconds. Measured by the caller if the answer
-    came in pieces; otherwise the agent's own measurement, if any.
+    """Time from the question to the first piece of the answer's text in milliseconds. Measured by the caller if the
+    answer came in pieces; otherwise the agent's own measurement, if any.
     """
     reports_tool_calls: _builtins.bool
     """Whether the agent reports its tool calls. Without tool_calls, true means that it called no tool, and false (the

@@ -59,7 +59,7 @@ async def list_compared_cases(
         include_answers: Whether the cases have the beginnings of the question and of the runs' answers.
 
     Raises:
-        ResumeExpiredError: Rows of the runs changed between two pages: start again.
+        InvalidInputError: Rows of the runs changed between two pages: start again.
         InvalidInputError, NotFoundError, OverloadedError, DeadlineError, SetupError: As `compare_on_server`.
     """
     token = ""
@@ -96,7 +96,7 @@ async def compared_case_page(
         include_answers: As for `list_compared_cases`.
 
     Raises:
-        ResumeExpiredError: The token belongs to another query, or rows of the runs have changed.
+        InvalidInputError: The token belongs to another query, or rows of the runs have changed.
         InvalidInputError, NotFoundError, OverloadedError, DeadlineError, SetupError: As `compare_on_server`.
     """
     request = pb.ListComparedCasesRequest(

@@ -3,9 +3,9 @@
 isort:skip_file
 The contract of the embedder: texts to vectors, pairs to cosines.
 
-This contract connects Assay's own processes, which all have the same version. It carries no promise of stability.
-An absent optional field is unknown or not set, never 0; plain fields have the default 0, false or empty. Readers
-ignore unknown fields. A message has at most 4 MiB. Names carry units: _ms, _bytes, _usd, _nano_usd. Shares are 0 to 1.
+This contract connects Assay's own processes, which all have the same version. It carries no promise of stability. An
+absent optional field is unknown or not set, never 0; plain fields have the default 0, false or empty. Readers ignore
+unknown fields. A message has at most 4 MiB. Names carry units: _ms, _bytes, _usd, _nano_usd. Shares are 0 to 1.
 """
 
 from collections import abc as _abc
@@ -39,12 +39,12 @@ class EmbedRequest(_message.Message):
     scope: _builtins.str
     """The tenant, at most 256 characters; empty for none. Scopes are served in turn, and share no cached vector."""
     dimension: _builtins.int
-    """Values per vector: 0 for all, or one of the model's `dimensions`. A shorter vector is the beginning of the full one,
-    normalised again.
+    """Values per vector: 0 for all, or one of the model's `dimensions`. A shorter vector is the beginning of the full
+    one, normalised again.
     """
     windowed: _builtins.bool
-    """Whether a text longer than the model's window is embedded as overlapping windows, whose vectors are averaged by their
-    word pieces and normalised, instead of being truncated.
+    """Whether a text longer than the model's window is embedded as overlapping windows, whose vectors are averaged by
+    their word pieces and normalised, instead of being truncated.
     """
     @_builtins.property
     def texts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -558,8 +558,8 @@ class ModelInfo(_message.Message):
     loaded: _builtins.bool
     """Whether the model is in memory."""
     engine: _builtins.str
-    """The engine and the number format of its products, e.g. "packed oneDNN float32". Different processors, and versions of
-    torch, give vectors of the same engine that differ in their last digits.
+    """The engine and the number format of its products, e.g. "packed oneDNN float32". Different processors, and versions
+    of torch, give vectors of the same engine that differ in their last digits.
     """
     @_builtins.property
     def dimensions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:

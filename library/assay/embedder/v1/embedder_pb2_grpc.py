@@ -115,8 +115,8 @@ class EmbedderServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DeleteScope(self, request, context):
-        """DeleteScope deletes the cached vectors of a scope, in memory and on disk. Errors: UNAVAILABLE (CACHE_NOT_WRITABLE) if
-        the file of the cache cannot be written.
+        """DeleteScope deletes the cached vectors of a scope, in memory and on disk. Errors: UNAVAILABLE (CACHE_NOT_WRITABLE)
+        if the file of the cache cannot be written.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -3,9 +3,9 @@
 isort:skip_file
 The contract of the embedder: texts to vectors, pairs to cosines.
 
-This contract connects Assay's own processes, which all have the same version. It carries no promise of stability.
-An absent optional field is unknown or not set, never 0; plain fields have the default 0, false or empty. Readers
-ignore unknown fields. A message has at most 4 MiB. Names carry units: _ms, _bytes, _usd, _nano_usd. Shares are 0 to 1.
+This contract connects Assay's own processes, which all have the same version. It carries no promise of stability. An
+absent optional field is unknown or not set, never 0; plain fields have the default 0, false or empty. Readers ignore
+unknown fields. A message has at most 4 MiB. Names carry units: _ms, _bytes, _usd, _nano_usd. Shares are 0 to 1.
 """
 
 from assay.embedder.v1 import embedder_pb2 as _embedder_pb2
@@ -54,8 +54,8 @@ class EmbedderServiceStub:
     ListModels: _grpc.UnaryUnaryMultiCallable[_embedder_pb2.ListModelsRequest, _embedder_pb2.ListModelsResponse]
     """ListModels returns the models that this server has loaded or may load."""
     DeleteScope: _grpc.UnaryUnaryMultiCallable[_embedder_pb2.DeleteScopeRequest, _embedder_pb2.DeleteScopeResponse]
-    """DeleteScope deletes the cached vectors of a scope, in memory and on disk. Errors: UNAVAILABLE (CACHE_NOT_WRITABLE) if
-    the file of the cache cannot be written.
+    """DeleteScope deletes the cached vectors of a scope, in memory and on disk. Errors: UNAVAILABLE (CACHE_NOT_WRITABLE)
+    if the file of the cache cannot be written.
     """
 
 @_typing.type_check_only
@@ -79,8 +79,8 @@ class EmbedderServiceAsyncStub(EmbedderServiceStub):
     ListModels: _aio.UnaryUnaryMultiCallable[_embedder_pb2.ListModelsRequest, _embedder_pb2.ListModelsResponse]  # type: ignore[assignment]
     """ListModels returns the models that this server has loaded or may load."""
     DeleteScope: _aio.UnaryUnaryMultiCallable[_embedder_pb2.DeleteScopeRequest, _embedder_pb2.DeleteScopeResponse]  # type: ignore[assignment]
-    """DeleteScope deletes the cached vectors of a scope, in memory and on disk. Errors: UNAVAILABLE (CACHE_NOT_WRITABLE) if
-    the file of the cache cannot be written.
+    """DeleteScope deletes the cached vectors of a scope, in memory and on disk. Errors: UNAVAILABLE (CACHE_NOT_WRITABLE)
+    if the file of the cache cannot be written.
     """
 
 class EmbedderServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -137,8 +137,8 @@ class EmbedderServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _embedder_pb2.DeleteScopeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_embedder_pb2.DeleteScopeResponse, _abc.Awaitable[_embedder_pb2.DeleteScopeResponse]]:
-        """DeleteScope deletes the cached vectors of a scope, in memory and on disk. Errors: UNAVAILABLE (CACHE_NOT_WRITABLE) if
-        the file of the cache cannot be written.
+        """DeleteScope deletes the cached vectors of a scope, in memory and on disk. Errors: UNAVAILABLE (CACHE_NOT_WRITABLE)
+        if the file of the cache cannot be written.
         """
 
 def add_EmbedderServiceServicer_to_server(servicer: EmbedderServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -3,9 +3,9 @@
 isort:skip_file
 The contract of the judge, which grades answers with a language model.
 
-This contract connects Assay's own processes, which all have the same version. It carries no promise of stability.
-An absent optional field is unknown or not set, never 0; plain fields have the default 0, false or empty. Readers
-ignore unknown fields. A message has at most 4 MiB. Names carry units: _ms, _bytes, _usd, _nano_usd. Shares are 0 to 1.
+This contract connects Assay's own processes, which all have the same version. It carries no promise of stability. An
+absent optional field is unknown or not set, never 0; plain fields have the default 0, false or empty. Readers ignore
+unknown fields. A message has at most 4 MiB. Names carry units: _ms, _bytes, _usd, _nano_usd. Shares are 0 to 1.
 """
 
 from assay.agent.v1 import agent_pb2 as _agent_pb2
@@ -147,29 +147,30 @@ class GradeRequest(_message.Message):
     other rows with the same material get it without usage. An outcome that a request without a row got is forgotten.
     """
     round: _builtins.int
-    """The round of asking for the row's verdicts, from 0. With batch and row, an outcome without a verdict is the answer in
-    the round of its order and in earlier ones; a later round orders it again.
+    """The round of asking for the row's verdicts, from 0. With batch and row, an outcome without a verdict is the answer
+    in the round of its order and in earlier ones; a later round orders it again.
     """
     scope: _builtins.str
-    """The tenant, at most 64 characters; empty for the only one. Scopes share no verdict, order, account or call in flight,
-    and are served in turn. Set by the orchestrator, the only caller of a shared installation.
+    """The tenant, at most 64 characters; empty for the only one. Scopes share no verdict, order, account or call in
+    flight, and are served in turn. Set by the orchestrator, the only caller of a shared installation.
     """
     allowance_nano_usd: _builtins.int
-    """Total that the run may have spent on judging by now, in billionths of a US dollar: the amount reserved for it of its
-    team's money. Absent for no bound. Unlike spend_cap_usd it grows while the run works, and does not exclude a judge
-    without a price. A call that could exceed it is not made: the verdict is UNAVAILABLE with the reason
+    """Total that the run may have spent on judging by now, in billionths of a US dollar: the amount reserved for it of
+    its team's money. Absent for no bound. Unlike spend_cap_usd it grows while the run works, and does not exclude a
+    judge without a price. A call that could exceed it is not made: the verdict is UNAVAILABLE with the reason
     allowance_too_small, and needed_nano_usd is the missing amount; retry with a larger allowance. Needs run_id.
     """
     token_allowance: _builtins.int
-    """Maximum tokens of this verdict over all of its calls: the tokens reserved for it of its team's tokens. Absent for no
-    bound. A call that could exceed it is not made, as with allowance_nano_usd, and needed_tokens is the number that the
-    verdict needs. Ignored in a batch.
+    """Maximum tokens of this verdict over all of its calls: the tokens reserved for it of its team's tokens. Absent for
+    no bound. A call that could exceed it is not made, as with allowance_nano_usd, and needed_tokens is the number that
+    the verdict needs. Ignored in a batch.
     """
     preflight: _builtins.bool
     """Check only: whether the judge's provider refuses every call because of its key, model or quota, before an agent is
     asked and paid. The provider gets one request of a single output token, paid by the run, unless it has answered
-    within the last ten minutes; nothing is graded. The verdict has no scores, and a reason only if no call is possible:
-    judge_denied, price_unknown, spend_cap_reached and the like. An unreachable provider does not count as refusing.
+    within the last ten minutes; nothing is graded. The verdict has no scores, and a reason only if no call is
+    possible: judge_denied, price_unknown, spend_cap_reached and the like. An unreachable provider does not count as
+    refusing.
     """
     criterion: _builtins.str
     """A criterion in addition to the rubric, in the words of a test's author; absent for none. The judge reads it as a
@@ -265,8 +266,8 @@ class JudgeModel(_message.Message):
     base_url: _builtins.str
     """URL of the service; empty for the provider's own. Servers allow only services that their operator lists."""
     key_variable: _builtins.str
-    """Environment variable of the server that holds the key, or secret://TEAM/NAME. Empty for the provider's usual variable
-    for its own service, and no key for any other service.
+    """Environment variable of the server that holds the key, or secret://TEAM/NAME. Empty for the provider's usual
+    variable for its own service, and no key for any other service.
     """
     temperature: _builtins.float
     """Sampling temperature, 0 to 2; absent means 0.1. Not sent to models that do not accept it."""
@@ -387,8 +388,8 @@ class Spending(_message.Message):
     cap_usd: _builtins.float
     """The cap in US dollars; absent for none."""
     unknown_usd: _builtins.float
-    """Part of spent_usd reserved for calls with an unknown outcome, such as a timeout or a killed process. The actual bill
-    may be lower. Once an identical request is answered, it falls to the maximum cost of the lost one.
+    """Part of spent_usd reserved for calls with an unknown outcome, such as a timeout or a killed process. The actual
+    bill may be lower. Once an identical request is answered, it falls to the maximum cost of the lost one.
     """
     def __init__(
         self,
@@ -498,8 +499,8 @@ class Verdict(_message.Message):
     needed_tokens: _builtins.int
     """Maximum tokens of the verdict from its first call on if token_allowance is too small; otherwise 0."""
     charged_tokens: _builtins.int
-    """Tokens that count towards token_allowance: those of usage, and the maximum of calls with an unknown outcome. 0 for a
-    verdict from the cache, or from an identical request in flight.
+    """Tokens that count towards token_allowance: those of usage, and the maximum of calls with an unknown outcome. 0 for
+    a verdict from the cache, or from an identical request in flight.
     """
     @_builtins.property
     def scores(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
@@ -511,10 +512,10 @@ class Verdict(_message.Message):
 
     @_builtins.property
     def flags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Flags of the precheck on the answer, each at most once: empty_answer, punctuation_only (no letter, digit or symbol),
-        copies_question, copies_prompt (the passages word for word, after the question or alone), addresses_judge (gives
-        the judge orders, or contains a turn of a conversation), hidden_characters (text that is not displayed). For two
-        answers, flags of either. Only the first 50,000 characters are checked, and copying only in answers up to that
+        """Flags of the precheck on the answer, each at most once: empty_answer, punctuation_only (no letter, digit or
+        symbol), copies_question, copies_prompt (the passages word for word, after the question or alone), addresses_judge
+        (gives the judge orders, or contains a turn of a conversation), hidden_characters (text that is not displayed). For
+        two answers, flags of either. Only the first 50,000 characters are checked, and copying only in answers up to that
         length. A flag changes no score.
         """
 

@@ -38,7 +38,7 @@ class AuditPages:
 
         Raises:
             InvalidInputError: A time is invalid.
-            ResumeExpiredError: The page token belongs to another query.
+            InvalidInputError: The page token belongs to another query.
         """
         query = AuditQuery(
             request.team or ("" if own.may(Right.OPERATE) else own.team),

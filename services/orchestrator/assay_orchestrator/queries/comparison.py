@@ -128,7 +128,7 @@ class Comparisons:
         """Return a page of compared cases.
 
         Raises:
-            ResumeExpiredError: The token belongs to another query, or rows of the runs have changed since.
+            InvalidInputError: The token belongs to another query, or rows of the runs have changed since.
             InvalidInputError: As `compare`, or a run lacks a metric of the query.
             NotFoundError, OverloadedError, DeadlineError: As `compare`.
         """

@@ -112,7 +112,7 @@ class RowPages:
         Raises:
             NotFoundError: The run was deleted, or its dataset lacks the case.
             InvalidInputError: Filter or order name a metric that the run does not have.
-            ResumeExpiredError: The page token belongs to another query.
+            InvalidInputError: The page token belongs to another query.
             DeadlineError: The query took too long.
         """
         _check_metrics(run, request.row_filter, request.order)

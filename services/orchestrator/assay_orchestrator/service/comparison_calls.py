@@ -61,7 +61,7 @@ class ComparisonCalls:
 
         Raises:
             InvalidInputError, NotFoundError: As `compare_runs`.
-            ResumeExpiredError: The page token belongs to another query.
+            InvalidInputError: The page token belongs to another query.
         """
         settings, runs = await self._compared(scope, request)
         change, order = case_conditions_from_wire(request)

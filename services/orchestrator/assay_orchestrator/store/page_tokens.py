@@ -8,7 +8,7 @@ import hmac
 import json
 from typing import TYPE_CHECKING
 
-from assay.errors import ResumeExpiredError
+from assay.errors import InvalidInputError, Problem
 from assay_orchestrator.store import signing_keys
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class PageTokens:
         """Return the position in a token, or None for the first page.
 
         Raises:
-            ResumeExpiredError: The token was not issued here, or belongs to another query or scope.
+            InvalidInputError: The token was not issued here, or belongs to another query or scope.
         """
         if not token:
             return None
@@ -60,7 +60,10 @@ class PageTokens:
         signature, payload = raw[:_SIGNATURE_BYTES], raw[_SIGNATURE_BYTES:]
         # In constant time: a client must not find a valid signature byte by byte.
         if not hmac.compare_digest(signature, await self._signature(scope, query, payload)):
-            raise ResumeExpiredError("the page token does not belong to this query: start again without one")
+            problem = Problem(
+                "does not belong to this query, or its rows have changed: start again without one", "page_token"
+            )
+            raise InvalidInputError([problem], reason="PAGE_TOKEN_INVALID")
         position = tuple(json.loads(payload))
         assert [type(part) for part in position] == list(kinds), "a query's positions are all of one kind"
         return position

@@ -99,8 +99,7 @@ class Watches:
             if after > run.last_sequence:
                 raise ResumeExpiredError(
                     f"run {run_id} has reached event {run.last_sequence}, the watch asks for the events after {after}: "
-                    "watch it from the beginning, or after a received event",
-                    reason="SEQUENCE_UNKNOWN",
+                    "watch it from the beginning, or after a received event"
                 )
             cursor, is_shown_paused = after, bool(self._storage_problem(run_id))
             yield Step(cursor, snapshot=self._view(run))
