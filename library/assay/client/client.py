@@ -5,21 +5,19 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import uuid
-from collections.abc import Sequence
-from contextlib import aclosing, suppress
-from dataclasses import MISSING
-from typing import TYPE_CHECKING, Any
+from contextlib import aclosing
+from typing import TYPE_CHECKING
 
 import grpc.aio
 
 from assay.agent_host.serve_stream import AgentHost
 from assay.client.connection import PAGE_TIMEOUT_S, Connection, Patience
 from assay.client.upload import upload_parts
-from assay.errors import NotFoundError, SetupError, SpecError, UnavailableError, WatchBehindError, WrongStateError
+from assay.errors import NotFoundError, SpecError, UnavailableError, WatchBehindError, WrongStateError
 from assay.filters.pages import CaseDetail, ResultPage, RunPage
-from assay.filters.row_filter import DATASET_ORDER, EVERY_ROW, RowFilter, RowOrder
+from assay.filters.row_filter import RowFilter, RowOrder
 from assay.filters.row_text import parse_row_query
-from assay.filters.run_filter import NEWEST_FIRST, RunFilter, parse_run_filter, parse_run_order
+from assay.filters.run_filter import RunFilter, parse_run_filter, parse_run_order
 from assay.model.run import CaseResult, DatasetRef, Deletion, RowAttempt, Run, StateChange
 from assay.rpc.channel import read_stream
 from assay.v1 import dataset_pb2, dataset_pb2_grpc, row_pb2, run_pb2
@@ -34,7 +32,7 @@ from assay.wire.judging import SPEND_CAP
 from assay.wire.run import ATTEMPT, DATASET, DELETION, RUN, SETTINGS, event_from_wire, result_from_wire
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterable, Mapping
 
     from assay.agent_host.metric_functions import MetricFunctions
     from assay.agent_host.protocol import Caller
@@ -109,8 +107,7 @@ class Client(Connection):
         Raises:
             SpecError: The settings are wrong; lists every problem, with its path in the settings.
             ConflictError: The request id was used for another run.
-            SetupError: The orchestrator has an older version that does not know some settings; the run is cancelled
-                (reason SERVER_TOO_OLD).
+            SetupError: The orchestrator has an older version that does not know some settings (reason SERVER_TOO_OLD).
         """
         from assay.metrics import without_defaults  # imported here: most clients start no run
 
@@ -120,20 +117,10 @@ class Client(Connection):
             dataset_id=dataset_id,
         )
         try:
-            run = RUN.from_wire((await self._call(lambda: self._stub.CreateRun(request))).run)
+            return RUN.from_wire((await self._call(lambda: self._stub.CreateRun(request), request)).run)
         except SpecError as refusal:
             own = [dataclasses.replace(found, field=found.field.removeprefix("spec.")) for found in refusal.problems]
             raise SpecError(own, reason=refusal.reason) from refusal
-        # A server ignores unknown settings: the run would differ from the spec.
-        if dropped := dropped_settings(SETTINGS.from_wire(request.spec), run.settings):
-            with suppress(WrongStateError):  # the run has ended already
-                await self.cancel_run(run.run_id)
-            raise SetupError(
-                f"{await self._server()} is too old for {', '.join(dropped)}: upgrade it, or leave that out of the "
-                f"spec; run {run.run_id} was cancelled",
-                reason="SERVER_TOO_OLD",
-            )
-        return run
 
     async def get_run(self, run_id: str, *, partial: bool = True) -> Run:
         """Return a run in its current state.
@@ -187,7 +174,7 @@ class Client(Connection):
                 page_token=token,
                 include_figures=include_figures,
             )
-            runs += [run for run in page.runs if _meets(conditions, run)]
+            runs += page.runs
             token = page.next_page_token
             if not token:
                 break
@@ -220,9 +207,6 @@ class Client(Connection):
         request.page_size, request.page_token = page_size, page_token
         request.include_figures, request.include_total_count = include_figures, include_total_count
         response = await self._call(lambda: self._stub.ListRuns(request, timeout=PAGE_TIMEOUT_S))
-        new = (wanted.datasets, wanted.teams, wanted.created_from, wanted.created_before, order != NEWEST_FIRST)
-        if any(new) and not response.conditions_applied:
-            raise await self._too_old("the filter or the order of runs")
         total = response.total_count if response.HasField("total_count") else None
         return RunPage([RUN.from_wire(run) for run in response.runs], response.next_page_token, total)
 
@@ -393,8 +377,7 @@ class Client(Connection):
                 for _ in range(_STEPS_TO_SEND):
                     await asyncio.sleep(0)
                 for result in rows.results:
-                    if case_id in ("", result.case_id):  # a server that does not know the condition ignores it
-                        yield result
+                    yield result
         finally:
             if page is not None:
                 page.cancel()
@@ -445,8 +428,6 @@ class Client(Connection):
             include_facets=include_facets,
         )
         response = await self._call(lambda: self._stub.ListResults(request, timeout=PAGE_TIMEOUT_S))
-        if (wanted, order) != (EVERY_ROW, DATASET_ORDER) and not response.conditions_applied:
-            raise await self._too_old("the filter or the order of rows")
         return ResultPage(
             [result_from_wire(result) for result in response.results],
             response.next_page_token,
@@ -505,16 +486,6 @@ class Client(Connection):
                     await self._lost(problem, patience)
 
 
-def _meets(wanted: RunFilter, run: Run) -> bool:
-    """Return whether a run matches the basic conditions, which the oldest servers ignored."""
-    return (
-        run.run_id.startswith(wanted.run_id_prefix)
-        and wanted.name in ("", run.settings.name)
-        and wanted.labels.items() <= run.settings.labels.items()
-        and (not wanted.states or run.state in wanted.states)
-    )
-
-
 def _row_query(where: str | RowFilter, order_by: str | RowOrder) -> tuple[RowFilter, RowOrder]:
     """Parse filter and order, unless they are parsed already."""
     text = where if isinstance(where, str) else ""
@@ -525,43 +496,3 @@ def _row_query(where: str | RowFilter, order_by: str | RowOrder) -> tuple[RowFil
         row_filter if isinstance(where, str) else where,
         order if isinstance(order_by, str) else order_by,
     )
-
-
-_ONLY_DESCRIBED = frozenset({"dataset", "spec_name"})  # they do not affect a run
-
-
-def dropped_settings(sent: RunSettings, stored: RunSettings) -> list[str]:
-    """Return the names of dropped settings, such as "judge.recorded_file", in order of declaration.
-
-    Args:
-        sent: The settings sent to the server.
-        stored: The settings it returned, with defaults for unknown settings.
-    """
-    return list(_dropped(sent, stored, ""))
-
-
-def _dropped(sent: Any, stored: Any, prefix: str) -> Iterator[str]:
-    for field in dataclasses.fields(sent):
-        sent_value, stored_value = getattr(sent, field.name), getattr(stored, field.name)
-        name = f"{prefix}{field.name}"
-        if sent_value == stored_value or name in _ONLY_DESCRIBED:
-            continue
-        if stored_value == _default(field):
-            yield name
-        else:
-            for sent_part, stored_part in _parts(sent_value, stored_value):
-                yield from _dropped(sent_part, stored_part, f"{name}.")
-
-
-def _default(field: dataclasses.Field[Any]) -> object:
-    return field.default if field.default_factory is MISSING else field.default_factory()
-
-
-def _parts(sent_value: object, stored_value: object) -> Iterator[tuple[Any, Any]]:
-    """Yield pairs of objects whose settings can be compared individually."""
-    if dataclasses.is_dataclass(sent_value) and type(sent_value) is type(stored_value):
-        yield sent_value, stored_value
-    elif (
-        isinstance(sent_value, Sequence) and isinstance(stored_value, Sequence) and len(sent_value) == len(stored_value)
-    ):
-        yield from (pair for pair in zip(sent_value, stored_value, strict=True) if dataclasses.is_dataclass(pair[0]))

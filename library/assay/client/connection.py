@@ -8,10 +8,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from assay.errors import SetupError, StorageError, UnavailableError
+from assay.errors import InvalidInputError, SetupError, StorageError, UnavailableError
 from assay.rpc.channel import open_channel, wait_for_ready
 from assay.rpc.options import ChannelOptions
 from assay.rpc.status import translated
+from assay.rpc.unknown_parts import UNKNOWN_FIELD, UNKNOWN_VALUE
 from assay.v1 import run_pb2_grpc, server_pb2
 from assay.v1.server_pb2_grpc import ServerServiceStub
 from assay.version import __version__
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     import grpc.aio
+    from google.protobuf.message import Message
 
     from assay.errors import UnavailableError
 
@@ -153,15 +155,22 @@ class Connection:
         service = stub(self._channel)
         return await self._call(lambda: attempt(service), repeatable=repeatable)
 
-    async def _call(self, attempt: Callable[[], Awaitable[T]], *, repeatable: bool = True) -> T:
+    async def _call(
+        self, attempt: Callable[[], Awaitable[T]], request: Message | None = None, *, repeatable: bool = True
+    ) -> T:
         """Make a call with retries.
 
         A call that loses its connection, or that the orchestrator's database refuses, is retried while patience lasts.
+
+        Args:
+            attempt: Makes the call.
+            request: The request, to name the fields that the orchestrator does not know.
+            repeatable: Whether the call is idempotent, so that it may be retried.
         """
         patience = Patience(self._patience_s)
         while True:
             try:
-                async with self._explained():
+                async with self._explained(request):
                     result = await attempt()
             except UnavailableError as problem:
                 # If nothing has ever answered at this address, the address is most likely wrong.
@@ -173,8 +182,8 @@ class Connection:
                 return result
 
     @asynccontextmanager
-    async def _explained(self) -> AsyncIterator[None]:
-        """Raise the domain error of a failed call; for an unknown method, the message names the server's version."""
+    async def _explained(self, request: Message | None = None) -> AsyncIterator[None]:
+        """Raise the domain error of a failed call; for what the server does not know, it names the server's version."""
         try:
             with translated():
                 yield
@@ -182,6 +191,11 @@ class Connection:
             if problem.reason != "UNIMPLEMENTED":
                 raise
             raise await self._too_old("this call") from problem
+        except InvalidInputError as problem:
+            if problem.reason not in (UNKNOWN_FIELD, UNKNOWN_VALUE):
+                raise
+            fields = (_named(request, found.field) for found in problem.problems)
+            raise await self._too_old(", ".join(fields)) from problem
 
     async def _too_old(self, unknown: str) -> SetupError:
         return SetupError(
@@ -205,3 +219,17 @@ class Connection:
         if self._on_lost is not None:
             await self._on_lost()
         await asyncio.sleep(0.2)
+
+
+def _named(request: Message | None, path: str) -> str:
+    """Return the path of a field with a name in place of its number, as far as the request's contract has it."""
+    described, names = request.DESCRIPTOR if request is not None else None, []
+    for part in path.split("."):
+        name = part.partition("[")[0]
+        field = None
+        if described is not None:
+            numbers, known = described.fields_by_number, described.fields_by_name
+            field = numbers.get(int(name)) if name.isdecimal() else known.get(name)
+        names.append(field.name if field is not None and name.isdecimal() else part)
+        described = field.message_type if field is not None else None
+    return ".".join(names)

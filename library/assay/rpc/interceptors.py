@@ -30,6 +30,7 @@ from assay.rpc.observed_calls import observed_methods, parent_of
 from assay.rpc.options import ServerOptions
 from assay.rpc.request_stream import RequestStream
 from assay.rpc.team_admission import Refusals, TeamRefusedError, TeamTurns
+from assay.rpc.unknown_parts import check_known, is_strict
 from assay.telemetry.tracing import has_span
 
 logger = logging.getLogger("assay.rpc")
@@ -295,13 +296,16 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         return None if auditor is None else CallAudit(auditor, context, method, rule)
 
     def _decoder(self, handler: Handler, method: str, rule: MethodRule) -> _Decode:
-        """Return a function that decodes a message and checks the teams it names."""
+        """Return a function that decodes a message and checks that it is understood, and the teams that it names."""
         named = named_teams(rule)
+        strict = handler.request_deserializer is not None and is_strict(method)
 
         def decode(raw: Any, identity: Identity | None, audit: CallAudit | None) -> Any:
             message = _decoded(handler, method, raw)
             if audit is not None:
                 audit.received(message)
+            if strict:
+                check_known(message, raw)
             if named and identity is not None:
                 check_named_teams(identity, named, message)
             return message

@@ -7,6 +7,7 @@ Evolution and common rules:
 * Absent optional field: unknown, not measured or not set, never 0. Plain fields have the default 0, false or empty.
 * Readers ignore unknown fields, take unknown enum values for UNSPECIFIED, and skip an event with an unknown oneof
   member but keep its sequence number.
+* Servers refuse requests with unknown fields or enum values (UNKNOWN_FIELD, UNKNOWN_VALUE): they ignore nothing.
 * A message has at most 4 MiB. A page also ends before 3 MiB where its method says so.
 * Names carry units: _ms, _s, _bytes, _usd. Shares and rates are 0 to 1. Times are UTC.
 * Later versions may add methods, fields, enum values, oneof members and reasons; they remove and renumber nothing.

@@ -7,6 +7,7 @@ Evolution and common rules:
 * Absent optional field: unknown, not measured or not set, never 0. Plain fields have the default 0, false or empty.
 * Readers ignore unknown fields, take unknown enum values for UNSPECIFIED, and skip an event with an unknown oneof
   member but keep its sequence number.
+* Servers refuse requests with unknown fields or enum values (UNKNOWN_FIELD, UNKNOWN_VALUE): they ignore nothing.
 * A message has at most 4 MiB. A page also ends before 3 MiB where its method says so.
 * Names carry units: _ms, _s, _bytes, _usd. Shares and rates are 0 to 1. Times are UTC.
 * Later versions may add methods, fields, enum values, oneof members and reasons; they remove and renumber nothing.
@@ -520,13 +521,10 @@ class ListResultsResponse(_message.Message):
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     TOTAL_COUNT_FIELD_NUMBER: _builtins.int
     FACETS_FIELD_NUMBER: _builtins.int
-    CONDITIONS_APPLIED_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """The token of the next page; empty if and only if this is the last page."""
     total_count: _builtins.int
     """Number of rows that meet the conditions; only if requested."""
-    conditions_applied: _builtins.bool
-    """Whether filter and order were applied; always true."""
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___CaseResult]:
         """The results in the requested order."""
@@ -542,11 +540,10 @@ class ListResultsResponse(_message.Message):
         next_page_token: _builtins.str = ...,
         total_count: _builtins.int | None = ...,
         facets: Global___RowFacets | None = ...,
-        conditions_applied: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_total_count", b"_total_count", "facets", b"facets", "total_count", b"total_count"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_total_count", b"_total_count", "conditions_applied", b"conditions_applied", "facets", b"facets", "next_page_token", b"next_page_token", "results", b"results", "total_count", b"total_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_total_count", b"_total_count", "facets", b"facets", "next_page_token", b"next_page_token", "results", b"results", "total_count", b"total_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__total_count: _TypeAlias = _typing.Literal["total_count"]  # noqa: Y015
     _WhichOneofArgType__total_count: _TypeAlias = _typing.Literal["_total_count", b"_total_count"]  # noqa: Y015

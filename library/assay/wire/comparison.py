@@ -28,7 +28,6 @@ from assay.comparison.model import (
     WorstCase,
 )
 from assay.comparison.stopping_outcome import StoppingOutcome
-from assay.errors import InvalidInputError, Problem
 from assay.v1 import comparison_figures_pb2, comparison_pb2
 from assay.wire.converter import Converter, EnumConverter, Spread
 from assay.wire.interval import INTERVAL
@@ -186,19 +185,6 @@ COMPARED_CASE = Converter(
 )
 
 
-def settings_from_request(
-    request: comparison_pb2.CompareRunsRequest | comparison_pb2.ListComparedCasesRequest,
-) -> ComparisonSettings:
-    """Return the comparison settings in a request.
-
-    Raises:
-        InvalidInputError: This version does not know the adjustment.
-    """
-    if request.settings.adjust not in comparison_figures_pb2.PValueAdjustment.values():
-        raise InvalidInputError([_unknown(request.settings.adjust, "settings.adjust")])
-    return COMPARISON_SETTINGS.from_wire(request.settings)
-
-
 def change_to_wire(change: CaseChange | None) -> Any:
     """Return the number of a condition; None for any."""
     return None if change is None else _CHANGES.to_wire(change)
@@ -210,21 +196,5 @@ def order_to_wire(order: CaseOrder) -> Any:
 
 
 def case_conditions_from_wire(request: comparison_pb2.ListComparedCasesRequest) -> tuple[CaseChange | None, CaseOrder]:
-    """Return the conditions and the order of the cases that a request asks for.
-
-    Raises:
-        InvalidInputError: This version does not know one of them; holds every problem.
-    """
-    change, order = _CHANGES.from_wire(request.change), _ORDERS.from_wire(request.order_by)
-    problems = []
-    if request.change and change is None:
-        problems.append(_unknown(request.change, "change"))
-    if request.order_by and order is None:
-        problems.append(_unknown(request.order_by, "order_by"))
-    if problems:
-        raise InvalidInputError(problems)
-    return change, order or CaseOrder.DATASET
-
-
-def _unknown(number: int, field: str) -> Problem:
-    return Problem(f"this version does not know the value {number}: upgrade the orchestrator", field)
+    """Return the conditions and the order of the cases that a request asks for."""
+    return _CHANGES.from_wire(request.change), _ORDERS.from_wire(request.order_by) or CaseOrder.DATASET

@@ -70,10 +70,6 @@ class EnumConverter(Generic[E, U]):
         """Return the member of a number."""
         return self._members.get(number, self._unknown)
 
-    def known(self, numbers: Iterable[int]) -> frozenset[E]:
-        """Return the members of some numbers, without unknown ones."""
-        return frozenset(self._members[number] for number in numbers if number in self._members)
-
     def from_json(self, value: Any) -> E:
         """Return the member of a stored value."""
         return self._plain(value)

@@ -46,6 +46,8 @@ _TEXT_FIELDS = EnumConverter(TextField, row_pb2.TextField, unknown=None)
 _ROW_KEYS = EnumConverter(RowKey, row_pb2.RowSortKey, unknown=None)
 _RUN_KEYS = EnumConverter(RunKey, run_pb2.RunSortKey, unknown=None)
 
+_UNSET = "must be set: 0 stands for no value"
+
 
 def row_filter_to_wire(row_filter: RowFilter) -> row_pb2.RowFilter:
     """Return the message for a filter."""
@@ -216,14 +218,16 @@ def run_filter_from_wire(request: run_pb2.ListRunsRequest) -> RunFilter:
     """Return the conditions in a request.
 
     Raises:
-        InvalidInputError: A time is invalid.
+        InvalidInputError: A state is not set, or a time is invalid.
     """
+    if unset := [Problem(_UNSET, f"states[{index}]") for index, state in enumerate(request.states) if not state]:
+        raise InvalidInputError(unset)
     created_from, created_before = conditions_from_wire(request, ("create_time_from", "create_time_before"))
     return RunFilter(
         run_id_prefix=request.run_id_prefix,
         name=request.name,
         labels=dict(request.labels),
-        states=STATES.known(request.states),
+        states=frozenset(map(STATES.from_wire, request.states)),
         datasets=tuple(request.datasets),
         teams=tuple(request.teams),
         group_id=request.group_id,
@@ -258,9 +262,9 @@ def _text_field(number: int, field: str, problems: list[Problem]) -> TextField:
 
 
 def _known(converter: EnumConverter[E, None], number: int, field: str, problems: list[Problem], instead: E) -> E:
-    """Return a member; for an unknown number, add a problem and return `instead`."""
+    """Return a member; if the enum is not set, add a problem and return `instead`."""
     member = converter.from_wire(number)
-    if member is None:
-        problems.append(Problem(f"has no value that this orchestrator knows: {number}", field))
+    if member is None:  # numbers that this version does not know are refused before
+        problems.append(Problem(_UNSET, field))
         return instead
     return member

@@ -166,7 +166,10 @@ async def test_what_cannot_be_searched_is_refused_with_every_problem(serve: Serv
         assert [problem.field for problem in refusal.value.problems] == ["filter.metrics[0].metric", "order_by.metric"]
         stub = run_pb2_grpc.RunServiceStub(client._channel)
         unknown = pb.RowFilter(outcomes=[9], texts=[pb.TextCondition(field=9, text="a")])  # type: ignore[list-item,arg-type]  # wrong on purpose
-        with pytest.raises(InvalidInputError, match=r"no value that this orchestrator knows: 9"), translated():
+        said = (
+            r"filter\.outcomes\[0\]: the value 9 is unknown to this server(.|\n)*filter\.texts\[0\]\.field: the value 9"
+        )
+        with pytest.raises(InvalidInputError, match=said), translated():
             await stub.ListResults(pb.ListResultsRequest(run_id=run_id, filter=unknown))
         with pytest.raises(InvalidInputError, match=r"exactly where the key is METRIC"), translated():
             await stub.ListResults(pb.ListResultsRequest(run_id=run_id, order_by=pb.RowOrder(key=4)))  # type: ignore[arg-type]  # wrong on purpose

@@ -1,138 +1,142 @@
-"""What a client does where the orchestrator is of an older version, which ignores what it does not know."""
+"""Clients and servers of different versions: what a server does not know is refused, with its path."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import grpc
+import grpc.aio
 import pytest
 from tests.integration.rpc.conftest import RUN_SERVICE
 
+from assay.agent.v1 import agent_pb2, agent_pb2_grpc
 from assay.client.client import Client
-from assay.client.run_references import find_run_id
-from assay.errors import InvalidInputError, SetupError
+from assay.errors import InvalidInputError, Problem, SetupError
 from assay.metrics import complete_parameters
-from assay.model.run import AgentSettings, CaseSelection, JudgeSettings, MetricSettings, RunSettings, RunState
-from assay.v1 import row_pb2, run_pb2, spec_pb2
+from assay.model.run import AgentSettings, MetricSettings, RunSettings
+from assay.rpc.status import from_rpc_error, translated
+from assay.v1 import case_pb2, dataset_pb2, dataset_pb2_grpc, run_pb2, run_pb2_grpc, spec_pb2
 from assay.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
+    from google.protobuf.message import Message
     from tests.integration.rpc.conftest import Wire
 
 
-def stored(number: int, state: run_pb2.RunState.ValueType = run_pb2.RUN_STATE_SUCCEEDED) -> run_pb2.Run:
-    """Return a run as a server without labels stores it."""
-    spec = spec_pb2.RunSpec(
-        name=f"n{number % 2}", agent=spec_pb2.AgentSpec(adapter="http"), metrics=[spec_pb2.MetricSpec(name="latency")]
-    )
-    return run_pb2.Run(run_id=f"run-{number:02}", spec=spec, state=state)
+M = TypeVar("M", bound="Message")
+BEYOND: Any = 99
+"""The number of an enum's value that a later version has."""
 
 
-async def test_conditions_that_the_server_ignores_hold(wire: Wire) -> None:
-    """Runs of other names, labels, states and ids are not listed, over all pages; a run is found by its beginning."""
-    runs = [
-        stored(number, run_pb2.RUN_STATE_FAILED if number < 3 else run_pb2.RUN_STATE_SUCCEEDED) for number in range(20)
-    ]
+class Runs(run_pb2_grpc.RunServiceServicer, dataset_pb2_grpc.DatasetServiceServicer):
+    """Answers what reaches it."""
 
-    async def list_all(request: bytes, context: object) -> bytes:
-        asked = run_pb2.ListRunsRequest.FromString(request)
-        first = int(asked.page_token or 0)
-        page = runs[first : first + asked.page_size]
-        token = str(first + len(page)) if first + len(page) < len(runs) else ""
-        return run_pb2.ListRunsResponse(runs=page, next_page_token=token).SerializeToString()
+    async def CreateRun(self, request: run_pb2.CreateRunRequest, context: Any) -> run_pb2.CreateRunResponse:  # noqa: N802
+        return run_pb2.CreateRunResponse()
 
-    address = await wire.serve({"ListRuns": ("unary_unary", list_all)}, service=RUN_SERVICE)
-    async with Client(address) as client:
+    async def ListRuns(self, request: run_pb2.ListRunsRequest, context: Any) -> run_pb2.ListRunsResponse:  # noqa: N802
+        return run_pb2.ListRunsResponse()
 
-        async def found(limit: int = 50, **conditions: Any) -> list[int]:
-            return [int(run.run_id[4:]) for run in await client.list_runs(limit, **conditions)]
-
-        assert await found(3, name="n1") == [1, 3, 5]
-        assert await found(labels={"team": "a"}) == []
-        assert await found(states=[RunState.FAILED], name="n0") == [0, 2]
-        assert await found(2, run_id_prefix="run-1") == [10, 11]
-        assert await found(4) == [0, 1, 2, 3]
-        assert await find_run_id(client, "run-17") == "run-17"
-        with pytest.raises(InvalidInputError, match="begins the ids of several runs: run-10, run-11"):
-            await find_run_id(client, "run-1")
+    async def UploadDataset(self, request_iterator: Any, context: Any) -> dataset_pb2.UploadDatasetResponse:  # noqa: N802
+        async for _ in request_iterator:
+            pass
+        return dataset_pb2.UploadDatasetResponse()
 
 
-async def test_a_filter_that_the_server_ignores_is_an_error(wire: Wire) -> None:
-    """Rows and runs that do not meet it, or that are in another order, are never taken for those that do."""
-
-    async def list_runs(request: bytes, context: object) -> bytes:
-        return run_pb2.ListRunsResponse(runs=[stored(1)]).SerializeToString()
-
-    async def list_rows(request: bytes, context: object) -> bytes:
-        return row_pb2.ListResultsResponse(results=[row_pb2.CaseResult(case_id="c1")]).SerializeToString()
-
-    methods = {"ListRuns": ("unary_unary", list_runs), "ListResults": ("unary_unary", list_rows)}
-    async with Client(await wire.serve(methods, service=RUN_SERVICE)) as client:
-        queries: list[dict[str, Any]] = [{"where": "since:2026-11-01"}, {"order_by": "name"}]
-        for query in queries:
-            with pytest.raises(SetupError, match="the filter or the order of runs") as caught:
-                await client.list_runs(**query)
-            assert caught.value.reason == "SERVER_TOO_OLD"
-        queries = [{"where": "failed"}, {"order_by": "-latency"}]
-        for query in queries:
-            with pytest.raises(SetupError, match="the filter or the order of rows"):
-                _ = [row async for row in client.list_results("run-01", **query)]
-        assert [row.case_id async for row in client.list_results("run-01")] == ["c1"]
-
-
-async def test_rows_of_other_cases_are_not_listed(wire: Wire) -> None:
-    """The rows of one case are those of that case."""
-
-    async def list_all(request: bytes, context: object) -> bytes:
-        rows = [row_pb2.CaseResult(case_id=case_id, case_index=index) for index, case_id in enumerate("aba")]
-        return row_pb2.ListResultsResponse(results=rows).SerializeToString()
-
-    address = await wire.serve({"ListResults": ("unary_unary", list_all)}, service=RUN_SERVICE)
-    async with Client(address) as client:
-        assert [row.case_index async for row in client.list_results("r", case_id="a")] == [0, 2]
-        assert [row.case_index async for row in client.list_results("r")] == [0, 1, 2]
+def beyond(message: M) -> M:
+    """Return a message of a later version: it has a field 500."""
+    return type(message).FromString(message.SerializeToString() + b"\xa0\x1f\x01")
 
 
 async def test_a_setting_that_the_server_does_not_know_is_refused(wire: Wire) -> None:
-    """The run is cancelled, not run without the setting; the sentence names setting, version and remedy."""
-    cancelled = []
+    """The sentence names setting, version and remedy; nothing has begun that would have to be cancelled."""
 
-    async def create(request: bytes, context: object) -> bytes:
-        spec = run_pb2.CreateRunRequest.FromString(request).spec
-        for field in ("labels", "note", "selection", "max_agent_errors"):
-            spec.ClearField(field)
-        spec.judge.ClearField("recorded_file")
-        run = run_pb2.Run(run_id="run-1", spec=spec, state=run_pb2.RUN_STATE_PENDING)
-        return run_pb2.CreateRunResponse(run=run).SerializeToString()
+    async def create(request: run_pb2.CreateRunRequest, context: object) -> run_pb2.CreateRunResponse:
+        fields = [Problem("unknown", f"spec.{field}") for field in ("16", "judge.15", "metrics[0].4")]
+        raise InvalidInputError(fields, reason="UNKNOWN_FIELD")
 
-    async def cancel(request: bytes, context: object) -> bytes:
-        cancelled.append(run_pb2.CancelRunRequest.FromString(request).run_id)
-        return run_pb2.CancelRunResponse(run=stored(1, run_pb2.RUN_STATE_CANCELLED)).SerializeToString()
-
-    handlers: dict[str, tuple[str, Callable[[bytes, object], Awaitable[bytes]]]] = {
-        "CreateRun": ("unary_unary", create),
-        "CancelRun": ("unary_unary", cancel),
-    }
-    address = await wire.serve(handlers, service=RUN_SERVICE)
-    settings = RunSettings(
-        name="r",
-        agent=AgentSettings("http", "http://127.0.0.1:1"),
-        metrics=(MetricSettings("latency"),),
-        judge=JudgeSettings("replay", recorded_file="v.jsonl"),
-        labels={"a": "b"},
-        selection=CaseSelection(tags=("t",)),
-    )
+    servicer = Runs()  # type: ignore[abstract]  # the other methods are not called
+    servicer.CreateRun = create  # type: ignore[method-assign]
+    address = await wire.serve_runs(servicer)
+    settings = RunSettings("r", AgentSettings("http", "http://127.0.0.1:1"), (MetricSettings("latency"),))
     async with Client(address) as client:
         with pytest.raises(SetupError) as problem:
             await client.create_run(settings, "d")
     assert problem.value.reason == "SERVER_TOO_OLD"
     assert problem.value.message == (
-        f"the orchestrator at {address} is too old for judge.recorded_file, labels, selection: "
-        "upgrade it, or leave that out of the spec; run run-1 was cancelled"
+        f"the orchestrator at {address} does not know spec.labels, spec.judge.recorded_file, "
+        f"spec.metrics[0].is_optional of Assay {__version__}: upgrade the orchestrator, or use an `assay` of its "
+        "version"
     )
-    assert cancelled == ["run-1"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason", "fields"),
+    [
+        (run_pb2.ListRunsRequest(states=[BEYOND]), "UNKNOWN_VALUE", ["states[0]"]),
+        (beyond(run_pb2.ListRunsRequest()), "UNKNOWN_FIELD", ["500"]),
+        (
+            beyond(run_pb2.ListRunsRequest(states=[BEYOND], order_by=beyond(run_pb2.RunOrder()))),
+            "UNKNOWN_FIELD",
+            ["500", "order_by.500", "states[0]"],
+        ),
+        (
+            run_pb2.CreateRunRequest(
+                spec=spec_pb2.RunSpec(
+                    metrics=[spec_pb2.MetricSpec(), beyond(spec_pb2.MetricSpec())],
+                    judge=spec_pb2.JudgeSpec(others=[beyond(spec_pb2.JudgeSpec())]),
+                )
+            ),
+            "UNKNOWN_FIELD",
+            ["spec.metrics[1].500", "spec.judge.others[0].500"],
+        ),
+        (run_pb2.CreateRunRequest(spec=spec_pb2.RunSpec(labels={"a": "b"})), "", []),
+    ],
+)
+async def test_parts_of_a_request_that_the_server_does_not_know_are_refused_with_their_paths(
+    wire: Wire, request_: Message, reason: str, fields: list[str]
+) -> None:
+    """Ignored, a condition would match everything, and a cap would be none."""
+    channel = await wire.channel(await wire.serve_runs(Runs()))  # type: ignore[abstract]
+    name = type(request_).__name__.removesuffix("Request")
+    call: Any = channel.unary_unary(f"/{RUN_SERVICE}/{name}")
+    try:
+        await call(request_.SerializeToString())
+    except grpc.aio.AioRpcError as error:
+        refusal = from_rpc_error(error)
+        assert isinstance(refusal, InvalidInputError)
+        assert (refusal.reason, [problem.field for problem in refusal.problems]) == (reason, fields)
+    else:
+        assert not reason
+
+
+async def test_each_message_of_a_stream_is_checked(wire: Wire) -> None:
+    """An upload with a field of a later version is refused with the case that has it."""
+    uploads = {"assay.v1.DatasetService": dataset_pb2_grpc.add_DatasetServiceServicer_to_server}
+    channel = await wire.channel(await wire.serve_runs(Runs(), uploads))  # type: ignore[abstract]
+    recorded = agent_pb2.AgentResponse(status=BEYOND)
+    cases = [case_pb2.Case(recorded=recorded), beyond(case_pb2.Case())]
+    parts = [dataset_pb2.UploadDatasetRequest(cases=dataset_pb2.CaseBatch(cases=cases))]
+    with pytest.raises(InvalidInputError) as refusal, translated():
+        await dataset_pb2_grpc.DatasetServiceStub(channel).UploadDataset(iter(parts))
+    fields = [problem.field for problem in refusal.value.problems]
+    assert fields == ["cases.cases[1].500", "cases.cases[0].recorded.status"]
+
+
+async def test_an_agent_answers_what_it_knows_of_a_question(wire: Wire) -> None:
+    """Agents are upgraded on their own: a question with a new field is no reason not to answer it."""
+
+    class Agent(agent_pb2_grpc.AgentServiceServicer):
+        async def Answer(self, request: agent_pb2.AnswerRequest, context: Any) -> agent_pb2.AnswerResponse:  # noqa: N802
+            return agent_pb2.AnswerResponse(response=agent_pb2.AgentResponse(text=request.request.input))
+
+    agents = {"assay.agent.v1.AgentService": agent_pb2_grpc.add_AgentServiceServicer_to_server}
+    servicer = type("Both", (Agent, Runs), {})()
+    channel = await wire.channel(await wire.serve_runs(servicer, agents))
+    question = agent_pb2.AnswerRequest(request=beyond(agent_pb2.AgentRequest(input="?")))
+    answer = await agent_pb2_grpc.AgentServiceStub(channel).Answer(question)
+    assert answer.response.text == "?"
 
 
 async def test_a_parameter_at_its_default_is_not_sent(wire: Wire) -> None:
@@ -159,7 +163,7 @@ async def test_a_call_that_the_server_does_not_know(wire: Wire) -> None:
     """The sentence names the server, its version and what to do, for calls and for streams."""
 
     async def get(request: bytes, context: object) -> bytes:
-        return run_pb2.GetRunResponse(run=stored(1)).SerializeToString()
+        return run_pb2.GetRunResponse(run=run_pb2.Run(run_id="run-01")).SerializeToString()
 
     address = await wire.serve({"GetRun": ("unary_unary", get)}, service=RUN_SERVICE)
     said = (

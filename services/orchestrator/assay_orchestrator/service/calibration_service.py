@@ -32,6 +32,7 @@ class CalibrationService(calibration_pb2_grpc.CalibrationServiceServicer):
     ) -> calibration_pb2.SetCalibrationResponse:
         """Store a calibration of a judge."""
         scope = call_scope(self._fixed_scope)
+        request.calibration.ClearField("create_time")  # set when it is stored
         calibration = CALIBRATION.from_wire(request.calibration)
         calibrations.check_calibration(calibration)
         stored = await self._database.write(lambda c: calibrations.set_calibration(c, scope, calibration))

@@ -11,7 +11,7 @@ from assay.comparison.decision import DecisionRules
 from assay.comparison.model import FailOn
 from assay.errors import InvalidInputError
 from assay.v1 import comparison_pb2 as pb
-from assay.wire.comparison import COMPARED_CASE, COMPARISON, case_conditions_from_wire, settings_from_request
+from assay.wire.comparison import COMPARED_CASE, COMPARISON, COMPARISON_SETTINGS, case_conditions_from_wire
 from assay_orchestrator.queries.comparison import Comparisons
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class ComparisonCalls:
         self, scope: Scope, request: pb.CompareRunsRequest | pb.ListComparedCasesRequest
     ) -> tuple[ComparisonSettings, list[Run]]:
         """Return the settings and the runs of a request."""
-        settings = settings_from_request(request)
+        settings = COMPARISON_SETTINGS.from_wire(request.settings)
         comparison_settings.check_settings(
             settings, DecisionRules(), adjust=settings.adjust, fail_on=FailOn.REGRESSION, prefix="settings."
         )

@@ -154,7 +154,7 @@ class RunService(run_pb2_grpc.RunServiceServicer):
             end = (json.dumps(page.end.value, ensure_ascii=False), page.end.created_at, page.end.run_id)
             token = await self._tokens.make(scope, bound_to, end)
         return run_pb2.ListRunsResponse(
-            runs=map(_listed, page.runs), next_page_token=token, total_count=page.total_count, conditions_applied=True
+            runs=map(_listed, page.runs), next_page_token=token, total_count=page.total_count
         )
 
     async def CancelRun(self, request: run_pb2.CancelRunRequest, context: Context) -> run_pb2.CancelRunResponse:
@@ -236,7 +236,6 @@ class RunService(run_pb2_grpc.RunServiceServicer):
             next_page_token=page.next_page_token,
             total_count=page.total_count,
             facets=facets_to_wire(page.facets) if page.facets is not None else None,
-            conditions_applied=True,
         )
 
     async def GetCase(
