@@ -60,7 +60,7 @@ def asked(cli: Cli, name: str) -> list[str]:
 
 def listed(server: Server) -> dict[str, dict[str, Any]]:
     """Return the runs by their names."""
-    return {run["name"]: run for run in json.loads(server.run("runs", "list", "--json"))}
+    return {run["name"]: run for run in json.loads(server.run("runs", "list", "--json"))["runs"]}
 
 
 def shown(server: Server, run_id: str) -> dict[str, Any]:

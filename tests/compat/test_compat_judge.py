@@ -40,7 +40,7 @@ def write_project(cli: Cli, provider: ScriptedProvider) -> None:
 
 def newest(cli: Cli) -> dict[str, Any]:
     """Return the newest run."""
-    found: dict[str, Any] = json.loads(cli.run("runs", "list", "--json").stdout)[0]
+    found: dict[str, Any] = json.loads(cli.run("runs", "list", "--json").stdout)["runs"][0]
     return found
 
 

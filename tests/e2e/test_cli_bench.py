@@ -24,7 +24,7 @@ def test_the_embedder_is_measured_beside_the_library(cli: Cli) -> None:
     done = cli.run("bench", "embedder", "--texts", "64", "--json")
     document = json.loads(done.stdout)
     own, library = document["embedder"], document["sentence_transformers"]
-    assert document["texts"] == 64
+    assert (document["schema"], document["texts"]) == ("assay/embedder-bench/1", 64)
     for figures in (own, library):
         assert all(figures[name] > 0 for name in ("texts_per_s", "lone_pair_ms", "ready_s"))
     assert own["memory_mib"] > 50

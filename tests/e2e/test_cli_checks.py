@@ -217,7 +217,7 @@ def test_a_spend_cap_pauses_checks_as_it_pauses_metrics(cli: Cli) -> None:
         paused = cli.run("run", "assay.yaml", status=3).stderr
         assert "spend cap" in paused
         assert (cli.home / "logs" / "embedder.log").exists()
-        (run,) = json.loads(cli.run("runs", "list", "--json").stdout)
+        (run,) = json.loads(cli.run("runs", "list", "--json").stdout)["runs"]
         assert (run["state"], run["finished"]) == ("paused", 0)
         resume = ("runs", "resume", run["run_id"], "--spend-cap", "1")
         # Without the flag, the spec is needed only if a case was not asked before the pause.
@@ -273,5 +273,5 @@ def test_a_label_of_checks_is_a_gate_a_column_and_a_figure(shared_cli: Cli) -> N
     head, values = (line.split() for line in listed.stdout.splitlines()[:2])
     figures = dict(zip(head, values, strict=False))
     assert [figures[name] for name in ("verdict", "assertions.label.tone", "cost")] == ["INCOMPLETE", "0.5", "-"]
-    (found,) = json.loads(shared_cli.run("runs", "list", "--name", "labels", "--limit", "1", "--json").stdout)
+    (found,) = json.loads(shared_cli.run("runs", "list", "--name", "labels", "--limit", "1", "--json").stdout)["runs"]
     assert found["metrics"]["assertions"]["labels"] == {"tone": 0.5}

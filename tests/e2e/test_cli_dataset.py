@@ -264,7 +264,9 @@ def test_validate_as_json_stays_json_whatever_the_agents_code_does(cli: Cli) -> 
     cli.write("qa.jsonl", '{"question": "q", "answer": "a"}\n')
     cli.write("agent.py", "print('hello')\ndef answer(request):\n    return ''\n")
     done = cli.run("validate", "assay.yaml", "--json")
-    assert json.loads(done.stdout) == {"valid": True, "problems": [], "agent_traceback": None, "warnings": []}
+    assert json.loads(done.stdout) == {
+        "schema": "assay/validation/1", "valid": True, "problems": [], "agent_traceback": None, "warnings": [],
+    }  # fmt: skip
     assert "hello" in done.stderr
     assert "qa.jsonl: 1 case," in cli.run("validate", "assay.yaml").stdout
     cli.write("agent.py", "raise RuntimeError('no key')\n")

@@ -176,7 +176,7 @@ def test_an_agent_that_ends_the_process_is_no_success(shared_project: Cli) -> No
     done = shared_project.run("run", "assay.yaml", status=3)
     assert "os._exit(0)" in done.stderr
     assert "--resume RUN" in done.stderr
-    run = json.loads(shared_project.run("runs", "list", "--json").stdout)[0]
+    run = json.loads(shared_project.run("runs", "list", "--json").stdout)["runs"][0]
     shared_project.run("runs", "resume", run["run_id"], "--spec", "assay.yaml", status=3)
     shared_project.write("agent.py", "def answer(request):\n    return request.input.upper()\n")
     shared_project.run("run", "assay.yaml", "--resume", run["run_id"])

@@ -17,7 +17,7 @@ def test_short_ids_stand_for_runs(own_stack: Cli) -> None:
     assert "no runs yet" in own_stack.run("runs", "show", "latest", status=2).stderr
     own_stack.run("run", "--name", "alpha", "--no-progress")
     own_stack.run("run", "--name", "alphabet", "--no-progress")
-    newest, oldest = (run["run_id"] for run in json.loads(own_stack.run("runs", "list", "--json").stdout))
+    newest, oldest = (run["run_id"] for run in json.loads(own_stack.run("runs", "list", "--json").stdout)["runs"])
     shown = own_stack.run("runs", "show", "alphab", "--json")
     assert json.loads(shown.stdout)["run_id"] == newest
     assert f"alphab is run {newest}" in shown.stderr
@@ -34,7 +34,7 @@ def test_short_ids_stand_for_runs(own_stack: Cli) -> None:
     deleted = own_stack.run("runs", "delete", "latest", "alphabet", "--yes")
     assert f"latest is run {newest}" in deleted.stderr
     assert "deleted 1 run with 20 rows" in deleted.stdout
-    assert [run["run_id"] for run in json.loads(own_stack.run("runs", "list", "--json").stdout)] == [oldest]
+    assert [run["run_id"] for run in json.loads(own_stack.run("runs", "list", "--json").stdout)["runs"]] == [oldest]
     mistyped = own_stack.run("runs", "show", f"{oldest}x", status=2).stderr
     assert f"did you mean {oldest!r}?" in mistyped
 
@@ -63,7 +63,7 @@ def test_runs_have_names_labels_and_notes(own_stack: Cli) -> None:
     marks = ("--name", "try", "--label", "branch=fix", "--label", f"odd={chr(0x202E)}x", "--note", "smaller\nprompt")
     own_stack.run("run", *marks, "--no-progress")
     own_stack.run("run", "--no-progress")
-    (found,) = json.loads(own_stack.run("runs", "list", "--name", "try", "--json").stdout)
+    (found,) = json.loads(own_stack.run("runs", "list", "--name", "try", "--json").stdout)["runs"]
     assert found["labels"] == {"branch": "fix", "odd": "\u202ex", "pr": "12"}
     assert found["note"] == "smaller\nprompt"
     assert found["agent"] == {"adapter": "python", "target": "agent:answer"}
@@ -81,7 +81,7 @@ def test_runs_have_names_labels_and_notes(own_stack: Cli) -> None:
         (("--state", "running"), 0),
         (("--name", "small", "--state", "succeeded", "--label", "branch=main"), 1),
     ):
-        assert len(json.loads(own_stack.run("runs", "list", *arguments, "--json").stdout)) == count
+        assert len(json.loads(own_stack.run("runs", "list", *arguments, "--json").stdout)["runs"]) == count
     assert "no run matches these conditions" in own_stack.run("runs", "list", "--name", "none").stdout
     assert "did you mean 'running'?" in own_stack.run("runs", "list", "--state", "runing", status=2).stderr
     (path,) = own_stack.folder.glob(f"assay-reports/{found['run_id']}/results.json")
@@ -160,7 +160,7 @@ def test_rows_and_runs_are_found_by_filters(shared_cli: Cli) -> None:
     case = cli.run("runs", "show", "latest", "--case", "c3", "--where", "category:a", "--sort", "-dataset").stdout
     assert case.splitlines()[-1] == "next: c2"
     around = json.loads(cli.run("runs", "show", "latest", "--case", "c2", "--json").stdout)
-    assert [(row["previous_case"], row["next_case"]) for row in around] == [("c1", "c3")]
+    assert (around["previous_case"], around["next_case"], len(around["rows"])) == ("c1", "c3", 1)
 
     wrong = cli.run("runs", "show", "latest", "--where", "faild answer:x", "--sort", "a b", status=2).stderr
     for problem in (

@@ -286,14 +286,14 @@ def test_deletion_is_announced(own_stack: Cli) -> None:
     assert "; written reports are kept" in refused.stdout
     done = own_stack.run("runs", "delete", "latest", "--yes", "--json")
     assert "to be deleted: 1 run with 20 rows" in done.stderr
-    assert json.loads(done.stdout)[0]["dataset_removed"] is True
+    assert json.loads(done.stdout)["runs"][0]["dataset_removed"] is True
 
 
 def test_every_metric_is_listed(cli: Cli) -> None:
     """The table and the document name every metric, with what it reads and its default threshold."""
     lines = cli.run("metrics", "list").stdout.splitlines()
     assert [line.split()[0] for line in lines[1 : 1 + len(METRICS)]] == list(METRICS)
-    listed = json.loads(cli.run("metrics", "list", "--json").stdout)
+    listed = json.loads(cli.run("metrics", "list", "--json").stdout)["metrics"]
     assert [metric["name"] for metric in listed] == list(METRICS)
     assert listed[0]["threshold"] == 0.75
     assert "references" in listed[0]["reads"]

@@ -166,7 +166,7 @@ def test_a_killed_command_is_resumed_without_calling_functions_again(project: Cl
     process, stored = waiting(project)
     process.kill()
     process.communicate()
-    (run_id,) = [run["run_id"] for run in json.loads(project.run("runs", "list", "--json").stdout)]
+    (run_id,) = [run["run_id"] for run in json.loads(project.run("runs", "list", "--json").stdout)["runs"]]
     assert "metrics.py" not in project.run("runs", "resume", run_id, status=2).stderr
     project.write("other.yaml", {**SPEC, "metrics": [{"right": {"metric": "other:right", "threshold": 0.9}}]})
     refused = project.run("runs", "resume", run_id, "--spec", "other.yaml", status=2).stderr

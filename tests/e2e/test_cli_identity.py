@@ -132,12 +132,13 @@ def test_a_team_works_at_a_shared_server(installation: tuple[Cli, str, str]) -> 
 
     cli.env |= {"ASSAY_TOKEN": made["text"]}
     cli.run("run", "assay.yaml")
-    [run] = json.loads(cli.run("runs", "list", "--json").stdout)
+    [run] = json.loads(cli.run("runs", "list", "--json").stdout)["runs"]
     assert [
-        found["run_id"] for found in json.loads(cli.run("runs", "list", "--where", "team:search", "--json").stdout)
+        found["run_id"]
+        for found in json.loads(cli.run("runs", "list", "--where", "team:search", "--json").stdout)["runs"]
     ] == [run["run_id"]]
     assert "requests-per-minute    6,000  default" in cli.run("admin", "quotas", "show").stdout
-    [status] = json.loads(cli.run("admin", "status", "--json").stdout)
+    [status] = json.loads(cli.run("admin", "status", "--json").stdout)["teams"]
     assert (status["team"], status["active-runs"]) == ("search", {"used": 0, "limit": 2})
     assert status["stored-bytes"]["used"] > 0
     del cli.env["ASSAY_TOKEN"]

@@ -183,7 +183,7 @@ def test_a_run_names_the_calibration_of_its_judge(judged_project: Cli) -> None:
         assert "calibration  quality: UNTRUSTED, alpha" in shown
         assert "with people on 4 answers" in shown
         assert "quality: 20 of 20 rows pass, as people would -  withheld: the judge is no better than chance" in shown
-        (stored,) = json.loads(cli.run("judge", "calibrations", "list", "--json").stdout)
+        (stored,) = json.loads(cli.run("judge", "calibrations", "list", "--json").stdout)["calibrations"]
         assert stored["rubric"] == "quality"
         listed = cli.run("judge", "calibrations", "list").stdout.splitlines()
         assert [line.split()[:2] for line in listed] == [["id", "rubric"], [stored["calibration_id"], "quality"]]

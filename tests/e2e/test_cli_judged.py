@@ -139,7 +139,7 @@ def test_a_judge_that_is_down_and_comes_back(judged: tuple[Cli, ScriptedProvider
     assert paused.stderr.count("--resume ") == 1
     assert "runs resume" not in paused.stderr
     assert calls(cli) == 20
-    (run,) = json.loads(cli.run("runs", "list", "--json").stdout)
+    (run,) = json.loads(cli.run("runs", "list", "--json").stdout)["runs"]
     assert (run["state"], run["pause_cause"], run["finished"]) == ("paused", "judge", 0)
     number = int(port.rpartition(":")[2].partition("/")[0])
     with ScriptedProvider(says(GOOD), port=number):
@@ -197,7 +197,7 @@ def test_a_key_is_corrected_without_stopping_the_stack(judged: tuple[Cli, Script
         cli.env["TEAM_KEY"] = "sk-wrong-0123456789-abcdefghij"
         cli.run("up", "--no-embedder", "--judge")
         assert "The service says: no such key" in cli.run("run", "assay.yaml", status=3).stderr
-        (run,) = json.loads(cli.run("runs", "list", "--json").stdout)
+        (run,) = json.loads(cli.run("runs", "list", "--json").stdout)["runs"]
         cli.env["TEAM_KEY"] = right
         assert "gate  PASS  quality >= 4" in cli.run("runs", "resume", run["run_id"]).stdout
     assert calls(cli) == 20

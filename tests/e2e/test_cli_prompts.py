@@ -130,7 +130,7 @@ def test_the_exit_status_says_what_happened(cli: Cli, adapter: str, provide: Cal
     for command in ("run", "validate"):
         done = cli.run(command, "assay.yaml", status=2)
         assert "assay.yaml:1: agent.api_key: the environment variable MY_KEY is not set" in done.stderr
-    assert json.loads(cli.run("runs", "list", "--json").stdout) == []
+    assert json.loads(cli.run("runs", "list", "--json").stdout)["runs"] == []
     cli.run("validate", "assay.yaml", "--server", "elsewhere:1")
     cli.write("prompt.md", "Is this positive or negative? {{reviews}}\n")
     cli.env["MY_KEY"] = KEY

@@ -108,7 +108,7 @@ def test_a_run_that_is_resumed_keeps_what_it_was_started_with(shared_project: Cl
     shared_project.write("agent.py", "def answer(request):\n    return request.input.upper()\n")
     options = ("--limit", "5", "--set", "agent.timeout=5s")
     shared_project.run("run", ".", "--no-progress", *options)
-    run_id = json.loads(shared_project.run("runs", "list", "--json").stdout)[0]["run_id"]
+    run_id = json.loads(shared_project.run("runs", "list", "--json").stdout)["runs"][0]["run_id"]
     again = ("run", ".", "--no-progress", "--resume", run_id)
     assert "note:" not in shared_project.run(*again, *options).stderr
     assert "differ from this spec in agent.timeout, selection\n" in shared_project.run(*again).stderr
@@ -177,13 +177,13 @@ def test_services_end_with_a_killed_command(project: Cli) -> None:
     process.communicate()
     _, alive = psutil.wait_procs(services, timeout=60)
     assert not alive
-    assert json.loads(project.run("runs", "list", "--json").stdout)[0]["state"] == "paused"
+    assert json.loads(project.run("runs", "list", "--json").stdout)["runs"][0]["state"] == "paused"
 
 
 def test_runs_are_listed_shown_and_cancelled(own_stack: Cli) -> None:
     """Stored runs can be listed, shown and looked up; a finished one cannot be cancelled."""
     own_stack.run("run", "assay.yaml")
-    (listed,) = json.loads(own_stack.run("runs", "list", "--json").stdout)
+    (listed,) = json.loads(own_stack.run("runs", "list", "--json").stdout)["runs"]
     assert (listed["state"], listed["finished"]) == ("succeeded", 20)
     assert "exact_match" in own_stack.run("runs", "show", listed["run_id"]).stdout
     assert json.loads(own_stack.run("runs", "show", listed["run_id"], "--json").stdout)["summary"]["passed"] == 20

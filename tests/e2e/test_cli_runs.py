@@ -36,7 +36,7 @@ def gated(project: Cli) -> subprocess.Popen[str]:
 def test_a_paused_run_goes_on_where_its_owner_says(own_stack: Cli) -> None:
     """`pause` lets questions in flight end; `resume` hosts the agent again, asks the rest and writes the reports."""
     running = gated(own_stack)
-    (run_id,) = [run["run_id"] for run in json.loads(own_stack.run("runs", "list", "--json").stdout)]
+    (run_id,) = [run["run_id"] for run in json.loads(own_stack.run("runs", "list", "--json").stdout)["runs"]]
     pausing = own_stack.start("runs", "pause", run_id)
     own_stack.wait_until(lambda: '"owner"' in own_stack.run("runs", "show", run_id, "--json").stdout, pausing)
     assert pausing.stderr is not None
@@ -61,7 +61,7 @@ def test_a_paused_run_is_resumed_with_its_spec_or_its_agent(own_stack: Cli) -> N
     for command in (("run", "assay.yaml", "--resume"), ("runs", "resume", "--agent", "agent:answer")):
         own_stack.write("agent.py", GATED_AGENT)
         running = gated(own_stack)
-        run_id = json.loads(own_stack.run("runs", "list", "--json").stdout)[0]["run_id"]
+        run_id = json.loads(own_stack.run("runs", "list", "--json").stdout)["runs"][0]["run_id"]
         pausing = own_stack.start("runs", "pause", run_id)
         own_stack.wait_until(lambda: '"owner"' in own_stack.run("runs", "show", run_id, "--json").stdout, pausing)  # noqa: B023
         (own_stack.folder / "go").touch()
@@ -77,13 +77,13 @@ def test_a_paused_run_is_resumed_with_its_spec_or_its_agent(own_stack: Cli) -> N
 def test_runs_are_deleted_once_somebody_has_agreed(own_stack: Cli) -> None:
     """`delete` says what goes, asks unless told not to, and names the run that was probably meant."""
     own_stack.run("run", "assay.yaml", "--no-progress")
-    run_id = json.loads(own_stack.run("runs", "list", "--json").stdout)[0]["run_id"]
+    run_id = json.loads(own_stack.run("runs", "list", "--json").stdout)["runs"][0]["run_id"]
     asked = own_stack.run("runs", "delete", run_id, status=2)
     assert "--yes" in asked.stderr
     assert "1 run with 20 rows and 1 dataset that no other run uses: about" in asked.stdout
     assert f"did you mean '{run_id}'" in own_stack.run("runs", "delete", f"{run_id[:-2]}zz", "--yes", status=2).stderr
     assert "deleted 1 run with 20 rows" in own_stack.run("runs", "delete", run_id, "--yes").stdout
-    assert json.loads(own_stack.run("runs", "list", "--json").stdout) == []
+    assert json.loads(own_stack.run("runs", "list", "--json").stdout)["runs"] == []
     assert "no run" in own_stack.run("runs", "show", run_id, status=2).stderr
 
 
@@ -91,20 +91,20 @@ def test_old_runs_are_pruned(own_stack: Cli) -> None:
     """`prune` goes by age, number and state; --dry-run says what would go and deletes nothing."""
     for _ in range(3):
         own_stack.run("run", "assay.yaml", "--no-progress")
-    runs = [run["run_id"] for run in json.loads(own_stack.run("runs", "list", "--json").stdout)]
+    runs = [run["run_id"] for run in json.loads(own_stack.run("runs", "list", "--json").stdout)["runs"]]
     assert "--older-than" in own_stack.run("runs", "prune", status=2).stderr
     assert "is not an age" in own_stack.run("runs", "prune", "--older-than", "30", status=2).stderr
     assert "not a state" in own_stack.run("runs", "prune", "--keep", "1", "--state", "running", status=2).stderr
     assert "no run is that old" in own_stack.run("runs", "prune", "--older-than", "30d", "--yes").stdout
-    planned = json.loads(own_stack.run("runs", "prune", "--keep", "1", "--dry-run", "--json").stdout)
+    planned = json.loads(own_stack.run("runs", "prune", "--keep", "1", "--dry-run", "--json").stdout)["runs"]
     assert [run["run_id"] for run in planned] == runs[1:]
-    assert json.loads(own_stack.run("runs", "prune", "--keep", "0", "--state", "failed", "--json").stdout) == []
+    assert json.loads(own_stack.run("runs", "prune", "--keep", "0", "--state", "failed", "--json").stdout)["runs"] == []
     everything = own_stack.run("runs", "prune", "--older-than", "0m", "--dry-run").stdout
     assert "to be deleted: 3 runs with 60 rows and 1 dataset that no other run uses: about" in everything
     done = own_stack.run("runs", "prune", "--older-than", "0m", "--keep", "2", "--yes")
     assert "to be deleted: 1 run with 20 rows: about" in done.stdout
     assert "deleted 1 run with 20 rows: about" in done.stdout
-    assert [run["run_id"] for run in json.loads(own_stack.run("runs", "list", "--json").stdout)] == runs[:2]
+    assert [run["run_id"] for run in json.loads(own_stack.run("runs", "list", "--json").stdout)["runs"]] == runs[:2]
 
 
 SLOW_SERVER = """
@@ -140,7 +140,7 @@ def test_a_run_whose_command_was_killed_is_taken_up_again(project: Cli) -> None:
         project.wait_until((project.home / "assay.db").exists, running)
 
         def shown() -> Any:
-            (run,) = json.loads(project.run("runs", "list", "--json").stdout) or [{"finished": 0, "run_id": ""}]
+            (run,) = json.loads(project.run("runs", "list", "--json").stdout)["runs"] or [{"finished": 0, "run_id": ""}]
             return run
 
         project.wait_until(lambda: shown()["finished"] == 5, running)
@@ -171,14 +171,14 @@ def test_rows_with_errors_are_retried_and_their_history_is_shown(own_stack: Cli)
     fine = (own_stack.folder / "agent.py").read_text()
     own_stack.write("agent.py", "def answer(request):\n    assert request.case_id != 'c3', 'boom'\n    return 'Q0'\n")
     own_stack.run("run", "assay.yaml", "--no-progress", "--set", "agent.retries=0", status=1)
-    run_id = json.loads(own_stack.run("runs", "list", "--json").stdout)[0]["run_id"]
+    run_id = json.loads(own_stack.run("runs", "list", "--json").stdout)["runs"][0]["run_id"]
     own_stack.write("agent.py", fine)
     done = own_stack.run("runs", "resume", run_id, "--retry-errors", "--spec", "assay.yaml", status=1)
     assert "pass rate 10.0% (2 of 20)" in done.stdout
     shown = own_stack.run("runs", "show", run_id, "--history", "c3").stdout
     assert [line.split()[2] for line in shown.splitlines()] == ["outcome", "retried", "current"]
     assert "boom" in shown
-    history = json.loads(own_stack.run("runs", "show", run_id, "--history", "c3", "--json").stdout)
+    history = json.loads(own_stack.run("runs", "show", run_id, "--history", "c3", "--json").stdout)["attempts"]
     assert [attempt["row"]["answer"] for attempt in history] == ["", "Q3"]
     again = own_stack.run("runs", "resume", run_id, "--retry-errors", "--spec", "assay.yaml", status=1)
     assert "no row has an error" in again.stderr
@@ -200,7 +200,7 @@ def held_run(project: Cli) -> str:
     project.write("agent.py", AGENT)
     running = project.start("run", "assay.yaml", "--set", "agent.concurrency=1", "--no-progress")
     project.wait_until((project.folder / "asked").exists, running)
-    run_id = str(json.loads(project.run("runs", "list", "--json").stdout)[0]["run_id"])
+    run_id = str(json.loads(project.run("runs", "list", "--json").stdout)["runs"][0]["run_id"])
     pausing = project.start("runs", "pause", run_id, "--json")
     project.wait_until(lambda: '"owner"' in project.run("runs", "show", run_id, "--json").stdout, pausing)
     (project.folder / "go").touch()

@@ -84,7 +84,7 @@ def test_a_run_over_part_of_a_dataset_says_so_wherever_it_is_shown(tagged: Cli) 
     assert done.stdout.splitlines()[-1].endswith(f"{said}  exit status 0")
     assert said in tagged.run("runs", "show", "latest").stdout.splitlines()
     assert "2 of 10 cases" in tagged.run("runs", "list", "--limit", "1").stdout
-    (listed,) = json.loads(tagged.run("runs", "list", "--limit", "1", "--json").stdout)
+    (listed,) = json.loads(tagged.run("runs", "list", "--limit", "1", "--json").stdout)["runs"]
     assert listed["selection"]["matched_count"] == 3
     one = tagged.run("run", "assay.yaml", "--limit", "1")
     assert ": 1 of 10 cases over qa.jsonl: only the first 1\n" in one.stderr

@@ -37,7 +37,7 @@ def test_an_orchestrator_started_for_a_wrong_dataset_is_ended(project: Cli) -> N
     project.run("run", "assay.yaml", status=2)
     assert log.exists()
     assert running_services(Home.find(project.home)) == {}
-    assert len(json.loads(project.run("runs", "list", "--json").stdout)) == 1
+    assert len(json.loads(project.run("runs", "list", "--json").stdout)["runs"]) == 1
 
 
 def _says_stopped(stack: LocalStack) -> bool:
@@ -73,7 +73,7 @@ def test_a_command_that_is_interrupted_while_its_run_is_created_names_the_run(pr
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, ""), err
     del project.env["ASSAY_FAILPOINTS"], project.env["ASSAY_FAILPOINTS_LOG"]
-    (stored,) = json.loads(project.run("runs", "list", "--json").stdout)
+    (stored,) = json.loads(project.run("runs", "list", "--json").stdout)["runs"]
     command = f"assay run assay.yaml --output-dir out --resume {stored['run_id']}"
     assert err.splitlines()[-1] == f"interrupted: finished rows are stored. Continue with: {command}"
     project.run(*shlex.split(command)[1:])
@@ -98,7 +98,7 @@ def test_a_rescoring_that_is_interrupted_while_its_run_is_created_names_the_run(
     # Its answers are stored: the orchestrator may have scored them all before it hears that the command has ended.
     continued = project.run(*shlex.split(command)[1:], status=None)
     assert not continued.returncode or "has already succeeded" in continued.stderr, continued.stderr
-    runs = json.loads(project.run("runs", "list", "--json").stdout)
+    runs = json.loads(project.run("runs", "list", "--json").stdout)["runs"]
     assert sorted(each["state"] for each in runs) == ["succeeded", "succeeded"]
 
 

@@ -135,7 +135,7 @@ def test_rates_that_are_no_rates_are_refused(cli: Cli) -> None:
 def test_a_stored_run_keeps_its_verdict(shared_cli: Cli) -> None:
     """`assay runs show` prints the verdict of `assay run`, as text and as JSON."""
     last, summary, _ = ended(asked(shared_cli, answers=5, gates=["rouge >= 0.9"]), 3)
-    run_id = json.loads(shared_cli.run("runs", "list", "--json").stdout)[0]["run_id"]
+    run_id = json.loads(shared_cli.run("runs", "list", "--json").stdout)["runs"][0]["run_id"]
     assert shared_cli.run("runs", "show", run_id).stdout.splitlines()[-1] == last
     shown = json.loads(shared_cli.run("runs", "show", run_id, "--json").stdout)["summary"]
     assert {key: shown[key] for key in ("overall_status", "exit_status", "reasons", "notes")} == {
@@ -182,7 +182,7 @@ def test_the_last_line_is_the_verdict_of_the_command(cli: Cli) -> None:
     """A comparison says its part without a status of its own, and the last line has that of run and comparison."""
     asked(cli, answers=20, gates=["pass_rate >= 0.9"])
     cli.run("run", "assay.yaml", "--no-progress")
-    (baseline,) = json.loads(cli.run("runs", "list", "--json").stdout)
+    (baseline,) = json.loads(cli.run("runs", "list", "--json").stdout)["runs"]
     against = ("run", "assay.yaml", "--no-progress", "--against", baseline["run_id"])
     same = cli.run(*against).stdout.splitlines()
     assert same[-1] == "verdict  PASS  the gate holds  pass rate 100.0% (20 of 20)  exit status 0"
@@ -234,7 +234,7 @@ def test_a_file_that_cannot_be_written_costs_no_answer(project: Cli) -> None:
     project.write("agent.py", "def answer(request):\n    raise SystemExit('asked')\n")
     done = project.run("run", "--junit", "qa.jsonl/junit.xml", status=3)
     assert "qa.jsonl is not a folder): choose another place with --junit" in done.stderr
-    assert project.run("runs", "list", "--json").stdout.strip() in ("[]", '{"runs": []}')
+    assert json.loads(project.run("runs", "list", "--json").stdout)["runs"] == []
 
 
 def test_annotations_stay_out_of_a_document(project: Cli) -> None:

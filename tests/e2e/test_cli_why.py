@@ -72,7 +72,7 @@ def ran(
     cli = Cli(tmp_path_factory.mktemp("why"), shared_home, command_server)
     write(cli)
     done = cli.run("run", "assay.yaml", "--no-progress", "--output-dir", "out", status=1)
-    return cli, done.stdout, json.loads(cli.run("runs", "list", "--json").stdout)[0]["run_id"]
+    return cli, done.stdout, json.loads(cli.run("runs", "list", "--json").stdout)["runs"][0]["run_id"]
 
 
 def rows_of(cli: Cli) -> dict[str, Any]:
@@ -157,12 +157,12 @@ def test_everything_about_one_row(ran: tuple[Cli, str, str]) -> None:
     failed = cli.run("runs", "show", run_id, "--case", "case-7").stdout
     for part in ("agent error (raised): RuntimeError: upstream 401", *TRACEBACK):
         assert part in failed
-    (row,) = json.loads(cli.run("runs", "show", run_id, "--case", "case-2", "--json").stdout)
-    assert row == {
-        **rows_of(cli)["case-2"],
-        "earlier_attempts": [],
+    assert json.loads(cli.run("runs", "show", run_id, "--case", "case-2", "--json").stdout) == {
+        "schema": "assay/case/1",
+        "case_id": "case-2",
         "previous_case": "case-1",
         "next_case": "case-3",
+        "rows": [{**rows_of(cli)["case-2"], "earlier_attempts": []}],
     }
     assert "no case 'case-99'" in cli.run("runs", "show", run_id, "--case", "case-99", status=2).stderr
     assert "give one" in cli.run("runs", "show", run_id, "--case", "case-2", "--failed", status=2).stderr
@@ -176,7 +176,7 @@ def test_every_failing_row(ran: tuple[Cli, str, str]) -> None:
     assert entry in shown
     assert "    rows: case-5, case-6, case-7, case-8, case-9, case-10, case-11\n" in shown
     assert shown.endswith("9 failing rows\n")
-    failing = json.loads(cli.run("runs", "show", run_id, "--failed", "--json").stdout)
+    failing = json.loads(cli.run("runs", "show", run_id, "--failed", "--json").stdout)["rows"]
     assert failing == [row for row in rows_of(cli).values() if not row["passed"]]
 
 
@@ -230,7 +230,7 @@ def test_repeats_are_rows_of_their_own(shared_cli: Cli) -> None:
     """A run with repeats numbers its rows, and `--case` shows each of them."""
     write(shared_cli)
     shared_cli.run("run", "assay.yaml", "--no-progress", "--limit", "3", "--repeats", "2", status=1)
-    run_id = json.loads(shared_cli.run("runs", "list", "--json").stdout)[0]["run_id"]
+    run_id = json.loads(shared_cli.run("runs", "list", "--json").stdout)["runs"][0]["run_id"]
     text = shared_cli.run("runs", "show", run_id, "--case", "case-2").stdout
     assert "case-2  repeat 1 of 2" in text
     assert "case-2  repeat 2 of 2" in text

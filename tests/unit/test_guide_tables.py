@@ -147,7 +147,7 @@ def test_documents_of_runs() -> None:
     (full,) = re.findall(r"^\| `runs show`, .* \| (.*) \|$", table, re.MULTILINE)
     (case,) = re.findall(r"^\| `case` \| .*without (.*) \|$", table, re.MULTILINE)
     run = finished_run()
-    of_brief = set(re.findall(r"`(\w+)`", brief)) - {"adapter", "target"}
+    of_brief = set(re.findall(r"`(\w+)`", brief)) - {"runs", "adapter", "target"}
     assert of_brief == run_documents.brief(run).keys()
     assert of_brief | set(re.findall(r"`(\w+)`", full)) == run_documents.full(run).keys()
     assert tuple(re.findall(r"`(\w+)`", case)) == run_documents._NOT_IN_EVENTS

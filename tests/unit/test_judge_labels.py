@@ -202,7 +202,7 @@ def test_when_a_score_passes() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [(None, "save a baseline with --save first"), ("{", "is not a baseline"), ("[]", "is not a baseline"),
-     ('{"format": "assay-judge-baseline/1", "scores": 3}', "is damaged")],
+     ('{"schema": "assay/judge-baseline/1", "scores": 3}', "is damaged")],
 )  # fmt: skip
 def test_what_is_no_baseline(tmp_path: Path, text: str | None, problem: str) -> None:
     """Any invalid file is refused with a sentence."""

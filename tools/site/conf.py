@@ -1,5 +1,6 @@
 """Settings of Sphinx for the site; `tools/site/__main__.py` names this folder with `-c`."""
 
+from pathlib import Path
 from typing import Any
 
 from pygments.lexers.data import JsonLexer
@@ -13,6 +14,7 @@ html_title = "Assay"
 html_theme_options = {"header_links_before_dropdown": 8, "show_prev_next": False, "collapse_navigation": True}
 html_show_sourcelink = False
 html_copy_source = False
+html_extra_path = [str(path) for path in (Path(__file__).parents[2] / "library/assay/reports").glob("*.schema.json")]
 html_show_copyright = False
 
 # GitHub's anchors, of which the links between pages make use.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,13 +10,8 @@ import click
 from assay.text.unsafe_text import clean
 from assay_cli.commands import Group
 from assay_cli.options.cases import find_run
-from assay_cli.options.shared import (
-    call_orchestrator,
-    client_options,
-    json_client_options,
-    print_document,
-    print_listing,
-)
+from assay_cli.options.shared import call_orchestrator, client_options, json_client_options
+from assay_cli.output.documents import print_document, print_listing, record
 
 if TYPE_CHECKING:
     from assay.client.client import Client
@@ -46,7 +40,7 @@ def set_(run: str, name: str | None, named: str | None, as_json: bool, server: s
     replaced, current = call_orchestrator(server, lambda client: _set(client, run, name or named or ""))
     if as_json:
         previous = replaced.run_id if replaced is not None else None
-        print_document({**dataclasses.asdict(current), "previous_run_id": previous})
+        print_document("baseline", {**record(current), "previous_run_id": previous})
         return 0
     click.echo(f"{clean(current.name)} is run {clean(current.run_id)}")
     if replaced is not None:
@@ -93,7 +87,7 @@ def list_(as_json: bool, server: str | None) -> int:
 
     none = "no baselines yet: name one with `assay baseline set RUN`"
     baselines = call_orchestrator(server, list_baselines)
-    print_listing(baselines, ("name", "run", "set at"), _row, as_json=as_json, if_empty=none)
+    print_listing("baselines", baselines, ("name", "run", "set at"), _row, as_json=as_json, if_empty=none)
     return 0
 
 

@@ -12,7 +12,8 @@ from assay.local_stack.install_hint import install_hint
 from assay.local_stack.model_files import model_problem
 from assay.metrics.core.info import DEFAULT_MODEL
 from assay_cli.commands import Group
-from assay_cli.options.shared import debug_option, json_option, print_document, run_async
+from assay_cli.options.shared import debug_option, json_option, run_async
+from assay_cli.output.documents import print_document
 
 if TYPE_CHECKING:
     from assay_cli.embedder_bench.measurement import Figures
@@ -62,11 +63,12 @@ def embedder(model: str, precision: str, text_count: int, as_json: bool) -> int:
     library = measure_sentence_transformers(model, text_count)
     if as_json:
         print_document(
+            "embedder-bench",
             {
                 "texts": text_count,
                 "embedder": asdict(own),
                 "sentence_transformers": asdict(library) if library is not None else None,
-            }
+            },
         )
     else:
         click.echo(_report(own, library, text_count))

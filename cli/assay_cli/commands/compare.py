@@ -21,11 +21,8 @@ from assay_cli.commands.compare_variants import (
 from assay_cli.options.compare import CompareOptions, compare_options
 from assay_cli.options.groups import COMPARISON
 from assay_cli.options.reports import REPORTS_FOLDER
-from assay_cli.options.shared import (
-    json_client_options,
-    print_document,
-    run_async,
-)
+from assay_cli.options.shared import json_client_options, run_async
+from assay_cli.output.documents import print_document
 from assay_cli.output.report_files import print_failures, report_lines
 
 if TYPE_CHECKING:
@@ -263,7 +260,7 @@ def _show(
 
     *lines, decision = (comparison_lines if output.verbose else short_lines)(report)
     if as_json:
-        print_document(comparison_document(report))
+        print_document("comparison", comparison_document(report))
     else:
         click.echo(without_commands("\n".join([*lines, *([decision] if decides else [])])))
     if not output.names:

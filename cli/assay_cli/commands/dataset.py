@@ -16,10 +16,11 @@ from assay.metrics.assertions import why_unmade
 from assay.metrics.checks.unmade_checks import not_made
 from assay.model.case import case_to_json
 from assay.model.run_settings import MetricSettings
-from assay.text.unsafe_text import clean, json_text, shorten, without_commands
+from assay.text.unsafe_text import clean, shorten, without_commands
 from assay_cli.commands import Group
 from assay_cli.exit_status import EXIT_USAGE
 from assay_cli.options.shared import field_map, format_option, json_option, map_option
+from assay_cli.output.documents import print_document, record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -72,11 +73,11 @@ def inspect(
     except InvalidInputError as error:
         if not as_json:
             raise
-        click.echo(json_text({"valid": False, "problems": _problems(error.problems)}, indent=1))
+        print_document("dataset", {"valid": False, "problems": list(map(record, error.problems))})
         return EXIT_USAGE
     assert first is not None, "a dataset without cases is refused"
     if as_json:
-        click.echo(json_text(_document(file, info, counts, first), indent=1))
+        print_document("dataset", _document(file, info, counts, first))
     else:
         click.echo(without_commands("\n\n".join(part for part in _parts(file, info, counts, first) if part)))
     return 0
@@ -101,10 +102,6 @@ def _with_unfed(info: DatasetInfo, names: Sequence[str]) -> DatasetInfo:
     return dataclasses.replace(info, warnings=(*info.warnings, *warnings))
 
 
-def _problems(problems: Sequence[Problem]) -> list[dict[str, Any]]:
-    return [dataclasses.asdict(problem) for problem in problems]
-
-
 def _document(file: str, info: DatasetInfo, counts: CaseCounts, first: Case) -> dict[str, Any]:
     return {
         "valid": True,
@@ -116,7 +113,7 @@ def _document(file: str, info: DatasetInfo, counts: CaseCounts, first: Case) -> 
         "counts": {**dataclasses.asdict(counts), "skipped": info.skipped_count},
         "checks": dict(info.checks),
         "checks_not_made": _unmade(info),
-        "warnings": _problems(info.warnings),
+        "warnings": list(map(record, info.warnings)),
         "first_case": case_to_json(first),
     }
 

@@ -22,11 +22,8 @@ from assay.model.frameworks import FRAMEWORKS
 from assay.text.unsafe_text import clean
 from assay.version import __version__
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE
-from assay_cli.options.shared import (
-    json_client_options,
-    print_document,
-    run_async,
-)
+from assay_cli.options.shared import json_client_options, run_async
+from assay_cli.output.documents import print_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,7 +85,7 @@ def doctor(server: str | None, as_json: bool) -> int:
     healthy = all(finding.status != "missing" for finding in findings)
     if as_json:
         checks = [{**asdict(finding), "ok": finding.status == "ok"} for finding in findings]
-        print_document({"healthy": healthy, "checks": checks})
+        print_document("doctor", {"healthy": healthy, "checks": checks})
     else:
         for finding in findings:
             mark = "MISSING" if finding.status == "missing" else finding.status

@@ -11,9 +11,9 @@ import click
 
 from assay.metrics import METRICS, definition, metric_kind
 from assay.metrics.core.info import RULE_SIGNS
-from assay.text.unsafe_text import json_text
 from assay_cli.commands import Group
 from assay_cli.options.shared import json_option
+from assay_cli.output.documents import print_document
 from assay_cli.output.terminal import table
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def list_metrics(as_json: bool) -> int:
     """List all metrics with their inputs, default thresholds and summaries."""
     infos = [kind.info for kind in METRICS.values()]
     if as_json:
-        click.echo(json_text([_head(info) for info in infos], indent=1))
+        print_document("metrics", {"metrics": [_head(info) for info in infos]})
         return 0
     rows = [("metric", "reads", "threshold", "summary")]
     rows += [(info.name, ", ".join(info.reads), _threshold(info), info.summary) for info in infos]
@@ -54,7 +54,7 @@ def show(name: str, as_json: bool) -> int:
             "parameters": [_parameter(parameter) for parameter in info.parameters],
             "example": _example(info),
         }
-        click.echo(json_text(document, indent=1))
+        print_document("metric", document)
         return 0
     parts = [
         f"{info.title} ({info.name})\n{info.summary}",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import TYPE_CHECKING
 
@@ -10,11 +9,8 @@ import click
 
 from assay.errors import InvalidInputError, Problem
 from assay.text.unsafe_text import clean
-from assay_cli.options.shared import (
-    json_client_options,
-    print_document,
-    run_async,
-)
+from assay_cli.options.shared import json_client_options, run_async
+from assay_cli.output.documents import print_document, record
 from assay_cli.output.terminal import table
 
 if TYPE_CHECKING:
@@ -97,7 +93,7 @@ def plan(
     variation, cost = run_async(_learned(runs, metric, correlation=correlation, cluster=cluster, server=server))
     sample_plan = make_plan(variation, difference, cost, alpha=alpha, power=power)
     if as_json:
-        print_document(dataclasses.asdict(sample_plan))
+        print_document("plan", record(sample_plan))
         return 0
     for line in plan_lines(sample_plan):
         click.echo(line)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shlex
 import shutil
@@ -22,13 +21,8 @@ from assay.model.answers.response_limits import MAX_ANSWER_BYTES
 from assay.reports.words.metric_text import number_text
 from assay.text.unsafe_text import clean, json_text, shorten, without_commands
 from assay_cli.exit_status import EXIT_GATE, EXIT_INFRASTRUCTURE, EXIT_USAGE, with_status
-from assay_cli.options.shared import (
-    bad_case_option,
-    check_address,
-    debug_option,
-    json_option,
-    print_warnings,
-)
+from assay_cli.options.shared import bad_case_option, check_address, debug_option, json_option, print_warnings
+from assay_cli.output.documents import print_document, record, with_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -219,7 +213,7 @@ def _text(answer: str) -> str:
 def _print_one(scorer: Scorer, result: Score, *, gated: bool, as_json: bool) -> None:
     if as_json:
         document = {"metric": result.metric, **_document(result), "parameters": dict(scorer.parameters)}
-        click.echo(json_text(document, indent=1))
+        print_document("score", document)
         return
     verdict = _verdict(result, gated=gated)
     click.echo("  ".join(part for part in (result.metric, _value(scorer.info, result), verdict) if part))
@@ -274,14 +268,14 @@ def _print_json(scorer: Scorer, dataset: Dataset, left_out_count: int) -> Sequen
             "parameters": dict(scorer.parameters),
             "left_out_count": left_out_count,
         }
-        file.write(json_text(head, indent=1).removesuffix("\n}") + ',\n "rows": [')
+        file.write(json_text(with_schema("scores", head), indent=1).removesuffix("\n}") + ',\n "rows": [')
         separator = "\n  "
         for row in scorer.rows(dataset):
             line = json_text({"case_id": row.case_id, **_document(row.score)})
             file.write(separator + line)
             separator = ",\n  "
             _keep(reasons, row.score)
-        summary = json_text(dataclasses.asdict(scorer.summary()))
+        summary = json_text(record(scorer.summary()))
         file.write(f'\n ],\n "summary": {summary}\n}}\n')
         file.seek(0)
         while piece := file.read(1_000_000):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from assay.errors import AssayError, InvalidInputError, Problem, count_problems
 from assay.model.command_options import command_line
 from assay.model.run_settings import AgentSettings
 from assay.reports.words.metric_text import count_text
-from assay.text.unsafe_text import clean, json_text, without_commands
+from assay.text.unsafe_text import clean, without_commands
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE
 from assay_cli.options.cases import selection_options
 from assay_cli.options.shared import (
@@ -31,6 +31,7 @@ from assay_cli.options.shared import (
     prices_option,
     use_prices,
 )
+from assay_cli.output.documents import print_document, record
 from assay_cli.output.streams import agent_stdout
 
 if TYPE_CHECKING:
@@ -317,11 +318,11 @@ def _finish(findings: _Findings, as_json: bool) -> int:
     if as_json:
         document = {
             "valid": not problems,
-            "problems": [asdict(problem) for problem in problems],
-            "warnings": [asdict(warning) for warning in findings.warnings],
+            "problems": list(map(record, problems)),
+            "warnings": list(map(record, findings.warnings)),
             "agent_traceback": findings.agent_traceback or None,
         }
-        click.echo(json_text(document, indent=1))
+        print_document("validation", document)
         return 2 if problems else EXIT_INFRASTRUCTURE if findings.left_out else 0
     for line in findings.lines:
         click.echo(without_commands(clean(line)))

@@ -7,7 +7,6 @@ import json
 import os
 import re
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,14 +17,10 @@ from click.core import ParameterSource
 from assay.datasets.choices import ON_BAD_CASE
 from assay.errors import AssayError, InvalidInputError, NotFoundError, Problem, UnavailableError
 from assay.parsing.names import nearest
-from assay.text.unsafe_text import clean, json_text
-from assay_cli.output.terminal import table
+from assay.text.unsafe_text import clean
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-    from typing import TextIO
-
-    from _typeshed import DataclassInstance
 
     from assay.client.client import Client
     from assay.datasets import DatasetInfo
@@ -37,7 +32,6 @@ _NEW_OBJECTS = 50_000
 _PERIODS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 T = TypeVar("T")
-D = TypeVar("D", bound="DataclassInstance")
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
@@ -366,44 +360,3 @@ def _restarter(stack: LocalStack | None) -> Callable[[], Awaitable[None]] | None
         stack.restart_killed()
 
     return restart
-
-
-def print_document(document: object, file: TextIO | None = None) -> None:
-    """Print a JSON document, indented for readers."""
-    click.echo(json_text(document, indent=1), file=file)
-
-
-def print_object(value: DataclassInstance, sentence: str, *, as_json: bool) -> None:
-    """Print a dataclass as a JSON document, or else a sentence on it."""
-    if as_json:
-        print_document(asdict(value))
-    else:
-        click.echo(sentence)
-
-
-def print_listing(
-    values: Sequence[D],
-    head: tuple[str, ...],
-    row: Callable[[D], tuple[str, ...]],
-    *,
-    as_json: bool,
-    if_empty: str = "",
-) -> None:
-    """Print dataclasses as a JSON array, or else as a table.
-
-    Args:
-        values: The dataclasses.
-        head: Heading of the table.
-        row: Returns the cells of one value.
-        as_json: Whether to print JSON.
-        if_empty: Replaces an empty table.
-    """
-    if as_json:
-        print_document([asdict(value) for value in values])
-    else:
-        click.echo(table([head, *map(row, values)]) if values or not if_empty else if_empty)
-
-
-def print_line(document: object, file: TextIO | None = None) -> None:
-    """Print a JSON document on one line, unbuffered."""
-    click.echo(json_text(document), file=file)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from assay.model.run import CaseResult, Run
@@ -15,6 +14,7 @@ from assay.reports.document.document import (
 )
 from assay.reports.words.run_description import description_document
 from assay.reports.words.selected_cases import selected_document
+from assay_cli.output.documents import record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ def brief(run: Run) -> dict[str, Any]:
         "run_id": run.run_id,
         "name": run.settings.name,
         "state": run.state.value,
-        "state_reason": run.state_reason,
+        "state_reason": run.state_reason or None,
         "pause_cause": run.pause_cause.value if run.pause_cause is not None else None,
         "total": run.counts.total,
         "finished": run.counts.finished,
@@ -47,7 +47,7 @@ def full(run: Run) -> dict[str, Any]:
     summary = None
     if run.summary is not None:
         summary = {
-            **dataclasses.asdict(run.summary),
+            **record(run.summary),
             "judging": judging_document(run),
             "stopped_early": stopped_document(run.summary.stopped_early),
             **verdict_document(run),
@@ -57,10 +57,10 @@ def full(run: Run) -> dict[str, Any]:
         **brief(run),
         "agent_errors": run.counts.agent_errors,
         "interrupted": run.counts.interrupted,
-        "started_at": run.started_at,
-        "ended_at": run.ended_at,
+        "started_at": run.started_at or None,
+        "ended_at": run.ended_at or None,
         "dataset": dataset_document(run),
-        "judge": dataclasses.asdict(run.settings.judge) if run.settings.judge is not None else None,
+        "judge": record(run.settings.judge) if run.settings.judge is not None else None,
         "partial": run.summary is not None and run.summary.partial,
         "summary": summary,
     }
@@ -91,6 +91,6 @@ def event_document(event: Run | StateChange | CaseResult) -> dict[str, Any]:
         "event": "state",
         "sequence": event.sequence,
         "state": event.state.value,
-        "state_reason": event.reason,
+        "state_reason": event.reason or None,
         "at": event.at,
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import sys
 from contextlib import aclosing, nullcontext
 from pathlib import Path
@@ -13,12 +12,13 @@ import click
 
 from assay.reports.atomic import atomic_writer
 from assay.text.csv_text import csv_text
-from assay.text.unsafe_text import clean, json_text
+from assay.text.unsafe_text import clean
 from assay_cli.commands import Group
 from assay_cli.commands.admin.calls import called
 from assay_cli.exit_status import EXIT_GATE
 from assay_cli.options.groups import combined
-from assay_cli.options.shared import client_options, print_line
+from assay_cli.options.shared import client_options
+from assay_cli.output.documents import print_line, record
 from assay_cli.output.terminal import table
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def list_entries(limit: int, as_json: bool, server: str | None, **conditions: st
     entries = called(server, lambda client: _entries(client, conditions, limit))
     if as_json:
         for stored in entries:
-            print_line(_document(stored))
+            print_line("audit-entry", _document(stored))
         return 0
     head = ("at", "team", "action", "resource", "outcome", "by", "role", "from")
     click.echo(table([head, *map(_row, entries)]))
@@ -145,18 +145,20 @@ async def _entries(client: Client, conditions: dict[str, str], limit: int) -> li
 
 
 def _document(stored: StoredEntry) -> dict[str, Any]:
-    values = {"sequence": stored.sequence, "at": stored.at, "digest": stored.digest, **dataclasses.asdict(stored.entry)}
+    values = {"sequence": stored.sequence, "at": stored.at, "digest": stored.digest, **record(stored.entry)}
     return {name: values[name] for name in _COLUMNS}
 
 
 def _line_writer(out: IO[str]) -> Callable[[StoredEntry], None]:
-    return lambda stored: print(json_text(_document(stored)), file=out)
+    return lambda stored: print_line("audit-entry", _document(stored), out)
 
 
 def _csv_writer(out: IO[str]) -> Callable[[StoredEntry], None]:
     writer = csv.writer(out)
     writer.writerow(_COLUMNS)
-    return lambda stored: writer.writerow([csv_text(str(value)) for value in _document(stored).values()])
+    return lambda stored: writer.writerow(
+        ["" if value is None else csv_text(str(value)) for value in _document(stored).values()]
+    )
 
 
 def _row(stored: StoredEntry) -> tuple[str, ...]:

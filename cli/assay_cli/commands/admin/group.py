@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -18,15 +17,8 @@ from assay_cli.commands.admin.calls import called, team_option
 from assay_cli.commands.admin.quotas import quotas, status
 from assay_cli.commands.admin.targets import targets
 from assay_cli.commands.admin.team_data import delete_team, set_retention, shown
-from assay_cli.options.shared import (
-    client_options,
-    debug_option,
-    json_client_options,
-    parse_period,
-    print_document,
-    print_listing,
-    print_object,
-)
+from assay_cli.options.shared import client_options, debug_option, json_client_options, parse_period
+from assay_cli.output.documents import print_document, print_listing, print_object, record
 
 if TYPE_CHECKING:
     from assay.client.admin import Team, TokenInfo
@@ -111,7 +103,7 @@ def create_team(team: str, as_json: bool, server: str | None) -> int:
     created = called(server, lambda client: calls.create_team(client, team))
     name = clean(created.team)
     sentence = f"created team {name}; `assay admin tokens create NAME --team {name}` makes a token"
-    print_object(created, sentence, as_json=as_json)
+    print_object("team", created, sentence, as_json=as_json)
     return 0
 
 
@@ -122,7 +114,7 @@ def list_teams(as_json: bool, server: str | None) -> int:
     from assay.client import admin as calls
 
     head = ("team", "created", "keeps runs", "keeps audit", "state")
-    print_listing(called(server, calls.list_teams), head, _team_row, as_json=as_json)
+    print_listing("teams", called(server, calls.list_teams), head, _team_row, as_json=as_json)
     return 0
 
 
@@ -190,7 +182,7 @@ def create_token(name: str, team: str, role: str, expires: str, as_json: bool, s
     lifetime_s = _lifetime_s(expires)
     created = called(server, lambda client: calls.create_token(client, role, name, team=team, lifetime_s=lifetime_s))
     if as_json:
-        print_document({"text": created.text, **dataclasses.asdict(created.token)})
+        print_document("new-token", {"text": created.text, **record(created.token)})
         return 0
     until = f", until {created.token.expires_at}" if created.token.expires_at else ""
     role = f"role {created.token.role}{until}"
@@ -210,7 +202,7 @@ def list_tokens(team: str, as_json: bool, server: str | None) -> int:
 
     listed = called(server, lambda client: calls.list_tokens(client, team))
     head = ("token", "team", "role", "name", "created", "last used", "state")
-    print_listing(listed, head, _token_row, as_json=as_json)
+    print_listing("tokens", listed, head, _token_row, as_json=as_json)
     if not (team or as_json):
         click.echo("these are your own team's tokens; operators list another team's with --team TEAM", err=True)
     return 0
@@ -225,7 +217,7 @@ def revoke_token(token_id: str, as_json: bool, server: str | None) -> int:
 
     revoked = called(server, lambda client: calls.revoke_token(client, token_id))
     sentence = f"revoked token {clean(revoked.token_id)} ({clean(revoked.name)}) of team {clean(revoked.team)}"
-    print_object(revoked, sentence, as_json=as_json)
+    print_object("token", revoked, sentence, as_json=as_json)
     return 0
 
 

@@ -12,11 +12,8 @@ from assay.text.unsafe_text import clean
 from assay_cli.commands import Group
 from assay_cli.commands.admin.calls import called
 from assay_cli.options.groups import combined
-from assay_cli.options.shared import (
-    client_options,
-    json_client_options,
-    print_document,
-)
+from assay_cli.options.shared import client_options, json_client_options
+from assay_cli.output.documents import print_document
 from assay_cli.output.terminal import table
 
 if TYPE_CHECKING:
@@ -76,7 +73,7 @@ def show_quotas(team: str, as_json: bool, server: str | None) -> int:
 
     in_force = called(server, lambda client: calls.get_quotas(client, team))
     if as_json:
-        print_document({entry.quota.value: entry.amount for entry in in_force})
+        print_document("quotas", {"quotas": {entry.quota.value: entry.amount for entry in in_force}})
     elif in_force:
         rows = (
             (entry.quota.value, entry.quota.shown(entry.amount), "default" if entry.is_default else "own")
@@ -97,7 +94,7 @@ def status(team: str, as_json: bool, server: str | None) -> int:
 
     teams = called(server, lambda client: calls.get_status(client, team))
     if as_json:
-        print_document([_document(usage) for usage in teams])
+        print_document("usage", {"teams": [_document(usage) for usage in teams]})
     else:
         head = ("team", "queued rows", *(quota.value for quota in Quota))
         click.echo(table([head, *map(_row, teams)]))

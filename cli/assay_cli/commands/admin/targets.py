@@ -9,7 +9,8 @@ import click
 from assay.text.unsafe_text import clean
 from assay_cli.commands import Group
 from assay_cli.commands.admin.calls import called, team_option
-from assay_cli.options.shared import client_options, json_client_options, print_listing, print_object
+from assay_cli.options.shared import client_options, json_client_options
+from assay_cli.output.documents import print_listing, print_object
 
 if TYPE_CHECKING:
     from assay.client.admin import Target
@@ -41,7 +42,7 @@ def create_target(
     target = called(server, lambda client: calls.create_target(client, name, address, secrets=secrets, team=team))
     sent = f"with {', '.join(target.secrets)}" if target.secrets else "without secrets"
     sentence = f"created target {target.name} of team {target.team}: {target.address}, {sent}"
-    print_object(target, clean(sentence), as_json=as_json)
+    print_object("target", target, clean(sentence), as_json=as_json)
     return 0
 
 
@@ -53,7 +54,7 @@ def list_targets(team: str, as_json: bool, server: str | None) -> int:
     from assay.client import admin as calls
 
     listed = called(server, lambda client: calls.list_targets(client, team))
-    print_listing(listed, ("target", "team", "address", "secrets", "created"), _row, as_json=as_json)
+    print_listing("targets", listed, ("target", "team", "address", "secrets", "created"), _row, as_json=as_json)
     return 0
 
 

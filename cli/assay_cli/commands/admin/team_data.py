@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import sys
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,8 @@ import click
 from assay.text.unsafe_text import clean
 from assay_cli.commands.admin.calls import called
 from assay_cli.exit_status import EXIT_INTERRUPTED, EXIT_USAGE
-from assay_cli.options.shared import json_client_options, parse_period, print_document, print_object
+from assay_cli.options.shared import json_client_options, parse_period
+from assay_cli.output.documents import print_document, print_object, record
 from assay_cli.output.terminal import table
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def delete_team(team: str, yes: bool, no_wait: bool, as_json: bool, server: str 
 
     deletion = called(server, delete)
     if as_json:
-        print_document(dataclasses.asdict(deletion))
+        print_document("team-deletion", record(deletion))
         return 0
     rows = [
         (
@@ -118,7 +118,7 @@ def set_retention(team: str, runs: int | None, audit: int | None, as_json: bool,
     )
     runs_kept, audit_kept = shown(retention.keep_runs_days), shown(retention.keep_audit_days)
     sentence = f"team {clean(retention.team)} keeps runs {runs_kept}, audit {audit_kept}"
-    print_object(retention, sentence, as_json=as_json)
+    print_object("team", retention, sentence, as_json=as_json)
     return 0
 
 

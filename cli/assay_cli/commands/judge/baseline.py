@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from assay_cli.commands.judge.labels import Labels
     from assay_cli.commands.judge.rubrics import AskedRubric
 
-FORMAT = "assay-judge-baseline/1"
+SCHEMA = "assay/judge-baseline/1"
 _TEXTS = ("anchors", "judge", "rubric", "saved_at")
 
 
@@ -53,7 +53,7 @@ class Baseline:
 
     def document(self) -> dict[str, Any]:
         """Return the baseline as a JSON document."""
-        return {"format": FORMAT, **asdict(self)}
+        return {"schema": SCHEMA, **asdict(self), "criterion": self.criterion or None}
 
 
 def baseline_of(judged: Judged, items: Labels, rubric: AskedRubric, criterion: str | None) -> Baseline:
@@ -87,8 +87,8 @@ def read_baseline(path: Path) -> Baseline:
         raise _refused(path, f"cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError):
         data = None
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise _refused(path, f"is not a baseline of this version ({FORMAT}): save one with --save")
+    if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+        raise _refused(path, f"is not a baseline of this version ({SCHEMA}): save one with --save")
     scores = data.get("scores")
     texts = [data.get(name) for name in _TEXTS]
     ends = data.get("minimum"), data.get("maximum")

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay.errors import AssayError, InvalidInputError, Problem
-from assay.text.unsafe_text import clean, json_text
+from assay.text.unsafe_text import clean
 from assay_cli.commands.judge.access import gathered, judge_access, judge_options
 from assay_cli.exit_status import EXIT_GATE, EXIT_INFRASTRUCTURE, with_status
 from assay_cli.options.groups import JUDGE, GroupedCommand
 from assay_cli.options.shared import check_address, connect, debug_option, json_option, run_async
+from assay_cli.output.documents import print_document
 
 if TYPE_CHECKING:
     from assay_cli.commands.judge.outcome import Outcome
@@ -114,7 +115,7 @@ def calibrate(
     outcome = run_async(calibrated(access, request))
     stored = not (no_store or outcome.bill.unavailable) and run_async(_kept(outcome, store))
     if as_json:
-        click.echo(json_text({**outcome.document(), "stored": stored}, indent=1))
+        print_document("calibration", {**outcome.document(), "stored": stored})
     else:
         click.echo(outcome.text())
         if stored:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay.errors import InvalidInputError, Problem
-from assay.text.unsafe_text import clean, json_text
+from assay.text.unsafe_text import clean
 from assay_cli.commands.judge.access import gathered, judge_access, judge_options
 from assay_cli.exit_status import EXIT_GATE, EXIT_INFRASTRUCTURE, with_status
 from assay_cli.options.groups import JUDGE, GroupedCommand
 from assay_cli.options.shared import debug_option, json_option, run_async
+from assay_cli.output.documents import print_document
 
 if TYPE_CHECKING:
     from assay.statistics.drift import Drift
@@ -125,7 +126,9 @@ def _saved(path: Path, new: Baseline, bill: Bill, *, as_json: bool) -> int:
         json.dump(new.document(), file, ensure_ascii=False, allow_nan=False, indent=1)
         file.write("\n")
     if as_json:
-        click.echo(json.dumps({"saved": str(path), "baseline": new.document(), "bill": bill.document()}, indent=1))
+        print_document(
+            "saved-judge-baseline", {"saved": str(path), "baseline": new.document(), "bill": bill.document()}
+        )
     else:
         click.echo(f"saved {valid} scores of {clean(new.judge)} to {clean(str(path))}\n{bill.sentence()}")
     return 0
@@ -139,7 +142,7 @@ def _compared(old: Baseline, new: Baseline, bill: Bill, *, as_json: bool) -> int
     drift = find_drift(old.scores, new.scores, width=new.maximum - new.minimum)
     changes = changes_of(old, new)
     if as_json:
-        click.echo(json_text(_document(drift, changes, old, new, bill), indent=1))
+        print_document("drift", _document(drift, changes, old, new, bill))
     else:
         click.echo(f"judge  {clean(new.judge)}  rubric {new.rubric}  baseline of {old.saved_at}")
         click.echo(f"{drift_text(drift, changes)}\n{bill.sentence()}")

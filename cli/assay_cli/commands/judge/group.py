@@ -13,7 +13,8 @@ from assay_cli.commands import Group
 from assay_cli.commands.judge.calibrate import calibrate
 from assay_cli.commands.judge.drift import drift
 from assay_cli.commands.judge.sample import sample
-from assay_cli.options.shared import call_orchestrator, client_options, json_client_options, print_listing
+from assay_cli.options.shared import call_orchestrator, client_options, json_client_options
+from assay_cli.output.documents import print_listing
 from assay_cli.output.terminal import table
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def list_(as_json: bool, server: str | None) -> int:
     stored = call_orchestrator(server, list_calibrations)
     head = ("id", "rubric", "judge", "trust", "alpha", "answers", "calibrated")
     none = "no calibrations yet: `assay judge calibrate` stores one"
-    print_listing(stored, head, _row, as_json=as_json, if_empty=none)
+    print_listing("calibrations", stored, head, _row, as_json=as_json, if_empty=none)
     return 0
 
 

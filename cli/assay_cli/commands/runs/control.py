@@ -18,11 +18,11 @@ from assay_cli.options.shared import (
     debug_option,
     json_client_options,
     prices_option,
-    print_document,
     run_async,
     server_option,
     use_prices,
 )
+from assay_cli.output.documents import print_document
 from assay_cli.output.output_kind import OutputKind
 from assay_cli.output.run_documents import full
 
@@ -202,7 +202,7 @@ def resume(
 
 def _print(run: Run, as_json: bool) -> None:
     if as_json:
-        print_document(full(run))
+        print_document("run", full(run))
     else:
         click.echo(state_line(run))
 

@@ -21,7 +21,7 @@ from assay.reports.words.metric_text import count_text
 from assay.reports.words.run_commands import resume_command
 from assay.text.unsafe_text import clean, shorten, without_commands
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED, with_status
-from assay_cli.options.shared import print_document, print_line
+from assay_cli.output.documents import print_document, print_line
 from assay_cli.output.output_kind import OutputKind
 from assay_cli.output.report_files import print_failures
 from assay_cli.output.run_documents import event_document, full
@@ -197,7 +197,7 @@ async def _drive(
             if with_answers:
                 watched.take(event)
             if options.output_kind is OutputKind.LINES:
-                print_line(event_document(event), options.out)
+                print_line("run-event", event_document(event), options.out)
 
         async with showing_start(stack, progress):
             run = await drive_run(
@@ -239,9 +239,9 @@ async def conclude(
 
     out, output_kind = options.out, options.output_kind
     if output_kind is OutputKind.LINES:
-        print_line({"event": "end", "sequence": run.last_sequence, **full(run)}, out)
+        print_line("run-event", {"event": "end", "sequence": run.last_sequence, **full(run)}, out)
     elif output_kind is OutputKind.DOCUMENT:
-        print_document(full(run), out)
+        print_document("run", full(run), out)
     if run.summary is None:
         if options.rerun_command:
             why = f": {options.why_paused(run)}" if run.state_reason else ""

@@ -12,12 +12,8 @@ from assay_cli.commands import Group
 from assay_cli.commands.runs import control, removal
 from assay_cli.commands.runs.follow import state_line
 from assay_cli.options.cases import find_run, labels_of
-from assay_cli.options.shared import (
-    connect,
-    json_client_options,
-    print_document,
-    run_async,
-)
+from assay_cli.options.shared import connect, json_client_options, run_async
+from assay_cli.output.documents import print_document
 from assay_cli.output.run_documents import attempts_document, brief, full
 from assay_cli.output.terminal import cut_width, table
 
@@ -119,7 +115,7 @@ def list_runs(
             with_figures = as_json or bool(figures)
             stored = await client.list_runs(limit, where=run_filter, order_by=order, include_figures=with_figures)
         if as_json:
-            print_document([{**brief(run), **figures_document(run)} for run in stored])
+            print_document("runs", {"runs": [{**brief(run), **figures_document(run)} for run in stored]})
         elif not stored and run_filter != EVERY_RUN:
             click.echo("no run matches these conditions")
         elif not stored:
@@ -208,7 +204,7 @@ def show(
             if history is not None:
                 attempts = await client.list_attempts(run_id, history)
                 if as_json:
-                    print_document(attempts_document(attempts))
+                    print_document("attempts", {"case_id": history, "attempts": attempts_document(attempts)})
                 else:
                     click.echo(_history_table(attempts))
             elif case_id is not None or failed or (where, sort, limit) != (None, None, None):
@@ -231,7 +227,7 @@ def show(
 async def _show_run(client: Client, run_id: str, *, as_json: bool) -> None:
     run = await client.get_run(run_id)
     if as_json:
-        print_document(full(run))
+        print_document("run", full(run))
     elif run.summary is None:
         click.echo(without_commands(_heading(run)))
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -15,6 +14,7 @@ from assay.text.unsafe_text import clean
 from assay_cli.exit_status import EXIT_INTERRUPTED, EXIT_USAGE
 from assay_cli.options.cases import find_run
 from assay_cli.options.shared import connect, json_client_options, parse_period, run_async
+from assay_cli.output.documents import print_document
 from assay_cli.output.terminal import table
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def prune(
                 click.echo(line, err=as_json)
             if dry_run or not deletions:
                 if as_json:
-                    click.echo(_document(deletions))
+                    _print_json(deletions, deleted=not dry_run)
                 return 0
             if (status := _refused(deletions, yes)) is not None:
                 return status
@@ -218,7 +218,7 @@ def _refused(deletions: Sequence[_Deletion], yes: bool) -> int | None:
 
 def _report(gone: Sequence[_Deletion], *, as_json: bool) -> None:
     if as_json:
-        click.echo(_document(gone))
+        _print_json(gone, deleted=True)
     else:
         click.echo(f"deleted {_summed(gone)}")
 
@@ -263,20 +263,18 @@ def _summed(deletions: Sequence[_Deletion]) -> str:
     return f"{count_text(len(deletions), 'run')} with {count_text(rows, 'row')}{more}: about {size}"
 
 
-def _document(deletions: Sequence[_Deletion]) -> str:
-    return json.dumps(
-        [
-            {
-                "run_id": entry.run.run_id,
-                "state": entry.run.state.value,
-                "rows": entry.deletion.row_count,
-                "size_bytes": entry.deletion.size_bytes,
-                "dataset_removed": entry.deletion.dataset_removed,
-            }
-            for entry in deletions
-        ],
-        indent=1,
-    )
+def _print_json(deletions: Sequence[_Deletion], *, deleted: bool) -> None:
+    runs = [
+        {
+            "run_id": entry.run.run_id,
+            "state": entry.run.state.value,
+            "rows": entry.deletion.row_count,
+            "size_bytes": entry.deletion.size_bytes,
+            "dataset_removed": entry.deletion.dataset_removed,
+        }
+        for entry in deletions
+    ]
+    print_document("run-deletion", {"deleted": deleted, "runs": runs})
 
 
 def _size(count: int) -> str:

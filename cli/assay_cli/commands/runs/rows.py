@@ -16,9 +16,9 @@ from assay.model.run import AttemptOutcome
 from assay.reports.document.document import row_document
 from assay.reports.formats.json_report import write_rows
 from assay.reports.words.metric_text import count_text, seconds_text, units_of, value_text
-from assay.text.unsafe_text import shorten, without_commands
-from assay_cli.options.shared import print_document
+from assay.text.unsafe_text import json_text, shorten, without_commands
 from assay_cli.output.case_view import case_view
+from assay_cli.output.documents import print_document, with_schema
 from assay_cli.output.failing_rows import ErrorGroups, FailingCounts, failing_entry, is_error
 from assay_cli.output.run_documents import attempts_document
 from assay_cli.output.terminal import WIDE, cut_width, table, whole_text_hint
@@ -116,13 +116,12 @@ async def show_case(client: Client, run_id: str, case_id: str, selection: RowSel
         for row in view.results
     }
     if as_json:
+        rows = [
+            {**row_document(row), "earlier_attempts": attempts_document(earlier[row.repeat_index])}
+            for row in view.results
+        ]
         around = {"previous_case": view.previous_case_id or None, "next_case": view.next_case_id or None}
-        print_document(
-            [
-                {**row_document(row), "earlier_attempts": attempts_document(earlier[row.repeat_index]), **around}
-                for row in view.results
-            ]
-        )
+        print_document("case", {"case_id": case_id, **around, "rows": rows})
         return
     if not view.results:
         click.echo("this case has no result yet")
@@ -145,9 +144,10 @@ async def show_failed(client: Client, run_id: str, selection: RowSelection, *, a
     listed = client.list_results(run_id, failed_only=True, where=selection.row_filter, order_by=selection.order)
     rows = _first(listed, selection.limit)
     if as_json:
-        sys.stdout.write("[")
+        head = json_text(with_schema("failing-rows", {"run_id": run_id}), indent=1)
+        sys.stdout.write(head.removesuffix("\n}") + ',\n "rows": [')
         await write_rows(sys.stdout, rows)
-        sys.stdout.write("\n]\n")
+        sys.stdout.write("\n ]\n}\n")
         return
     width, errors, counts = cut_width(sys.stdout), ErrorGroups(run, with_names=True), FailingCounts()
     hint = ""
@@ -197,7 +197,7 @@ async def show_rows(client: Client, run_id: str, selection: RowSelection, *, as_
             break
     if as_json:
         document = {"matching": total, "finished": run.counts.finished, "rows": [row_document(row) for row in rows]}
-        print_document(document)
+        print_document("rows", document)
         return
     if rows:
         click.echo(without_commands(row_table(run, rows, cut_width(sys.stdout))))

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def write(report: Report, folder: ReportFolder, options: Mapping[str, Any]) -> None:
-    """Write results.jsonl; each row also names its run."""
+    """Write results.jsonl; each row also names its schema and its run."""
     del options
-    prefix = '{"run_id": ' + json_text(report.run_id) + ", "
+    prefix = '{"schema": "assay/row/1", "run_id": ' + json_text(report.run_id) + ", "
     with folder.text("results.jsonl") as file:
         for line in report.row_lines():
             file.write(prefix + line.removeprefix("{") + "\n")

@@ -65,7 +65,7 @@ def description_document(run: Run) -> dict[str, Any]:
     return {
         "labels": dict(run.settings.labels),
         "note": run.settings.note or None,
-        "agent": {"adapter": agent.adapter, "target": agent.target},
+        "agent": {"adapter": agent.adapter, "target": agent.target or None},
         "source_run_id": run.settings.source_run_id or None,
         "model": agent.target if agent.fills_prompt else None,
         "prompt_file": file or None,
