@@ -10,12 +10,12 @@ BASE ?=
 ONLY ?=
 MINUTES ?= 240
 # Targets that the gate (.ci/run) leaves out, shortest first.
-NIGHTLY := test-alerts test-deploy test-aimock test-nightly test-browser test-frameworks bench error-rates fuzz images chaos compat mutants
+NIGHTLY := test-alerts test-deploy test-aimock test-clients test-nightly test-browser test-frameworks bench error-rates fuzz images chaos compat mutants
 
 # Without byte code, every process that a test starts would compile its imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-services test-postgres test-tools test-nightly test-unit test-browser test-frameworks test-aimock test-deploy test-alerts nightly error-rates check chaos compat fuzz images mutants protos docs bench dist lock sbom clean
+.PHONY: demo test test-services test-postgres test-tools test-nightly test-unit test-browser test-frameworks test-aimock test-clients test-deploy test-alerts nightly error-rates check chaos compat fuzz images mutants protos docs bench dist lock sbom clean
 .DELETE_ON_ERROR:
 
 demo: .venv/run.stamp          ## run an evaluation on a real example
@@ -49,6 +49,10 @@ test-frameworks: .venv-frameworks/frameworks.stamp .venv-floors/floors.stamp  ##
 
 test-aimock: .venv/dev.stamp .aimock/node_modules  ## run the providers' adapters against @copilotkit/aimock, which npm installs into .aimock
 	ASSAY_AIMOCK=.aimock/node_modules/@copilotkit/aimock $(BIN)/python -m pytest -m aimock -rs tests/integration
+
+test-clients: .venv/dev.stamp .venv-protos/protos.stamp  ## build the TypeScript package with npm, and test it against an orchestrator
+	cd clients/typescript && npm ci --silent --no-fund --no-audit && npm run --silent build
+	$(BIN)/python -m pytest -m clients tests/clients
 
 test-deploy: .venv-deploy/deploy.stamp  ## render the manifests of deploy/ with kubectl or kustomize, and check them against the Kubernetes API
 	.venv-deploy/bin/python tools/check_manifests.py
@@ -114,14 +118,15 @@ docs: .venv-docs/docs.stamp    ## build the documentation site into .site/html; 
 bench: .venv/dev.stamp         ## measure throughput; see benchmarks/README.md
 	$(BIN)/python -m benchmarks.throughput
 
-dist: .venv/dev.stamp          ## build the wheel and the source distribution of a release into dist/
+dist: .venv/dev.stamp          ## build the wheel, the source distribution and the archive of the protos of a release into dist/
 	$(BIN)/python -m hatchling build -d dist
+	tar -czf dist/assay-protos-$$($(BIN)/python -m hatchling version).tar.gz --sort=name --owner=0 --group=0 --numeric-owner protos
 
 lock: .venv-lock/lock.stamp    ## rewrite the lists in requirements/; UPGRADE=1 takes the newest versions
 	.venv-lock/bin/python tools/lock.py $(if $(UPGRADE),--upgrade)
 
 clean:                         ## remove everything that these targets create
-	rm -rf dist .site .venv .venv-docs .venv-frameworks .venv-floors .venv-protos .venv-lock .venv-deploy .venv-images .aimock .mutants sbom
+	rm -rf dist .site .venv .venv-docs .venv-frameworks .venv-floors .venv-protos .venv-lock .venv-deploy .venv-images .aimock .mutants sbom clients/typescript/node_modules clients/typescript/dist clients/typescript/src/gen
 
 .aimock/node_modules:
 	npm install --silent --no-fund --no-audit --prefix .aimock @copilotkit/aimock@1.43.0

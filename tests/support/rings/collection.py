@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
 # Slow files first, so that no process of the tests is left alone with one of them in the end.
-SLOWEST_FIRST = ("chaos", "compat", "frameworks", "e2e", "browser", "fuzz", "tools", "alerts", "integration", "unit")
+SLOWEST_FIRST = (
+    "chaos", "compat", "frameworks", "e2e", "browser", "fuzz", "clients", "tools", "alerts", "integration", "unit",
+)  # fmt: skip
 FOLDERS = {
     "aimock": ("integration",), "alerts": ("alerts",), "browser": ("browser",), "chaos": ("chaos",),
-    "compat": ("compat",), "frameworks": ("frameworks",), "nightly": ("e2e", "integration", "unit"),
-    "tools": ("tools",), "postgres": ("browser", "chaos", "compat", "e2e", "integration"),
+    "clients": ("clients",), "compat": ("compat",), "frameworks": ("frameworks",),
+    "nightly": ("e2e", "integration", "unit"), "tools": ("tools",),
+    "postgres": ("browser", "chaos", "compat", "e2e", "integration"),
     "services": ("browser", "chaos", "e2e", "fuzz", "integration"),
 }  # fmt: skip
 """The folders that the target of each marker collects."""

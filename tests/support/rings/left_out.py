@@ -15,6 +15,7 @@ RUN_BY = {
     "alerts": "`make test-alerts`, with promtool on PATH",
     "browser": "`make test-browser`, with Chromium and its chromedriver on PATH",
     "chaos": "`make chaos`",
+    "clients": "`make test-clients`, with node and npm on PATH",
     "compat": "`make compat`",
     "frameworks": "`make test-frameworks`",
     "nightly": "`make test-nightly`",

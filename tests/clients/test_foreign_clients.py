@@ -1,0 +1,170 @@
+"""The TypeScript package and the programs of docs/api.md; `make test-clients` builds the package first."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.e2e.conftest import Cli
+from tests.e2e.test_cli_identity import free_port, is_listening
+from tests.support.docs.guides import ROOT, blocks
+from tests.support.processes.child_process import child_process
+
+if TYPE_CHECKING:
+    from tests.clients.conftest import Orchestrator
+
+pytestmark = pytest.mark.clients
+
+PACKAGE = ROOT / "clients/typescript"
+DEBIAN_GO = Path("/usr/share/gocode")
+GO_PACKAGES = ("google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto")
+CODEC = """
+package main
+
+import (
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/protobuf/proto"
+)
+
+type codec struct{}
+
+func (codec) Marshal(message interface{}) ([]byte, error) { return proto.Marshal(message.(proto.Message)) }
+func (codec) Unmarshal(data []byte, message interface{}) error {
+	return proto.Unmarshal(data, message.(proto.Message))
+}
+func (codec) Name() string { return "proto" }
+func init()                { encoding.RegisterCodec(codec{}) }
+"""
+"""Debian's gRPC for Go is older than its protobuf, and cannot encode the messages of newer stubs on its own."""
+
+
+@pytest.fixture
+def node() -> str:
+    """The path of Node.js."""
+    path = shutil.which("node")
+    if path is None or not (PACKAGE / "dist/index.js").is_file():
+        pytest.fail("the package is not built: run `make test-clients`, with node and npm on PATH")
+    return path
+
+
+@pytest.fixture(scope="session")
+def go_stubs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a workspace of Go with stubs that are generated as docs/api.md says."""
+    go, plugin = shutil.which("go"), shutil.which("protoc-gen-go-grpc")
+    if go is None or plugin is None or not all((DEBIAN_GO / "src" / name).is_dir() for name in GO_PACKAGES):
+        pytest.skip("Go is missing: install Debian's golang-go, golang-google-grpc-dev and protoc-gen-go-grpc")
+    folder = tmp_path_factory.mktemp("go")
+    environment = {
+        **os.environ, "GO111MODULE": "off", "GOPATH": f"{folder}:{DEBIAN_GO}", "GOCACHE": str(folder / "cache"),
+        "GOFLAGS": "",
+    }  # fmt: skip
+    generator = folder / "bin/protoc-gen-go"
+    subprocess.run(
+        [go, "build", "-o", generator, "google.golang.org/protobuf/cmd/protoc-gen-go"], env=environment, check=True
+    )
+    (folder / "src").mkdir()
+    protos = ROOT / "protos"
+    files = [
+        str(file.relative_to(protos)) for name in ("v1", "agent/v1") for file in protos.glob(f"assay/{name}/*.proto")
+    ]
+    subprocess.run(
+        [
+            ROOT / ".venv-protos/bin/python", "-m", "grpc_tools.protoc", "-I", protos,
+            f"--plugin={generator}", f"--plugin={plugin}", f"--go_out={folder}/src", f"--go-grpc_out={folder}/src",
+            *files,
+        ],
+        check=True,
+    )  # fmt: skip
+    return environment
+
+
+def go_program(index: int, folder: Path, environment: dict[str, str], **changes: str) -> Path:
+    """Build one of the programs of docs/api.md, and return its path."""
+    text = blocks("docs/api.md", "go")[index].text
+    for old, new in changes.items():
+        text = text.replace(old.removeprefix("_"), new)
+    (folder / "main.go").write_text(text, encoding="utf-8")
+    (folder / "codec.go").write_text(CODEC, encoding="utf-8")
+    subprocess.run(["go", "vet", "main.go", "codec.go"], cwd=folder, env=environment, check=True)
+    subprocess.run(["go", "build", "-o", "program", "main.go", "codec.go"], cwd=folder, env=environment, check=True)
+    return folder / "program"
+
+
+def test_the_package_works_against_a_server_of_teams(node: str, orchestrator: Orchestrator, tmp_path: Path) -> None:
+    """All tests of the package pass; in the last the orchestrator is killed while it waits for answers."""
+    log = tmp_path / "node.log"
+    with (
+        log.open("w", encoding="utf-8") as out,
+        child_process(
+            [node, "--test-reporter=spec", "test/client.test.mjs"], cwd=PACKAGE, env=orchestrator.environment,
+            text=True, stdin=subprocess.PIPE, stdout=out, stderr=subprocess.PIPE,
+        ) as tests,
+    ):  # fmt: skip
+        for line in tests.stderr:
+            if "kill the orchestrator" in line:
+                orchestrator.restart()
+                tests.stdin.write("\n")
+                tests.stdin.flush()
+        assert tests.wait() == 0, log.read_text("utf-8")[-6000:]
+
+
+def test_a_client_in_go(orchestrator: Orchestrator, go_stubs: dict[str, str], tmp_path: Path) -> None:
+    """The program of the guide uploads, runs, hosts, watches, and reads the reason of an error."""
+    program = go_program(0, tmp_path, go_stubs)
+    done = subprocess.run([program], env=orchestrator.environment, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    *rows, verdict, reason = done.stdout.splitlines()
+    assert sorted(rows) == ["france passed: true", "kenya passed: true", "peru passed: false"]
+    assert (verdict, reason) == ("verdict: PASS", "reason: RUN_NOT_FOUND")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_agent_in_typescript(node: str, tmp_path: Path, stream: bool) -> None:
+    """The agent of the guide answers calls and streams."""
+    port = str(free_port())
+    (text,) = [block.text for block in blocks("docs/api.md", "ts")]
+    source = PACKAGE / f"agent-{port}.mts"
+    source.write_text(text.replace("50051", port), encoding="utf-8")
+    try:
+        options = [
+            "--ignoreConfig",
+            "--module",
+            "NodeNext",
+            "--target",
+            "ES2022",
+            "--strict",
+            "--skipLibCheck",
+            "--types",
+            "node",
+        ]
+        subprocess.run(
+            [PACKAGE / "node_modules/.bin/tsc", *options, source.name], cwd=PACKAGE, check=True,
+            env={**os.environ, "PATH": f"{Path(node).parent}:{os.environ['PATH']}"},
+        )  # fmt: skip
+        asked_as_documented([node, f"agent-{port}.mjs"], PACKAGE, port, tmp_path, stream=stream)
+    finally:
+        source.unlink()
+        source.with_suffix(".mjs").unlink(missing_ok=True)
+
+
+def test_an_agent_in_go(go_stubs: dict[str, str], tmp_path: Path) -> None:
+    """The agent of the guide answers calls."""
+    port = str(free_port())
+    program = go_program(1, tmp_path, go_stubs, _50051=port)
+    asked_as_documented([str(program)], tmp_path, port, tmp_path, stream=False)
+
+
+def asked_as_documented(command: list[str], folder: Path, port: str, project: Path, *, stream: bool) -> None:
+    """Start an agent, and run the command over it."""
+    cli = Cli(project)
+    cli.write("cases.json", [{"question": "hello", "answer": "You asked: hello"}])  # type: ignore[arg-type]
+    agent = {"adapter": "grpc", "target": f"127.0.0.1:{port}", "stream": stream}
+    cli.write("assay.yaml", {"name": "echo", "dataset": "cases.json", "agent": agent, "metrics": ["exact_match"]})
+    with child_process(command, cwd=folder, stdout=sys.stderr) as process:
+        cli.wait_until(lambda: is_listening(f"127.0.0.1:{port}"), process)
+        assert "1 of 1" in cli.run("run", "assay.yaml").stdout
