@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+import uuid
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +19,8 @@ from tests.support.docs.guides import ROOT, blocks
 from tests.support.processes.child_process import child_process
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.clients.conftest import Orchestrator
 
 pytestmark = pytest.mark.clients
@@ -105,6 +110,8 @@ def test_the_package_works_against_a_server_of_teams(node: str, orchestrator: Or
             text=True, stdin=subprocess.PIPE, stdout=out, stderr=subprocess.PIPE,
         ) as tests,
     ):  # fmt: skip
+        assert tests.stdin is not None
+        assert tests.stderr is not None
         for line in tests.stderr:
             if "kill the orchestrator" in line:
                 orchestrator.restart()
@@ -123,30 +130,44 @@ def test_a_client_in_go(orchestrator: Orchestrator, go_stubs: dict[str, str], tm
     assert (verdict, reason) == ("verdict: PASS", "reason: RUN_NOT_FOUND")
 
 
+def test_the_readme_of_the_package(node: str, orchestrator: Orchestrator) -> None:
+    """Its program evaluates an agent and reads the rows."""
+    (text,) = [block.text for block in blocks("clients/typescript/README.md", "ts")]
+    connection = (
+        "{ address: process.env.ASSAY_ADDRESS!, token: process.env.ASSAY_TOKEN!, "
+        'tls: { ca: (await import("node:fs")).readFileSync(process.env.ASSAY_CA!, "utf-8") } }'
+    )
+    with compiled(node, text.replace('{ address: "localhost:50050" }', connection)) as program:
+        done = subprocess.run(
+            [node, program], cwd=PACKAGE, env=orchestrator.environment, capture_output=True, text=True, timeout=100
+        )
+    assert done.returncode == 0, done.stderr
+    verdict, *rows = done.stdout.splitlines()
+    assert verdict.endswith(" PASS")
+    assert rows == ["france false Lyon", "peru true Lima"]
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_agent_in_typescript(node: str, tmp_path: Path, stream: bool) -> None:
     """The agent of the guide answers calls and streams."""
     port = str(free_port())
     (text,) = [block.text for block in blocks("docs/api.md", "ts")]
-    source = PACKAGE / f"agent-{port}.mts"
-    source.write_text(text.replace("50051", port), encoding="utf-8")
+    with compiled(node, text.replace("50051", port)) as program:
+        asked_as_documented([node, str(program)], PACKAGE, port, tmp_path, stream=stream)
+
+
+@contextmanager
+def compiled(node: str, text: str) -> Iterator[Path]:
+    """Compile a program beside the package, which it imports by its name, and yield its path."""
+    source = PACKAGE / f"program-{uuid.uuid4().hex}.mts"
+    source.write_text(text, encoding="utf-8")
+    options = ["--ignoreConfig", "--module", "NodeNext", "--target", "ES2022", "--strict", "--skipLibCheck"]
     try:
-        options = [
-            "--ignoreConfig",
-            "--module",
-            "NodeNext",
-            "--target",
-            "ES2022",
-            "--strict",
-            "--skipLibCheck",
-            "--types",
-            "node",
-        ]
         subprocess.run(
-            [PACKAGE / "node_modules/.bin/tsc", *options, source.name], cwd=PACKAGE, check=True,
+            [PACKAGE / "node_modules/.bin/tsc", *options, "--types", "node", source.name], cwd=PACKAGE, check=True,
             env={**os.environ, "PATH": f"{Path(node).parent}:{os.environ['PATH']}"},
         )  # fmt: skip
-        asked_as_documented([node, f"agent-{port}.mjs"], PACKAGE, port, tmp_path, stream=stream)
+        yield source.with_suffix(".mjs")
     finally:
         source.unlink()
         source.with_suffix(".mjs").unlink(missing_ok=True)
@@ -162,7 +183,7 @@ def test_an_agent_in_go(go_stubs: dict[str, str], tmp_path: Path) -> None:
 def asked_as_documented(command: list[str], folder: Path, port: str, project: Path, *, stream: bool) -> None:
     """Start an agent, and run the command over it."""
     cli = Cli(project)
-    cli.write("cases.json", [{"question": "hello", "answer": "You asked: hello"}])  # type: ignore[arg-type]
+    cli.write("cases.json", json.dumps([{"question": "hello", "answer": "You asked: hello"}]))
     agent = {"adapter": "grpc", "target": f"127.0.0.1:{port}", "stream": stream}
     cli.write("assay.yaml", {"name": "echo", "dataset": "cases.json", "agent": agent, "metrics": ["exact_match"]})
     with child_process(command, cwd=folder, stdout=sys.stderr) as process:

@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 HERE = ("bash", "json", "yaml")
 """Languages of which this file reads every block."""
 ELSEWHERE = {
+    ("clients/typescript/README.md", "ts"): "test_foreign_clients.py",
     ("docs/agent-service.md", "python"): "test_agent_server.py",
+    ("docs/api.md", "go"): "test_foreign_clients.py",
+    ("docs/api.md", "sh"): "test_foreign_clients.py",
+    ("docs/api.md", "ts"): "test_foreign_clients.py",
     ("docs/approvals.md", "python"): "test_framework_approvals.py",
     ("docs/pytest.md", "python"): "test_pytest_plugin.py",
     ("docs/pytest.md", "text"): "test_pytest_plugin.py",

@@ -10,6 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PATTERNS = (
     "*.md",
     "docs/**/*.md",
+    "clients/*/README.md",
     "services/*/README.md",
     "examples/*/README.md",
     "benchmarks/README.md",
