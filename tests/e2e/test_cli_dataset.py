@@ -179,7 +179,7 @@ def test_wrong_records_are_left_out_only_when_asked(shared_project: Cli) -> None
 
 
 def test_what_no_metric_reads_is_a_warning(shared_project: Cli) -> None:
-    """A case's own threshold for a metric that the run does not compute is told before the run, and stands in it."""
+    """A case's own threshold for a metric that the run does not compute is named before the run and in its report."""
     with (shared_project.folder / "qa.jsonl").open("a", encoding="utf-8") as file:
         file.write('\n{"id": "own", "question": "q", "answer": "Q", "thresholds": {"exact_macth": 1}}\n')
     said = "record 21, thresholds.exact_macth: holds a threshold that nothing is compared with"
@@ -259,7 +259,7 @@ def test_wrong_names_are_refused(cli: Cli) -> None:
 
 
 def test_validate_as_json_stays_json_whatever_the_agents_code_does(cli: Cli) -> None:
-    """What the agent's module prints is no result; what it raises is told with the spec's name and its traceback."""
+    """What the agent's module prints is no result; what it raises is reported with the spec's name and a traceback."""
     cli.write("assay.yaml", "dataset: qa.jsonl\nagent: {adapter: python, target: 'agent:answer'}\nmetrics: [rouge]\n")
     cli.write("qa.jsonl", '{"question": "q", "answer": "a"}\n')
     cli.write("agent.py", "print('hello')\ndef answer(request):\n    return ''\n")
@@ -274,7 +274,7 @@ def test_validate_as_json_stays_json_whatever_the_agents_code_does(cli: Cli) -> 
     assert "RuntimeError: no key" in found["agent_traceback"]
     assert [(problem["file"], problem["field"]) for problem in found["problems"]] == [("assay.yaml", "agent.target")]
     done = cli.run("validate", "assay.yaml", "--set", "agent.target=agent", status=2)
-    assert done.stderr.count("agent.target") == 1, "one mistake is told once"
+    assert done.stderr.count("agent.target") == 1, "one mistake is reported once"
 
 
 def test_validate_tells_all_that_is_wrong_in_one_go(cli: Cli) -> None:

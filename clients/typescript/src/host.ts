@@ -57,6 +57,8 @@ class Outbox implements AsyncIterable<Outgoing> {
 export class AgentHost {
   #kept = new Map<string, Map<string, AgentResponse>>();
   #calls = new Map<string, AbortController>();
+  /** Requests of this stream without an answer. An answer to another stream's request waits until it is asked again. */
+  #open = new Set<string>();
   #held: AgentRequest[] = [];
   #outbox = new Outbox();
   #suspensions = 0;
@@ -91,6 +93,7 @@ export class AgentHost {
   /** Serve one stream; return whether the run asks no more. */
   async #stream(patience: Patience, signal: AbortSignal, attached: () => void): Promise<boolean> {
     const outbox = (this.#outbox = new Outbox());
+    this.#open.clear();
     this.#held = [];
     this.#suspensions = this.#reconciled = 0;
     outbox.put({ message: { case: "attach", value: { runId: this.runId, concurrency: this.concurrency } } });
@@ -135,6 +138,7 @@ export class AgentHost {
         for (const requestId of message.value.requestIds) {
           this.#calls.get(requestId)?.abort();
           this.#calls.delete(requestId);
+          this.#open.delete(requestId);
           this.#held = this.#held.filter((request) => request.requestId !== requestId);
         }
         break;
@@ -151,6 +155,7 @@ export class AgentHost {
   }
 
   #asked(request: AgentRequest): void {
+    this.#open.add(request.requestId);
     const kept = this.#kept.get(request.idempotencyKey)?.get(request.requestId);
     if (kept !== undefined) {
       this.#send(kept);
@@ -191,6 +196,9 @@ export class AgentHost {
   }
 
   #send(response: AgentResponse): void {
+    if (!this.#open.delete(response.requestId)) {
+      return;
+    }
     this.#outbox.put({ message: { case: "responses", value: { responses: [response] } } });
   }
 }

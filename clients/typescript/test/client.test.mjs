@@ -5,6 +5,10 @@ import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { test } from "node:test";
 
+import { Code, ConnectError } from "@connectrpc/connect";
+
+import { Patience } from "../dist/connection.js";
+import { AgentHost } from "../dist/host.js";
 import { Assay, RunState, reasonOf } from "../dist/index.js";
 
 const { ASSAY_ADDRESS: address, ASSAY_TOKEN: token, ASSAY_CA: authority } = process.env;
@@ -82,4 +86,39 @@ test("a run survives the death of its orchestrator, and no question is answered 
   const run = await evaluating.finally(() => killed.close());
   assert.equal(run.summary.passRate, 1);
   assert.deepEqual(answered.sort(), casesOf(40).map(({ caseId }) => caseId).sort());
+});
+
+test("a call that runs while the connection is lost answers the stream that asks again", async () => {
+  const calls = [];
+  const sent = [];
+  let streams = 0;
+  let answer;
+  let arrived;
+  const arrival = new Promise((resolve) => (arrived = resolve));
+  const service = {
+    async *host(outbox) {
+      const stream = ++streams;
+      void (async () => {
+        for await (const { message } of outbox) {
+          if (message.case === "responses") {
+            sent.push([stream, message.value.responses[0].text]);
+            arrived();
+          }
+        }
+      })();
+      yield { message: { case: "attached", value: {} } };
+      yield { message: { case: "requests", value: { requests: [{ requestId: "r", idempotencyKey: "k" }] } } };
+      if (stream === 1) throw new ConnectError("lost", Code.Unavailable);
+      answer("late");
+      await arrival;
+      yield { message: { case: "detached", value: {} } };
+    },
+  };
+  const agent = (question) => {
+    calls.push(question.requestId);
+    return new Promise((resolve) => (answer = resolve));
+  };
+  await new AgentHost(service, "run", agent, 1).serve(new Patience(60_000), new AbortController().signal);
+  assert.deepEqual(calls, ["r"]);
+  assert.deepEqual(sent, [[2, "late"]]);
 });

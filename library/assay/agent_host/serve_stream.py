@@ -302,7 +302,7 @@ class _Stream:
 
     async def until_reconciled(self) -> None:
         """After a suspension of this process, wait until obsolete questions have been cancelled."""
-        # Checked again after each wait: the process may have been suspended once more.
+        # Checked again after each wait: the process may have been suspended again.
         while (count := self.suspensions.check()) > self._reconciled:
             if count > self._reported:
                 _log.info("process was suspended, asking the orchestrator which questions are still open")

@@ -96,7 +96,7 @@ class ComparedCase:
     Args:
         case_id: The case.
         category: Its category; empty if it has none.
-        variants: The first run and those that it is compared with.
+        variants: The first run and the runs compared with it.
         question: The beginning of the last question; None if answers were not requested.
     """
 

@@ -41,7 +41,7 @@ class RunFilter:
     Args:
         run_id_prefix: The beginning of its id.
         name: Its name; empty for any.
-        labels: Labels that it has.
+        labels: Its labels, at least these.
         states: Its states; empty for any.
         datasets: Names or ids of its dataset; empty for any.
         teams: Teams of its spec; empty for any.

@@ -254,7 +254,7 @@ def compared_text(expression: str, actual: float | None, interval: Sequence[floa
     Args:
         expression: The gate, or a threshold as a gate.
         actual: The value.
-        interval: Its interval; None where it has none.
+        interval: Its interval, if any.
     """
     known = f" [{interval[0]:.4g}, {interval[1]:.4g}]" if interval and actual is not None else ""
     return f"{actual_text(expression, actual)}{known}"

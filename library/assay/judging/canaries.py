@@ -9,7 +9,7 @@ a result of the run.
     false-pass rate = those that must fail and pass / those that must fail
     false-fail rate = those that must pass and fail / those that must pass
 
-A run has at least five of them, or one a case where it has fewer cases. It is marked as untrusted where the judge
+A run has at least five of them, or one for each case if there are fewer cases. It is marked as untrusted if the judge
 fails on either side (`CanarySummary.is_untrusted`), and is then incomplete unless its spec accepts that. Canaries
 without a valid verdict count in neither rate. By a rubric that does not ask whether an answer is right (tone, say)
 another case's reference may be as good as the case's own: cases are then treated as if they had no reference.
@@ -103,7 +103,7 @@ def choose_canaries(
     """Return the canaries among consecutive cases.
 
     Args:
-        references: A reference of each case; empty where it has none, or where the rubric does not go by it.
+        references: A reference of each case; empty if the case has none or the rubric ignores references.
         first: The place of the first of them in the dataset, from 0.
         rate: Share of cases, from 0 to 1.
         highest: The rubric's highest score; None where it is not known.

@@ -38,7 +38,7 @@ def prices_that_count(
     """Return the highest of a model's prices per call; empty if none is known.
 
     Args:
-        listed: What the judge service's table says; None where it has none.
+        listed: The price in the judge service's table, if any.
         named: What the spec or the request says; None where it says nothing.
         is_capped: Whether the judge service caps runs by itself: what requests say must not lift its cap.
     """

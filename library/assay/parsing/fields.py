@@ -100,7 +100,7 @@ def _is_within(value: float, least: float | None, most: float | None) -> bool:
 
 
 def _range(least: float | None, most: float | None) -> str:
-    """Return a phrase for bounds, of which there are both or none."""
+    """Return a phrase for a pair of bounds; empty without bounds."""
     if least is None or most is None:
         return ""
     return f" from {_shown(least)} to {_shown(most)}"

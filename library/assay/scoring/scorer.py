@@ -66,9 +66,9 @@ def score(
     Args:
         metric: The metric's name.
         answer: A text or a number, or a mapping with the fields of an answer.
-        reference: The right answer, a text or a number, or a list or array of several of which any is right; None
+        reference: The right answer, a text or a number, or a list or array of alternatives; None
             where the metric needs none.
-        parameters: Of the metric; defaults apply to what is left out.
+        parameters: The metric's parameters; others have their defaults.
         embed: Returns one vector per text, for metrics that need vectors.
         embedder: Address of an embedder, "host:port" or "unix:/path"; without it and `embed` the local one is
             started for the call.

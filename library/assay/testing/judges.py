@@ -30,7 +30,7 @@ def user_of(request: ProviderRequest) -> str:
 
 
 def verdict_id_of(request: ProviderRequest) -> str:
-    """Return the verdict_id of a request; empty where it has none."""
+    """Return the verdict_id of a request, or the empty text."""
     match = re.search(r"verdict_id of this call is (\w+)", system_of(request))
     return match[1] if match else ""
 

@@ -28,7 +28,7 @@ class Reply:
         status: The HTTP status; other than 200 the reply is an error of the protocol.
         headers: Further headers.
         usage: Tokens; None leaves usage out, as local servers do.
-        raw_usage: What stands in place of usage, whatever it is.
+        raw_usage: Any value in place of usage.
         thinking: Thoughts, which are no part of the answer.
         tool_calls: Names and arguments of tools that the model calls.
         cites: URLs and titles of the web pages that the text cites.

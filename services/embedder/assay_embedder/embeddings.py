@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EmbedOptions:
-    """How texts are embedded, and for whom.
+    """How texts are embedded, and for which tenant.
 
     Args:
         scope: The tenant; scopes are served in turn and share no cached vector.
@@ -132,7 +132,7 @@ class Embeddings:
 
         Args:
             texts: At least one text.
-            options: How, and for whom.
+            options: How, and for which tenant.
 
         Raises:
             InvalidInputError: The model has no vectors of the dimension.

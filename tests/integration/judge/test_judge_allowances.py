@@ -178,7 +178,7 @@ ALL += [("anthropic", name, usage) for name, usage in ANTHROPIC.items()]
 @pytest.mark.parametrize(("protocol", "usage"), [(one[0], one[2]) for one in ALL], ids=[f"{a}-{b}" for a, b, _ in ALL])
 @pytest.mark.parametrize("batch", [False, True], ids=["online", "batch"])
 async def test_usage_that_cannot_be_used_is_estimated(start: Start, protocol: str, usage: Any, batch: bool) -> None:
-    """The verdict counts, its cost is our estimate and says so, and the account goes on to be used."""
+    """The verdict counts, its cost is our estimate and says so, and the account stays in use."""
     judge = await start(says(GOOD, raw_usage=usage), says(GOOD), protocol=protocol, **BATCH)
     response = await judge.grade(run_id="r", spend_cap_usd=1.0, batch=batch)
     verdict = response.verdict

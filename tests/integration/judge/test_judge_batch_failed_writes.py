@@ -492,7 +492,7 @@ async def check_the_rest_was_submitted(judges: ForkServer, folder: Path, provide
 
 
 async def test_results_that_came_while_nobody_ran_are_fetched(judges: ForkServer, tmp_path: Path) -> None:
-    """The batch ends while the judge is away; an outcome that is no verdict waits on disk for whoever ordered it."""
+    """The batch ends while the judge is away; an outcome that is no verdict waits on disk for its row."""
 
     def script(request: Any) -> Reply:
         return Reply("no", status=400) if "answer 7\n" in request.question else says(GOOD)(request)

@@ -30,7 +30,7 @@ class ProcessListener(Protocol):
         """Receive bytes of its standard output."""
 
     def take_closed(self, name: str) -> None:
-        """Receive that it has closed "stdin" or "stdout" while it keeps running."""
+        """Called when the process has closed "stdin" or "stdout" while it keeps running."""
 
     def take_end(self) -> None:
         """Receive that the process has ended, with all its output delivered."""

@@ -44,7 +44,7 @@ class Parts:
         return any(name in self._names and not is_blank(self._record[self._names[name]]) for name in names)
 
     def name(self, *names: str) -> str:
-        """Return the record's own name for the first of these fields that it has, for messages."""
+        """Return the record's own name for the first of these fields that is present, for messages."""
         return next((self._names[name] for name in names if name in self._names), names[0])
 
     def mapping(self, *names: str) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class Declining:
         return containment_work(response.text, self._phrases, as_words=False)
 
     def is_declined(self, response: AgentResponse) -> bool:
-        """Return whether the agent said that it has no answer; a failed agent did not."""
+        """Return whether the agent declined to answer; a failed agent did not."""
         if response.status is not AgentStatus.SUCCESS:
             return response.status is AgentStatus.OUT_OF_SCOPE
         answer = fold(response.text)

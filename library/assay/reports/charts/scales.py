@@ -76,7 +76,7 @@ class Numbers:
         return value_text(self.unit, value)
 
     def tick(self, value: float) -> str:
-        """Return a round value with no more digits than it has."""
+        """Return a round value without further digits."""
         if self.unit == "%":
             return f"{value * 100:.4g}%"
         if self.unit == "s":

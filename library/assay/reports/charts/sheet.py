@@ -151,8 +151,8 @@ class Sheet:
             text: Any text; it is not read as a formula.
             size: In points.
             colour: As #rrggbb.
-            bold: Whether it is bold, where it is Latin.
-            align: What of the text is at x.
+            bold: Whether Latin text is bold.
+            align: The part of the text that stands at x.
             width: What it may take; a longer text is cut, with an ellipsis. None for no limit.
         """
         line = self._fonts.drawable(text)

@@ -189,7 +189,7 @@ def _metrics(head: Head) -> list[str]:
 
 
 def _table(heading: str, line: str, rows: Sequence[str], total: int, things: str) -> list[str]:
-    """Return a table with a blank line before it; nothing where it has no row."""
+    """Return a table with a blank line before it; nothing for a table without rows."""
     if not rows:
         return []
     left = total - len(rows)

@@ -158,7 +158,7 @@ class Account:
         name = secrets.token_hex(16)
         work = asyncio.ensure_future(self._store.reserve(self.run, name, most, cap, lasts_s, key=key))
         try:
-            # The write may be committed although its caller is cancelled, and nobody else would release that amount.
+            # The write may be committed although its caller is cancelled, and no other call would release that amount.
             status = await asyncio.shield(work)
         except asyncio.CancelledError:
             with contextlib.suppress(StorageError):  # the amount then counts as spent after `lasts_s`

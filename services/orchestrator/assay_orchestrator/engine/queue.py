@@ -277,7 +277,7 @@ class QueueDispatcher:
                 _log.warning("cannot maintain the queue, retrying: %s", self._reason(problem))
                 self._refusal = _refusal(problem)
             self._maintained.set()
-            # A new event for each round: whoever waits next wants the end of the next round, not of this one.
+            # A new event for each round: the next caller waits for the end of the next round, not of this one.
             self._maintained = asyncio.Event()
 
     async def _maintain(self) -> None:

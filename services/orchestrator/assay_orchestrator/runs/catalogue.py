@@ -1,4 +1,4 @@
-"""Finds a stored run and returns it as a plain object, or the error that there is none."""
+"""Finds a stored run and returns it as a plain object, or raises a NotFoundError."""
 
 from __future__ import annotations
 

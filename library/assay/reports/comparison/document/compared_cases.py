@@ -23,7 +23,7 @@ class ComparedCase:
 
     Args:
         case_id: Its id.
-        category: Its category; empty where it has none.
+        category: Its category, or empty.
         values: Values by metric, with the share of passed rows under `PASS_RATE`; metrics without a value are absent.
             None for a run that does not have the case.
         contents: Digest of question and references, equal for equal ones; empty where it is not known.

@@ -84,7 +84,7 @@ class Table:
         rows: Its cells, the heading first.
         names: The columns that hold texts of users; the other cells are figures and labels.
         head_names: The cells of the heading that are texts of users.
-        total: How many rows there are, where `rows` may leave some out; None where it has all.
+        total: How many rows there are, where `rows` may leave some out; None if `rows` is complete.
     """
 
     caption: str

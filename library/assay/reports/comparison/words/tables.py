@@ -120,7 +120,7 @@ def changes_sentence(report: ComparisonReport) -> str:
 
 
 def code_sentence(report: ComparisonReport) -> str:
-    """Return the difference of the agent's code, or that there is none; empty if only settings are known to differ."""
+    """Return a sentence on the difference of the agent's code; empty if only settings are known to differ."""
     if report.comparison.changes:
         return code_change(_codes(report))
     is_known = all(code.get("agent_sha256") for code in _codes(report))

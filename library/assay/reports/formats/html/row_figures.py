@@ -29,7 +29,7 @@ class CaseLine:
 
     Args:
         case_id: The case.
-        category: Empty where it has none.
+        category: Its category, or empty.
         question: Its beginning.
         outcomes: What each repeat came to.
         values: The values of each metric.
