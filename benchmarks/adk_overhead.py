@@ -28,7 +28,7 @@ from benchmarks.saved_figures import save
 
 from assay.agent_host.user_code import open_caller
 from assay.model.answers.agent_request import AgentRequest
-from assay.model.run import AgentSettings
+from assay.model.run import AgentSpec
 
 AGENT = '''\
 from google.adk.agents import LlmAgent
@@ -130,7 +130,7 @@ def measure_calls(folder: Path, rounds: int) -> dict[str, Any]:
     from google.adk.runners import InMemoryRunner
     from google.genai import types
 
-    caller = open_caller(AgentSettings("adk", "measured.agent:root_agent"), folder)
+    caller = open_caller(AgentSpec("adk", "measured.agent:root_agent"), folder)
     assert caller is not None
     runner = InMemoryRunner(sys.modules["measured.agent"].root_agent, app_name="measured")
 

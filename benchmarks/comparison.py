@@ -26,13 +26,13 @@ from assay.comparison.model import ComparisonSettings
 from assay.metrics import build_metric
 from assay.model.answers.agent_response import AgentStatus
 from assay.model.run import (
-    AgentSettings,
-    CaseResult,
+    AgentSpec,
     DatasetRef,
-    MetricSettings,
+    MetricSpec,
+    RowResult,
     Run,
     RunCounts,
-    RunSettings,
+    RunSpec,
     RunState,
     Score,
     ScoreStatus,
@@ -50,13 +50,13 @@ from assay_orchestrator.summary.run_summary import summarise
 SIZES = ((2, 100_000), (10, 10_000))
 GOAL_S = 10.0
 METRICS = (
-    MetricSettings("exact_match", {"threshold": 0.85, "collapse_whitespace": False, "strip_punctuation": False,
+    MetricSpec("exact_match", {"threshold": 0.85, "collapse_whitespace": False, "strip_punctuation": False,
                                    "arabic_fold": False}),
-    MetricSettings("latency", {"threshold": None}),
+    MetricSpec("latency", {"threshold": None}),
 )  # fmt: skip
 
 
-def rows_of(seed: int, case_count: int) -> list[CaseResult]:
+def rows_of(seed: int, case_count: int) -> list[RowResult]:
     """Return the rows of one run: exact match at about 75 %, latencies around a second."""
     generator = random.Random(seed)
     rows = []
@@ -66,7 +66,7 @@ def rows_of(seed: int, case_count: int) -> list[CaseResult]:
             Score("exact_match", ScoreStatus.SCORED, float(right), passed=right),
             Score("latency", ScoreStatus.SCORED, latency_s),
         )
-        rows.append(CaseResult(f"c{index}", index, 0, "a", AgentStatus.SUCCESS, right, scores, latency_s * 1000, ""))
+        rows.append(RowResult(f"c{index}", index, 0, "a", AgentStatus.SUCCESS, right, scores, latency_s * 1000, ""))
     return rows
 
 
@@ -80,7 +80,7 @@ def store(folder: Path, run_count: int, case_count: int) -> list[Run]:
         upload = datasets.new_upload_id()
         await database.write(lambda c: datasets.finish_upload(c, LOCAL, upload, dataset))
         for number in range(run_count):
-            settings = RunSettings(name=f"run-{number}", agent=AgentSettings("replay"), metrics=METRICS)
+            settings = RunSpec(name=f"run-{number}", agent=AgentSpec("replay"), metrics=METRICS)
             rows = rows_of(number, case_count)
             record = RunRecord(
                 run_id=f"run-{number}", request_id=f"r{number}", request_hash="", spec=dataclasses.asdict(settings),
@@ -96,7 +96,7 @@ def store(folder: Path, run_count: int, case_count: int) -> list[Run]:
             summary = summarise(rows, [build_metric(metric) for metric in METRICS], ())
             counts = RunCounts(case_count, case_count, summary.passed, case_count - summary.passed, 0)
             compared_runs.append(
-                Run(record.run_id, settings, dataset, RunState.SUCCEEDED, "", counts, record.created_at, "", "",
+                Run(record.run_id, settings, dataset, RunState.COMPLETED, "", counts, record.created_at, "", "",
                     case_count, summary)
             )  # fmt: skip
 

@@ -26,7 +26,7 @@ from tests.support.processes.postgres_server import GIVEN_URL, own_server
 
 from assay.client.client import Client
 from assay.errors import WrongStateError
-from assay.model.run import CaseResult, Run
+from assay.model.run import RowResult, Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -91,10 +91,10 @@ async def restart_once(server_url: str, kind: str) -> float:
                 if isinstance(event, Run) and killed_at:
                     # Conservative: results stored before the watch reconnected do not count as new.
                     stored = event.last_sequence
-                if isinstance(event, CaseResult) and event.sequence > 2000 and not killed_at:
+                if isinstance(event, RowResult) and event.sequence > 2000 and not killed_at:
                     stand.send("all", signal.SIGKILL)
                     killed_at, stored = time.monotonic(), 10**9
-                if killed_at and isinstance(event, CaseResult) and event.sequence > stored:
+                if killed_at and isinstance(event, RowResult) and event.sequence > stored:
                     return time.monotonic() - killed_at
     raise RuntimeError("the run had ended before it could be disturbed: no new result came")
 
@@ -130,7 +130,7 @@ async def throughput_of(stand: stands.Stand, client: Client, count: int) -> dict
     gauge = stands.Gauge(stand.orchestrators())
     began, next_look = time.monotonic(), 1
     async for event in client.watch_run(run.run_id):
-        if isinstance(event, CaseResult) and event.sequence >= next_look:
+        if isinstance(event, RowResult) and event.sequence >= next_look:
             gauge.look()
             next_look += count // 5
     wall = time.monotonic() - began
@@ -239,8 +239,8 @@ async def watchers_cut(stand: stands.Stand, agent: stands.AgentProcess, every_s:
     for address in addresses:
         await stands.wait_at(address)
     async with Client(addresses[0]) as client:
-        run_settings = stands.settings("watched", "http", agent.url, concurrency=2)
-        runs = [await stands.create_run(client, run_settings, stands.recorded_cases(rows)) for _ in range(2)]
+        run_spec = stands.settings("watched", "http", agent.url, concurrency=2)
+        runs = [await stands.create_run(client, run_spec, stands.recorded_cases(rows)) for _ in range(2)]
     gauge = stands.Gauge(stand.orchestrators() | {"watchers": psutil.Process()})
     watches = [
         stands.CutWatch(addresses, runs[number % 2].run_id, number / WATCHERS * every_s, every_s=every_s)
@@ -310,8 +310,8 @@ async def stop_once(server_url: str) -> dict[str, Any]:
 
 async def stop_first(stand: stands.Stand, agent: stands.AgentProcess, client: Client) -> dict[str, Any]:
     """Stop the first process during a run."""
-    run_settings = stands.settings("stopped", "http", agent.url, concurrency=200)
-    run = await stands.create_run(client, run_settings, stands.recorded_cases(600))
+    run_spec = stands.settings("stopped", "http", agent.url, concurrency=200)
+    run = await stands.create_run(client, run_spec, stands.recorded_cases(600))
     watches = [stands.CutWatch([client.address], run.run_id, 0.0, every_s=None) for _ in range(WATCHERS)]
     following = asyncio.gather(*(watch.follow() for watch in watches))
     await agent.until_asked(200)

@@ -27,7 +27,7 @@ from assay.client.client import Client
 from assay.errors import AssayError
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
-from assay.model.run import AgentSettings, CaseResult, MetricSettings, Run, RunSettings
+from assay.model.run import AgentSpec, MetricSpec, RowResult, Run, RunSpec
 from assay.rpc.channel import open_channel, wait_for_ready
 from assay.rpc.methods import service_config
 from assay.rpc.options import ChannelOptions, channel_arguments
@@ -112,10 +112,10 @@ def free_addresses(count: int) -> list[str]:
     return addresses
 
 
-def settings(name: str, adapter: str = "replay", target: str = "", *, concurrency: int = 64) -> RunSettings:
+def settings(name: str, adapter: str = "replay", target: str = "", *, concurrency: int = 64) -> RunSpec:
     """Return the settings of a run with exact_match."""
-    agent = AgentSettings(adapter, target, concurrency=concurrency, retries=0)
-    return RunSettings(name, agent, [MetricSettings("exact_match")], team=name)
+    agent = AgentSpec(adapter, target, concurrency=concurrency, retries=0)
+    return RunSpec(name, agent, [MetricSpec("exact_match")], team=name)
 
 
 def recorded_cases(count: int, prefix: str = "c") -> Iterator[Case]:
@@ -132,17 +132,17 @@ def plain_cases(count: int) -> Iterator[Case]:
         yield Case(f"c{index}", (Turn(f"q{index}", references=(f"a{index}",)),))
 
 
-async def create_run(client: Client, run_settings: RunSettings, cases: Iterator[Case]) -> Run:
+async def create_run(client: Client, run_spec: RunSpec, cases: Iterator[Case]) -> Run:
     """Upload cases and start a run."""
-    dataset = await client.upload_dataset(cases, name=run_settings.name)
-    return await client.create_run(run_settings, dataset.dataset_id)
+    dataset = await client.upload_dataset(cases, name=run_spec.name)
+    return await client.create_run(run_spec, dataset.dataset_id)
 
 
 async def until_result(client: Client, run_id: str) -> None:
     """Watch a run until its first result."""
     async with aclosing(client.watch_run(run_id)) as events:  # type: ignore[type-var]  # it is a generator
         async for event in events:
-            if isinstance(event, CaseResult):
+            if isinstance(event, RowResult):
                 return
 
 
@@ -292,7 +292,7 @@ class CutWatch:
                         if isinstance(event, Run):
                             continue
                         self.sequences.append(event.sequence)
-                        if isinstance(event, CaseResult):
+                        if isinstance(event, RowResult):
                             self.results.append((event.sequence, time.time()))
         except TimeoutError:
             return False

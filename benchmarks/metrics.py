@@ -20,7 +20,7 @@ from assay.metrics.consistency import consistency
 from assay.metrics.core.score import Metric, Row
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
-from assay.model.run import MetricSettings
+from assay.model.run import MetricSpec
 
 WORDS = (
     "The tenders that were published in the northern region have been evaluated by committees, whose decisions are "
@@ -148,7 +148,7 @@ def by_matrix(vectors: Any) -> float:
 
 def scorer(kind: str, **parameters: Any) -> Callable[[Row], Any]:
     """Return the row function of a metric."""
-    metric: Metric = build_metric(MetricSettings(kind, complete_parameters(kind, parameters, where=kind)))
+    metric: Metric = build_metric(MetricSpec(kind, complete_parameters(kind, parameters, where=kind)))
     return metric.score
 
 

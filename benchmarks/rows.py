@@ -1,6 +1,6 @@
 """Time to query rows of a run with 100,000 rows, on SQLite and on PostgreSQL.
 
-Medians of several rounds, in milliseconds, of the queries behind ListResults and GetCase.
+Medians of several rounds, in milliseconds, of the queries behind ListRows and GetCase.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchmarks.engine import postgres
 from assay.filters.row_text import parse_row_filter, parse_row_order
 from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
-from assay.model.run import CaseResult, DatasetRef, Score, ScoreStatus
+from assay.model.run import DatasetRef, RowResult, Score, ScoreStatus
 from assay.model.scope import LOCAL
 from assay_orchestrator.settings import Settings
 from assay_orchestrator.store import history
@@ -178,12 +178,12 @@ def _case(index: int, rng: random.Random) -> Case:
     return Case(f"case-{index:06}", (turn,), category=f"c{rng.randrange(10)}", tags=tags)
 
 
-def _row(case: Case, index: int, rng: random.Random) -> CaseResult:
+def _row(case: Case, index: int, rng: random.Random) -> RowResult:
     detail: dict[str, Any] = {"version": "1", "model": "openai:gpt-4o-mini", "reasoning": _text(index, rng, 40)}
     values = {"rouge": rng.random(), "exact_match": float(rng.random() < 0.5), "judge_score": rng.random()}
     passed = values["judge_score"] >= 0.5
     scores = [Score(name, ScoreStatus.SCORED, value, passed, detail=detail) for name, value in values.items()]
-    return CaseResult(
+    return RowResult(
         case.case_id, index, 0, case.category, AgentStatus.SUCCESS, passed, scores, rng.random() * 2000, "",
         tags=case.tags,
     )  # fmt: skip

@@ -89,7 +89,7 @@ async def work(server_url: str, agent: stands.AgentProcess, workers: int) -> tup
             ]
             dataset = await client.upload_dataset(stands.plain_cases(CASES), name="scaling")
             began = time.monotonic()
-            runs = [await client.create_run(run_settings, dataset.dataset_id) for run_settings in settings]
+            runs = [await client.create_run(run_spec, dataset.dataset_id) for run_spec in settings]
             await asyncio.gather(*(stands.until_ended(client, run.run_id) for run in runs))
             wall_s = time.monotonic() - began
             for run in runs:

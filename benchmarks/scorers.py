@@ -28,7 +28,7 @@ from assay.client.client import Client
 from assay.metrics import complete_parameters
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
-from assay.model.run import AgentSettings, MetricSettings, RunSettings, RunState
+from assay.model.run import AgentSpec, MetricSpec, RunSpec, RunState
 from assay.rpc.channel import open_channel, wait_for_ready
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ async def _loop(client: Client, hostile_id: str) -> AsyncIterator[None]:
 @asynccontextmanager
 async def _hostile_run(client: Client, hostile_id: str) -> AsyncIterator[None]:
     """Score a run of hostile rows."""
-    settings = _settings("hostile", MetricSettings("json_schema", {"schema": _SCHEMA}))
+    settings = _settings("hostile", MetricSpec("json_schema", {"schema": _SCHEMA}))
     run_id = (await client.create_run(settings, hostile_id)).run_id
     try:
         yield
@@ -128,19 +128,19 @@ async def serving() -> AsyncIterator[str]:
 
 async def _rate(client: Client, dataset_id: str) -> float:
     """Return rows per second of a run of cheap rows."""
-    run = await client.create_run(_settings("cheap", MetricSettings("exact_match")), dataset_id)
+    run = await client.create_run(_settings("cheap", MetricSpec("exact_match")), dataset_id)
     async with asyncio.timeout(_RUN_TIMEOUT_S):
         while not run.finished:
             await asyncio.sleep(0.05)
             run = await client.get_run(run.run_id, partial=False)
-    assert run.state is RunState.SUCCEEDED, f"the run of cheap rows is {run.state.value}: {run.state_reason}"
+    assert run.state is RunState.COMPLETED, f"the run of cheap rows is {run.state.value}: {run.state_reason}"
     took = datetime.fromisoformat(run.ended_at) - datetime.fromisoformat(run.started_at)
     return run.counts.total / took.total_seconds()
 
 
-def _settings(name: str, metric: MetricSettings) -> RunSettings:
-    complete = MetricSettings(metric.name, complete_parameters(metric.kind, metric.parameters, where="metrics[0]"))
-    return RunSettings(name, AgentSettings("replay", concurrency=64), (complete,))
+def _settings(name: str, metric: MetricSpec) -> RunSpec:
+    complete = MetricSpec(metric.name, complete_parameters(metric.kind, metric.parameters, where="metrics[0]"))
+    return RunSpec(name, AgentSpec("replay", concurrency=64), (complete,))
 
 
 def _cheap(index: int) -> Case:

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.agent_host.user_code import UserCode
-    from assay.model.run import RunSettings
+    from assay.model.run import RunSpec
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-def load_user_code(settings: RunSettings, folder: Path) -> UserCode:
+def load_user_code(settings: RunSpec, folder: Path) -> UserCode:
     """Load the user's own code in a run: the agent and Python metrics, resolved from a folder.
 
     Raises:

@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from assay.errors import AssayError, SpecError
-from assay.model.run_settings import CaseSelection
+from assay.model.run_spec import CaseSelection
 from assay.model.settings_differences import differing_settings
 from assay.text.unsafe_text import clean
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from assay.datasets import DatasetInfo
     from assay.model.run import Run
-    from assay.model.run_settings import RunSettings
+    from assay.model.run_spec import RunSpec
     from assay.specs.model import Spec
 
 _OPTIONS = {
@@ -48,7 +48,7 @@ class Resumption:
     """
 
     reference: str
-    settings: RunSettings
+    settings: RunSpec
     changed: frozenset[str] | None
     options: dict[str, str]
     keys: frozenset[str] = frozenset()
@@ -59,12 +59,12 @@ class Resumption:
         Raises:
             SpecError: The run calls another agent, or an option differs from the run's settings.
         """
-        if stored.settings.agent.target != self.settings.agent.target:
+        if stored.spec.agent.target != self.settings.agent.target:
             raise SpecError(
-                f"run {stored.run_id} calls the agent {stored.settings.agent.target!r}, and this spec names "
+                f"run {stored.run_id} calls the agent {stored.spec.agent.target!r}, and this spec names "
                 f"{self.settings.agent.target!r}: resume it with the spec that started it"
             )
-        differing = differing_settings(stored.settings, self.settings)
+        differing = differing_settings(stored.spec, self.settings)
         refused = [name for name in differing if self.changed is None or name in self.changed]
         options = list(dict.fromkeys(option for name in refused for option in self._options_of(name)))
         if options:
@@ -123,7 +123,7 @@ def resumption_of(
     return Resumption(reference, settings, _changed(spec, settings, load_without_options), options, keys)
 
 
-def _changed(spec: Spec, settings: RunSettings, load_without_options: Callable[[], Spec]) -> frozenset[str] | None:
+def _changed(spec: Spec, settings: RunSpec, load_without_options: Callable[[], Spec]) -> frozenset[str] | None:
     """Return the names of the settings that options change; None if the spec is invalid without them."""
     try:
         plain = load_without_options()

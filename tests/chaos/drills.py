@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.chaos.topologies import Cluster, OneOrchestrator
 
     from assay.model.answers.agent_response import AgentRequest
-    from assay.model.run import RunSettings
+    from assay.model.run import RunSpec
 
 T = TypeVar("T")
 
@@ -81,7 +81,7 @@ class Plan:
             "repeats": self.repeats,
         }
 
-    def settings(self, agent: dict[str, Any]) -> RunSettings:
+    def settings(self, agent: dict[str, Any]) -> RunSpec:
         """Return the spec as the orchestrator takes it."""
         return spec_from_mapping(self.mapping(agent), needs_dataset=False).settings
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from assay.model.run import CaseResult, Run, RunState, StateChange
+from assay.model.run import RowResult, Run, RunState, StateChanged
 from assay_orchestrator.runs.catalogue import readable_run
 from assay_orchestrator.store import schema
 from assay_orchestrator.store.rows import results
@@ -52,7 +52,7 @@ class History:
     run_id: str
     row_count: int
     turn_count: int = 1
-    seen: dict[int, CaseResult | None] = field(default_factory=dict)
+    seen: dict[int, RowResult | None] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     replaced: bool = False
     late_s: float = 0.5
@@ -72,8 +72,8 @@ class History:
             if event.sequence <= cursor:
                 self.problems.append(f"event {event.sequence} was told after event {cursor}")
             cursor = event.sequence
-            self.seen[cursor] = event if isinstance(event, CaseResult) else None
-            if isinstance(event, StateChange) and event.state is RunState.PAUSED:
+            self.seen[cursor] = event if isinstance(event, RowResult) else None
+            if isinstance(event, StateChanged) and event.state is RunState.PAUSED:
                 return
             if cursor == paused_at:
                 return
@@ -111,7 +111,7 @@ def check(engine: sa.Engine, history: History, calls: Sequence[Call], endings: S
             verdict.problems.append(f"run {history.run_id} was acknowledged and is not there")
             return verdict
         stored = list(results.read_all(connection, run.run_id))
-        if run.state is not RunState.SUCCEEDED:
+        if run.state is not RunState.COMPLETED:
             verdict.problems.append(f"the run is {run.state.value}: {run.state_reason}")
         _check_rows(verdict, history, run, stored)
         _check_sequence(verdict, history, connection, run, stored)
@@ -121,7 +121,7 @@ def check(engine: sa.Engine, history: History, calls: Sequence[Call], endings: S
     return verdict
 
 
-def _check_rows(verdict: Verdict, history: History, run: runs.RunRecord, stored: Sequence[CaseResult]) -> None:
+def _check_rows(verdict: Verdict, history: History, run: runs.RunRecord, stored: Sequence[RowResult]) -> None:
     rows = Counter((row.case_index, row.repeat_index) for row in stored)
     verdict.duplicated = sum(count - 1 for count in rows.values()) + max(0, len(rows) - history.row_count)
     if len(rows) != history.row_count:
@@ -144,12 +144,12 @@ def _check_rows(verdict: Verdict, history: History, run: runs.RunRecord, stored:
             verdict.problems.append(f"result {sequence} of row {row.case_id}/{row.repeat_index} was told and is lost")
 
 
-def _essence(row: CaseResult) -> tuple[object, ...]:
+def _essence(row: RowResult) -> tuple[object, ...]:
     return (row.case_index, row.repeat_index, row.case_id, row.status, row.passed, row.scores)
 
 
 def _check_sequence(
-    verdict: Verdict, history: History, connection: sa.Connection, run: runs.RunRecord, stored: Sequence[CaseResult]
+    verdict: Verdict, history: History, connection: sa.Connection, run: runs.RunRecord, stored: Sequence[RowResult]
 ) -> None:
     changes = runs.read_state_changes(connection, run.run_id, 0, 100_000)
     numbers = Counter([row.sequence for row in stored] + [change.sequence for change in changes])

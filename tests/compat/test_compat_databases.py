@@ -157,7 +157,7 @@ def test_stored_runs_are_shown_and_continued(versions: tuple[Cli, Cli], database
             server.run("runs", "resume", run_id, "--spec", f"{name}.yaml", "--output-dir", f"end-{name}", status=None)
             ended = shown(server, run_id)
             figures = (ended["state"], ended["finished"], ended["passed"])
-            assert figures == ("succeeded", CASES, before["done"]["passed"])
+            assert figures == ("completed", CASES, before["done"]["passed"])
             stored = {f"c{index}" for index in range(before[name]["finished"])}
             assert not stored & set(asked(own, name)[len(asked_before[name]) :])
             rows = report_rows(own, f"end-{name}")

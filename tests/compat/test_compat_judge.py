@@ -66,7 +66,7 @@ def test_a_run_that_awaits_verdicts_is_judged(versions: tuple[Cli, Cli]) -> None
     assert (run["state"], run["pause_cause"], asked(base)) == ("paused", "judge", CASES)
     with ScriptedProvider(says(GOOD), port=port):
         own.run("runs", "resume", run["run_id"])
-    assert (newest(own)["state"], newest(own)["passed"], asked(own)) == ("succeeded", CASES, CASES)
+    assert (newest(own)["state"], newest(own)["passed"], asked(own)) == ("completed", CASES, CASES)
 
 
 def test_stored_verdicts_are_found(versions: tuple[Cli, Cli]) -> None:

@@ -107,7 +107,7 @@ def test_a_run_over_postgresql_is_the_run_over_sqlite(project: Cli, postgres_url
         project.run("run", "assay.yaml", "--repeats", "2", "--server", address, "--output-dir", "postgres")
     with serving(project, ASSAY_DATABASE_URL=postgres_url) as address:
         listed = json.loads(project.run("runs", "list", "--server", address, "--json").stdout)["runs"]
-    assert [run["state"] for run in listed] == ["succeeded"]
+    assert [run["state"] for run in listed] == ["completed"]
     rows = rows_of(project, "postgres")
     assert len(rows) == 40
     assert rows == rows_of(project, "sqlite")

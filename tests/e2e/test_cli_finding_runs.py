@@ -27,7 +27,7 @@ def test_short_ids_stand_for_runs(own_stack: Cli) -> None:
     for command in ("pause", "cancel"):
         refused = own_stack.run("runs", command, "latest", status=2).stderr
         assert f"latest is run {newest}" in refused
-        assert "already succeeded" in refused
+        assert "already completed" in refused
     assert "exact_match" in own_stack.run("runs", "watch", "alpha-").stdout
     assert "no row has an error" in own_stack.run("runs", "resume", "alpha-", "--retry-errors", "--spec", ".").stderr
     assert "exact_match" in own_stack.run("run", "--resume", "alpha-").stdout
@@ -77,9 +77,9 @@ def test_runs_have_names_labels_and_notes(own_stack: Cli) -> None:
         (("--label", "pr=12"), 2),
         (("--label", "pr=12", "--label", "branch=fix"), 1),
         (("--label", "pr=13"), 0),
-        (("--state", "succeeded,failed"), 2),
+        (("--state", "completed,failed"), 2),
         (("--state", "running"), 0),
-        (("--name", "small", "--state", "succeeded", "--label", "branch=main"), 1),
+        (("--name", "small", "--state", "completed", "--label", "branch=main"), 1),
     ):
         assert len(json.loads(own_stack.run("runs", "list", *arguments, "--json").stdout)["runs"]) == count
     assert "no run matches these conditions" in own_stack.run("runs", "list", "--name", "none").stdout

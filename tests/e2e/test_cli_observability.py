@@ -74,10 +74,10 @@ def test_the_course_of_a_run_is_logged(project: Cli) -> None:
     assert all(record["logger"].startswith("assay") for record in records)
     course = {record["message"].partition(":")[0]: record for record in records if record.get("run") == run_id}
     assert list(course) == [
-        "accepted run", "started run", "client hosts the agent", "run succeeded", "client no longer hosts the agent",
+        "accepted run", "started run", "client hosts the agent", "run completed", "client no longer hosts the agent",
         "deleted run",
     ]  # fmt: skip
-    ended = course["run succeeded"]
+    ended = course["run completed"]
     assert (ended["rows"], ended["agent_errors"], ended["verdict"], ended["level"]) == (20, 1, "FAIL", "info")
     assert (course["accepted run"]["name"], course["accepted run"]["agent"]) == ("small", "python")
 

@@ -71,7 +71,7 @@ def test_a_paused_run_is_resumed_with_its_spec_or_its_agent(own_stack: Cli) -> N
         assert "exact_match" in done.stdout
         (own_stack.folder / "go").unlink()
         (own_stack.folder / "asked.txt").unlink()
-    assert "already succeeded" in own_stack.run("runs", "pause", run_id, status=2).stderr
+    assert "already completed" in own_stack.run("runs", "pause", run_id, status=2).stderr
 
 
 def test_runs_are_deleted_once_somebody_has_agreed(own_stack: Cli) -> None:
@@ -232,7 +232,7 @@ def test_a_program_pauses_resumes_and_watches(own_stack: Cli) -> None:
     assert all(case["scores"]["exact_match"]["value"] == 1.0 for case in cases)
     sequences = [line["sequence"] for line in lines[1:-1]]
     assert sequences == sorted(set(sequences))
-    assert {"paused", "succeeded"} <= {line["state"] for line in lines if line["event"] == "state"}
+    assert {"paused", "completed"} <= {line["state"] for line in lines if line["event"] == "state"}
     assert lines[-1]["summary"]["passed"] == 20
 
 

@@ -150,6 +150,6 @@ def test_python_selects_cases_as_the_command_does(tagged: Cli, monkeypatch: pyte
         spec, agent=lambda text: text.upper(), dataset=cases, select=CaseSelection(failed_of="latest", limit=5)
     )
     assert [row.case_id for row in again.rows] == ["c3"]
-    assert again.run.settings.selection == CaseSelection(
+    assert again.run.spec.selection == CaseSelection(
         failed_of=first.run.run_id, limit=5, matched_count=1, total_count=4
     )

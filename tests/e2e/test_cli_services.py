@@ -97,9 +97,9 @@ def test_a_rescoring_that_is_interrupted_while_its_run_is_created_names_the_run(
     assert command.startswith("assay runs resume ")
     # Its answers are stored: the orchestrator may have scored them all before it hears that the command has ended.
     continued = project.run(*shlex.split(command)[1:], status=None)
-    assert not continued.returncode or "has already succeeded" in continued.stderr, continued.stderr
+    assert not continued.returncode or "has already completed" in continued.stderr, continued.stderr
     runs = json.loads(project.run("runs", "list", "--json").stdout)["runs"]
-    assert sorted(each["state"] for each in runs) == ["succeeded", "succeeded"]
+    assert sorted(each["state"] for each in runs) == ["completed", "completed"]
 
 
 def test_up_keeps_the_stack_and_down_stops_it(project: Cli) -> None:

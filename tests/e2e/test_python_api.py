@@ -75,7 +75,7 @@ def test_evaluate_cannot_pass_where_wrong_cases_were_left_out(shared_cli: Cli) -
         "cases = [{'question': 'a', 'answer': 'a'}, {'id': 'c', 'answer': 'x'}]\n"
         "spec = {'metrics': ['exact_match'], 'on_bad_case': 'skip'}\n"
         "found = assay.evaluate(spec, lambda request: request.input, dataset=cases)\n"
-        "print(json.dumps([found.passed, found.exit_status, found.reasons, found.run.settings.dataset.file]))\n"
+        "print(json.dumps([found.passed, found.exit_status, found.reasons, found.run.spec.dataset.file]))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=shared_cli.folder, env=shared_cli.env, capture_output=True, text=True

@@ -30,7 +30,7 @@ from assay.model.answers import agent_request as messages
 from assay.model.answers.agent_response import AgentRequest, AgentStatus, response_to_json
 from assay.model.answers.approvals import approvals_from_json
 from assay.model.answers.interrupts import waiting_text
-from assay.model.run import AgentSettings
+from assay.model.run import AgentSpec
 from assay_orchestrator.agents.a2a import A2aAgent
 from assay_orchestrator.agents.access import AgentAccess
 
@@ -177,7 +177,7 @@ def app_of(executor: AgentExecutor, url: str, protocol_version: str = "1.0") -> 
 async def serving(executor: AgentExecutor, protocol_version: str = "1.0") -> AsyncIterator[A2aAgent]:
     """Serve an agent on a free port; yields what calls it."""
     async with serving_app(lambda url: app_of(executor, url, protocol_version)) as url:
-        agent = A2aAgent(AgentSettings("a2a", url), AgentAccess(("127.0.0.1",), ()))
+        agent = A2aAgent(AgentSpec("a2a", url), AgentAccess(("127.0.0.1",), ()))
         try:
             yield agent
         finally:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from assay.agent_host.answers.answer_message import answer_to_wire
 from assay.agent_host.user_code import open_caller
 from assay.model.answers.agent_response import AgentRequest, AgentResponse
-from assay.model.run import AgentSettings
+from assay.model.run import AgentSpec
 from assay.wire.agent import response_from_wire
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def opened(folder: Path, adapter: str, source: str, **options: Any) -> Caller:
         options: Of the adapter.
     """
     (folder / "agent.py").write_text(textwrap.dedent(source), encoding="utf-8")
-    caller = open_caller(AgentSettings(adapter, "agent.py:agent", options=options), folder)
+    caller = open_caller(AgentSpec(adapter, "agent.py:agent", options=options), folder)
     assert caller is not None
     return caller
 

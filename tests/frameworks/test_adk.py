@@ -28,7 +28,7 @@ from assay.model.answers.agent_response import (
     Source,
     Usage,
 )
-from assay.model.run import AgentSettings
+from assay.model.run import AgentSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,7 +59,7 @@ def request(text: str, **more: Any) -> AgentRequest:
 
 def ask(folder: Path, *requests: AgentRequest | str, target: str = "agent", **options: Any) -> list[AgentResponse]:
     """Ask one agent questions, one after the other."""
-    caller = open_caller(AgentSettings("adk", f"adk_agents:{target}", options=options), folder)
+    caller = open_caller(AgentSpec("adk", f"adk_agents:{target}", options=options), folder)
     assert caller is not None
 
     async def answers() -> list[AgentResponse]:
@@ -95,7 +95,7 @@ def evaluate(
 def refusal(folder: Path, target: str = "agent", **options: Any) -> InvalidInputError:
     """Return the refusal of an agent."""
     with pytest.raises(InvalidInputError) as caught:
-        open_caller(AgentSettings("adk", f"adk_agents:{target}", options=options), folder)
+        open_caller(AgentSpec("adk", f"adk_agents:{target}", options=options), folder)
     return caught.value
 
 

@@ -12,7 +12,7 @@ from tests.support.docs.guides import blocks
 from assay.model.answers.agent_response import AgentRequest, AgentResponse, AgentStatus, Message
 from assay.model.answers.approvals import Approval, read_approvals
 from assay.model.case import Case, Turn
-from assay.model.run import AgentSettings
+from assay.model.run import AgentSpec
 from assay_orchestrator.agents.a2a import A2aAgent
 from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.adk_server import AdkServerAgent
@@ -132,8 +132,8 @@ async def ask(
 async def test_events_of_the_server_are_answers(tmp_path: Path) -> None:
     """Text, tool calls with results, tokens; sessions of their own; turns that remember; errors as errors."""
     async with serving(tmp_path) as url:
-        agent = AdkServerAgent(AgentSettings("adk", url, options={"app_name": "my_agent"}), ACCESS)
-        wrong = AdkServerAgent(AgentSettings("adk", url, options={"app_name": "other"}), ACCESS)
+        agent = AdkServerAgent(AgentSpec("adk", url, options={"app_name": "my_agent"}), ACCESS)
+        wrong = AdkServerAgent(AgentSpec("adk", url, options={"app_name": "other"}), ACCESS)
         try:
             assert await agent.problems() == []
             assert "it has 'my_agent'" in (await wrong.problems())[0].message
@@ -180,7 +180,7 @@ async def test_an_agent_behind_the_a2a_server_of_adk_is_resumed() -> None:
         return apps[0]
 
     async with serving_app(app) as url, apps[0].router.lifespan_context(apps[0]):
-        agent = A2aAgent(AgentSettings("a2a", url), ACCESS)
+        agent = A2aAgent(AgentSpec("a2a", url), ACCESS)
         try:
             assert await agent.problems() == []
             waiting = await ask(agent, "pay")
@@ -201,7 +201,7 @@ async def test_the_recipe_of_the_guide_reads_its_stream(tmp_path: Path) -> None:
     options = yaml.safe_load(recipe)["agent"]
     options = {name: options[name] for name in ("stream", "body", "response")}
     async with serving(tmp_path, auto_create_session=True) as url:
-        agent = HttpAgent(AgentSettings("http", f"{url}/run_sse", options=options), ACCESS)
+        agent = HttpAgent(AgentSpec("http", f"{url}/run_sse", options=options), ACCESS)
         try:
             response = await ask(agent, "weather?")
             assert (response.text, response.error) == ("It is clear.", None)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.e2e.conftest import Cli
 
     from assay.client.api.evaluation import Evaluation
-    from assay.model.run import CaseResult
+    from assay.model.run import RowResult
 
 pytestmark = [
     pytest.mark.frameworks,
@@ -328,7 +328,7 @@ async def test_an_agent_is_evaluated_by_what_it_did(
         assert found.verdict == "FAIL"
 
 
-def value_of(row: CaseResult, metric: str) -> float | None:
+def value_of(row: RowResult, metric: str) -> float | None:
     """Return the value of a metric of a row."""
     (score,) = (score for score in row.scores if score.metric == metric)
     return score.value

@@ -17,7 +17,7 @@ from assay.client.api.loop_thread import run_to_end
 from assay.errors import InvalidInputError
 from assay.model.answers.agent_request import Message
 from assay.model.answers.agent_response import AgentStatus, Source, Usage
-from assay.model.run import AgentSettings
+from assay.model.run import AgentSpec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -338,7 +338,7 @@ def test_wrong_objects_are_refused(tmp_path: Path, name: str, options: dict[str,
     """Before a question is asked, at the field that names the object or the field of its input."""
     (tmp_path / "agent.py").write_text(CHAIN)
     with pytest.raises(InvalidInputError) as caught:
-        open_caller(AgentSettings("langgraph", f"agent.py:{name}", options=options), tmp_path)
+        open_caller(AgentSpec("langgraph", f"agent.py:{name}", options=options), tmp_path)
     assert message in str(caught.value)
 
 
@@ -522,12 +522,12 @@ from pathlib import Path
 from tests.frameworks.asking import ask
 
 from assay.agent_host.user_code import open_caller
-from assay.model.run import AgentSettings
+from assay.model.run import AgentSpec
 {runs}
 
 
 async def main():
-    caller = open_caller(AgentSettings("langgraph", "agent.py:agent"), Path(sys.argv[1]))
+    caller = open_caller(AgentSpec("langgraph", "agent.py:agent"), Path(sys.argv[1]))
 
     async def hang(count):
         asked = [ask(caller, "hang", f"run/{{number}}/{{count}}", timeout_s=2) for number in range(count)]

@@ -15,7 +15,7 @@ from assay.agent_host.user_code import open_caller
 from assay.errors import InvalidInputError
 from assay.model.answers.agent_request import Message
 from assay.model.answers.agent_response import AgentErrorKind, Usage
-from assay.model.run import AgentSettings
+from assay.model.run import AgentSpec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -175,7 +175,7 @@ def test_a_store_that_cannot_be_made_anew_is_refused(tmp_path: Path) -> None:
     """All cases would share it unseen; the message names the option that says so."""
     (tmp_path / "agent.py").write_text(STORES.replace("USED", "remote"))
     with pytest.raises(InvalidInputError) as caught:
-        open_caller(AgentSettings("langgraph", "agent.py:agent"), tmp_path)
+        open_caller(AgentSpec("langgraph", "agent.py:agent"), tmp_path)
     assert "agent.target: is a graph with a store of the type Remote" in str(caught.value)
     assert "option `store`" in str(caught.value)
 

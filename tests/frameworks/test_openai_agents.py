@@ -15,7 +15,7 @@ from assay.errors import InvalidInputError
 from assay.model.answers.agent_request import Message
 from assay.model.answers.agent_response import AgentStatus, Source, ToolCall, Usage
 from assay.model.answers.approvals import read_approvals
-from assay.model.run import AgentSettings
+from assay.model.run import AgentSpec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -221,7 +221,7 @@ def test_wrong_objects_are_refused(tmp_path: Path, target: str, options: dict[st
     """Before a question is asked, at the field that names the object."""
     (tmp_path / "agent.py").write_text(AGENT)
     with pytest.raises(InvalidInputError) as caught:
-        open_caller(AgentSettings("openai_agents", target, options=options), tmp_path)
+        open_caller(AgentSpec("openai_agents", target, options=options), tmp_path)
     assert message in str(caught.value)
 
 

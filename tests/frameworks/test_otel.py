@@ -21,10 +21,10 @@ import asyncio, json, sys
 from pathlib import Path
 from assay.agent_host.user_code import open_caller
 from assay.model.answers.agent_response import AgentRequest, response_to_json
-from assay.model.run import AgentSettings
+from assay.model.run import AgentSpec
 
 async def main(adapter, target, options, texts):
-    caller = open_caller(AgentSettings(adapter, target, options=options), Path.cwd())
+    caller = open_caller(AgentSpec(adapter, target, options=options), Path.cwd())
     asked = [AgentRequest(request_id=text, run_id="r", case_id=text, input=text, timeout_s=120) for text in texts]
     found = await asyncio.gather(*map(caller.call, asked))
     await caller.aclose()

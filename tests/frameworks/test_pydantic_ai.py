@@ -17,7 +17,7 @@ from assay.errors import InvalidInputError
 from assay.model.answers.agent_request import Message
 from assay.model.answers.agent_response import AgentErrorKind, AgentStatus, Source
 from assay.model.answers.approvals import read_approvals
-from assay.model.run import AgentSettings
+from assay.model.run import AgentSpec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -424,7 +424,7 @@ def test_wrong_objects_are_refused(tmp_path: Path, target: str, options: dict[st
     """Before a question is asked, at the field that names the object."""
     (tmp_path / "agent.py").write_text(AGENT)
     with pytest.raises(InvalidInputError) as caught:
-        open_caller(AgentSettings("pydantic_ai", target, options=options), tmp_path)
+        open_caller(AgentSpec("pydantic_ai", target, options=options), tmp_path)
     assert message in str(caught.value)
 
 
@@ -462,11 +462,11 @@ from tests.frameworks.asking import ask
 
 from assay.agent_host.user_code import open_caller
 from assay.client.api.loop_thread import run_to_end
-from assay.model.run import AgentSettings
+from assay.model.run import AgentSpec
 
 
 async def main():
-    caller = open_caller(AgentSettings("pydantic_ai", "agent.py:agent"), Path(sys.argv[1]))
+    caller = open_caller(AgentSpec("pydantic_ai", "agent.py:agent"), Path(sys.argv[1]))
     hung = await asyncio.gather(*(ask(caller, "hang", f"run/{number}/0", timeout_s=2) for number in range(60)))
     print(*{response.error.kind for response in hung})
     print((await ask(caller, "next")).text)

@@ -9,7 +9,7 @@ from assay.agent.v1 import agent_pb2_grpc
 from assay.agent_host.agent_server import AgentService
 from assay.agent_host.answers.answer_message import answer_to_wire
 from assay.model.case import Case, Turn
-from assay.model.run import AgentSettings
+from assay.model.run import AgentSpec
 from assay.rpc.options import ServerOptions
 from assay.rpc.server import RpcServer
 from assay.wire.agent import response_from_wire
@@ -48,7 +48,7 @@ async def _grpc_agent(caller: AgentCaller) -> AsyncIterator[Ask]:
     server = RpcServer(ServerOptions())
     service = AgentService(caller, concurrency=16)
     server.add(SERVICE, lambda grpc: agent_pb2_grpc.add_AgentServiceServicer_to_server(service, grpc))
-    agent = GrpcAgent(AgentSettings("grpc", await server.start("127.0.0.1:0")), AgentAccess(("127.0.0.1",), ()))
+    agent = GrpcAgent(AgentSpec("grpc", await server.start("127.0.0.1:0")), AgentAccess(("127.0.0.1",), ()))
     server.set_serving(True)
     try:
         yield lambda request: agent.answer(request, _case(request))

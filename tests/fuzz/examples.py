@@ -17,7 +17,7 @@ from assay.model.answers.approvals import Approval, Decision
 from assay.model.answers.interrupts import DecisionKind
 from assay.model.case import Assertion, Case, ExpectedTool, Turn
 from assay.model.metric_call import MetricOutcome
-from assay.model.run import AgentSettings, MetricSettings, RunSettings
+from assay.model.run import AgentSpec, MetricSpec, RunSpec
 from assay.model.stopping import StoppingSettings
 from assay.v1 import calibration_pb2, comparison_figures_pb2, comparison_pb2, dataset_pb2, host_pb2, row_pb2, run_pb2
 from assay.wire.agent import response_to_wire
@@ -73,11 +73,11 @@ CASES = [
 ]
 
 
-def run_settings(adapter: str, metrics: Mapping[str, Mapping[str, object]] = _EXACT) -> RunSettings:
+def run_spec(adapter: str, metrics: Mapping[str, Mapping[str, object]] = _EXACT) -> RunSpec:
     """Return settings of a run over CASES."""
     target = {"python": "a:b", "http": "http://127.0.0.1:1/", "grpc": "127.0.0.1:1", "openai": "gpt"}.get(adapter, "")
-    chosen = [MetricSettings(name, complete_parameters(name, given, where=name)) for name, given in metrics.items()]
-    return RunSettings("fuzzed", AgentSettings(adapter, target), tuple(chosen), gates=("pass_rate >= 0.5",))
+    chosen = [MetricSpec(name, complete_parameters(name, given, where=name)) for name, given in metrics.items()]
+    return RunSpec("fuzzed", AgentSpec(adapter, target), tuple(chosen), gates=("pass_rate >= 0.5",))
 
 
 def _requests() -> Sequence[Message]:
@@ -87,9 +87,9 @@ def _requests() -> Sequence[Message]:
         "tool_calls": {}, "cost": {}, "formula": {"formula": "exact_match"},
     }  # fmt: skip
     stopping = StoppingSettings("always-valid", "exact_match", ("a", "b"), len(CASES), low=0.0, high=1.0)
-    variant = replace(run_settings("replay"), group_id="g", labels={"variant": "a"}, stopping=stopping)
-    runs = [run_settings(adapter) for adapter in ("replay", "python", "http", "grpc")]
-    runs += [run_settings("replay", everything), variant]
+    variant = replace(run_spec("replay"), group_id="g", labels={"variant": "a"}, stopping=stopping)
+    runs = [run_spec(adapter) for adapter in ("replay", "python", "http", "grpc")]
+    runs += [run_spec("replay", everything), variant]
     return [run_pb2.CreateRunRequest(request_id="1", dataset_id="d", spec=SETTINGS.to_wire(run)) for run in runs]
 
 
@@ -133,16 +133,16 @@ EXAMPLES: Mapping[str, Sequence[Message]] = {
         run_pb2.GetRunRequest, run_pb2.CancelRunRequest, run_pb2.PauseRunRequest, run_pb2.ResumeRunRequest,
         run_pb2.DeleteRunRequest, run_pb2.WatchRunRequest,
     )},
-    "assay.v1.ListResultsRequest": [
-        row_pb2.ListResultsRequest(run_id="r"),
-        row_pb2.ListResultsRequest(
+    "assay.v1.ListRowsRequest": [
+        row_pb2.ListRowsRequest(run_id="r"),
+        row_pb2.ListRowsRequest(
             run_id="r", filter=_FILTER, order_by=_ORDER, include_total_count=True, include_facets=True
         ),
     ],
     "assay.v1.GetCaseRequest": [row_pb2.GetCaseRequest(run_id="r", case_id="c0", filter=_FILTER, order_by=_ORDER)],
     "assay.v1.ListRunsRequest": [
         run_pb2.ListRunsRequest(
-            states=[run_pb2.RUN_STATE_SUCCEEDED], teams=["t"], create_time_from=Timestamp(seconds=1),
+            states=[run_pb2.RUN_STATE_COMPLETED], teams=["t"], create_time_from=Timestamp(seconds=1),
             order_by=run_pb2.RunOrder(key=run_pb2.RUN_SORT_KEY_PASS_RATE), include_figures=True,
             include_total_count=True,
         )

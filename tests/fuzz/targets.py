@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from google.protobuf import descriptor_pool
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2  # noqa: F401 - brings its descriptor
-from tests.fuzz.examples import CASES, EXAMPLES, run_settings
+from tests.fuzz.examples import CASES, EXAMPLES, run_spec
 
 from assay.admin.v1 import admin_pb2
 from assay.agent.v1 import agent_pb2
@@ -208,9 +208,9 @@ async def _store_something(address: str, known: dict[str, list[str]]) -> None:
         known["dataset_id"] = [dataset.dataset_id]
         known["request_id"] = [str(number) for number in range(1000)]
         known["run_id"] = ["nothing"]
-        await client.create_run(run_settings("replay"), dataset.dataset_id)  # deletes of the others keep the dataset
+        await client.create_run(run_spec("replay"), dataset.dataset_id)  # deletes of the others keep the dataset
         for adapter in ("replay", "replay", "python"):
-            run = await client.create_run(run_settings(adapter), dataset.dataset_id)
+            run = await client.create_run(run_spec(adapter), dataset.dataset_id)
             known["run_id"].append(run.run_id)
             if adapter == "replay":
                 async for _ in client.watch_run(run.run_id):

@@ -32,7 +32,7 @@ from assay.identity.rights import Role
 from assay.identity.tokens import new_token
 from assay.model.case import Case, Turn
 from assay.model.report_settings import ReportSettings
-from assay.model.run import AgentSettings, JudgeSettings, MetricSettings, RunSettings, RunState, StateChange
+from assay.model.run import AgentSpec, JudgeSpec, MetricSpec, RunSpec, RunState, StateChanged
 from assay.reports.writing import write_reports
 from assay.rpc.status import DETAILS_KEY
 from assay.testing.judges import says
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
 TEAM = "alpha"
-METRICS = (MetricSettings("exact_match"), MetricSettings("rouge"))
+METRICS = (MetricSpec("exact_match"), MetricSpec("rouge"))
 _WINDOW = 10  # of so many characters of a secret none is left
 
 
@@ -215,7 +215,7 @@ def key_of(request: ProviderRequest) -> str:
     return found[0]
 
 
-def http_runs(planted: Planted, port: int) -> Iterator[AgentSettings]:
+def http_runs(planted: Planted, port: int) -> Iterator[AgentSpec]:
     """Yield agents over HTTP: each echo once, with the secret at one of the places where a spec may name it."""
     for number, echo in enumerate(ECHOES):
         reference = planted.plant(f"http-{number}")
@@ -235,7 +235,7 @@ def http_runs(planted: Planted, port: int) -> Iterator[AgentSettings]:
                 options["query"] = {"key": reference}
             case _:
                 options["body"] = {"input": "{{input}}", "auth": [{"token": reference}]}
-        yield AgentSettings("http", path, concurrency=1, retries=0, options=options)
+        yield AgentSpec("http", path, concurrency=1, retries=0, options=options)
 
 
 @dataclass
@@ -301,7 +301,7 @@ def bootstrap(folder: Path) -> str:
     return token.text
 
 
-async def shown(client: Client, settings: RunSettings, folder: Path) -> str:
+async def shown(client: Client, settings: RunSpec, folder: Path) -> str:
     """Run to the end; return everything that callers see of it, and write its reports."""
     cases = [Case("c", (Turn("q", references=("word " * 200,)),))]
     dataset = await client.upload_dataset(cases, name="d")
@@ -309,15 +309,15 @@ async def shown(client: Client, settings: RunSettings, folder: Path) -> str:
     run = await client.create_run(settings, dataset.dataset_id)
     async for event in client.watch_run(run.run_id):
         seen.append(event)
-        if isinstance(event, StateChange) and event.state is RunState.PAUSED:
+        if isinstance(event, StateChanged) and event.state is RunState.PAUSED:
             break  # the judge cannot be had
     run = await client.get_run(run.run_id)
-    rows = [row async for row in client.list_results(run.run_id)]
+    rows = [row async for row in client.list_rows(run.run_id)]
     assert rows or run.state_reason
     seen += [run, rows, await client.list_attempts(run.run_id, "c")]
     wanted = tuple(ReportSettings(name) for name in ("json", "jsonl", "csv", "html", "markdown", "junit"))
     if run.summary is not None:
-        await write_reports(run, client.list_results(run.run_id), wanted, folder / run.run_id)
+        await write_reports(run, client.list_rows(run.run_id), wanted, folder / run.run_id)
     return repr(seen)
 
 
@@ -352,17 +352,15 @@ async def _evaluate(folder: Path, planted: Planted, processes: Processes, token:
         provider = stack.enter_context(ScriptedProvider(lambda request: reply_of(request)))
         judge_provider = stack.enter_context(ScriptedProvider(*judge_replies()))
         agents = [*http_runs(planted, port), *grpc_runs(planted, grpc_address), *prompt_runs(planted, provider)]
-        unreachable = AgentSettings(
+        unreachable = AgentSpec(
             "http", f"http://127.0.0.1:1/{planted.plant('unreachable')}", retries=1, options={"response": {"text": "x"}}
         )
         variable, in_variable = planted.plant("in-variable"), planted.plant("variable")
         for agent, header in ((agents[0], "${AGENT_VARIABLE}"), (agents[0], variable)):
             options = {**agent.options, "headers": {"x-key": header}}
-            agents.append(AgentSettings("http", agent.target, concurrency=1, retries=0, options=options))
+            agents.append(AgentSpec("http", agent.target, concurrency=1, retries=0, options=options))
         judges = [
-            JudgeSettings(
-                "openai", "judge-1", judge_provider.openai_url, planted.plant(f"judge-{number}"), max_tokens=99
-            )
+            JudgeSpec("openai", "judge-1", judge_provider.openai_url, planted.plant(f"judge-{number}"), max_tokens=99)
             for number in range(len(judge_replies()))
         ]
         planted.plant("lines", f"sk-planted/{secrets.token_hex(20)}\nsecond line")
@@ -375,7 +373,7 @@ async def _evaluate(folder: Path, planted: Planted, processes: Processes, token:
             await admin.create_target(client, f"local-{number}", "127.0.0.1", secrets=names_of_one)
         assert in_variable
         texts = [
-            await shown(client, RunSettings(f"r{number}", agent, METRICS), folder / "reports")
+            await shown(client, RunSpec(f"r{number}", agent, METRICS), folder / "reports")
             for number, agent in enumerate([*agents, unreachable])
         ]
         texts += [await judged(client, judge, agents[0], folder / "reports") for judge in judges]
@@ -408,21 +406,21 @@ def judge_replies() -> list[Any]:
     ]
 
 
-def grpc_runs(planted: Planted, address: str) -> Iterator[AgentSettings]:
+def grpc_runs(planted: Planted, address: str) -> Iterator[AgentSpec]:
     """Yield agents over gRPC."""
     for number, way in enumerate(("answer", "status")):
         metadata = {"x-key": planted.plant(f"grpc-{number}"), "x-way": way}
-        yield AgentSettings("grpc", address, retries=0, options={"metadata": metadata})
+        yield AgentSpec("grpc", address, retries=0, options={"metadata": metadata})
 
 
-def prompt_runs(planted: Planted, provider: ScriptedProvider) -> Iterator[AgentSettings]:
+def prompt_runs(planted: Planted, provider: ScriptedProvider) -> Iterator[AgentSpec]:
     """Yield prompts to a model."""
     for number, (adapter, model) in enumerate(
         (("openai", "says"), ("openai", "refuses"), ("anthropic", "fails"), ("anthropic", "breaks"))
     ):
         url = provider.openai_url if adapter == "openai" else provider.url
         options = {"base_url": url, "api_key": planted.plant(f"prompt-{number}")}
-        yield AgentSettings(adapter, model, retries=0, options=options)
+        yield AgentSpec(adapter, model, retries=0, options=options)
 
 
 def start_services(folder: Path, planted: Planted, processes: Processes) -> None:
@@ -448,9 +446,9 @@ def _write(folder: Path, planted: Planted, without: tuple[str, ...]) -> None:
             (own / name).write_text(value)
 
 
-async def judged(client: Client, judge: JudgeSettings, agent: AgentSettings, folder: Path) -> str:
+async def judged(client: Client, judge: JudgeSpec, agent: AgentSpec, folder: Path) -> str:
     """Return what is seen of a run whose answers are judged."""
-    return await shown(client, RunSettings("judged", agent, (MetricSettings("judge_score"),), judge=judge), folder)
+    return await shown(client, RunSpec("judged", agent, (MetricSpec("judge_score"),), judge=judge), folder)
 
 
 async def refusals(client: Client, port: int) -> list[str]:
@@ -462,8 +460,8 @@ async def refusals(client: Client, port: int) -> list[str]:
         ("http://elsewhere.test/${secret://http-0}", "x"),
         (f"http://127.0.0.1:{port}/${{secret://lines}}", "x"),
     ):
-        settings = AgentSettings("http", target, options={"headers": {"x-key": header}, "response": {"text": "text"}})
+        settings = AgentSpec("http", target, options={"headers": {"x-key": header}, "response": {"text": "text"}})
         with pytest.raises(InvalidInputError) as refusal:
-            await client.create_run(RunSettings("r", settings, (MetricSettings("exact_match"),)), "none")
+            await client.create_run(RunSpec("r", settings, (MetricSpec("exact_match"),)), "none")
         said.append(f"{refusal.value!r} {refusal.value.problems}")
     return said

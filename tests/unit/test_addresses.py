@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from assay.errors import InvalidInputError
 from assay.http.addresses import dial_problem, host_problem
-from assay.model.run import AgentSettings, JudgeSettings
+from assay.model.run import AgentSpec, JudgeSpec
 from assay.specs.agents import check_agent
 from assay.specs.judging import check_judge
 from assay_cli.options.shared import check_address
@@ -40,12 +40,12 @@ USABLE = [
 def test_an_address_that_no_client_can_dial_is_refused(url: str) -> None:
     """By the spec's judge and agents, and by the judge service, before anything is paid."""
     assert dial_problem(url)
-    assert [problem.field for problem in check_judge(JudgeSettings("openai", "m", base_url=url))] == ["judge.base_url"]
+    assert [problem.field for problem in check_judge(JudgeSpec("openai", "m", base_url=url))] == ["judge.base_url"]
     assert [each.field for each in JudgeChoice("openai", "m", url).problems("judge.")] == ["judge.base_url"]
     for adapter in ("http", "a2a", "adk"):
-        assert {problem.field for problem in check_agent(AgentSettings(adapter, url))} >= {"agent.target"}
+        assert {problem.field for problem in check_agent(AgentSpec(adapter, url))} >= {"agent.target"}
     options = {"base_url": url}
-    assert [each.field for each in check_agent(AgentSettings("openai", "m", options=options))] == ["agent.base_url"]
+    assert [each.field for each in check_agent(AgentSpec("openai", "m", options=options))] == ["agent.base_url"]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_no_address_is_refused_by_the_client_alone(place: str) -> None:
 @pytest.mark.parametrize(("target", "is_usable"), [("256.1.1.1:9", False), ("[::g]:9", False), ("127.0.0.1:9", True)])
 def test_targets_of_grpc_are_checked_alike(target: str, is_usable: bool) -> None:
     """A gRPC target's host is a name or an address too."""
-    assert bool(check_agent(AgentSettings("grpc", target))) is not is_usable
+    assert bool(check_agent(AgentSpec("grpc", target))) is not is_usable
 
 
 def test_the_message_names_the_host() -> None:

@@ -13,7 +13,7 @@ from assay.datasets.records import MAX_RAW_CHARS
 from assay.errors import InvalidInputError
 from assay.model.answers.agent_response import AgentErrorKind, AgentResponse, AgentStatus, error_response
 from assay.model.case import Case, Turn
-from assay.model.run import AgentSettings, CaseResult, DatasetRef, Run, RunCounts, RunSettings, RunState, TurnResult
+from assay.model.run import AgentSpec, DatasetRef, RowResult, Run, RunCounts, RunSpec, RunState, TurnResult
 from assay_cli.recording.answers import AnswerRecording, check_record_file
 from assay_cli.recording.writer import recorded_rows
 
@@ -27,18 +27,18 @@ def case(number: int, *, turns: int = 1) -> Case:
     return Case(f"c{number}", tuple(Turn(f"q{index}") for index in range(turns)))
 
 
-def row(number: int, response: AgentResponse | None, repeat: int = 0) -> CaseResult:
+def row(number: int, response: AgentResponse | None, repeat: int = 0) -> RowResult:
     """Return a row of a case."""
     status = response.status if response is not None else AgentStatus.ERROR
-    return CaseResult(f"c{number}", number, repeat, "", status, None, (), None, "", response=response)
+    return RowResult(f"c{number}", number, repeat, "", status, None, (), None, "", response=response)
 
 
-async def record(path: Path, rows: Sequence[CaseResult], cases: Sequence[Case], repeats: int = 1) -> list[CaseResult]:
+async def record(path: Path, rows: Sequence[RowResult], cases: Sequence[Case], repeats: int = 1) -> list[RowResult]:
     """Record rows, and return those that went on."""
-    settings = RunSettings(name="n", agent=AgentSettings("replay"), metrics=(), repeats=repeats)
-    run = Run("r", settings, DatasetRef("d", "d", "plain", len(cases)), RunState.SUCCEEDED, "", RunCounts())
+    settings = RunSpec(name="n", agent=AgentSpec("replay"), metrics=(), repeats=repeats)
+    run = Run("r", settings, DatasetRef("d", "d", "plain", len(cases)), RunState.COMPLETED, "", RunCounts())
 
-    async def stored() -> AsyncIterator[CaseResult]:
+    async def stored() -> AsyncIterator[RowResult]:
         for one in rows:
             yield one
 
@@ -66,7 +66,7 @@ async def test_conversations_are_recorded_turn_by_turn(tmp_path: Path, capsys: p
     file = tmp_path / "answers.jsonl"
     said, late = [AgentResponse(text=text, cold=True) for text in "ab"], error_response(AgentErrorKind.TIMEOUT, "late")
 
-    def talk(number: int, *answers: AgentResponse | None, left_out: bool = False) -> CaseResult:
+    def talk(number: int, *answers: AgentResponse | None, left_out: bool = False) -> RowResult:
         turns = [TurnResult(f"q{index}", response=answer) for index, answer in enumerate(answers)]
         turns[0] = dataclasses.replace(turns[0], left_out=left_out)
         return dataclasses.replace(row(number, [each for each in answers if each][-1]), turns=turns)

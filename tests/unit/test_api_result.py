@@ -15,15 +15,15 @@ from assay.client.api.stored import Runs
 from assay.errors import SetupError
 from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, Usage
 from assay.model.run import (
-    AgentSettings,
-    CaseResult,
+    AgentSpec,
     DatasetRef,
     LatencySummary,
-    MetricSettings,
+    MetricSpec,
     MetricSummary,
+    RowResult,
     Run,
     RunCounts,
-    RunSettings,
+    RunSpec,
     RunState,
     RunSummary,
     Score,
@@ -40,9 +40,9 @@ ANSWER = AgentResponse(
 FAILURE = AgentResponse(status=AgentStatus.ERROR, error=AgentError(kind=AgentErrorKind.RAISED, message="KeyError: 'x'"))
 
 
-def row(case_id: str, response: AgentResponse, scores: tuple[Score, ...]) -> CaseResult:
+def row(case_id: str, response: AgentResponse, scores: tuple[Score, ...]) -> RowResult:
     """A row as a client reads it."""
-    written = CaseResult(
+    written = RowResult(
         case_id, 0, 0, "geo", response.status, None, scores, 12.5, "", response=response, input="Capital?",
         references=("Paris", "paris"), tags=("europe",), started_at="2026-03-31T09:00:00.000Z", duration_ms=20.0,
     )  # fmt: skip
@@ -59,10 +59,10 @@ def evaluation(metric_count: int = 2, *, decided: int = 4) -> Evaluation:
     summary = RunSummary(
         "PASS", (), (), 0.75 if decided else None, 3 if decided else 0, decided, metrics, LatencySummary(), row_count=4
     )
-    kinds = [MetricSettings(metric.metric, metric="exact_match") for metric in metrics]
-    settings = RunSettings("api", AgentSettings("python"), kinds)
+    kinds = [MetricSpec(metric.metric, metric="exact_match") for metric in metrics]
+    settings = RunSpec("api", AgentSpec("python"), kinds)
     run = Run(
-        "api-1", settings, DatasetRef("d", "records", "plain", 4), RunState.SUCCEEDED, "", RunCounts(4, 4), "now",
+        "api-1", settings, DatasetRef("d", "records", "plain", 4), RunState.COMPLETED, "", RunCounts(4, 4), "now",
         summary=summary,
     )  # fmt: skip
     rows = (
@@ -168,7 +168,7 @@ def test_the_text_of_stored_runs_is_a_line_a_run() -> None:
     shown = repr(Runs([document.run, document.run])).splitlines()
     assert shown[0] == "<2 runs>"
     assert shown[1] == shown[2]
-    assert shown[1].split() == [document.run.run_id, "succeeded", document.summary.overall_status, "75.0%", "passed"]
+    assert shown[1].split() == [document.run.run_id, "completed", document.summary.overall_status, "75.0%", "passed"]
 
 
 def test_a_frame_without_pandas_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,22 +9,22 @@ from hypothesis import strategies as st
 from assay.metrics import build_metric, complete_parameters
 from assay.metrics.core.score import Metric
 from assay.model.answers.agent_response import AgentStatus
-from assay.model.run import CaseResult, MetricSettings, Score, ScoreStatus
+from assay.model.run import MetricSpec, RowResult, Score, ScoreStatus
 from assay_orchestrator.summary.run_summary import summarise
 
 
 def coverage() -> Metric:
     """A metric that is the mean of its rows."""
-    return build_metric(MetricSettings("coverage", complete_parameters("coverage", {}, where="m")))
+    return build_metric(MetricSpec("coverage", complete_parameters("coverage", {}, where="m")))
 
 
 def row(
     index: int, value: float | None, passed: bool | None, *, category: str = "", tags: str = "", weight: float = 1.0
-) -> CaseResult:
+) -> RowResult:
     """A stored row with one score; no value means that the score was skipped."""
     status = ScoreStatus.SKIPPED if value is None else ScoreStatus.SCORED
     score = Score("coverage", status, value=value, detail={})
-    return CaseResult(
+    return RowResult(
         f"c{index}", index, 0, category, AgentStatus.SUCCESS, passed, (score,), None, "",
         tags=tuple(tags.split()), weight=weight,
     )  # fmt: skip

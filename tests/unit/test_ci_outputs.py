@@ -15,7 +15,7 @@ from tests.unit.test_report_document import ROWS, finished
 
 from assay.comparison.decision import FAILED, NO_REGRESSION, NOT_COMPARABLE, UNDECIDED, Decision
 from assay.errors import InvalidInputError, SetupError
-from assay.model.run import CaseResult, GateOutcome, GateResult
+from assay.model.run import GateOutcome, GateResult, RowResult
 from assay.reports.annotations import MOST_ANNOTATIONS, annotation_lines
 from assay.reports.ci_outputs import MAX_SUMMARY_BYTES, CiOutputs
 from assay.reports.document.report import Report, report_of_file
@@ -97,7 +97,7 @@ async def test_commands_of_reports_name_the_server(tmp_path: Path) -> None:
     assert run.summary is not None
     summary = dataclasses.replace(run.summary, gates=(GateResult("mrr > 0.9", GateOutcome.FAIL, 0.1),))
 
-    async def rows() -> AsyncIterator[CaseResult]:
+    async def rows() -> AsyncIterator[RowResult]:
         yield dataclasses.replace(ROWS[0], passed=False, reason="r " * 500)
 
     def write(report: Report, attempts: Attempts) -> None:

@@ -10,15 +10,15 @@ from assay.client.progress.group_progress import GroupProgress
 from assay.client.progress.run_progress import make_progress
 from assay.model.answers.agent_response import AgentStatus
 from assay.model.run import (
-    AgentSettings,
-    CaseResult,
+    AgentSpec,
     DatasetRef,
-    MetricSettings,
+    MetricSpec,
+    RowResult,
     Run,
     RunCounts,
-    RunSettings,
+    RunSpec,
     RunState,
-    StateChange,
+    StateChanged,
 )
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def going(total: int, *, stored: int = 0) -> Run:
     """A run of so many rows, some of them stored."""
-    settings = RunSettings("test", AgentSettings("replay"), [MetricSettings("exact_match")])
+    settings = RunSpec("test", AgentSpec("replay"), [MetricSpec("exact_match")])
     dataset = DatasetRef("d", "qa.json", "plain/json", total)
     return Run("r1", settings, dataset, RunState.RUNNING, "", RunCounts(total, stored), "now")
 
@@ -44,7 +44,7 @@ def told(
         for index in range(total):
             if index > max(stored - 1, 0):
                 now[0] += seconds / (total - max(stored, 1))
-            progress.take(CaseResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
+            progress.take(RowResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
     return capsys.readouterr().err.splitlines()[-1]
 
 
@@ -62,7 +62,7 @@ def test_the_time_left_of_a_resumed_run_leaves_out_its_start(capsys: pytest.Capt
         progress.take(run)
         for index in range(26):
             now[0] += 60.0 if index == 16 else 1.0 if index > 16 else 0.0
-            progress.take(CaseResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
+            progress.take(RowResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
     assert "22/40 cases  100.0% passed  1.0 cases/s  18 s left" in capsys.readouterr().err
 
 
@@ -71,11 +71,11 @@ def test_a_pause_before_a_resume_is_not_told(capsys: pytest.CaptureFixture[str])
     run = replace(going(4), last_sequence=3)
     with make_progress(run, hidden=False) as progress:
         progress.take(run)
-        progress.take(StateChange(2, RunState.PAUSED, "paused with `assay runs pause`", "now"))
-        progress.take(StateChange(3, RunState.RUNNING, "", "now"))
+        progress.take(StateChanged(2, RunState.PAUSED, "paused with `assay runs pause`", "now"))
+        progress.take(StateChanged(3, RunState.RUNNING, "", "now"))
         assert "paused" not in capsys.readouterr().err
-        progress.take(StateChange(4, RunState.PAUSED, "the database refuses rows", "now"))
-        progress.take(StateChange(5, RunState.RUNNING, "", "now"))
+        progress.take(StateChanged(4, RunState.PAUSED, "the database refuses rows", "now"))
+        progress.take(StateChanged(5, RunState.RUNNING, "", "now"))
     assert "paused: the database refuses rows" in capsys.readouterr().err
 
 
@@ -84,7 +84,7 @@ def test_the_present_state_is_told_where_a_watch_begins_in_it(capsys: pytest.Cap
     run = replace(going(4), last_sequence=2, state_reason="waiting for the embedder")
     with make_progress(run, hidden=False) as progress:
         progress.take(run)
-        progress.take(StateChange(2, RunState.RUNNING, "waiting for the embedder", "now"))
+        progress.take(StateChanged(2, RunState.RUNNING, "waiting for the embedder", "now"))
     assert "waiting for the embedder" in capsys.readouterr().err
 
 
@@ -98,7 +98,7 @@ def test_time_left_is_told_while_any_is_left(capsys: pytest.CaptureFixture[str])
     now = [0.0]
     with make_progress(going(100), hidden=False, clock=lambda: now[0]) as progress:
         for index in range(41):
-            progress.take(CaseResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, index > 0, (), 1.0, ""))
+            progress.take(RowResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, index > 0, (), 1.0, ""))
             now[0] += 0.125
     assert "41/100 cases  97.6% passed  8.0 cases/s  7 s left" in capsys.readouterr().err
 
@@ -111,7 +111,7 @@ def test_what_the_first_rows_wait_for_is_told(capsys: pytest.CaptureFixture[str]
         progress.wait_for(["judge"])
         progress.wait_for([])
         for index in range(4):
-            progress.take(CaseResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
+            progress.take(RowResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
     assert capsys.readouterr().err.splitlines()[1:] == [
         "loading the embedding model and starting the judge …",
         "starting the judge …",
@@ -129,7 +129,7 @@ def test_a_terminal_shows_what_is_waited_for_in_place_of_a_rate(
         progress.wait_for(["embedder"])
         assert capsys.readouterr().err.endswith("0/2 cases  loading the embedding model … 0 s")
         for index in range(2):
-            progress.take(CaseResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
+            progress.take(RowResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
         assert capsys.readouterr().err.endswith("2/2 cases  100.0% passed")
         progress.wait_for([])
 
@@ -137,11 +137,11 @@ def test_a_terminal_shows_what_is_waited_for_in_place_of_a_rate(
 def test_a_run_with_repeats_counts_rows(capsys: pytest.CaptureFixture[str]) -> None:
     """Three repeats of 32 cases are 96 rows."""
     run = going(96)
-    run = replace(run, settings=replace(run.settings, repeats=3))
+    run = replace(run, spec=replace(run.spec, repeats=3))
     with make_progress(run, hidden=False, clock=lambda: 0.0) as progress:
         for index in range(96):
             progress.take(
-                CaseResult(f"c{index // 3}", index // 3, index % 3, "", AgentStatus.SUCCESS, True, (), 1.0, "")
+                RowResult(f"c{index // 3}", index // 3, index % 3, "", AgentStatus.SUCCESS, True, (), 1.0, "")
             )
     assert capsys.readouterr().err.splitlines()[-1] == "96/96 rows  100.0% passed"
 
@@ -149,13 +149,13 @@ def test_a_run_with_repeats_counts_rows(capsys: pytest.CaptureFixture[str]) -> N
 def test_a_row_that_is_replaced_is_counted_once(capsys: pytest.CaptureFixture[str]) -> None:
     """A retried row is counted once, with its last outcome."""
     run = going(8)
-    run = replace(run, settings=replace(run.settings, repeats=2))
+    run = replace(run, spec=replace(run.spec, repeats=2))
     with make_progress(run, hidden=False, clock=lambda: 0.0) as progress:
         for index in (*range(8), 2, 5, 5):
             passed = True if index not in (2, 5) else None
-            progress.take(CaseResult("c", index // 2, index % 2, "", AgentStatus.SUCCESS, passed, (), 1.0, ""))
-        progress.take(CaseResult("c", 1, 0, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
-        progress.take(CaseResult("c", 2, 1, "", AgentStatus.SUCCESS, False, (), 1.0, ""))
+            progress.take(RowResult("c", index // 2, index % 2, "", AgentStatus.SUCCESS, passed, (), 1.0, ""))
+        progress.take(RowResult("c", 1, 0, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
+        progress.take(RowResult("c", 2, 1, "", AgentStatus.SUCCESS, False, (), 1.0, ""))
     assert capsys.readouterr().err.splitlines()[1:] == ["8/8 rows  100.0% passed", "8/8 rows  87.5% passed"]
 
 
@@ -164,7 +164,7 @@ def test_variants_count_a_row_once() -> None:
     progress = GroupProgress({"a": going(3)}, hidden=True)
     take = progress.taker("r1")
     for index in (0, 1, 1, 2, 2):
-        take(CaseResult("c", index, 0, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
+        take(RowResult("c", index, 0, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
     assert progress.line() == "a 3/3"
 
 

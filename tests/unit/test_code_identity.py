@@ -11,7 +11,7 @@ import pytest
 
 from assay.agent_host.code_identity import GitState, code_identity, git_state
 from assay.model.code_identity import CodeIdentity
-from assay.model.run_settings import AgentSettings
+from assay.model.run_spec import AgentSpec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def digest(folder: Path, adapter: str, target: str) -> str:
-    identity = code_identity(AgentSettings(adapter, target), folder)
+    identity = code_identity(AgentSpec(adapter, target), folder)
     return identity.agent_sha256 if identity is not None else ""
 
 
@@ -75,7 +75,7 @@ def test_the_hash_is_of_the_agents_own_files(
 )
 def test_code_that_is_not_the_users_has_no_hash(tmp_path: Path, adapter: str, target: str) -> None:
     """A service, a module of Python's or none at all, and a program on PATH have no hash; nothing fails."""
-    assert code_identity(AgentSettings(adapter, target), tmp_path) is None
+    assert code_identity(AgentSpec(adapter, target), tmp_path) is None
 
 
 def test_a_function_is_its_module(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ def test_a_function_is_its_module(folder: Path, monkeypatch: pytest.MonkeyPatch)
     import agent  # type: ignore[import-not-found]  # of the fixture
 
     try:
-        identity = code_identity(AgentSettings("python", "caller:agent"), folder, agent.answer)
+        identity = code_identity(AgentSpec("python", "caller:agent"), folder, agent.answer)
     finally:
         for name in ("agent", "helper", "deep", "deep.nested"):
             sys.modules.pop(name, None)
@@ -144,5 +144,5 @@ def test_a_broken_repository_is_none(folder: Path) -> None:
     (folder / ".git").mkdir()
     (folder / ".git" / "HEAD").write_text("ref: ../../etc/passwd\n", encoding="utf-8")
     assert git_state(folder) == GitState()
-    assert code_identity(AgentSettings("http", "x"), folder) is None
+    assert code_identity(AgentSpec("http", "x"), folder) is None
     assert CodeIdentity() == CodeIdentity("", None, "")

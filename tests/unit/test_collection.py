@@ -142,7 +142,7 @@ async def test_waiting_ends_with_what_was_seen() -> None:
     assert await until(lambda: next(counts), lambda count: count >= 3) == 3
     assert wait_until(lambda: next(counts), lambda count: count >= 5) == 5
     with pytest.raises(pytest.fail.Exception, match="seen last: 'paused'"):
-        await until(lambda: "paused", lambda state: state == "succeeded", within_s=0.0)
+        await until(lambda: "paused", lambda state: state == "completed", within_s=0.0)
     with pytest.raises(pytest.fail.Exception, match="seen last: 7"):
         wait_until(lambda: 7, lambda count: count > 7, within_s=0.0)
     with pytest.raises(pytest.fail.Exception, match="the process ended; seen last: 0"):

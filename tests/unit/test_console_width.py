@@ -10,7 +10,7 @@ import pytest
 from tests.unit.test_report_document import finished
 
 from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
-from assay.model.run import CaseResult, Score, ScoreStatus
+from assay.model.run import RowResult, Score, ScoreStatus
 from assay_cli.commands.runs.rows import row_table
 from assay_cli.output.case_view import case_view
 from assay_cli.output.console import ConsoleSummary
@@ -39,24 +39,24 @@ ROWS = {
 }
 
 
-def failing(kind: str) -> CaseResult:
+def failing(kind: str) -> RowResult:
     """A row that fails, all of whose texts are long."""
     response = ROWS[kind]
     reason = f"agent error (raised): {ERROR.message}" if kind == "error" else f"contains: {LONG}"
-    return CaseResult(
+    return RowResult(
         "a case", 0, 0, "", response.status, False, (), None, reason,
         response=response, input=LONG, references=(LONG,),
     )  # fmt: skip
 
 
-def summary(row: CaseResult, out: io.StringIO) -> str:
+def summary(row: RowResult, out: io.StringIO) -> str:
     """The summary of a run with one failing row."""
     console = ConsoleSummary(finished(), out)
     console.take(row)
     return console.render()
 
 
-def block(row: CaseResult, out: io.StringIO) -> str:
+def block(row: RowResult, out: io.StringIO) -> str:
     """What --verbose prints."""
     VerboseProgress(finished(), out).take(row)
     return out.getvalue()
@@ -67,7 +67,7 @@ def block(row: CaseResult, out: io.StringIO) -> str:
 @pytest.mark.parametrize("stream", [io.StringIO, Terminal])
 def test_long_texts_are_cut_and_the_whole_is_named(
     kind: str,
-    shown: Callable[[CaseResult, io.StringIO], str],
+    shown: Callable[[RowResult, io.StringIO], str],
     stream: type[io.StringIO],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -16,13 +16,13 @@ from assay.model.answers.agent_response import AgentStatus
 from assay.model.canary_summary import CanarySummary, CanaryTally
 from assay.model.cluster_key import cluster_of, cluster_problem
 from assay.model.run import (
-    AgentSettings,
-    CaseResult,
+    AgentSpec,
     DatasetRef,
-    MetricSettings,
+    MetricSpec,
+    RowResult,
     Run,
     RunCounts,
-    RunSettings,
+    RunSpec,
     RunState,
     RunSummary,
     Score,
@@ -34,13 +34,13 @@ from assay.specs.loader import spec_from_mapping
 from assay.wire.summary import SUMMARY
 from assay_orchestrator.summary.run_summary import SummaryRules, summarise
 
-EXACT = build_metric(MetricSettings("exact_match", complete_parameters("exact_match", {}, where="m")))
+EXACT = build_metric(MetricSpec("exact_match", complete_parameters("exact_match", {}, where="m")))
 
 
-def rows_of(verdicts: Sequence[bool], *, repeats: int = 1, categories: Sequence[str] = ()) -> list[CaseResult]:
+def rows_of(verdicts: Sequence[bool], *, repeats: int = 1, categories: Sequence[str] = ()) -> list[RowResult]:
     """Rows with these verdicts, so many of each case, the categories of the cases in turn."""
     return [
-        CaseResult(
+        RowResult(
             f"c{place // repeats}",
             place // repeats,
             place % repeats,
@@ -57,8 +57,8 @@ def rows_of(verdicts: Sequence[bool], *, repeats: int = 1, categories: Sequence[
 
 def run_of(summary: RunSummary, cluster: str = "") -> Run:
     """A finished run with this summary."""
-    settings = RunSettings("r", AgentSettings("replay"), [MetricSettings("exact_match")], cluster=cluster)
-    return Run("r1", settings, DatasetRef("d", "d", "f", 1), RunState.SUCCEEDED, "", RunCounts(), summary=summary)
+    settings = RunSpec("r", AgentSpec("replay"), [MetricSpec("exact_match")], cluster=cluster)
+    return Run("r1", settings, DatasetRef("d", "d", "f", 1), RunState.COMPLETED, "", RunCounts(), summary=summary)
 
 
 def test_copies_are_worth_one_case() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from assay.errors import SpecError
 from assay.gates.gates import Gate, actual_text, decide, meets_target, parse_gate, read_gate
 from assay.metrics import METRICS, build_metric, complete_parameters
-from assay.model.run import GateOutcome, MetricSettings
+from assay.model.run import GateOutcome, MetricSpec
 from assay_orchestrator.summary.gates import Tally, judge_gates
 from assay_orchestrator.summary.run_summary import summarise
 
@@ -112,7 +112,7 @@ def test_a_metric_may_be_named_like_a_part_of_the_grammar() -> None:
 @pytest.mark.parametrize("kind", sorted(METRICS))
 def test_every_statistic_that_a_metric_lists_can_be_gated(kind: str) -> None:
     """What a metric lists is in its summary, and means nothing was computed where there are no rows."""
-    metric = build_metric(MetricSettings(kind, complete_parameters(kind, METRICS[kind].info.example, where="m")))
+    metric = build_metric(MetricSpec(kind, complete_parameters(kind, METRICS[kind].info.example, where="m")))
     names = ("value", "pass_rate", *metric.info.stats)
     gates = [f"{kind}.{name} >= 0" for name in names]
     summary = summarise([], [metric], gates)

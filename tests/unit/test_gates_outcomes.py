@@ -16,7 +16,7 @@ from assay.metrics.core.score import EmbeddingEvidence, Metric, Row
 from assay.metrics.rows.row_scores import score_row
 from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
-from assay.model.run import CaseResult, GateOutcome, GateResult, MetricSettings, RunSummary
+from assay.model.run import GateOutcome, GateResult, MetricSpec, RowResult, RunSummary
 from assay.wire.summary import SUMMARY
 from assay_orchestrator.summary.groups import MAX_GROUPS
 from assay_orchestrator.summary.run_summary import SummaryRules, summarise
@@ -32,7 +32,7 @@ def metrics(**named: dict[str, Any]) -> list[Metric]:
         kind = settings.get("metric", name)
         parameters = {key: value for key, value in settings.items() if key != "metric"}
         complete = complete_parameters(kind, parameters, where="m")
-        built.append(build_metric(MetricSettings(name, complete, "" if kind == name else kind)))
+        built.append(build_metric(MetricSpec(name, complete, "" if kind == name else kind)))
     return built
 
 
@@ -40,7 +40,7 @@ PLAIN = metrics(exact_match={}, latency={}, long_answers={"metric": "formula", "
 WITH_VECTORS = metrics(semantic_similarity={}, exact_match={"threshold": None})
 
 
-def row(fate: str, chosen: list[Metric], index: int = 0, repeat: int = 0, **about: Any) -> CaseResult:
+def row(fate: str, chosen: list[Metric], index: int = 0, repeat: int = 0, **about: Any) -> RowResult:
     """The stored row of a case that fared so."""
     case = Case(f"c{index}", (Turn("q", references=("right",)),))
     error = AgentError(AgentErrorKind.TIMEOUT, "slow") if fate == FAILED else None
@@ -59,7 +59,7 @@ def row(fate: str, chosen: list[Metric], index: int = 0, repeat: int = 0, **abou
             else score
             for score in scores
         )
-    return CaseResult(
+    return RowResult(
         case_id=case.case_id,
         case_index=index,
         repeat_index=repeat,
@@ -73,7 +73,7 @@ def row(fate: str, chosen: list[Metric], index: int = 0, repeat: int = 0, **abou
     )
 
 
-def outcome(gate: str, rows: list[CaseResult], chosen: list[Metric] = PLAIN) -> GateResult:
+def outcome(gate: str, rows: list[RowResult], chosen: list[Metric] = PLAIN) -> GateResult:
     """The outcome of one gate over some rows, as it is stored; any number of agent errors is allowed."""
     summary = SUMMARY.from_json(
         dataclasses.asdict(summarise(rows, chosen, [gate], rules=SummaryRules(max_agent_errors=1.0)))

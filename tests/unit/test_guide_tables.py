@@ -23,18 +23,18 @@ from assay.model.canary_summary import KINDS
 from assay.model.frameworks import FRAMEWORKS
 from assay.model.judging_summary import JudgingSummary
 from assay.model.run import (
-    AgentSettings,
+    AgentSpec,
     DatasetRef,
     GateResult,
     LatencySummary,
     PauseCause,
     Run,
     RunCounts,
-    RunSettings,
+    RunSpec,
     RunState,
     RunSummary,
 )
-from assay.model.run_settings import CANARY_LIMIT
+from assay.model.run_spec import CANARY_LIMIT
 from assay.model.stopping import StoppedEarly
 from assay.parsing.yaml_nodes import parse_yaml
 from assay.reports.document.document import _FLAT, head_document
@@ -134,9 +134,9 @@ def test_extras() -> None:
 
 def finished_run() -> Run:
     """Return a run without a summary."""
-    settings = RunSettings("test", AgentSettings("replay"), (), ())
+    settings = RunSpec("test", AgentSpec("replay"), (), ())
     return Run(
-        "r", settings, DatasetRef("d", "qa.json", "plain/json", 1), RunState.SUCCEEDED, "", RunCounts(1, 1), "now"
+        "r", settings, DatasetRef("d", "qa.json", "plain/json", 1), RunState.COMPLETED, "", RunCounts(1, 1), "now"
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 from assay.errors import DatasetError, InvalidInputError
 from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.model_price import ModelPrice
-from assay.model.run import CaseResult
+from assay.model.run import RowResult
 from assay.statistics.corrected_rate import HUMAN_VERDICT, RANDOM, UNKNOWN, WEIGHTED, Drawing
 from assay_cli.commands.judge.access import JudgeName, judge_access, judge_name
 from assay_cli.commands.judge.baseline import read_baseline
@@ -251,19 +251,19 @@ def test_wrong_weights_are_refused_together(tmp_path: Path) -> None:
         assert f":{line}:" in sentences[line - 1]
 
 
-def row(number: int, text: str = "fine", **values: Any) -> CaseResult:
+def row(number: int, text: str = "fine", **values: Any) -> RowResult:
     """Return a row with an answer."""
     status = values.pop("status", AgentStatus.SUCCESS)
-    return CaseResult(
+    return RowResult(
         f"c{number}", number, 0, "", status, None, (), 1.0, "", input=f"q{number}", references=("right",),
         response=AgentResponse(status=status, text=text), **values,
     )  # fmt: skip
 
 
-async def drawn(rows: list[CaseResult], count: int, seed: int = 0) -> Drawn:
+async def drawn(rows: list[RowResult], count: int, seed: int = 0) -> Drawn:
     """Return a sample of rows."""
 
-    async def listed() -> AsyncIterator[CaseResult]:
+    async def listed() -> AsyncIterator[RowResult]:
         for each in rows:
             yield each
 

@@ -12,14 +12,14 @@ from assay.client.progress.run_progress import make_progress
 from assay.model.answers.agent_response import AgentStatus
 from assay.model.judging_summary import JudgingSummary
 from assay.model.run import (
-    AgentSettings,
-    CaseResult,
+    AgentSpec,
     DatasetRef,
-    JudgeSettings,
-    MetricSettings,
+    JudgeSpec,
+    MetricSpec,
+    RowResult,
     Run,
     RunCounts,
-    RunSettings,
+    RunSpec,
     RunState,
     Score,
     ScoreStatus,
@@ -39,9 +39,9 @@ def failed(metric: str = "quality", **detail: Any) -> Score:
     return Score(metric, ScoreStatus.SCORED, 1.0, passed=False, detail=detail)
 
 
-def row(*scores: Score) -> CaseResult:
+def row(*scores: Score) -> RowResult:
     """Return a row with these scores."""
-    return CaseResult("c", 0, 0, "", AgentStatus.SUCCESS, False, scores, None, "")
+    return RowResult("c", 0, 0, "", AgentStatus.SUCCESS, False, scores, None, "")
 
 
 def test_reasons_are_those_of_what_failed() -> None:
@@ -106,9 +106,9 @@ def test_the_cost_of_a_row_is_what_was_paid(scores: tuple[Score, ...], cost: flo
 
 def test_a_run_says_who_judges_and_what_was_paid_so_far(capsys: pytest.CaptureFixture[str]) -> None:
     """At its beginning, and when it ends early; a metric that needs no judge makes no line."""
-    judge = JudgeSettings("openai", "m", spend_cap_usd=2.5)
+    judge = JudgeSpec("openai", "m", spend_cap_usd=2.5)
     for metric, lines in (("quality", ["judge  openai:m, spend cap $2.5"]), ("latency", [])):
-        settings = RunSettings("test", AgentSettings("replay"), [MetricSettings(metric)], judge=judge)
+        settings = RunSpec("test", AgentSpec("replay"), [MetricSpec(metric)], judge=judge)
         run = Run("r1", settings, DatasetRef("d", "qa", "json", 3), RunState.RUNNING, "", RunCounts(3), "now")
         with make_progress(run, hidden=False, clock=lambda: 0.0) as progress:
             for index in range(2):
@@ -132,13 +132,13 @@ def cached(key: str, saved: float | None) -> dict[str, Any]:
     return detail(key, cached=True, saved_usd=saved, **nothing)
 
 
-def judged_row(*verdicts: dict[str, Any]) -> CaseResult:
+def judged_row(*verdicts: dict[str, Any]) -> RowResult:
     """Return a row whose metrics rest on these verdicts."""
     scores = tuple(
         Score(f"m{index}", ScoreStatus.SCORED, value=1.0, detail={"verdict": verdict})
         for index, verdict in enumerate(verdicts)
     )
-    return CaseResult("c", 0, 0, "", AgentStatus.SUCCESS, True, scores, None, "")
+    return RowResult("c", 0, 0, "", AgentStatus.SUCCESS, True, scores, None, "")
 
 
 ROWS = [
@@ -160,7 +160,7 @@ SUMMED = JudgingSummary(
 )  # fmt: skip
 
 
-def folded(rows: list[CaseResult]) -> JudgingSummary | None:
+def folded(rows: list[RowResult]) -> JudgingSummary | None:
     """Return the judging summary of rows."""
     fold = JudgingFold()
     for stored in rows:
@@ -222,7 +222,7 @@ def test_a_line_for_people() -> None:
         "verdicts  1: 1 asked  0 tokens  $0.0056  account $0.0141, of which $0.0085 are set aside for calls whose "
         "outcome is unknown (the bill may have less)"
     )
-    assert judge_line(JudgeSettings("openai", "m", rubric="tone", spend_cap_usd=2.5)) == (
+    assert judge_line(JudgeSpec("openai", "m", rubric="tone", spend_cap_usd=2.5)) == (
         "judge  openai:m, rubric tone, spend cap $2.5"
     )
-    assert judge_line(JudgeSettings("replay")) == "judge  replay"
+    assert judge_line(JudgeSpec("replay")) == "judge  replay"

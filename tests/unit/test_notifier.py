@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.model.answers.agent_response import AgentResponse, AgentStatus
-from assay.model.run import CaseResult, RunState, Score, ScoreStatus, StateChange
+from assay.model.run import RowResult, RunState, Score, ScoreStatus, StateChanged
 from assay.v1 import run_pb2 as pb
 from assay.wire.run import event_to_wire
 from assay_orchestrator.runs.peers import Peers
@@ -21,13 +21,13 @@ RUN = "r"
 
 def events(*sequences: int) -> list[pb.RunEvent]:
     return [
-        event_to_wire(StateChange(sequence, RunState.RUNNING, "", "2026-01-01T00:00:00Z")) for sequence in sequences
+        event_to_wire(StateChanged(sequence, RunState.RUNNING, "", "2026-01-01T00:00:00Z")) for sequence in sequences
     ]
 
 
-def large_row(sequence: int, chars: int) -> CaseResult:
+def large_row(sequence: int, chars: int) -> RowResult:
     score = Score("m", ScoreStatus.ERROR, reason="\u6570" * chars)
-    return CaseResult("c", 0, 0, "", AgentStatus.SUCCESS, None, (score,), None, "", sequence=sequence)
+    return RowResult("c", 0, 0, "", AgentStatus.SUCCESS, None, (score,), None, "", sequence=sequence)
 
 
 @given(
@@ -71,9 +71,9 @@ def test_rows_are_kept_with_answers_by_the_bytes_that_they_take() -> None:
     notifier.subscribe(RUN)
     for number, character in enumerate("x\u6570", 1):
         answer = AgentResponse(text=character * 2_000)
-        row = CaseResult("c", 0, 0, "", AgentStatus.SUCCESS, True, (), None, "", sequence=number, response=answer)
+        row = RowResult("c", 0, 0, "", AgentStatus.SUCCESS, True, (), None, "", sequence=number, response=answer)
         notifier.publish(RUN, [row])
-    short, long = (event.case_finished for event in notifier.recent_events(RUN, 0, 9))
+    short, long = (event.row_finished for event in notifier.recent_events(RUN, 0, 9))
     assert (short.HasField("response"), long.HasField("response")) == (True, False)
 
 

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
     from pathlib import Path
 
-    from assay.model.run import CaseResult
+    from assay.model.run import RowResult
 
 LONG = dataclasses.replace(ROWS[2], response=AgentResponse(text="<long> \u202e" * 30_000))
 REPORTED = (*ROWS[:2], LONG)
 
 
-async def written(folder: Path, rows: Sequence[CaseResult], prepared: PreparedRows | None) -> dict[str, bytes]:
+async def written(folder: Path, rows: Sequence[RowResult], prepared: PreparedRows | None) -> dict[str, bytes]:
     """The report's files by their names."""
 
-    async def one_by_one() -> AsyncIterator[CaseResult]:
+    async def one_by_one() -> AsyncIterator[RowResult]:
         for row in rows:
             yield row
 
@@ -36,14 +36,14 @@ async def written(folder: Path, rows: Sequence[CaseResult], prepared: PreparedRo
     return {path.name: path.read_bytes() for path in files.written}
 
 
-async def prepared_of(events: Sequence[CaseResult], *, rounds: int) -> PreparedRows:
+async def prepared_of(events: Sequence[RowResult], *, rounds: int) -> PreparedRows:
     """What is prepared of rows that a watch brings, so many rounds of the event loop later."""
     prepared = row_preparation(DEFAULT_REPORTS, KINDS)
     await take(events, prepared, rounds=rounds)
     return prepared
 
 
-async def take(events: Sequence[CaseResult], prepared: PreparedRows, *, rounds: int) -> None:
+async def take(events: Sequence[RowResult], prepared: PreparedRows, *, rounds: int) -> None:
     """Prepare the rows that a watch brings, for so many rounds of the event loop."""
     watched = WatchedRows(len(events), prepared=prepared)
     for event in events:

@@ -15,7 +15,7 @@ from assay.metrics.rows.row_scores import score_row
 from assay.model.answers.agent_response import AgentResponse, Source, Usage
 from assay.model.case import Case, Turn
 from assay.model.report_settings import DEFAULT_REPORTS
-from assay.model.run import AgentSettings, CaseResult, DatasetRef, MetricSettings, Run, RunCounts, RunSettings, RunState
+from assay.model.run import AgentSpec, DatasetRef, MetricSpec, RowResult, Run, RunCounts, RunSpec, RunState
 from assay.reports.document.document import row_document
 from assay.reports.writing import write_reports
 from assay_cli.output.console import ConsoleSummary
@@ -29,7 +29,7 @@ KINDS = ("combined_score", "exact_match", "consistency", "quality", "rouge", "hi
 GATES = ("hit_rate > 0.4, target > 0.9", "mrr > 0.1, target > 0.2", "pass_rate >= 0", "tokens < 900")
 
 
-def stored(index: int, sources: tuple[str, ...], overall: float | None, tokens: int) -> CaseResult:
+def stored(index: int, sources: tuple[str, ...], overall: float | None, tokens: int) -> RowResult:
     """The row of a research agent."""
     verdict = {"reasoning": "r", "accuracy": overall, "completeness": overall, "relevance": overall}
     response = AgentResponse(
@@ -41,21 +41,21 @@ def stored(index: int, sources: tuple[str, ...], overall: float | None, tokens: 
         verdicts={} if overall is None else {"structured": JudgeEvidence(verdict)},
     )
     scores = tuple(score_row(METRICS, row))
-    return CaseResult(
+    return RowResult(
         f"c{index}", index, 0, "", response.status, row_verdict(response.status, scores), scores, None, "",
         response=response,
     )  # fmt: skip
 
 
-METRICS = [build_metric(MetricSettings(kind, complete_parameters(kind, {}, where="m"))) for kind in KINDS]
+METRICS = [build_metric(MetricSpec(kind, complete_parameters(kind, {}, where="m"))) for kind in KINDS]
 ROWS = [stored(0, ("S",), 0.8, 1000), stored(1, ("T",), None, 400), stored(2, ("T", "S"), None, 100)]
 
 
 def finished() -> Run:
     """The finished run of these rows."""
-    settings = RunSettings("test", AgentSettings("replay"), [MetricSettings(kind) for kind in KINDS], GATES)
+    settings = RunSpec("test", AgentSpec("replay"), [MetricSpec(kind) for kind in KINDS], GATES)
     return Run(
-        "r1", settings, DatasetRef("d", "qa.json", "plain/json", 3), RunState.SUCCEEDED, "", RunCounts(3, 3), "now",
+        "r1", settings, DatasetRef("d", "qa.json", "plain/json", 3), RunState.COMPLETED, "", RunCounts(3, 3), "now",
         summary=summarise(ROWS, METRICS, GATES),
     )  # fmt: skip
 
@@ -63,7 +63,7 @@ def finished() -> Run:
 async def document(folder: Path) -> dict[str, Any]:
     """The report, read back."""
 
-    async def rows() -> AsyncIterator[CaseResult]:
+    async def rows() -> AsyncIterator[RowResult]:
         for row in ROWS:
             yield row
 

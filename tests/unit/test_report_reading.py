@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from assay.model.run import CaseResult, Run
+    from assay.model.run import RowResult, Run
 
 JSON = (ReportSettings("json"),)
 
 
-async def stored_rows() -> AsyncIterator[CaseResult]:
+async def stored_rows() -> AsyncIterator[RowResult]:
     """The rows of the run."""
     for row in ROWS:
         yield row
 
 
-def write(run: Run, folder: Path, rows: Callable[[], AsyncIterator[CaseResult]] = stored_rows) -> ReportFolder:
+def write(run: Run, folder: Path, rows: Callable[[], AsyncIterator[RowResult]] = stored_rows) -> ReportFolder:
     """Write the JSON report of a run."""
     return asyncio.run(write_reports(run, rows(), JSON, folder))
 
@@ -78,7 +78,7 @@ def test_a_report_that_is_read_back_is_the_same(written: Path, tmp_path: Path) -
 def test_a_report_without_rows_is_read_back(tmp_path: Path) -> None:
     """No row is no fault."""
 
-    async def nothing() -> AsyncIterator[CaseResult]:
+    async def nothing() -> AsyncIterator[RowResult]:
         for row in ROWS[:0]:
             yield row
 

@@ -12,18 +12,18 @@ import pytest
 from assay.model.answers.agent_response import AgentStatus
 from assay.model.dependent_cases import DependentCases
 from assay.model.run import (
-    AgentSettings,
-    CaseResult,
+    AgentSpec,
     DatasetRef,
     GateOutcome,
     GateResult,
     GroupSummary,
     LatencySummary,
-    MetricSettings,
+    MetricSpec,
     MetricSummary,
+    RowResult,
     Run,
     RunCounts,
-    RunSettings,
+    RunSpec,
     RunState,
     RunSummary,
     Score,
@@ -51,10 +51,10 @@ def run_with(
     **summary: Any,
 ) -> Run:
     """A finished run with this summary."""
-    settings = RunSettings(
+    settings = RunSpec(
         "test",
-        AgentSettings("replay"),
-        [MetricSettings(metric.metric, metric=(kinds or {}).get(metric.metric, "")) for metric in metrics],
+        AgentSpec("replay"),
+        [MetricSpec(metric.metric, metric=(kinds or {}).get(metric.metric, "")) for metric in metrics],
         gates,
         repeats,
     )
@@ -62,7 +62,7 @@ def run_with(
              "decided": 100, "latency": LatencySummary(), "repeats": repeats_found or {},
              "gates": gate_results}  # fmt: skip
     return Run(
-        "r1", settings, DatasetRef("d", "qa.json", "plain/json", 100), RunState.SUCCEEDED, "",
+        "r1", settings, DatasetRef("d", "qa.json", "plain/json", 100), RunState.COMPLETED, "",
         counts or RunCounts(100, 100), "now", summary=RunSummary(metrics=metrics, **{**known, **summary}),
     )  # fmt: skip
 
@@ -149,11 +149,11 @@ def test_recommended_commands_name_the_server(kind: str) -> None:
     assert advice.endswith("--server evals.example:443`.")
 
 
-def row(case: int, repeat: int, value: float | None) -> CaseResult:
+def row(case: int, repeat: int, value: float | None) -> RowResult:
     """A row with a rating, or with one that could not be had."""
     status = ScoreStatus.ERROR if value is None else ScoreStatus.SCORED
     score = Score("rated", status, value)
-    return CaseResult(f"c{case}", case, repeat, "", AgentStatus.SUCCESS, None, (score,), None, "")
+    return RowResult(f"c{case}", case, repeat, "", AgentStatus.SUCCESS, None, (score,), None, "")
 
 
 @pytest.mark.parametrize(
@@ -164,9 +164,9 @@ def row(case: int, repeat: int, value: float | None) -> CaseResult:
         ([row(0, 0, 4), row(0, 1, 5), row(1, 0, None), row(1, 1, 3), row(2, 0, None)], [4.5, 3.0, None]),
     ],
 )
-def test_ratings_are_aligned_with_the_cases(rows: list[CaseResult], scores: list[float | None]) -> None:
+def test_ratings_are_aligned_with_the_cases(rows: list[RowResult], scores: list[float | None]) -> None:
     """One a case, null where there is none, never compacted."""
-    ratings = QualityScores([MetricSettings("rated", metric="quality"), MetricSettings("rouge")])
+    ratings = QualityScores([MetricSpec("rated", metric="quality"), MetricSpec("rouge")])
     for each in rows:
         ratings.take(each)
     assert ratings.result() == {"rated": {"quality_scores": scores}}

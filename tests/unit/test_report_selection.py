@@ -14,7 +14,7 @@ from tests.unit.test_api_result import evaluation
 
 from assay.client.api.evaluation import Evaluation
 from assay.model.run import CaseSelection, DatasetRef, Run
-from assay.model.run_settings import DatasetReading
+from assay.model.run_spec import DatasetReading
 from assay.reports.ci_outputs import CiOutputs
 from assay.reports.comparison.formats.json_document import comparison_document
 from assay.reports.comparison.formats.markdown import comparison_markdown
@@ -40,8 +40,8 @@ def run_over(count: int, selection: CaseSelection | None, left_out: int = 0) -> 
     """A finished run over so many cases."""
     run = evaluation().run
     reading = DatasetReading("cases.jsonl", "plain/jsonl", "", left_out_count=left_out)
-    settings = dataclasses.replace(run.settings, selection=selection, dataset=reading)
-    return dataclasses.replace(run, settings=settings, dataset=DatasetRef("d", "cases.jsonl", "plain/jsonl", count))
+    settings = dataclasses.replace(run.spec, selection=selection, dataset=reading)
+    return dataclasses.replace(run, spec=settings, dataset=DatasetRef("d", "cases.jsonl", "plain/jsonl", count))
 
 
 FIRST_TEN = CaseSelection(limit=10, matched_count=40, total_count=40)
@@ -138,9 +138,9 @@ def test_repeated_rows_and_copies_are_said_beside_the_verdict() -> None:
     run = run_over(200, None)
     reading = DatasetReading("c.jsonl", "plain/jsonl", "", copy_count=199, first_copy="record 2 repeats record 1")
     assert run.summary is not None
-    settings = dataclasses.replace(run.settings, dataset=reading, repeats=3)
+    settings = dataclasses.replace(run.spec, dataset=reading, repeats=3)
     summary = dataclasses.replace(run.summary, asked_again=3, scored_again=1)
-    run = dataclasses.replace(run, settings=settings, summary=summary)
+    run = dataclasses.replace(run, spec=settings, summary=summary)
     notes = [
         "3 rows asked again after errors",
         "1 row scored again after errors",

@@ -9,24 +9,24 @@ import pytest
 
 from assay.errors import SpecError
 from assay.model.run import DatasetRef, Run, RunCounts, RunState
-from assay.model.run_settings import (
-    AgentSettings,
+from assay.model.run_spec import (
+    AgentSpec,
     CaseSelection,
     DatasetReading,
-    JudgeSettings,
-    MetricSettings,
-    RunSettings,
+    JudgeSpec,
+    MetricSpec,
+    RunSpec,
 )
 from assay.model.settings_differences import differing_settings
 from assay_cli.resumption import Resumption
 
-SETTINGS = RunSettings(
+SETTINGS = RunSpec(
     "test",
-    AgentSettings("http", "http://agent", options={"headers": {"a": "b"}}),
-    [MetricSettings("exact_match"), MetricSettings("rouge", {"threshold": 0.5, "kinds": ("rouge1", "rougeL")})],
+    AgentSpec("http", "http://agent", options={"headers": {"a": "b"}}),
+    [MetricSpec("exact_match"), MetricSpec("rouge", {"threshold": 0.5, "kinds": ("rouge1", "rougeL")})],
     ["pass_rate >= 0.1"],
     dataset=DatasetReading("qa.json", "plain/json", "abc", {"input": "question"}),
-    judge=JudgeSettings("openai", "m"),
+    judge=JudgeSpec("openai", "m"),
 )
 STORED = Run("r1", SETTINGS, DatasetRef("d", "qa.json", "plain/json", 4), RunState.PAUSED, "", RunCounts(4), "now")
 
@@ -37,9 +37,9 @@ STORED = Run("r1", SETTINGS, DatasetRef("d", "qa.json", "plain/json", 4), RunSta
         ({}, []),
         ({"gates": ("pass_rate >= 0.1",), "team": "red", "group_id": "g"}, []),
         ({"metrics": (SETTINGS.metrics[0],)}, ["metrics.rouge"]),
-        ({"metrics": (SETTINGS.metrics[0], MetricSettings("rouge", {"threshold": 0.6}))}, ["metrics.rouge"]),
+        ({"metrics": (SETTINGS.metrics[0], MetricSpec("rouge", {"threshold": 0.6}))}, ["metrics.rouge"]),
         ({"agent": replace(SETTINGS.agent, timeout_s=5.0, options={})}, ["agent.timeout", "agent.headers"]),
-        ({"judge": JudgeSettings("openai", "n", spend_cap_usd=1.0)}, ["judge.model", "judge.spend_cap"]),
+        ({"judge": JudgeSpec("openai", "n", spend_cap_usd=1.0)}, ["judge.model", "judge.spend_cap"]),
         ({"dataset": DatasetReading("qa.json", "plain/json", "def", {"input": "question"})}, ["dataset"]),
         ({"selection": CaseSelection(limit=3, matched_count=3)}, ["selection"]),
         ({"selection": CaseSelection(matched_count=3)}, []),
@@ -51,7 +51,7 @@ def test_settings_differ_by_the_names_of_a_spec(changes: dict[str, Any], names: 
     assert differing_settings(SETTINGS, replace(SETTINGS, **changes)) == names
 
 
-def resume(settings: RunSettings, changed: frozenset[str] | None, *parameters: str, keys: str = "") -> None:
+def resume(settings: RunSpec, changed: frozenset[str] | None, *parameters: str, keys: str = "") -> None:
     """Resume the stored run with options of these parameters, and these keys of --set."""
     options = {name: f"--{name}" for name in parameters}
     Resumption("r1", settings, changed, options, frozenset(keys.split())).check(STORED)

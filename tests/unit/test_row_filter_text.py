@@ -28,7 +28,7 @@ from assay.filters.row_filter import (
 )
 from assay.filters.row_text import format_row_filter, format_row_order, parse_row_filter, parse_row_order
 from assay.model.answers.agent_response import AgentResponse, AgentStatus
-from assay.model.run import CaseResult, Score, ScoreStatus
+from assay.model.run import RowResult, Score, ScoreStatus
 from assay.wire.filters import row_filter_from_wire, row_filter_to_wire, row_order_from_wire, row_order_to_wire
 
 VECTORS: dict[str, Any] = json.loads(
@@ -36,13 +36,13 @@ VECTORS: dict[str, Any] = json.loads(
 )
 
 
-def row_of(data: dict[str, Any]) -> CaseResult:
+def row_of(data: dict[str, Any]) -> RowResult:
     """Return a row of the vectors."""
     scores = [
         Score(name, ScoreStatus.SKIPPED if value is None else ScoreStatus.SCORED, value)
         for name, value in data["scores"].items()
     ]
-    return CaseResult(
+    return RowResult(
         data["case_id"],
         data["case_index"],
         data["repeat"],

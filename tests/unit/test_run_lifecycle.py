@@ -36,7 +36,7 @@ STORED = {
     Phase.PAUSING: (RunState.RUNNING, PauseCause.OWNER),
     Phase.WAITING_FOR_STORAGE: (RunState.RUNNING, PauseCause.STORAGE),
     Phase.PAUSED: (RunState.PAUSED, PauseCause.JUDGE),
-    Phase.SUCCEEDED: (RunState.SUCCEEDED, None),
+    Phase.COMPLETED: (RunState.COMPLETED, None),
     Phase.FAILED: (RunState.FAILED, None),
     Phase.CANCELLED: (RunState.CANCELLED, None),
 }
@@ -109,7 +109,7 @@ def test_an_illegal_request_is_refused(connection: sa.Connection, phase: Phase, 
     """A client whose request the table does not have learns why: the run is active, or has ended."""
     put_into(connection, phase)
     before = stored(connection)
-    reason = "RUN_FINISHED" if phase.value in ENDED else "RUN_ACTIVE"
+    reason = "RUN_ENDED" if phase.value in ENDED else "RUN_ACTIVE"
     assert refusal("r", phase, command).reason == reason
     if command is Command.DELETE:  # the manager refuses it before
         assert request(connection, command) is None
@@ -152,7 +152,7 @@ def test_conditions_of_queries_agree_with_the_table(connection: sa.Connection, p
 @pytest.mark.parametrize(
     ("phase", "message"),
     [
-        (Phase.SUCCEEDED, "run r has already succeeded"),
+        (Phase.COMPLETED, "run r has already completed"),
         (Phase.FAILED, "run r has already failed"),
         (Phase.CANCELLED, "run r was already cancelled"),
     ],

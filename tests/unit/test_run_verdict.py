@@ -27,7 +27,7 @@ from assay.model.answers.agent_response import (
 from assay.model.canary_summary import CanarySummary, CanaryTally
 from assay.model.case import Assertion, Case, ExpectedTool, Turn
 from assay.model.judging_summary import JudgingSummary
-from assay.model.run import AgentSettings, CaseResult, MetricSettings, RunSettings, RunSummary
+from assay.model.run import AgentSpec, MetricSpec, RowResult, RunSpec, RunSummary
 from assay.wire.summary import SUMMARY
 from assay_orchestrator.summary.run_summary import SummaryRules, summarise, with_verdict
 
@@ -41,12 +41,12 @@ def metrics(*names: str, **named: dict[str, Any]) -> list[Metric]:
     """Metrics by name, with parameters where some are given."""
     wanted = {**{name: {} for name in names}, **named}
     return [
-        build_metric(MetricSettings(name, complete_parameters(name, parameters, where="m")))
+        build_metric(MetricSpec(name, complete_parameters(name, parameters, where="m")))
         for name, parameters in wanted.items()
     ]
 
 
-def row(fate: str, chosen: Sequence[Metric], index: int, verdict: JudgeEvidence = NO_JUDGE) -> CaseResult:
+def row(fate: str, chosen: Sequence[Metric], index: int, verdict: JudgeEvidence = NO_JUDGE) -> RowResult:
     """The stored row of a case that fared so."""
     error = {
         FAILED: AgentError(AgentErrorKind.RAISED, "401 invalid key"),
@@ -62,7 +62,7 @@ def row(fate: str, chosen: Sequence[Metric], index: int, verdict: JudgeEvidence 
     verdicts = {"structured": verdict, "quality": verdict}
     scores = tuple(score_row(chosen, Row(Case(f"c{index}", (turn,)), response, verdicts=verdicts)))
     passed, reason = row_verdict(response.status, scores), row_reason(response, scores)
-    return CaseResult(
+    return RowResult(
         f"c{index}", index, 0, "", response.status, passed, scores, response.latency_ms, reason, response=response
     )
 
@@ -178,7 +178,7 @@ def test_what_was_asked_for_and_never_measured(case: str) -> None:
 def test_which_metrics_decide_rows() -> None:
     """What a metric says of itself is what it does on an answer that it can score, with a threshold and without."""
     settings = [
-        MetricSettings(f"{kind}_{threshold}", complete_parameters(kind, parameters, where="m"), kind)
+        MetricSpec(f"{kind}_{threshold}", complete_parameters(kind, parameters, where="m"), kind)
         for kind in ("exact_match", "contains", "latency", "tokens", "rouge", "mrr", "hit_rate", "coverage", "sources")
         for threshold in (None, 0.5)
         if (parameters := {**METRICS[kind].info.example, "threshold": threshold})
@@ -187,7 +187,7 @@ def test_which_metrics_decide_rows() -> None:
     usage = Usage(input_tokens=1, output_tokens=1)
     response = AgentResponse(text="right", latency_ms=1.0, usage=usage, sources=(Source(title="a"),))
     scores = score_row([build_metric(setting) for setting in settings], Row(case, response))
-    deciding = SummaryRules.of(RunSettings("r", AgentSettings("replay"), settings)).deciding
+    deciding = SummaryRules.of(RunSpec("r", AgentSpec("replay"), settings)).deciding
     assert {score.metric for score in scores if score.passed is not None} == deciding
 
 
@@ -252,7 +252,7 @@ def test_a_threshold_beside_gates_says_that_it_was_not_computed() -> None:
     assert (gated.status, gated.notes) == ("INCOMPLETE", ())
 
 
-def left_to_others(result: CaseResult, optional: frozenset[str]) -> CaseResult:
+def left_to_others(result: RowResult, optional: frozenset[str]) -> RowResult:
     """The row as a run with these optional metrics stores it."""
     scores = made_advisory(result.scores, optional)
     return dataclasses.replace(result, scores=scores, passed=row_verdict(result.status, scores), reason="")
@@ -365,12 +365,12 @@ def test_checks_that_could_not_be_made_make_a_run_incomplete() -> None:
     assert failed.reasons[1] == "2 of 33 checks are not made: llm-rubric 2 (no judge)"
 
 
-def checked(text: str, checks: tuple[Assertion, ...], chosen: list[Metric], index: int) -> CaseResult:
+def checked(text: str, checks: tuple[Assertion, ...], chosen: list[Metric], index: int) -> RowResult:
     """The stored row of an answer with checks of the case."""
     case, response = Case(f"c{index}", (Turn("q"),), assertions=checks), AgentResponse(text=text)
     scores = tuple(score_row(chosen, Row(case, response)))
     passed, reason = row_verdict(response.status, scores), row_reason(response, scores)
-    return CaseResult(case.case_id, index, 0, "", response.status, passed, scores, 1.0, reason)
+    return RowResult(case.case_id, index, 0, "", response.status, passed, scores, 1.0, reason)
 
 
 def test_unreported_tool_calls_make_a_run_incomplete() -> None:
@@ -378,10 +378,10 @@ def test_unreported_tool_calls_make_a_run_incomplete() -> None:
     chosen = metrics("tool_calls")
     case = Case("c", (Turn("q", expected_tools=(ExpectedTool("search"),)),))
 
-    def called(calls: tuple[ToolCall, ...] | None, index: int) -> CaseResult:
+    def called(calls: tuple[ToolCall, ...] | None, index: int) -> RowResult:
         scores = tuple(score_row(chosen, Row(case, AgentResponse(tool_calls=calls))))
         verdict = row_verdict(AgentStatus.SUCCESS, scores)
-        return CaseResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, verdict, scores, 1.0, "")
+        return RowResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, verdict, scores, 1.0, "")
 
     rows = [called(None, 0), *(called((ToolCall("search"),), number) for number in range(1, 30))]
     verdict = run_verdict(summarise(rows, chosen, ["pass_rate >= 1", "tool_calls >= 1"]))

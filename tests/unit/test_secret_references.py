@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import Problem
-from assay.model.run import AgentSettings
+from assay.model.run import AgentSpec
 from assay.parsing.secret_references import REFERENCE, SecretReference, form_problem, parse_path
 from assay.specs.agents import check_agent
 from assay.specs.judging import JudgeReader
@@ -84,7 +84,7 @@ def test_what_is_no_reference_is_refused_with_its_field(
     adapter: str, target: str, options: dict[str, object], field: str
 ) -> None:
     """Otherwise the text itself would be sent in place of a key."""
-    problems = check_agent(AgentSettings(adapter, target, options=options))
+    problems = check_agent(AgentSpec(adapter, target, options=options))
     assert field in [problem.field for problem in problems if "secret://" in problem.message]
 
 
@@ -92,7 +92,7 @@ def test_a_header_with_a_credential_may_be_a_secret() -> None:
     """A literal value is refused, as it would be stored with the run."""
     for value, problems in (("secret://key", []), ("Bearer secret://t/key", []), ("Bearer abc", ["agent.headers.x"])):
         options = {"headers": {"authorization": value}}
-        found = check_agent(AgentSettings("http", "http://h/", options=options))
+        found = check_agent(AgentSpec("http", "http://h/", options=options))
         assert len(found) == len(problems)
 
 

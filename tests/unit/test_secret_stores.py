@@ -10,7 +10,7 @@ import pytest
 from assay.errors import InvalidInputError
 from assay.parsing.secret_references import SecretReference
 from assay.process.secret_stores import FolderSecrets, open_secrets, read_secret_variables, value_problem
-from assay_judge.settings import Settings as JudgeSettings
+from assay_judge.settings import Settings as JudgeSpec
 from assay_orchestrator.settings import Settings
 
 if TYPE_CHECKING:
@@ -110,8 +110,8 @@ def test_a_missing_secret_is_one_of_another_team() -> None:
     assert value_problem("12345678", "secret://key", "here") == ""
 
 
-@pytest.mark.parametrize("kind", [Settings, JudgeSettings])
-def test_services_take_a_folder_and_variables(kind: type[Settings | JudgeSettings], tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [Settings, JudgeSpec])
+def test_services_take_a_folder_and_variables(kind: type[Settings | JudgeSpec], tmp_path: Path) -> None:
     """A folder that is not mounted is refused at the start."""
     read = kind.read(["--secrets", str(tmp_path), "--secret-variables", "search/key=KEY"], {})
     assert (read.secrets, dict(read.secret_variables)) == (tmp_path, {KEY: "KEY"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from assay.model.answers.agent_response import AgentStatus
-from assay.model.run import CaseResult, MetricSummary, Score, ScoreStatus
+from assay.model.run import MetricSummary, RowResult, Score, ScoreStatus
 from assay.reports.words.metric_text import Uncomputed
 
 
@@ -13,7 +13,7 @@ def test_what_functions_raise_is_counted_in_bounded_memory() -> None:
     for number in range(5_000):
         detail = {"function": "m:f", "message": f"ValueError: {number} " + "x" * 3_000}
         score = Score("m", ScoreStatus.ERROR, reason="function_raised", detail=detail)
-        uncomputed.take(CaseResult("c", number, 0, "", AgentStatus.SUCCESS, None, (score,), None, ""))
+        uncomputed.take(RowResult("c", number, 0, "", AgentStatus.SUCCESS, None, (score,), None, ""))
     summary = MetricSummary(metric="m", value=None, n_scored=0, n_skipped=0, n_error=5_000)
     (line,) = uncomputed.lines([summary])
     assert line.startswith("errors  m on 5,000 of 5,000 rows: function raised (4,900), ValueError: 0 xxx")

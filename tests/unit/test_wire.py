@@ -160,10 +160,10 @@ def with_answers(case: Case, texts: list[list[str]]) -> Case:
 
 
 SETTINGS = st.builds(
-    results.RunSettings,
+    results.RunSpec,
     name=TEXT,
     agent=st.builds(
-        results.AgentSettings,
+        results.AgentSpec,
         adapter=TEXT,
         target=TEXT,
         timeout_s=st.integers(1, 3_600_000).map(lambda ms: ms / 1000),
@@ -171,7 +171,7 @@ SETTINGS = st.builds(
         retries=st.integers(0, 10),
         options=OBJECT,
     ),
-    metrics=tuples_of(st.builds(results.MetricSettings, TEXT, OBJECT, TEXT)),
+    metrics=tuples_of(st.builds(results.MetricSpec, TEXT, OBJECT, TEXT)),
     gates=tuples_of(TEXT),
     max_agent_errors=NUMBER,
     max_metric_errors=NUMBER,
@@ -205,7 +205,7 @@ SETTINGS = st.builds(
     preset=TEXT,
     judge=or_none(
         st.builds(
-            results.JudgeSettings,
+            results.JudgeSpec,
             *[TEXT] * 6,
             temperature=or_none(NUMBER),
             max_tokens=st.integers(1, 100_000),
@@ -228,7 +228,7 @@ SCORE = st.one_of(
     ),
 )
 RESULT = st.builds(
-    results.CaseResult,
+    results.RowResult,
     case_id=TEXT,
     case_index=SMALL,
     repeat_index=SMALL,
@@ -301,7 +301,7 @@ DATASET = st.builds(results.DatasetRef, TEXT, TEXT, TEXT, SMALL)
 RUN = st.builds(
     results.Run,
     run_id=st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", fullmatch=True),
-    settings=SETTINGS,
+    spec=SETTINGS,
     dataset=DATASET,
     state=st.sampled_from(results.RunState),
     state_reason=TEXT,
@@ -313,7 +313,7 @@ RUN = st.builds(
     summary=or_none(SUMMARY),
     assay_version=TEXT,
 )
-STATE_CHANGE = st.builds(results.StateChange, SMALL, st.sampled_from(results.RunState), TEXT, MOMENT)
+STATE_CHANGE = st.builds(results.StateChanged, SMALL, st.sampled_from(results.RunState), TEXT, MOMENT)
 
 
 @given(REQUEST)
@@ -343,7 +343,7 @@ def test_cases_are_stored_whole(case: Case) -> None:
 
 
 @given(SETTINGS)
-def test_settings_travel_whole(expected: results.RunSettings) -> None:
+def test_settings_travel_whole(expected: results.RunSpec) -> None:
     """What a run does is the same after the wire; no retries stay no retries."""
     assert (
         wire.SETTINGS.from_wire(spec_pb2.RunSpec.FromString(wire.SETTINGS.to_wire(expected).SerializeToString()))
@@ -352,7 +352,7 @@ def test_settings_travel_whole(expected: results.RunSettings) -> None:
 
 
 @given(SETTINGS)
-def test_settings_are_stored_whole(expected: results.RunSettings) -> None:
+def test_settings_are_stored_whole(expected: results.RunSpec) -> None:
     """What a run does is the same after the store; a run of an older version lacks what came later."""
     stored = json.loads(json.dumps(dataclasses.asdict(expected)))
     assert wire.SETTINGS.from_json(stored) == expected
@@ -380,14 +380,14 @@ def test_runs_travel_whole(run: results.Run) -> None:
 
 
 @given(RESULT)
-def test_rows_travel_whole(result: results.CaseResult) -> None:
+def test_rows_travel_whole(result: results.RowResult) -> None:
     """A row is the same after the wire; its number travels with the event."""
-    message = row_pb2.CaseResult.FromString(result_to_wire(result).SerializeToString())
+    message = row_pb2.RowResult.FromString(result_to_wire(result).SerializeToString())
     assert result_from_wire(message, result.sequence) == result
 
 
 @given(STATE_CHANGE | RESULT)
-def test_events_travel_whole(event: results.StateChange | results.CaseResult) -> None:
+def test_events_travel_whole(event: results.StateChanged | results.RowResult) -> None:
     """An event is the same after the wire, whichever kind it is."""
     assert event_from_wire(run_pb2.RunEvent.FromString(event_to_wire(event).SerializeToString())) == event
 

@@ -10,7 +10,7 @@ import pytest
 
 from assay.agent.v1 import agent_pb2
 from assay.model.answers.agent_response import AgentResponse, MalformedAnswerError
-from assay.model.run import AgentSettings, CaseSelection, PauseCause, RunCounts, RunState
+from assay.model.run import AgentSpec, CaseSelection, PauseCause, RunCounts, RunState
 from assay.v1 import case_pb2, run_pb2, spec_pb2, summary_pb2
 from assay.wire.agent import response_to_wire, split_by_size
 from assay.wire.case import case_from_wire, case_to_wire
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 def test_a_name_may_say_more_about_its_form() -> None:
     """Seconds travel as milliseconds, mappings as JSON texts, counts with a suffix."""
-    agents = Converter(AgentSettings, spec_pb2.AgentSpec)
-    message = agents.to_wire(AgentSettings("http", timeout_s=1.5, options={"url": "http://x"}))
+    agents = Converter(AgentSpec, spec_pb2.AgentSpec)
+    message = agents.to_wire(AgentSpec("http", timeout_s=1.5, options={"url": "http://x"}))
     assert (message.timeout_ms, message.options_json) == (1500, '{"url": "http://x"}')
-    assert agents.from_wire(message) == AgentSettings("http", timeout_s=1.5, options={"url": "http://x"})
+    assert agents.from_wire(message) == AgentSpec("http", timeout_s=1.5, options={"url": "http://x"})
 
 
 def test_what_is_absent_is_the_default() -> None:
     """0 is a value where the message can tell it from nothing."""
-    agents = Converter(AgentSettings, spec_pb2.AgentSpec)
-    assert agents.from_wire(spec_pb2.AgentSpec(adapter="a")) == AgentSettings("a")
+    agents = Converter(AgentSpec, spec_pb2.AgentSpec)
+    assert agents.from_wire(spec_pb2.AgentSpec(adapter="a")) == AgentSpec("a")
     assert agents.from_wire(spec_pb2.AgentSpec(adapter="a", retries=0)).retries == 0
-    assert SETTINGS.from_wire(spec_pb2.RunSpec(name="n")).agent == AgentSettings("")
+    assert SETTINGS.from_wire(spec_pb2.RunSpec(name="n")).agent == AgentSpec("")
     assert Converter(CaseSelection, spec_pb2.CaseSelection).from_wire(
         spec_pb2.CaseSelection(total_count=0)
     ) == CaseSelection(total_count=0)

@@ -61,7 +61,7 @@ async def _set(client: Client, reference: str, name: str) -> tuple[_Replaced | N
     from assay.client.baselines import find_baseline, set_baseline
 
     run_id = await find_run(client, reference)
-    name = name or (await client.get_run(run_id, partial=False)).settings.baseline_name
+    name = name or (await client.get_run(run_id, partial=False)).spec.baseline_name
     before = await find_baseline(client, name)
     replaced = await _replaced(client, before) if before is not None and before.run_id != run_id else None
     return replaced, await set_baseline(client, name, run_id)
@@ -75,7 +75,7 @@ async def _replaced(client: Client, before: Baseline) -> _Replaced:
         run = await client.get_run(before.run_id, partial=False)
     except NotFoundError:
         return _Replaced(before.run_id, f"run {clean(before.run_id)}, which was deleted")
-    spec, created = clean(run.settings.spec_name or run.settings.name), run.created_at[:19].replace("T", " ")
+    spec, created = clean(run.spec.spec_name or run.spec.name), run.created_at[:19].replace("T", " ")
     return _Replaced(before.run_id, f"run {clean(before.run_id)} of spec {spec}, created {created}")
 
 

@@ -331,7 +331,7 @@ async def reports_of_variants(
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="assay-compare-")))
         yield [
             await stack.enter_async_context(
-                report_of_run(run, spec, client.list_results(run.run_id), folder, lambda row: None)
+                report_of_run(run, spec, client.list_rows(run.run_id), folder, lambda row: None)
             )
             for run, spec in zip(runs, specs, strict=True)
         ]

@@ -15,7 +15,7 @@ from assay.metrics import METRICS, complete_parameters
 from assay.metrics.assertions import why_unmade
 from assay.metrics.checks.unmade_checks import not_made
 from assay.model.case import case_to_json
-from assay.model.run_settings import MetricSettings
+from assay.model.run_spec import MetricSpec
 from assay.text.unsafe_text import clean, shorten, without_commands
 from assay_cli.commands import Group
 from assay_cli.exit_status import EXIT_USAGE
@@ -90,9 +90,7 @@ def _with_unfed(info: DatasetInfo, names: Sequence[str]) -> DatasetInfo:
     from assay.client.unfed_metrics import unfed
 
     settings = [
-        MetricSettings(
-            name, complete_parameters(name, METRICS[name].info.example if name in METRICS else {}, where=name)
-        )
+        MetricSpec(name, complete_parameters(name, METRICS[name].info.example if name in METRICS else {}, where=name))
         for name in names
     ]
     warnings = [

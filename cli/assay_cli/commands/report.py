@@ -83,7 +83,7 @@ async def _of_run(
         run = await client.get_run(await find_run(client, reference))
         if run.summary is None:
             raise WrongStateError(f"run {run.run_id} has no rows yet: nothing to report")
-        rows, place = client.list_results(run.run_id), folder or REPORTS_FOLDER / run.run_id
+        rows, place = client.list_rows(run.run_id), folder or REPORTS_FOLDER / run.run_id
 
         def write_ci(report: Report, attempts: Attempts) -> None:
             if ci is not None:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from assay.client.dataset_upload import DatasetUpload
     from assay.datasets import Dataset, DatasetInfo
     from assay.local_stack.stack import LocalStack
-    from assay.model.run import CaseResult, CaseSelection, Run
+    from assay.model.run import CaseSelection, RowResult, Run
     from assay.reports.ci_outputs import CiOutputs
     from assay.specs.model import Spec
     from assay_cli.commands.runs.follow import OutputOptions, Recording
@@ -280,7 +280,7 @@ def _recording(
         (path.absolute(), path, recording) for path, recording in recordings
     ]  # the agent may change the current folder
 
-    def record(rows: AsyncIterator[CaseResult], run: Run) -> AsyncIterator[CaseResult]:
+    def record(rows: AsyncIterator[RowResult], run: Run) -> AsyncIterator[RowResult]:
         for path, shown, recording in paths:
             rows = recorded_rows(rows, dataset, path, shown, recording(run))
         return rows

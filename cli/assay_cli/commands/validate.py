@@ -13,7 +13,7 @@ import click
 from assay.datasets.choices import FORMAT_NAMES
 from assay.errors import AssayError, InvalidInputError, Problem, count_problems
 from assay.model.command_options import command_line
-from assay.model.run_settings import AgentSettings
+from assay.model.run_spec import AgentSpec
 from assay.reports.words.metric_text import count_text
 from assay.text.unsafe_text import clean, without_commands
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from assay.datasets import DatasetInfo
-    from assay.model.run_settings import CaseSelection, MetricSettings, RunSettings
+    from assay.model.run_spec import CaseSelection, MetricSpec, RunSpec
     from assay.specs.model import Spec
 
 
@@ -196,11 +196,11 @@ class _Findings:
 
     def agent_opens(
         self,
-        agent: AgentSettings,
+        agent: AgentSpec,
         base_dir: Path,
         spec: Path,
         variants: Sequence[str] = (),
-        settings: RunSettings | None = None,
+        settings: RunSpec | None = None,
     ) -> bool:
         """Load the agent's code or program, and collect its problems for these variants; return whether it loads."""
         from assay.agent_host.user_code import open_caller
@@ -213,7 +213,7 @@ class _Findings:
 
         return self._opens(load, spec, variants)
 
-    def metrics_open(self, metrics: Sequence[MetricSettings], base_dir: Path, spec: Path) -> bool:
+    def metrics_open(self, metrics: Sequence[MetricSpec], base_dir: Path, spec: Path) -> bool:
         """Load the Python metrics, and collect their problems; return whether they load."""
         from assay.agent_host.metric_functions import load_metric_functions
 
@@ -264,16 +264,16 @@ def _find_more(findings: _Findings, path: Path, overrides: tuple[str, ...], data
     target = command_line(agent.get("target"))
     if not isinstance(target, str) or any(problem.field == "agent.target" for problem in findings.problems):
         return
-    settings = AgentSettings(agent["adapter"], target)
+    settings = AgentSpec(agent["adapter"], target)
     if settings.is_hosted:
         findings.agent_opens(settings, path.parent, path)
 
 
-def _named_functions(data: dict[str, Any]) -> list[MetricSettings]:
+def _named_functions(data: dict[str, Any]) -> list[MetricSpec]:
     """Return the Python metrics of an invalid spec at their positions; other metrics get no kind."""
     from assay.metrics import complete_parameters
     from assay.metrics.python import names_function, own_name
-    from assay.model.run_settings import FUNCTION_METRIC, MetricSettings
+    from assay.model.run_spec import FUNCTION_METRIC, MetricSpec
 
     metrics = []
     listed = data.get("metrics")
@@ -281,11 +281,11 @@ def _named_functions(data: dict[str, Any]) -> list[MetricSettings]:
         name, entry = next(iter(item.items()), ("", None)) if isinstance(item, dict) else (item, {"metric": item})
         target = entry.get("metric") if isinstance(entry, dict) else None
         name = own_name(name) if names_function(name) else str(name)
-        settings = MetricSettings(name, {}, "none")
+        settings = MetricSpec(name, {}, "none")
         with contextlib.suppress(InvalidInputError):  # reported already
             if names_function(target):
                 parameters = complete_parameters(FUNCTION_METRIC, {"function": target}, where=name)
-                settings = MetricSettings(name, parameters, FUNCTION_METRIC)
+                settings = MetricSpec(name, parameters, FUNCTION_METRIC)
         metrics.append(settings)
     return metrics if any(metric.is_function for metric in metrics) else []
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from assay.errors import InvalidInputError
-from assay.model.run_settings import CaseSelection
+from assay.model.run_spec import CaseSelection
 from assay.text.unsafe_text import clean
 from assay_cli.options.shared import pairs_of
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from assay.model.answers.agent_response import AgentResponse, Attempt, Source, Usage
-    from assay.model.run import CaseResult, RowAttempt, Run, Score
+    from assay.model.run import RowAttempt, RowResult, Run, Score
 
 
 _SHOWN = (TURNS, "message")
@@ -27,14 +27,14 @@ _MADE_BY = ("version", "function", "model", "revision", "precision", "engine", "
 """Entries of a score's detail that name its producer; they share the last line of a score."""
 
 
-def case_view(run: Run, row: CaseResult, earlier: Sequence[RowAttempt]) -> str:
+def case_view(run: Run, row: RowResult, earlier: Sequence[RowAttempt]) -> str:
     """Return one row as text.
 
     Args:
         row: The row with its answer.
         earlier: Earlier attempts that were replaced or interrupted, oldest first.
     """
-    repeat = f"  repeat {row.repeat_index + 1} of {run.settings.repeats}" if run.settings.repeats > 1 else ""
+    repeat = f"  repeat {row.repeat_index + 1} of {run.spec.repeats}" if run.spec.repeats > 1 else ""
     category = f"  category {shorten(row.category, None)}" if row.category else ""
     tags = f"  tags {shorten(', '.join(row.tags), None)}" if row.tags else ""
     lines = [
@@ -113,7 +113,7 @@ def _value(value: object) -> str:
     return shorten(value, None) if isinstance(value, str) else json_text(value)
 
 
-def _time(row: CaseResult) -> str:
+def _time(row: RowResult) -> str:
     parts = [f"agent {seconds_text(row.latency_ms / 1000)}"] if row.latency_ms is not None else []
     if row.response is not None and row.response.cold:
         parts.append("(first call, cold)")

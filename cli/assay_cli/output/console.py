@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from assay.client.client import Client
-    from assay.model.run import CaseResult, GateResult, GroupSummary, MetricSummary, Run, RunSummary
+    from assay.model.run import GateResult, GroupSummary, MetricSummary, RowResult, Run, RunSummary
 
 WHOLE_RUN_ROWS = 2_000
 """Above this size, a run is not read whole: 175,000 failing rows took 10 s of CPU for 5 kB of text."""
@@ -68,7 +68,7 @@ class ConsoleSummary:
         self._spec = spec
         self._failing = FailingRows(run, cut_width(out))
         self._uncomputed = Uncomputed()
-        self._units = units_of(run.settings)
+        self._units = units_of(run.spec)
         self._paint = painter(out)
 
     @property
@@ -77,7 +77,7 @@ class ConsoleSummary:
         summary = self._run.summary
         return summary is not None and any(metric.n_skipped or metric.n_error for metric in summary.metrics)
 
-    def take(self, row: CaseResult) -> None:
+    def take(self, row: RowResult) -> None:
         """Add a row."""
         self._uncomputed.take(row)
         self._failing.take(row)
@@ -91,12 +91,12 @@ class ConsoleSummary:
         """
         run, summary = self._run, self._run.summary
         if summary is None or run.counts.total <= whole_rows:
-            async for row in client.list_results(run.run_id, failed_only=not self.needs_all_rows):
+            async for row in client.list_rows(run.run_id, failed_only=not self.needs_all_rows):
                 self.take(row)
             return
         counts = []
         for outcomes, page_size in (((RowOutcome.FAILED,), _FIRST_ANSWERS), (_ERRORS, _FIRST_ROWS)):
-            page = await client.result_page(
+            page = await client.row_page(
                 run.run_id,
                 RowFilter(outcomes=outcomes),
                 DATASET_ORDER,
@@ -116,7 +116,7 @@ class ConsoleSummary:
     async def _read_uncomputed(self, client: Client, metric: str) -> None:
         """Add the first rows on which a metric has no value."""
         without_value = RowFilter(metrics=(MetricCondition(metric, Comparison.EQUAL, None),))
-        page = await client.result_page(
+        page = await client.row_page(
             self._run.run_id, without_value, DATASET_ORDER, page_size=_FIRST_ROWS, include_answers=False
         )
         for row in page.results:
@@ -128,7 +128,7 @@ class ConsoleSummary:
         """Return the summary as text, on request with the verdict in its last line."""
         run, summary = self._run, self._run.summary
         assert summary is not None, "only finished runs are summarised"
-        head = f"{clean(run.settings.name)}  {clean(run.run_id)}  {_rows(run, summary)}"
+        head = f"{clean(run.spec.name)}  {clean(run.run_id)}  {_rows(run, summary)}"
         parts = [
             "\n".join(filter(None, [head, selection_line(run)])),
             *self._metrics(summary),
@@ -237,7 +237,7 @@ class ConsoleSummary:
             lines.append(_latency_line(summary))
         lines += [line for metric in summary.metrics if (line := _unanswerable(metric))]
         if summary.judging is not None:
-            lines += [judging_line(summary.judging, self._run.settings.judge), *jury_lines(summary.judging)]
+            lines += [judging_line(summary.judging, self._run.spec.judge), *jury_lines(summary.judging)]
             if summary.judging.canaries is not None:
                 lines.append(canary_line(summary.judging.canaries))
             lines += [f"calibration  {sentence}" for sentence in calibration_sentences(self._run)]

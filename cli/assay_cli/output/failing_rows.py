@@ -13,19 +13,19 @@ from assay_cli.output.terminal import REASON_CHARS, WIDE, whole_text_hint
 from assay_cli.resume_hint import pasted
 
 if TYPE_CHECKING:
-    from assay.model.run import CaseResult, Run
+    from assay.model.run import RowResult, Run
 
 _MOST_ENTRIES = 10
 _MOST_GROUPS = 1_000
 _COMPARED_CHARS = 200
 
 
-def is_failing(row: CaseResult) -> bool:
+def is_failing(row: RowResult) -> bool:
     """Return whether a row failed or has no verdict because of an error."""
     return row.passed is False or bool(row.reason)
 
 
-def is_error(row: CaseResult) -> bool:
+def is_error(row: RowResult) -> bool:
     """Return whether a failing row has an error instead of an answer or a verdict."""
     return row.status.is_failed or row.passed is None
 
@@ -42,7 +42,7 @@ class FailingCounts:
         """Sum of both counts."""
         return self.failed + self.undecided
 
-    def take(self, row: CaseResult) -> None:
+    def take(self, row: RowResult) -> None:
         """Count one failing row."""
         if row.passed is None:
             self.undecided += 1
@@ -54,7 +54,7 @@ class FailingCounts:
         return " and ".join(count_text(count, noun) for count, noun in counts if count)
 
 
-def failing_entry(run: Run, row: CaseResult, width: int) -> list[str]:
+def failing_entry(run: Run, row: RowResult, width: int) -> list[str]:
     """Return the lines of one failing row."""
     name = row_name(run, row, width)
     lines = [f"  {name}: {shorten(row.reason or 'failed', width - len(name) - 4)}"]
@@ -74,7 +74,7 @@ def _beginning(reason: str) -> str:
 class ErrorGroup:
     """Rows with the same error: the first row and, if kept, the names of all."""
 
-    first: CaseResult
+    first: RowResult
     count: int = 0
     names: list[str] = field(default_factory=list)
 
@@ -103,7 +103,7 @@ class ErrorGroups:
         self._with_names = with_names
         self._found: dict[str, ErrorGroup] = {}
 
-    def take(self, row: CaseResult) -> None:
+    def take(self, row: RowResult) -> None:
         """Add a row with an error."""
         if row.reason not in self._found and len(self._found) >= _MOST_GROUPS and not self._with_names:
             return
@@ -128,7 +128,7 @@ class FailingRows:
         self._run = run
         self._width = width
         self._errors = ErrorGroups(run)
-        self._answers: list[CaseResult] = []
+        self._answers: list[RowResult] = []
         self._counts = FailingCounts()
         self._errors_taken = 0
         self._error_count: int | None = None  # that of the added rows
@@ -138,7 +138,7 @@ class FailingRows:
         self._counts = FailingCounts(failed, undecided)
         self._error_count = errors
 
-    def take(self, row: CaseResult) -> None:
+    def take(self, row: RowResult) -> None:
         """Take one row."""
         if not is_failing(row):
             return

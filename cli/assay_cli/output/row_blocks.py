@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from assay.client.progress.run_progress import PlainProgress
 from assay.metrics.core.explanations import score_message
 from assay.metrics.latency import RATINGS, rating
-from assay.model.run import CaseResult, ScoreStatus
+from assay.model.run import RowResult, ScoreStatus
 from assay.reports.words.judging_text import judge_reasons
 from assay.reports.words.metric_text import reason_text, seconds_text, units_of, value_text
 from assay.text.unsafe_text import clean, shorten, without_commands
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import TextIO
 
-    from assay.model.run import Run, Score, StateChange
+    from assay.model.run import Run, Score, StateChanged
 
 
 class VerboseProgress(PlainProgress):
@@ -38,16 +38,16 @@ class VerboseProgress(PlainProgress):
         self._paint = painter(out)
         self._is_hinted = False
 
-    def take(self, event: Run | StateChange | CaseResult) -> None:
+    def take(self, event: Run | StateChanged | RowResult) -> None:
         """Take one snapshot or event."""
         super().take(event)
-        if isinstance(event, CaseResult):
+        if isinstance(event, RowResult):
             self._write(event)
 
     def show(self) -> None:
         """Show nothing: each block has its number."""
 
-    def _write(self, row: CaseResult) -> None:
+    def _write(self, row: RowResult) -> None:
         category = f"  {shorten(row.category, 30)}" if row.category else ""
         head = f"[{self._done}/{self._run.counts.total}] {row_name(self._run, row, self._width)}{category}"
         inner = self._width - 2
@@ -70,20 +70,20 @@ class VerboseProgress(PlainProgress):
         self._out.flush()
 
 
-def _latency(row: CaseResult, seconds: float) -> str:
+def _latency(row: RowResult, seconds: float) -> str:
     # A call that fails at once is not "fast": it gets no tier.
     tier = "" if row.status.is_failed else f" {rating(seconds)}"
     return f"{seconds_text(seconds)}{tier}{' (cold)' if row.response is not None and row.response.cold else ''}"
 
 
-def verdict_word(row: CaseResult) -> str:
+def verdict_word(row: RowResult) -> str:
     """Return a row's verdict in one or two words."""
     return {True: "PASS", False: "FAIL", None: "no verdict"}[row.passed]
 
 
 def score_rows(run: Run, scores: Sequence[Score]) -> list[tuple[str, str, str]]:
     """Return metric, value and verdict of each score, or the reason for a missing value."""
-    units = units_of(run.settings)
+    units = units_of(run.spec)
     cells = []
     for score in scores:
         verdict = {True: "passed", False: "failed", None: ""}[score.passed]

@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assay.model.answers.agent_response import AgentResponse
-    from assay.model.run import CaseResult, Run, Score
+    from assay.model.run import RowResult, Run, Score
 
 _MOST_REFERENCES = 3
 _NAME_CHARS = 40
 
 
-def row_name(run: Run, row: CaseResult, width: int) -> str:
+def row_name(run: Run, row: RowResult, width: int) -> str:
     """Return the case id, with the repeat if there are several; cut to fit a terminal's width."""
     name = shorten(row.case_id, None if width >= WIDE else _NAME_CHARS)
-    return f"{name} #{row.repeat_index + 1}" if run.settings.repeats > 1 else name
+    return f"{name} #{row.repeat_index + 1}" if run.spec.repeats > 1 else name
 
 
-def row_lines(row: CaseResult, width: int) -> list[str]:
+def row_lines(row: RowResult, width: int) -> list[str]:
     """Return question, answer and references, one per line of at most `width` characters.
 
     A conversation shows its failed turns, or its last turn if no single turn failed.
@@ -42,14 +42,14 @@ def row_lines(row: CaseResult, width: int) -> list[str]:
     return lines
 
 
-def _is_failing(row: CaseResult, index: int) -> bool:
+def _is_failing(row: RowResult, index: int) -> bool:
     response = row.turns[index].response
     if response is not None and response.is_failed:
         return True
     return any(score.passed is False for score in turn_scores(row, index))
 
 
-def turn_scores(row: CaseResult, index: int) -> list[Score]:
+def turn_scores(row: RowResult, index: int) -> list[Score]:
     """Return the scores of one turn by the metrics that score single turns."""
     return [
         score_from_json({**scores, "metric": score.metric})
@@ -76,13 +76,13 @@ def got_text(response: AgentResponse) -> str:
     return response.text if response.text.strip() else structured or "(empty)"
 
 
-def error_text(row: CaseResult) -> str:
+def error_text(row: RowResult) -> str:
     """Return why a row failed, untrusted; for an exception, only its message."""
     error = row.response.error if row.response is not None else None
     return error.message if error is not None and error.kind is AgentErrorKind.RAISED else row.reason or "failed"
 
 
-def traceback_lines(row: CaseResult, width: int | None = None) -> list[str]:
+def traceback_lines(row: RowResult, width: int | None = None) -> list[str]:
     """Return the traceback lines of a Python agent's exception, or a command's log; empty without either.
 
     If the agent did not fail, it is the traceback of the first Python metric that raised. Code is not cut to the width
@@ -95,7 +95,7 @@ def traceback_lines(row: CaseResult, width: int | None = None) -> list[str]:
     return lines if width is None else [cut(line, max(width, WIDE)) for line in lines]
 
 
-def function_reasons(row: CaseResult) -> list[str]:
+def function_reasons(row: RowResult) -> list[str]:
     """Return the messages of Python metrics that a row did not pass, untrusted, each with the metric's name."""
     reasons: dict[str, None] = {}
     for score in row.scores:

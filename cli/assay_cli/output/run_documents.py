@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assay.model.run import CaseResult, Run
+from assay.model.run import RowResult, Run
 from assay.reports.document.document import (
     dataset_document,
     judging_document,
@@ -19,7 +19,7 @@ from assay_cli.output.documents import record
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.model.run import RowAttempt, StateChange
+    from assay.model.run import RowAttempt, StateChanged
 
 _NOT_IN_EVENTS = ("question", "answer", "references", "response")
 
@@ -28,7 +28,7 @@ def brief(run: Run) -> dict[str, Any]:
     """Return a run's state and counts as a short document."""
     return {
         "run_id": run.run_id,
-        "name": run.settings.name,
+        "name": run.spec.name,
         "state": run.state.value,
         "state_reason": run.state_reason or None,
         "pause_cause": run.pause_cause.value if run.pause_cause is not None else None,
@@ -60,7 +60,7 @@ def full(run: Run) -> dict[str, Any]:
         "started_at": run.started_at or None,
         "ended_at": run.ended_at or None,
         "dataset": dataset_document(run),
-        "judge": record(run.settings.judge) if run.settings.judge is not None else None,
+        "judge": record(run.spec.judge) if run.spec.judge is not None else None,
         "partial": run.summary is not None and run.summary.partial,
         "summary": summary,
     }
@@ -80,11 +80,11 @@ def attempts_document(attempts: Sequence[RowAttempt]) -> list[dict[str, Any]]:
     ]
 
 
-def event_document(event: Run | StateChange | CaseResult) -> dict[str, Any]:
+def event_document(event: Run | StateChanged | RowResult) -> dict[str, Any]:
     """Return an event of a run: its `event` is "run" for a snapshot, "state" or "case"."""
     if isinstance(event, Run):
         return {"event": "run", "sequence": event.last_sequence, **brief(event)}
-    if isinstance(event, CaseResult):
+    if isinstance(event, RowResult):
         row = {name: value for name, value in row_document(event).items() if name not in _NOT_IN_EVENTS}
         return {"event": "case", "sequence": event.sequence, **row}
     return {

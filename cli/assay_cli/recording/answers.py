@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from assay.model.answers.agent_response import AgentResponse
     from assay.model.case import Case
-    from assay.model.run import CaseResult, Run
+    from assay.model.run import RowResult, Run
 
     _Answers = tuple[AgentResponse, ...]
 
@@ -46,7 +46,7 @@ def check_record_file(path: Path, *, dataset: Path | None, verdicts: Path | None
     check_folder(path.parent, option=_OPTION)
 
 
-def _answers(row: CaseResult) -> _Answers:
+def _answers(row: RowResult) -> _Answers:
     """Return the answers of a row, one per turn; empty if an answer of the agent is missing."""
     if not row.turns:
         return (row.response,) if row.response is not None else ()
@@ -74,7 +74,7 @@ class AnswerRecording:
         self._answers: list[_Answers] = []
         self._cases = self._errors = 0
 
-    def take(self, row: CaseResult, case: Case | None, file: IO[str]) -> None:
+    def take(self, row: RowResult, case: Case | None, file: IO[str]) -> None:
         """Add a row; when its case begins, write the previous case."""
         if row.case_index != self._index:
             self.finish(file)
@@ -85,7 +85,7 @@ class AnswerRecording:
     def finish(self, file: IO[str]) -> None:
         """Write the current case if all its repeats have answers."""
         case, answers = self._case, self._answers
-        if case is None or len(answers) != self._run.settings.repeats:
+        if case is None or len(answers) != self._run.spec.repeats:
             return
         last = [turns[-1] for turns in answers]
         earlier = tuple(turns[:-1] for turns in answers) if len(case.turns) > 1 else ()

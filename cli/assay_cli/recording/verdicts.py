@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from assay.datasets import DatasetInfo
     from assay.model.case import Case
-    from assay.model.run import CaseResult, JudgeSettings, Run
+    from assay.model.run import JudgeSpec, RowResult, Run
     from assay.specs.model import Spec
 
 _OPTION = "--record-verdicts"
@@ -51,11 +51,11 @@ class VerdictRecording:
     option = _OPTION
 
     def __init__(self, run: Run) -> None:
-        assert run.settings.judge is not None, "check_recording refuses a run without a judge"
-        self._judge, self._repeats = run.settings.judge, run.settings.repeats
+        assert run.spec.judge is not None, "check_recording refuses a run without a judge"
+        self._judge, self._repeats = run.spec.judge, run.spec.repeats
         self._recorded = self._invalid = 0
 
-    def take(self, row: CaseResult, case: Case | None, file: IO[str]) -> None:
+    def take(self, row: RowResult, case: Case | None, file: IO[str]) -> None:
         """Write the verdicts on a row."""
         for entry in _verdicts(row, case):
             verdict = entry.detail["verdict"]
@@ -89,7 +89,7 @@ class _RowVerdict:
     criterion: str
 
 
-def _verdicts(row: CaseResult, case: Case | None) -> list[_RowVerdict]:
+def _verdicts(row: RowResult, case: Case | None) -> list[_RowVerdict]:
     """Return the verdicts on a row without duplicates."""
     entries: dict[tuple[object, ...], _RowVerdict] = {}
     for score in row.scores:
@@ -104,14 +104,12 @@ def _verdicts(row: CaseResult, case: Case | None) -> list[_RowVerdict]:
     return list(entries.values())
 
 
-def _is_left_out(row: CaseResult, turn: int | None) -> bool:
+def _is_left_out(row: RowResult, turn: int | None) -> bool:
     """Return whether the texts of a turn are missing because the row was too large for a message."""
     return turn is not None and (turn >= len(row.turns) or row.turns[turn].left_out)
 
 
-def _line(
-    row: CaseResult, entry: _RowVerdict, judge: JudgeSettings, *, repeats: int, case: Case | None
-) -> dict[str, Any]:
+def _line(row: RowResult, entry: _RowVerdict, judge: JudgeSpec, *, repeats: int, case: Case | None) -> dict[str, Any]:
     """Return the record of one verdict, with the texts that it judges."""
     verdict = entry.detail["verdict"]
     own_rubric = bool(judge.rubric_yaml) and verdict["rubric"] == judge.rubric

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import IO
 
     from assay.model.case import Case
-    from assay.model.run import CaseResult
+    from assay.model.run import RowResult
 
 
 class Recording(Protocol):
@@ -23,7 +23,7 @@ class Recording(Protocol):
     option: str
     """Option that names the file."""
 
-    def take(self, row: CaseResult, case: Case | None, file: IO[str]) -> None:
+    def take(self, row: RowResult, case: Case | None, file: IO[str]) -> None:
         """Write the output of a row; `case` is None if the dataset no longer has it."""
 
     def finish(self, file: IO[str]) -> None:
@@ -34,8 +34,8 @@ class Recording(Protocol):
 
 
 async def recorded_rows(
-    rows: AsyncIterator[CaseResult], cases: Iterable[Case], path: Path, shown: Path, recording: Recording
-) -> AsyncIterator[CaseResult]:
+    rows: AsyncIterator[RowResult], cases: Iterable[Case], path: Path, shown: Path, recording: Recording
+) -> AsyncIterator[RowResult]:
     """Yield the rows of a run while recording them; the file appears after the last row.
 
     Args:

@@ -79,7 +79,7 @@ export class AgentHost {
           return;
         }
       } catch (error) {
-        if (reasonOf(error) === "RUN_FINISHED" || (signal.aborted && ConnectError.from(error).code === Code.Canceled)) {
+        if (reasonOf(error) === "RUN_ENDED" || (signal.aborted && ConnectError.from(error).code === Code.Canceled)) {
           break;
         }
         await patience.wait(error, signal);

@@ -9,7 +9,7 @@ import { ComparisonService } from "./gen/assay/v1/comparison_pb.js";
 import { type ComparisonSettingsSchema, type RunComparison } from "./gen/assay/v1/comparison_figures_pb.js";
 import { type Dataset, DatasetService, type UploadDatasetRequestSchema } from "./gen/assay/v1/dataset_pb.js";
 import { HostService } from "./gen/assay/v1/host_pb.js";
-import { type CaseResult, type ListResultsRequestSchema } from "./gen/assay/v1/row_pb.js";
+import { type RowResult, type ListRowsRequestSchema } from "./gen/assay/v1/row_pb.js";
 import { type Run, type RunEvent, RunService, RunState } from "./gen/assay/v1/run_pb.js";
 import { type RunSpecSchema } from "./gen/assay/v1/spec_pb.js";
 import { type ConnectionOptions, Patience, reasonOf, transportOf } from "./connection.js";
@@ -33,7 +33,7 @@ export type Fields<Schema extends DescMessage> = Omit<MessageInitShape<Schema>, 
 /** Cases of a dataset, in order. */
 export type Cases = Iterable<Fields<typeof CaseSchema>> | AsyncIterable<Fields<typeof CaseSchema>>;
 
-const ENDED = new Set([RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED]);
+const ENDED = new Set([RunState.COMPLETED, RunState.FAILED, RunState.CANCELLED]);
 const BYTES_PER_MESSAGE = 1 << 20; // a message has at most 4 MiB
 
 /** A connection to an orchestrator. Every call is repeated while the orchestrator is unreachable. */
@@ -107,12 +107,12 @@ export class Assay {
 
   /** Yield the rows of a run that meet the conditions, in pages behind the scenes. */
   async *rows(
-    runId: string, conditions: Omit<Fields<typeof ListResultsRequestSchema>, "runId" | "pageToken"> = {},
-  ): AsyncGenerator<CaseResult> {
+    runId: string, conditions: Omit<Fields<typeof ListRowsRequestSchema>, "runId" | "pageToken"> = {},
+  ): AsyncGenerator<RowResult> {
     let pageToken = "";
     do {
-      const page = await this.#repeated(() => this.runs.listResults({ ...conditions, runId, pageToken }));
-      yield* page.results;
+      const page = await this.#repeated(() => this.runs.listRows({ ...conditions, runId, pageToken }));
+      yield* page.rows;
       pageToken = page.nextPageToken;
     } while (pageToken !== "");
   }

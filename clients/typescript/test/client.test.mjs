@@ -22,7 +22,7 @@ const right = (question) => question.input.replace("?", "!");
 test("an agent of this process is evaluated, and its run is read and compared", async () => {
   const cases = casesOf(30);
   const run = await assay.evaluate(spec("right"), cases, right);
-  assert.equal(run.state, RunState.SUCCEEDED);
+  assert.equal(run.state, RunState.COMPLETED);
   assert.equal(run.summary.overallStatus, "PASS");
   assert.equal(run.summary.passRate, 1);
   const rows = [];

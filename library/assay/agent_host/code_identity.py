@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
-    from assay.model.run_settings import AgentSettings
+    from assay.model.run_spec import AgentSpec
 
 _MOST_FILES = 1_000
 _MOST_BYTES = 64 * 1024**2  # of a single file
@@ -97,9 +97,7 @@ def _has_answered(folder: Path, output: IO[bytes], timeout_s: float) -> bool:
         process.wait()
 
 
-def code_identity(
-    agent: AgentSettings, folder: Path, function: Callable[..., Any] | None = None
-) -> CodeIdentity | None:
+def code_identity(agent: AgentSpec, folder: Path, function: Callable[..., Any] | None = None) -> CodeIdentity | None:
     """Return the identity of an agent's code; None if it is unknown.
 
     Args:
@@ -113,7 +111,7 @@ def code_identity(
     return CodeIdentity(git.commit, git.dirty, digest) if git.commit or digest else None
 
 
-def _agent_hash(agent: AgentSettings, folder: Path) -> str:
+def _agent_hash(agent: AgentSpec, folder: Path) -> str:
     if not agent.is_hosted:
         return ""
     if agent.adapter == "command":

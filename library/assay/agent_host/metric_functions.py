@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.model.metric_call import MetricRequest
-    from assay.model.run import MetricSettings
+    from assay.model.run import MetricSpec
     from assay.v1 import host_pb2 as pb
 
 
 def load_metric_functions(
-    metrics: Sequence[MetricSettings], folder: Path, replacements: Mapping[str, Callable[..., Any]] | None = None
+    metrics: Sequence[MetricSpec], folder: Path, replacements: Mapping[str, Callable[..., Any]] | None = None
 ) -> MetricFunctions | None:
     """Return the metrics of a run that are functions on this side; None if it has none.
 

@@ -122,7 +122,7 @@ class AgentHost:
                         return
             raise UnavailableError("the orchestrator ended the connection before the run was done")
         except WrongStateError as problem:
-            if problem.reason != "RUN_FINISHED":
+            if problem.reason != "RUN_ENDED":
                 raise
         finally:
             call.cancel()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from assay.agent_host.lifespan import Lifespan
     from assay.agent_host.metric_functions import MetricFunctions
     from assay.agent_host.protocol import Caller
-    from assay.model.run import AgentSettings, RunSettings
+    from assay.model.run import AgentSpec, RunSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class UserCode:
 
 
 def open_user_code(
-    settings: RunSettings,
+    settings: RunSpec,
     folder: Path,
     *,
     agent: Callable[..., Any] | None = None,
@@ -69,7 +69,7 @@ def open_user_code(
     return UserCode(caller, load_metric_functions(settings.metrics, folder, metrics))
 
 
-def open_caller(agent: AgentSettings, folder: Path) -> Caller | None:
+def open_caller(agent: AgentSpec, folder: Path) -> Caller | None:
     """Return the caller for an agent; None if the orchestrator asks it. Nothing is started before the first question.
 
     Args:
@@ -94,7 +94,7 @@ def open_caller(agent: AgentSettings, folder: Path) -> Caller | None:
     return caller and source.traced(caller, in_process=in_process)
 
 
-def function_caller(function: Callable[..., Any], agent: AgentSettings, folder: Path) -> Caller:
+def function_caller(function: Callable[..., Any], agent: AgentSpec, folder: Path) -> Caller:
     """Return the caller for a function that replaces the agent of a spec.
 
     Args:
@@ -116,7 +116,7 @@ def function_caller(function: Callable[..., Any], agent: AgentSettings, folder: 
     return source.traced(caller, in_process=True)
 
 
-def _open_plain(agent: AgentSettings, folder: Path, environment: Mapping[str, str]) -> Caller | None:
+def _open_plain(agent: AgentSpec, folder: Path, environment: Mapping[str, str]) -> Caller | None:
     if not agent.is_hosted:
         return None
     agent, lifespan = _with_lifespan(agent, folder)
@@ -141,12 +141,12 @@ def _open_plain(agent: AgentSettings, folder: Path, environment: Mapping[str, st
     return StreamCaller(launcher, options.processes)
 
 
-def _with_lifespan(agent: AgentSettings, folder: Path) -> tuple[AgentSettings, Lifespan | None]:
+def _with_lifespan(agent: AgentSpec, folder: Path) -> tuple[AgentSpec, Lifespan | None]:
     agent, settings = without_lifespan(agent)
     return agent, None if settings is None else load_lifespan(settings, folder)
 
 
-def _function_caller(function: Callable[..., Any], agent: AgentSettings, lifespan: Lifespan | None) -> AgentCaller:
+def _function_caller(function: Callable[..., Any], agent: AgentSpec, lifespan: Lifespan | None) -> AgentCaller:
     """Return the caller for a function, which receives the lifespan's resource if it requires a second argument."""
     hands_over = lifespan is not None and bool(callable_problem(function))
     return AgentCaller(function, answer_map=agent.options.get("map"), lifespan=lifespan, hands_over=hands_over)

@@ -18,7 +18,7 @@ from assay.filters.pages import CaseDetail, ResultPage, RunPage
 from assay.filters.row_filter import RowFilter, RowOrder
 from assay.filters.row_text import parse_row_query
 from assay.filters.run_filter import RunFilter, parse_run_filter, parse_run_order
-from assay.model.run import CaseResult, DatasetRef, Deletion, RowAttempt, Run, StateChange
+from assay.model.run import DatasetRef, Deletion, RowAttempt, RowResult, Run, StateChanged
 from assay.rpc.channel import read_stream
 from assay.v1 import dataset_pb2, dataset_pb2_grpc, row_pb2, run_pb2
 from assay.wire.filters import (
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from assay.agent_host.protocol import Caller
     from assay.filters.run_filter import RunOrder
     from assay.model.case import Case
-    from assay.model.run import RunSettings, RunState, SpendCap
+    from assay.model.run import RunSpec, RunState, SpendCap
 
 _UPLOAD_TIMEOUT_S = 3600.0
 _RUN_PAGE = 500
@@ -101,7 +101,7 @@ class Client(Connection):
         response = await self.call(dataset_pb2_grpc.DatasetServiceStub, send, repeatable=iter(cases) is not cases)
         return DATASET.from_wire(response.dataset)
 
-    async def create_run(self, settings: RunSettings, dataset_id: str, *, request_id: str | None = None) -> Run:
+    async def create_run(self, settings: RunSpec, dataset_id: str, *, request_id: str | None = None) -> Run:
         """Start a run and return it. A repeated request id returns the same run.
 
         Raises:
@@ -236,7 +236,7 @@ class Client(Connection):
         """Resume a paused run; stored answers are kept.
 
         Args:
-            retry_errors: Also retry rows whose agent or metric failed, of a paused, succeeded or failed run. Earlier
+            retry_errors: Also retry rows whose agent or metric failed, of a paused, completed or failed run. Earlier
                 attempts are kept: see `list_attempts`.
             spend_cap: A new spend cap for judging; None keeps the current one.
 
@@ -270,11 +270,11 @@ class Client(Connection):
 
         return await self._call(fetch)
 
-    async def delete_run(self, run_id: str, *, only_check: bool = False, with_baselines: bool = False) -> Deletion:
+    async def delete_run(self, run_id: str, *, validate_only: bool = False, with_baselines: bool = False) -> Deletion:
         """Delete an ended or paused run with its rows, and its dataset if no other run uses it.
 
         Args:
-            only_check: Delete nothing; only return what would be deleted.
+            validate_only: Delete nothing; only return what would be deleted.
             with_baselines: Whether to delete a run that a baseline points to; the baseline then points to no run.
 
         Raises:
@@ -282,7 +282,7 @@ class Client(Connection):
             WrongStateError: The run is active, or a baseline points to it.
         """
         estimate = await self._delete_run(run_pb2.DeleteRunRequest(run_id=run_id, validate_only=True))
-        if only_check:
+        if validate_only:
             return estimate
         lost_before = self._lost_count
         try:
@@ -297,7 +297,7 @@ class Client(Connection):
 
     async def watch_run(
         self, run_id: str, *, after_sequence: int = 0, include_answers: bool = False
-    ) -> AsyncIterator[Run | StateChange | CaseResult]:
+    ) -> AsyncIterator[Run | StateChanged | RowResult]:
         """Yield a snapshot of the run, then its events in order, until it has ended.
 
         After a lost connection the watch resumes behind the last event, with a new snapshot. The same happens if the
@@ -329,7 +329,7 @@ class Client(Connection):
             except UnavailableError as problem:
                 await self._lost(problem, patience)
 
-    async def list_results(
+    async def list_rows(
         self,
         run_id: str,
         *,
@@ -338,7 +338,7 @@ class Client(Connection):
         where: str | RowFilter = "",
         order_by: str | RowOrder = "",
         include_answers: bool = True,
-    ) -> AsyncIterator[CaseResult]:
+    ) -> AsyncIterator[RowResult]:
         """Yield the stored results of a run, by default in dataset order.
 
         Args:
@@ -357,7 +357,7 @@ class Client(Connection):
         wanted, order = _row_query(where, order_by)
 
         async def fetch(token: str) -> ResultPage:
-            return await self.result_page(
+            return await self.row_page(
                 run_id,
                 wanted,
                 order,
@@ -382,7 +382,7 @@ class Client(Connection):
             if page is not None:
                 page.cancel()
 
-    async def result_page(
+    async def row_page(
         self,
         run_id: str,
         wanted: RowFilter,
@@ -415,7 +415,7 @@ class Client(Connection):
             InvalidInputError: The token belongs to another query (reason PAGE_TOKEN_INVALID).
             DeadlineError: The query exceeded the orchestrator's time limit.
         """
-        request = row_pb2.ListResultsRequest(
+        request = row_pb2.ListRowsRequest(
             run_id=run_id,
             page_size=page_size,
             page_token=page_token,
@@ -427,9 +427,9 @@ class Client(Connection):
             include_total_count=include_total_count,
             include_facets=include_facets,
         )
-        response = await self._call(lambda: self._stub.ListResults(request, timeout=PAGE_TIMEOUT_S))
+        response = await self._call(lambda: self._stub.ListRows(request, timeout=PAGE_TIMEOUT_S))
         return ResultPage(
-            [result_from_wire(result) for result in response.results],
+            [result_from_wire(result) for result in response.rows],
             response.next_page_token,
             response.total_count if response.HasField("total_count") else None,
             facets_from_wire(response.facets) if response.HasField("facets") else None,
@@ -441,8 +441,8 @@ class Client(Connection):
         """Return a stored case of a run, the results of its repeats, and its neighbours.
 
         Args:
-            where: Filter of the neighbours: cases with a matching row, as in `list_results`.
-            order_by: Order of the neighbours, as in `list_results`.
+            where: Filter of the neighbours: cases with a matching row, as in `list_rows`.
+            order_by: Order of the neighbours, as in `list_rows`.
 
         Raises:
             InvalidInputError: A filter or order is invalid, or names a metric that the run does not have.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, Problem, SpecError
 from assay.gates.gates import parse_gate
-from assay.model.run_settings import AgentSettings
+from assay.model.run_spec import AgentSpec
 from assay.specs.loader import load_spec, spec_from_mapping
 from assay.specs.model import checks_of
 
@@ -55,7 +55,7 @@ def rescoring_spec(
     else:
         rescoring = load_spec(data, overrides=overrides, metrics=metrics, judge_environ=judge_environ)
     if spec is None and rescoring.settings.judge is None:
-        rescoring = _with(rescoring, judge=source.settings.judge)
+        rescoring = _with(rescoring, judge=source.spec.judge)
     return _of_source(rescoring, source), left_out
 
 
@@ -69,10 +69,10 @@ def _of_source(spec: Spec, source: Run) -> Spec:
     Raises:
         SpecError: The judge cannot be called, or its verdicts would have to come with the cases.
     """
-    before = source.settings
+    before = source.spec
     spec_of_run = _with(
         spec,
-        agent=AgentSettings("replay", concurrency=before.agent.concurrency),
+        agent=AgentSpec("replay", concurrency=before.agent.concurrency),
         repeats=before.repeats,
         dataset=before.dataset,
         selection=before.selection,
@@ -90,7 +90,7 @@ def _of_source(spec: Spec, source: Run) -> Spec:
 
 def _mapping_of(source: Run, metrics: Sequence[str] | None) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return a run's settings as a spec mapping, and its gates on metrics that are not computed."""
-    settings = source.settings
+    settings = source.spec
     listed = {metric.name: metric for metric in settings.metrics}
     chosen = listed.keys() if metrics is None else metrics
     kinds = {name: listed[name].kind if name in listed else name for name in chosen}

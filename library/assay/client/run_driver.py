@@ -28,7 +28,7 @@ from assay.judging.recorded_verdicts import CasesWithVerdicts
 from assay.metrics.assertions import why_unmade
 from assay.metrics.checks.unmade_checks import NO_JUDGE_FOR_IT, not_made
 from assay.model.cluster_key import cluster_of, missing_cluster
-from assay.model.run import CaseResult, DatasetReading, DatasetRef, PauseCause, Run, RunState, StateChange
+from assay.model.run import DatasetReading, DatasetRef, PauseCause, RowResult, Run, RunState, StateChanged
 from assay.process.failpoints import failpoint
 from assay.specs.approvals import why_unusable
 from assay.specs.doubtful_criteria import doubtful_criteria, missing_groups
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from assay.datasets import Dataset, DatasetInfo
     from assay.local_stack.stack import LocalStack
     from assay.model.case import Case
-    from assay.model.run_settings import RunSettings
+    from assay.model.run_spec import RunSpec
     from assay.specs.model import Spec
 
 STARTUP_TIMEOUT_S = 120.0
@@ -137,7 +137,7 @@ def _missing_groups(spec: Spec, dataset: Dataset) -> Iterator[Problem]:
         yield from missing_groups(spec, {"category": counts.categories, "tag": counts.tags})
 
 
-def check_questions(agent: Caller | None, info: DatasetInfo, settings: RunSettings | None = None) -> None:
+def check_questions(agent: Caller | None, info: DatasetInfo, settings: RunSpec | None = None) -> None:
     """Refuse cases without a question, and approvals, if the agent receives only the question.
 
     Args:
@@ -339,7 +339,7 @@ async def created(creating: Coroutine[Any, Any, Run]) -> Run:
         raise
 
 
-def settings_of_run(spec: Spec, info: DatasetInfo) -> RunSettings:
+def settings_of_run(spec: Spec, info: DatasetInfo) -> RunSpec:
     """Return the settings of a spec's run over its dataset."""
     return dataclasses.replace(spec.settings, dataset=_reading(info), selection=info.selection)
 
@@ -368,7 +368,7 @@ async def drive_run(
     client: Client,
     run: Run,
     code: UserCode,
-    listener: Callable[[Run | StateChange | CaseResult], None],
+    listener: Callable[[Run | StateChanged | RowResult], None],
     stack: LocalStack | None = None,
     *,
     resume: bool = True,
@@ -399,7 +399,7 @@ async def drive_run(
     )
     tasks: set[asyncio.Future[None]] = {watching}
     if not code.is_empty:
-        concurrency = run.settings.agent.concurrency
+        concurrency = run.spec.agent.concurrency
         hosting = client.host_agent(run.run_id, code.agent, concurrency=concurrency, metrics=code.metrics)
         tasks |= {asyncio.ensure_future(hosting), asyncio.ensure_future(until_user_exit(run.run_id))}
     if stack is not None:
@@ -443,7 +443,7 @@ async def pause_left_run(client: Client, run_id: str, stack: LocalStack | None) 
 async def follow(
     client: Client,
     run_id: str,
-    listener: Callable[[Run | StateChange | CaseResult], None],
+    listener: Callable[[Run | StateChanged | RowResult], None],
     *,
     resume: bool = True,
     include_answers: bool = False,
@@ -474,9 +474,9 @@ async def follow(
         await client.resume_run(run_id)
 
 
-async def _paused(client: Client, run_id: str, event: Run | StateChange | CaseResult) -> Run | None:
+async def _paused(client: Client, run_id: str, event: Run | StateChanged | RowResult) -> Run | None:
     """Return the run if it is still paused; after a resumed run's earlier pause, more events follow."""
-    if isinstance(event, CaseResult) or event.state is not RunState.PAUSED:
+    if isinstance(event, RowResult) or event.state is not RunState.PAUSED:
         return None
     run = event if isinstance(event, Run) else await client.get_run(run_id, partial=False)
     return run if run.state is RunState.PAUSED else None

@@ -92,7 +92,7 @@ async def failed_cases(client: Client, run_id: str) -> frozenset[str]:
         NotFoundError: The run does not exist.
         InvalidInputError: No row failed.
     """
-    found = frozenset([row.case_id async for row in client.list_results(run_id, failed_only=True)])
+    found = frozenset([row.case_id async for row in client.list_rows(run_id, failed_only=True)])
     if not found:
         raise InvalidInputError(f"no row of run {run_id} failed or has an error: nothing to run again")
     return found

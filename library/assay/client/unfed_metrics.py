@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from assay.datasets import DatasetInfo
     from assay.errors import Problem
     from assay.metrics.core.score import Metric
-    from assay.model.run_settings import MetricSettings
+    from assay.model.run_spec import MetricSpec
     from assay.specs.model import Spec
 
 
@@ -49,7 +49,7 @@ def unfed_metrics(spec: Spec, info: DatasetInfo) -> Iterator[Problem]:
         yield spec.place(f"metrics.{name}", f"cannot be computed: {why}; {end}")
 
 
-def unfed(settings: Sequence[MetricSettings], info: DatasetInfo, *, has_judge: bool) -> Iterator[tuple[str, str, str]]:
+def unfed(settings: Sequence[MetricSpec], info: DatasetInfo, *, has_judge: bool) -> Iterator[tuple[str, str, str]]:
     """Yield each metric that no row can compute: name, reason and remedy.
 
     Args:

@@ -131,7 +131,7 @@ async def resume_variants(client: Client, specs: Sequence[Spec], group_id: str, 
         SpecError: The group has other variants or another stopping rule.
     """
     stored = await client.list_runs(2 * MAX_VARIANTS, where=RunFilter(group_id=group_id))
-    runs = {run.settings.labels.get(VARIANT_LABEL, ""): run for run in stored if run.settings.group_id == group_id}
+    runs = {run.spec.labels.get(VARIANT_LABEL, ""): run for run in stored if run.spec.group_id == group_id}
     if not runs:
         raise NotFoundError(f"no run belongs to the group {group_id}", reason="RUN_NOT_FOUND")
     names = [name_of(spec) for spec in specs]
@@ -142,17 +142,17 @@ async def resume_variants(client: Client, specs: Sequence[Spec], group_id: str, 
         )
     problems = [
         Problem(
-            f"called the agent {run.settings.agent.target!r}, and {spec.settings.agent.target!r} is given: resume the "
+            f"called the agent {run.spec.agent.target!r}, and {spec.settings.agent.target!r} is given: resume the "
             "group with the variants that started it",
             name,
         )
         for name, spec in zip(names, specs, strict=True)
-        if (run := runs[name]).settings.agent.target != spec.settings.agent.target
+        if (run := runs[name]).spec.agent.target != spec.settings.agent.target
     ]
     problems += [
         Problem("has other Python metrics than these: resume the group with the spec that started it", name)
         for name, spec in zip(names, specs, strict=True)
-        if runs[name].settings.function_targets != spec.settings.function_targets
+        if runs[name].spec.function_targets != spec.settings.function_targets
     ]
     problems += _rule_problems(runs[names[0]], group_id, stop_early)
     if problems:
@@ -161,7 +161,7 @@ async def resume_variants(client: Client, specs: Sequence[Spec], group_id: str, 
 
 
 def _rule_problems(run: Run, group_id: str, stop_early: str) -> list[Problem]:
-    planned = run.settings.stopping.rule if run.settings.stopping is not None else ""
+    planned = run.spec.stopping.rule if run.spec.stopping is not None else ""
     if stop_early in ("", planned):
         return []
     how = f"with --stop-early {planned}" if planned else "without --stop-early"
@@ -192,7 +192,7 @@ async def drive_variants(
     Raises:
         AssayError: A run did not finish; names every such run with its reason.
     """
-    names = {run.settings.labels.get(VARIANT_LABEL, run.run_id): run for run in runs}
+    names = {run.spec.labels.get(VARIANT_LABEL, run.run_id): run for run in runs}
     with GroupProgress(names, hidden=hidden) as progress:
 
         async def drive(run: Run, code: UserCode) -> Run:

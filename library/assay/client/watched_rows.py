@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.model.run import CaseResult, Run, StateChange
+from assay.model.run import RowResult, Run, StateChanged
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -28,15 +28,15 @@ class WatchedRows:
 
     def __init__(self, row_count: int, *, is_bounded: bool = True, prepared: PreparedRows | None = None) -> None:
         self.prepared = prepared
-        self._rows: dict[tuple[int, int], CaseResult] = {}
+        self._rows: dict[tuple[int, int], RowResult] = {}
         self._is_bounded = is_bounded
         self._char_count = 0
         self.is_wanted = row_count <= MOST_ROWS or not is_bounded
         """Whether the watch should include answers, because the rows are probably kept."""
 
-    def take(self, event: Run | StateChange | CaseResult) -> None:
+    def take(self, event: Run | StateChanged | RowResult) -> None:
         """Add an event of the watch."""
-        if not isinstance(event, CaseResult) or not self.is_wanted:
+        if not isinstance(event, RowResult) or not self.is_wanted:
             return
         self._rows[event.case_index, event.repeat_index] = event
         if not self._is_bounded:
@@ -51,17 +51,17 @@ class WatchedRows:
             if self.prepared is not None:
                 self.prepared.clear()
 
-    async def rows(self, client: Client, run: Run) -> AsyncIterator[CaseResult]:
+    async def rows(self, client: Client, run: Run) -> AsyncIterator[RowResult]:
         """Yield all rows of an ended run in dataset order: the collected rows if complete, else the stored ones."""
         if self.is_wanted and run.finished and len(self._rows) == run.counts.finished:
             for key in sorted(self._rows):
                 yield self._rows[key]
         else:
-            async for row in client.list_results(run.run_id):
+            async for row in client.list_rows(run.run_id):
                 yield row
 
 
-def _chars(row: CaseResult) -> int:
+def _chars(row: RowResult) -> int:
     answer = len(row.response.text) + len(str(row.response.metadata)) if row.response is not None else 0
     expected = len(str(row.expected)) if row.expected else 0
     return 1000 + answer + len(row.input) + sum(map(len, row.references)) + expected

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from assay.comparison.model import PASS_RATE
 from assay.model.answers.agent_response import AgentStatus
 from assay.model.cluster_key import cluster_of
-from assay.model.run_settings import MAX_ERRORS
+from assay.model.run_spec import MAX_ERRORS
 from assay.statistics.paired import LARGEST
 
 if TYPE_CHECKING:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from assay.comparison.model import PASS_RATE
 from assay.metrics import METRICS
 from assay.metrics.core.embedding import vectors_text
-from assay.model.run_settings import FUNCTION_METRIC, MAX_ERRORS
+from assay.model.run_spec import FUNCTION_METRIC, MAX_ERRORS
 from assay.model.stopping import StoppedEarly, StoppingSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.metrics.core.info import MetricInfo
-    from assay.model.run_settings import RunSettings
+    from assay.model.run_spec import RunSpec
 
 _IMPLIED = {"latency": "s", "tokens": "tokens", "cost": "USD"}
 """The metrics that are compared for every run even if they are not configured, with their units."""
@@ -208,7 +208,7 @@ def _known(plain: type[StoppingSettings | StoppedEarly], data: Mapping[str, Any]
     return {field.name: data[field.name] for field in fields(plain) if field.name in data}
 
 
-def facts_of_settings(settings: RunSettings) -> dict[str, MetricFacts]:
+def facts_of_settings(settings: RunSpec) -> dict[str, MetricFacts]:
     """Return the facts of a run's metrics before it has a row, and of the pass rate; without unknown kinds."""
     known = ((metric.name, metric.kind) for metric in settings.metrics if metric.kind in METRICS)
     metrics = {name: _metric(name, {"metric": kind, "rule": METRICS[kind].info.rule}) for name, kind in known}

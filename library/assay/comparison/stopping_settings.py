@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from assay.comparison.facts import MetricFacts
     from assay.comparison.model import ComparisonSettings
-    from assay.model.run_settings import RunSettings
+    from assay.model.run_spec import RunSpec
 
 _OF_A_RUN = frozenset({"consistency"})
 """Kinds of metrics without values of cases."""
@@ -41,7 +41,7 @@ def plan_of(stopping: StoppingSettings, repeats: int) -> StoppingPlan:
 
 
 def planned_stopping(
-    rule: str, runs: Sequence[RunSettings], variants: Sequence[str], cases: int, comparison: ComparisonSettings
+    rule: str, runs: Sequence[RunSpec], variants: Sequence[str], cases: int, comparison: ComparisonSettings
 ) -> StoppingSettings:
     """Return the settings by which the runs of variants stop early.
 
@@ -105,7 +105,7 @@ def _comparison_problems(count: int, comparison: ComparisonSettings) -> list[Pro
     return problems
 
 
-def stopping_problems(settings: RunSettings, variant: str) -> list[Problem]:
+def stopping_problems(settings: RunSpec, variant: str) -> list[Problem]:
     """Return the problems of a run's stopping settings.
 
     Args:
@@ -150,12 +150,12 @@ def stopping_problems(settings: RunSettings, variant: str) -> list[Problem]:
     return problems
 
 
-def _with_case_values(settings: RunSettings) -> dict[str, MetricFacts]:
+def _with_case_values(settings: RunSpec) -> dict[str, MetricFacts]:
     """Return the metrics with a value for each case, and the pass rate."""
     return {name: facts for name, facts in facts_of_settings(settings).items() if facts.kind not in _OF_A_RUN}
 
 
-def _metric_problem(settings: RunSettings, metric: str, metrics: dict[str, MetricFacts]) -> str:
+def _metric_problem(settings: RunSpec, metric: str, metrics: dict[str, MetricFacts]) -> str:
     if metric in facts_of_settings(settings):
         return f"{metric} has one value for the whole run, and a stopping rule needs one of each case: choose another"
     problem = unknown_name("metric", metric, tuple(metrics))

@@ -16,7 +16,7 @@ from assay.datasets.readers.sources import FileSource, ObjectSource
 from assay.datasets.records import BadFileError
 from assay.datasets.selection import Selector
 from assay.errors import DatasetError, Problem
-from assay.model.run_settings import CaseSelection
+from assay.model.run_spec import CaseSelection
 from assay.parsing.names import unknown_name
 
 if TYPE_CHECKING:

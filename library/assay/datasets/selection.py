@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from assay.model.case import Case
-    from assay.model.run_settings import CaseSelection
+    from assay.model.run_spec import CaseSelection
 
 _MOST_CANDIDATES = 10_000  # names that are searched for the nearest match to a wrong name
 _MOST_LISTED = 20

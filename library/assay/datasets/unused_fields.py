@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from assay.datasets.records import Record
     from assay.model.case import Case
-    from assay.model.run import MetricSettings
+    from assay.model.run import MetricSpec
 
 _MAX_NAMES = 200
 _TURNS = "turns"
@@ -83,7 +83,7 @@ class OptionalFields:
         return tuple(self._found.values())
 
 
-def unused_fields(fields: Iterable[OptionalField], metrics: Sequence[MetricSettings], file: str) -> tuple[Problem, ...]:
+def unused_fields(fields: Iterable[OptionalField], metrics: Sequence[MetricSpec], file: str) -> tuple[Problem, ...]:
     """Return a warning about each optional field that no metric of the run uses.
 
     Args:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from assay.filters.row_filter import LatencyCondition, MetricCondition, RowFilter, TextCondition
-    from assay.model.run import CaseResult
+    from assay.model.run import RowResult
 
 _EXACT: Mapping[Comparison, Callable[[float, float], bool]] = {
     Comparison.LESS: operator.lt,
@@ -39,7 +39,7 @@ _TOLERANT: Mapping[Comparison, Callable[[float, float], bool]] = {
 }
 
 
-def matches(wanted: RowFilter, row: CaseResult) -> bool:
+def matches(wanted: RowFilter, row: RowResult) -> bool:
     """Return whether a row, with its answer, meets all conditions of a filter."""
     return (
         (not wanted.outcomes or outcome_of(row) in wanted.outcomes)
@@ -54,7 +54,7 @@ def matches(wanted: RowFilter, row: CaseResult) -> bool:
     )
 
 
-def metric_value(row: CaseResult, metric: str) -> float | None:
+def metric_value(row: RowResult, metric: str) -> float | None:
     """Return a metric's value of a row, or None."""
     return next((score.value for score in row.scores if score.metric == metric), None)
 
@@ -65,23 +65,23 @@ def case_variants(char: str) -> str:
     return char + "".join(sorted(others))
 
 
-def _has_latency(row: CaseResult, wanted: LatencyCondition) -> bool:
+def _has_latency(row: RowResult, wanted: LatencyCondition) -> bool:
     return row.latency_ms is not None and _EXACT[wanted.comparison](row.latency_ms, wanted.latency_ms)
 
 
-def _has_value(row: CaseResult, wanted: MetricCondition) -> bool:
+def _has_value(row: RowResult, wanted: MetricCondition) -> bool:
     value = metric_value(row, wanted.metric)
     if wanted.value is None:
         return (value is None) is (wanted.comparison is Comparison.EQUAL)
     return value is not None and _TOLERANT[wanted.comparison](value, wanted.value)
 
 
-def _has_text(row: CaseResult, wanted: TextCondition) -> bool:
+def _has_text(row: RowResult, wanted: TextCondition) -> bool:
     pattern = _pattern(clean_text(wanted.text))
     return any(pattern.search(text) for text in _texts(row, wanted.field))
 
 
-def _texts(row: CaseResult, field: TextField) -> Iterator[str]:
+def _texts(row: RowResult, field: TextField) -> Iterator[str]:
     if field is not TextField.ANSWER:
         yield from (turn.input for turn in row.turns) if row.turns else (row.input,)
     if field is not TextField.QUESTION:

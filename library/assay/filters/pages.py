@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from assay.filters.row_filter import RowOutcome
     from assay.model.case import Case
-    from assay.model.run import CaseResult, Run
+    from assay.model.run import RowResult, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class ResultPage:
         facets: Counts of these rows; None if not requested.
     """
 
-    results: Sequence[CaseResult]
+    results: Sequence[RowResult]
     next_page_token: str = ""
     total_count: int | None = None
     facets: RowFacets | None = None
@@ -81,7 +81,7 @@ class CaseDetail:
 
     case: Case
     case_index: int
-    results: Sequence[CaseResult] = ()
+    results: Sequence[RowResult] = ()
     previous_case_id: str = ""
     next_case_id: str = ""
     problem: str = ""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from assay.model.answers.agent_response import AgentStatus
-    from assay.model.run import CaseResult
+    from assay.model.run import RowResult
 
 MAX_VALUES = 200
 """Most values of one condition, and most conditions on texts, metrics and latencies together."""
@@ -141,7 +141,7 @@ DATASET_ORDER = RowOrder()
 """The order of the dataset; within a case, that of the repeats."""
 
 
-def outcome_of(row: CaseResult) -> RowOutcome:
+def outcome_of(row: RowResult) -> RowOutcome:
     """Return the outcome of a row; an agent error takes precedence over the verdicts of metrics."""
     if row.status.is_failed:
         return RowOutcome.AGENT_ERROR

@@ -257,7 +257,7 @@ def _undecided(summary: RunSummary) -> str:
 def _gaps(summary: RunSummary) -> Iterator[str]:
     """Yield the reasons why a run has no verdict."""
     if summary.partial:
-        yield "rows are missing: the run has not succeeded"
+        yield "rows are missing: the run has not completed"
     if gap := agent_error_gap(summary):
         yield gap
     for gate in summary.gates:

@@ -31,7 +31,7 @@ from assay.model.canary_summary import (
     CanarySummary,
     CanaryTally,
 )
-from assay.model.run_settings import CANARY_LIMIT
+from assay.model.run_spec import CANARY_LIMIT
 from assay.statistics.exact_sum import ExactSum
 from assay.text.equality import is_blank
 from assay.text.folding import fold

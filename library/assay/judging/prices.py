@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.model.model_price import ModelPrice
-    from assay.model.run import JudgeSettings
+    from assay.model.run import JudgeSpec
 
 _PROMPT_BYTES = 4_000
 """More than what the judge is sent around the material, by a rubric that comes with Assay."""
@@ -66,7 +66,7 @@ def no_price(model: str, base_url: str, *, is_capped: bool = False) -> str:
     return f"{model} has no price{where}, so that a spend cap cannot hold: {what}"
 
 
-def cap_text(judge: JudgeSettings, environ: Mapping[str, str] | None) -> str:
+def cap_text(judge: JudgeSpec, environ: Mapping[str, str] | None) -> str:
     """Return a sentence on how many verdicts a spend cap allows at least; empty without a cap or a known price.
 
     Before each call the most that it can cost is reserved: a token for each byte of the request, and `max_tokens`. A
@@ -90,7 +90,7 @@ def cap_text(judge: JudgeSettings, environ: Mapping[str, str] | None) -> str:
     return f"a verdict on {_TEXT_BYTES // 1000} KB of text may cost up to ${float(most):.4f}, {allowed}"
 
 
-def _counting(judge: JudgeSettings, environ: Mapping[str, str]) -> list[tuple[ModelPrice, ...]]:
+def _counting(judge: JudgeSpec, environ: Mapping[str, str]) -> list[tuple[ModelPrice, ...]]:
     """Return the highest prices per call of each judge of a run.
 
     Raises:
@@ -106,13 +106,13 @@ def _counting(judge: JudgeSettings, environ: Mapping[str, str]) -> list[tuple[Mo
     ]
 
 
-def _most_usd(judge: JudgeSettings, prices: Sequence[ModelPrice]) -> Fraction:
+def _most_usd(judge: JudgeSpec, prices: Sequence[ModelPrice]) -> Fraction:
     read = _PROMPT_BYTES + len(judge.rubric_yaml.encode()) + _TEXT_BYTES + _FRAME_TOKENS
     costs = (price.most_dollars(read, judge.max_tokens, batched=judge.batch) for price in prices)
     return max(costs, default=Fraction())
 
 
-def price_problems(judge: JudgeSettings, environ: Mapping[str, str]) -> list[Problem]:
+def price_problems(judge: JudgeSpec, environ: Mapping[str, str]) -> list[Problem]:
     """Return the judges without a price under a spend cap, or the problems of the prices.
 
     Args:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.judging.rubric import Rubric
-    from assay.model.run_settings import MetricSettings
+    from assay.model.run_spec import MetricSpec
 
 ANSWER = "answer"
 """The rubric of `judge_score` where a spec names none."""
@@ -103,7 +103,7 @@ class RecordedVerdicts:
             if line.is_on(case)
         )
 
-    def warnings(self, cases: Iterable[Case], metrics: Iterable[MetricSettings]) -> Iterator[Problem]:
+    def warnings(self, cases: Iterable[Case], metrics: Iterable[MetricSpec]) -> Iterator[Problem]:
         """Yield a run's problems with the file: verdicts on removed cases, cases without a verdict.
 
         Args:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from assay.metrics.core.score import Metric
-    from assay.model.run import MetricSettings, RunSettings
+    from assay.model.run import MetricSpec, RunSpec
 
 __all__ = [
     "ALIASES_OF_METRICS",
@@ -128,7 +128,7 @@ def count_problem(what: str, count: int) -> str:
     return f"has {count:,} {what}, more than {MAX_OF_A_RUN}: split the run" if count > MAX_OF_A_RUN else ""
 
 
-def decides_rows(settings: MetricSettings) -> bool:
+def decides_rows(settings: MetricSpec) -> bool:
     """Return whether a metric gives rows a verdict."""
     decides = METRICS[settings.kind].info.decides
     return decides == "always" or (decides == "threshold" and settings.parameters.get("threshold") is not None)
@@ -166,7 +166,7 @@ def definition(kind: str) -> str:
     return inspect.getdoc(sys.modules[METRICS[kind].__module__]) or METRICS[kind].info.summary
 
 
-def build_metric(settings: MetricSettings) -> Metric:
+def build_metric(settings: MetricSpec) -> Metric:
     """Return a metric; the parameters must be complete, as `complete_parameters` returns them."""
     return METRICS[settings.kind](settings.name, settings.parameters)
 
@@ -206,7 +206,7 @@ def complete_parameters(kind: str, given: Mapping[str, Any], *, where: str) -> d
     return complete
 
 
-def without_defaults(settings: RunSettings) -> RunSettings:
+def without_defaults(settings: RunSpec) -> RunSpec:
     """Return settings without metric parameters at their defaults, which a server fills in again.
 
     A server that knows fewer parameters would refuse unknown ones even at their defaults.

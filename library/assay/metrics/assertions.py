@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from assay.metrics.core.score import Row
     from assay.model.answers.agent_response import AgentResponse
     from assay.model.case import Assertion, Case
-    from assay.model.run import CaseResult
+    from assay.model.run import RowResult
 
 INFO = MetricInfo(
     "assertions",
@@ -110,7 +110,7 @@ class _Fold(MeanFold):
         self._unmade: dict[str, Counter[str]] = {}
         self._record = EmbedderRecord()
 
-    def add(self, row: CaseResult, score: Score) -> None:
+    def add(self, row: RowResult, score: Score) -> None:
         super().add(row, score)
         checks = score.detail.get("checks", ())
         self._record.add_details([check for check in checks if check.get("revision")])

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from assay.metrics.core.score import Row
     from assay.model.answers.agent_response import Usage
-    from assay.model.run import CaseResult
+    from assay.model.run import RowResult
 
 INFO = MetricInfo(
     "combined_score",
@@ -98,7 +98,7 @@ class _Fold(MeanFold):
         self._parts = {part: ExactSum() for part in ("hit", "judge_score", "num_tokens")}
         self._total_tokens: int | None = None
 
-    def add(self, row: CaseResult, score: Score) -> None:
+    def add(self, row: RowResult, score: Score) -> None:
         super().add(row, score)
         counts = [count for _, detail in turn_details(score.detail) if (count := detail.get("num_tokens")) is not None]
         if counts:  # spent, whether or not there is a value

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from assay.metrics.core.score import Row
-    from assay.model.run import CaseResult
+    from assay.model.run import RowResult
 
 INFO = MetricInfo(
     "consistency",
@@ -133,7 +133,7 @@ class _Fold(MeanFold):
         self._pairs = self._used = 0
         self._record = EmbedderRecord()
 
-    def add(self, row: CaseResult, score: Score) -> None:
+    def add(self, row: RowResult, score: Score) -> None:
         """Take one more row; the rows of a case follow on one another."""
         if row.case_index != self._case.index:
             self._close(self._case)
@@ -146,7 +146,7 @@ class _Fold(MeanFold):
             self.n_error += 1
             self.n_own_error += reason != "agent_error"
 
-    def _take(self, row: CaseResult, score: Score) -> str:
+    def _take(self, row: RowResult, score: Score) -> str:
         """Add an answer; return why it cannot be, or the empty string."""
         if score.detail.get("blank"):
             self._all.blanks += 1

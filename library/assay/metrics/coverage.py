@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from assay.metrics.core.score import Row
-    from assay.model.run import CaseResult
+    from assay.model.run import RowResult
 
 _UNANSWERABLE = "unanswerable"
 
@@ -58,7 +58,7 @@ class _Fold(MeanFold):
         super().__init__(metric)
         self._covered = self._unanswerable = self._declined = 0
 
-    def add(self, row: CaseResult, score: Score) -> None:
+    def add(self, row: RowResult, score: Score) -> None:
         super().add(row, score)
         self._covered += score.value == 1.0
         if score.reason == _UNANSWERABLE:

@@ -26,7 +26,7 @@ from assay.statistics.exact_sum import ExactSum
 
 if TYPE_CHECKING:
     from assay.metrics.core.score import JudgeEvidence
-    from assay.model.run import CaseResult
+    from assay.model.run import RowResult
 
 RUBRIC = "structured"
 INFO = MetricInfo(
@@ -52,7 +52,7 @@ class _Fold(MeanFold):
         self._criteria: dict[str, ExactSum] = {}
         self._marks: Counter[str] = Counter()
 
-    def add(self, row: CaseResult, score: Score) -> None:
+    def add(self, row: RowResult, score: Score) -> None:
         super().add(row, score)
         if score.value is None:
             return

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.metrics.core.score import Row
-    from assay.model.run import CaseResult
+    from assay.model.run import RowResult
 
 INFO = MetricInfo(
     "latency",
@@ -102,7 +102,7 @@ class _Fold(MeanFold):
         self._ratings: Counter[str] = Counter()
         self._timeouts = 0
 
-    def add(self, row: CaseResult, score: Score) -> None:
+    def add(self, row: RowResult, score: Score) -> None:
         self._timeouts += timed_out(row)
         super().add(row, score)
         if score.value is not None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from assay.metrics.core.score import Row
-    from assay.model.run import CaseResult
+    from assay.model.run import RowResult
 
 _MEASURES = ("rouge1", "rouge2", "rougeL")
 _FIGURES = (*_MEASURES, *(f"{part}.{name}" for part in ("precision", "recall") for name in _MEASURES))
@@ -119,7 +119,7 @@ class _Fold(MeanFold):
         super().__init__(metric)
         self._sums = {part: {measure: ExactSum() for measure in _MEASURES} for part in ("f1", "precision", "recall")}
 
-    def add(self, row: CaseResult, score: Score) -> None:
+    def add(self, row: RowResult, score: Score) -> None:
         super().add(row, score)
         if score.value is None:
             return

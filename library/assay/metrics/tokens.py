@@ -21,7 +21,7 @@ from assay.model.run import Score
 
 if TYPE_CHECKING:
     from assay.metrics.core.score import Row
-    from assay.model.run import CaseResult
+    from assay.model.run import RowResult
 
 INFO = MetricInfo(
     "tokens",
@@ -51,7 +51,7 @@ class _Fold(MeanFold):
         self._sums: dict[str, int] = {}
         self._total = 0
 
-    def add(self, row: CaseResult, score: Score) -> None:
+    def add(self, row: RowResult, score: Score) -> None:
         super().add(row, score)
         if score.value is None:
             return

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from assay.metrics.core.score import Row
     from assay.model.answers.agent_response import ToolCall
     from assay.model.case import ExpectedTool
-    from assay.model.run import CaseResult
+    from assay.model.run import RowResult
 
 _FIGURES = ("recall", "precision", "f1")
 _MAX_TOOLS = 1_000
@@ -103,7 +103,7 @@ class _Fold(MeanFold):
         self._figures = {name: ExactSum() for name in _FIGURES}
         self._unreported = 0
 
-    def add(self, row: CaseResult, score: Score) -> None:
+    def add(self, row: RowResult, score: Score) -> None:
         super().add(row, score)
         self._unreported += score.detail.get("undecided") is True
         for name, total in self._figures.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from assay.model.run_settings import CANARY_LIMIT
+from assay.model.run_spec import CANARY_LIMIT
 from assay.statistics.intervals import wilson
 from assay.statistics.thresholds import exceeds
 

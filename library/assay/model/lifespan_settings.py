@@ -10,7 +10,7 @@ from assay.errors import Problem
 from assay.model.frameworks import OBJECT_TARGET
 
 if TYPE_CHECKING:
-    from assay.model.run_settings import AgentSettings
+    from assay.model.run_spec import AgentSpec
 
 LIFESPAN_KEYS = ("lifespan", "lifespan_per")
 """The option names in a spec."""
@@ -41,7 +41,7 @@ class LifespanSettings:
         return problems
 
 
-def without_lifespan(agent: AgentSettings) -> tuple[AgentSettings, LifespanSettings | None]:
+def without_lifespan(agent: AgentSpec) -> tuple[AgentSpec, LifespanSettings | None]:
     """Split an agent's settings into those without lifespan options, and the lifespan settings or None."""
     values = {name: agent.options[name] for name in LIFESPAN_KEYS if name in agent.options}
     if not values:

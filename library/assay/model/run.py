@@ -11,13 +11,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from assay.model.answers.agent_response import AgentResponse, AgentStatus
-from assay.model.run_settings import (
-    AgentSettings,
+from assay.model.run_spec import (
+    AgentSpec,
     CaseSelection,
     DatasetReading,
-    JudgeSettings,
-    MetricSettings,
-    RunSettings,
+    JudgeSpec,
+    MetricSpec,
+    RunSpec,
     SpendCap,
 )
 
@@ -33,9 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FINISHED_STATES",
-    "AgentSettings",
+    "AgentSpec",
     "AttemptOutcome",
-    "CaseResult",
     "CaseSelection",
     "DatasetReading",
     "DatasetRef",
@@ -43,22 +42,23 @@ __all__ = [
     "GateOutcome",
     "GateResult",
     "GroupSummary",
-    "JudgeSettings",
+    "JudgeSpec",
     "JudgingSummary",
     "LatencySummary",
-    "MetricSettings",
+    "MetricSpec",
     "MetricSummary",
     "PauseCause",
     "RowAttempt",
+    "RowResult",
     "Run",
     "RunCounts",
-    "RunSettings",
+    "RunSpec",
     "RunState",
     "RunSummary",
     "Score",
     "ScoreStatus",
     "SpendCap",
-    "StateChange",
+    "StateChanged",
     "TurnResult",
 ]
 
@@ -72,12 +72,12 @@ class RunState(StrEnum):
     PENDING = "pending"
     RUNNING = "running"
     PAUSED = "paused"
-    SUCCEEDED = "succeeded"
+    COMPLETED = "completed"
     FAILED = "failed"
     CANCELLED = "cancelled"
 
 
-FINISHED_STATES = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED})
+FINISHED_STATES = frozenset({RunState.COMPLETED, RunState.FAILED, RunState.CANCELLED})
 
 
 class PauseCause(StrEnum):
@@ -163,7 +163,7 @@ class TurnResult:
 
 
 @dataclass(frozen=True, slots=True)
-class CaseResult:
+class RowResult:
     """The row of one repeat of one case.
 
     Args:
@@ -234,7 +234,7 @@ class RowAttempt:
     attempt_index: int
     outcome: AttemptOutcome
     at: str
-    result: CaseResult | None
+    result: RowResult | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,7 +463,7 @@ class Run:
     """
 
     run_id: str
-    settings: RunSettings
+    spec: RunSpec
     dataset: DatasetRef
     state: RunState
     state_reason: str
@@ -479,7 +479,7 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether the run has succeeded, failed or was cancelled."""
+        """Whether the run has completed, failed or was cancelled."""
         return self.state in FINISHED_STATES
 
     @property
@@ -488,7 +488,7 @@ class Run:
 
         A run paused by its judge's preflight check has no answers yet.
         """
-        is_judged_next = self.pause_cause is PauseCause.JUDGE and not self.settings.functions
+        is_judged_next = self.pause_cause is PauseCause.JUDGE and not self.spec.functions
         return is_judged_next and self.counts.finished + self.counts.answered > 0
 
     @property
@@ -498,7 +498,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class StateChange:
+class StateChanged:
     """A change of a run's state."""
 
     sequence: int

@@ -11,7 +11,7 @@ from assay.model.answers.approvals import approvals_to_json
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from assay.model.run_settings import AgentSettings, RunSettings
+    from assay.model.run_spec import AgentSpec, RunSpec
 
 _PLAIN = (
     "name",
@@ -35,7 +35,7 @@ _SPEC_NAMES |= {
 _MISSING = object()
 
 
-def differing_settings(settings: RunSettings, other: RunSettings) -> list[str]:
+def differing_settings(settings: RunSpec, other: RunSpec) -> list[str]:
     """Return the names of the settings that differ, such as "gates", "agent.timeout" and "metrics.rouge".
 
     The team, the group and the agent's code are not compared because they are not part of a spec. Of the dataset, its
@@ -46,7 +46,7 @@ def differing_settings(settings: RunSettings, other: RunSettings) -> list[str]:
     return [name for name in names if ours.get(name, _MISSING) != theirs.get(name, _MISSING)]
 
 
-def _named(settings: RunSettings) -> Iterator[tuple[str, Any]]:
+def _named(settings: RunSpec) -> Iterator[tuple[str, Any]]:
     """Yield every setting with its JSON value."""
     yield from ((name, _json(getattr(settings, name))) for name in _PLAIN)
     yield "labels", _json(dict(settings.labels))
@@ -65,7 +65,7 @@ def _named(settings: RunSettings) -> Iterator[tuple[str, Any]]:
     yield "selection", _json(selected)
 
 
-def _of_agent(agent: AgentSettings) -> Iterator[tuple[str, Any]]:
+def _of_agent(agent: AgentSpec) -> Iterator[tuple[str, Any]]:
     for name in ("adapter", "target", "timeout_s", "concurrency", "retries"):
         yield f"agent.{_SPEC_NAMES.get(name, name)}", _json(getattr(agent, name))
     yield from ((f"agent.{name}", _json(value)) for name, value in agent.options.items())

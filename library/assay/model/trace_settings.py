@@ -10,7 +10,7 @@ from assay.errors import Problem
 from assay.parsing.fields import Fields
 
 if TYPE_CHECKING:
-    from assay.model.run_settings import AgentSettings
+    from assay.model.run_spec import AgentSpec
 
 TRACES_KEY = "traces"
 """The option's name in a spec."""
@@ -50,7 +50,7 @@ class TraceSettings:
         return cls(file, fields.duration_s("wait", _WAIT_S, 0, _MAX_WAIT_S, "a duration from 0s to 1m, e.g. 2s"))
 
 
-def without_traces(agent: AgentSettings) -> tuple[AgentSettings, Any]:
+def without_traces(agent: AgentSpec) -> tuple[AgentSpec, Any]:
     """Return an agent's settings without the option `traces`, and the option's value or None."""
     value = agent.options.get(TRACES_KEY)
     options = {name: item for name, item in agent.options.items() if name != TRACES_KEY}

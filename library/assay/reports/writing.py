@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.model.report_settings import ReportSettings
-    from assay.model.run import CaseResult, Run
+    from assay.model.run import RowResult, Run
     from assay.reports.document.report import Report
     from assay.reports.failures import Attempts
     from assay.specs.model import Spec
@@ -129,12 +129,12 @@ def row_preparation(wanted: Sequence[ReportSettings], metrics: Sequence[str]) ->
 
 async def write_reports(
     run: Run,
-    rows: AsyncIterator[CaseResult],
+    rows: AsyncIterator[RowResult],
     wanted: Sequence[ReportSettings],
     folder: Path,
     *,
     spec: Spec | None = None,
-    also: Callable[[CaseResult], None] = lambda row: None,
+    also: Callable[[RowResult], None] = lambda row: None,
     document: IO[str] | None = None,
     ci: Callable[[Report, Attempts], None] | None = None,
     option: str = "--output-dir",

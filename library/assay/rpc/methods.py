@@ -145,7 +145,7 @@ METHODS: Mapping[str, Mapping[str, MethodRule]] = {
         # A second attempt does not find what the first, whose answer was lost, has deleted: the caller decides.
         "DeleteRun": _call(_RUN, _RUN_ID, Audit.CHANGE),
         "WatchRun": _server_stream(_READ, _RUN_ID, Audit.EXPORT),
-        "ListResults": _idempotent(_READ, {**_CASE, **_PAGE, **_FILTER}, Audit.EXPORT),
+        "ListRows": _idempotent(_READ, {**_CASE, **_PAGE, **_FILTER}, Audit.EXPORT),
         "GetCase": _server_stream(_READ, {**_CASE, **_FILTER}),
         "ListAttempts": _server_stream(_READ, _CASE),
     },

@@ -18,7 +18,7 @@ from assay.metrics.core.score import (
     scored,
 )
 from assay.metrics.core.similarity import cosine
-from assay.model.run import MetricSettings, Score, ScoreStatus
+from assay.model.run import MetricSpec, Score, ScoreStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -83,7 +83,7 @@ def _default_metric(name: str, given: Mapping[str, Any]) -> Metric | None:
     of_vectors = {parameter.name for parameter in EMBEDDING} if METRICS[name].info.needs_embedder else set()
     shared = {key: value for key, value in given.items() if key in of_vectors and value is not None}
     try:
-        return build_metric(MetricSettings(name, complete_parameters(name, shared, where=name)))
+        return build_metric(MetricSpec(name, complete_parameters(name, shared, where=name)))
     except SpecError:  # it has parameters without defaults: only a row can bring its score along
         return None
 

@@ -23,8 +23,8 @@ from assay.metrics.core.score import Row, keeps_vector
 from assay.metrics.rows.row_scores import score_row
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.answers.answer_thoughts import with_thoughts_apart
-from assay.model.run import CaseResult, MetricSettings, MetricSummary, Score
-from assay.model.run_settings import FUNCTION_METRIC
+from assay.model.run import MetricSpec, MetricSummary, RowResult, Score
+from assay.model.run_spec import FUNCTION_METRIC
 from assay.parsing.names import unknown_name
 from assay.scoring.evidence import evidence_of, texts_of, verdicts_of, with_inputs
 from assay.scoring.given_values import read_answer, read_references
@@ -209,7 +209,7 @@ class Scorer:
                 problem = "is for vectors of an embedder, and `embed` returns its own: leave it out"
                 raise SpecError([Problem(problem, name) for name in refused])
         self.parameters: Mapping[str, Any] = complete_parameters(kind, wanted, where=kind)
-        self._metric = build_metric(MetricSettings(kind, self.parameters))
+        self._metric = build_metric(MetricSpec(kind, self.parameters))
         self._metrics = with_inputs(self._metric, {**wanted, "model": wanted.get("model", own_model)})
         models = sorted({metric.embedding.model for metric in self._metrics if metric.embedding is not None})
         self._vectors: Vectors = FunctionVectors(embed) if embed is not None else ServiceVectors(embedder, models)
@@ -294,12 +294,12 @@ class Scorer:
             vectors |= {(settings, text): vector for text, vector in zip(chosen, embedded, strict=True)}
         return vectors
 
-    def _result(self, row: Row, scores: Sequence[Score]) -> CaseResult:
+    def _result(self, row: Row, scores: Sequence[Score]) -> RowResult:
         case, response = row.case, row.response
         embedding = self._metric.embedding if keeps_vector(self._metric) else None
         evidence = row.embeddings.get(embedding) if embedding is not None else None
         vector = evidence.answer if evidence is not None else None
-        return CaseResult(
+        return RowResult(
             case_id=case.case_id,
             case_index=self._count,
             repeat_index=0,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Container
 
     from assay.model.lifespan_settings import LifespanSettings
-    from assay.model.run import AgentSettings
+    from assay.model.run import AgentSpec
 
 ADAPTERS = ("python", "command", "http", "grpc", "openai", "anthropic", "adk", "langgraph", "pydantic_ai",
             "openai_agents", "a2a", "replay")  # fmt: skip
@@ -43,7 +43,7 @@ _MAX_GROWTH = 1_000_000
 """The maximum size of an expression's result relative to its input; it is evaluated in the client's process."""
 
 
-def check_agent(agent: AgentSettings) -> list[Problem]:
+def check_agent(agent: AgentSpec) -> list[Problem]:
     """Return the problems of an agent's settings."""
     problems = [
         Problem(message, f"agent.{field}")
@@ -85,7 +85,7 @@ def check_agent(agent: AgentSettings) -> list[Problem]:
     return problems + reference_problems(agent)
 
 
-def _check_lifespan(agent: AgentSettings, lifespan: LifespanSettings | None) -> list[Problem]:
+def _check_lifespan(agent: AgentSpec, lifespan: LifespanSettings | None) -> list[Problem]:
     if lifespan is None or agent.adapter not in ADAPTERS:
         return []
     if not agent.is_hosted or agent.adapter == "command":
@@ -93,7 +93,7 @@ def _check_lifespan(agent: AgentSettings, lifespan: LifespanSettings | None) -> 
     return lifespan.problems()
 
 
-def _check_python(agent: AgentSettings) -> list[Problem]:
+def _check_python(agent: AgentSpec) -> list[Problem]:
     problems = _refuse_options(agent, _PYTHON_KEYS)
     if "map" in agent.options:
         problems += _map_problems(agent.options["map"])
@@ -123,7 +123,7 @@ def _map_problems(value: object) -> list[Problem]:
     ]
 
 
-def _check_framework(agent: AgentSettings) -> list[Problem]:
+def _check_framework(agent: AgentSpec) -> list[Problem]:
     framework = FRAMEWORKS[agent.adapter]
     problems = framework.option_problems(agent.options)
     if not OBJECT_TARGET.fullmatch(agent.target):
@@ -134,7 +134,7 @@ def _check_framework(agent: AgentSettings) -> list[Problem]:
     return problems
 
 
-def _check_command(agent: AgentSettings) -> list[Problem]:
+def _check_command(agent: AgentSpec) -> list[Problem]:
     problems: list[Problem] = []
     if problem := target_problem(agent.target):
         problems.append(Problem(problem, "agent.target"))
@@ -142,7 +142,7 @@ def _check_command(agent: AgentSettings) -> list[Problem]:
     return problems
 
 
-def _check_http(agent: AgentSettings) -> list[Problem]:
+def _check_http(agent: AgentSpec) -> list[Problem]:
     from assay.specs.http_options import HttpOptions  # imported here: it loads jmespath
 
     problems = check_url(agent.target)
@@ -150,13 +150,13 @@ def _check_http(agent: AgentSettings) -> list[Problem]:
     return problems
 
 
-def _check_server(agent: AgentSettings, options: type[A2aOptions | AdkServerOptions]) -> list[Problem]:
+def _check_server(agent: AgentSpec, options: type[A2aOptions | AdkServerOptions]) -> list[Problem]:
     problems = check_base_url(agent.target)
     options.from_options(agent.options, problems)
     return problems
 
 
-def _check_grpc(agent: AgentSettings) -> list[Problem]:
+def _check_grpc(agent: AgentSpec) -> list[Problem]:
     from assay.specs.grpc_options import GrpcOptions, target_problem  # imported here: most runs call no such service
 
     problem = target_problem(agent.target)
@@ -165,7 +165,7 @@ def _check_grpc(agent: AgentSettings) -> list[Problem]:
     return problems
 
 
-def _check_prompt(agent: AgentSettings) -> list[Problem]:
+def _check_prompt(agent: AgentSpec) -> list[Problem]:
     from assay.specs.prompt_options import PromptOptions  # imported here: most runs fill no prompt
 
     problems: list[Problem] = []
@@ -177,14 +177,14 @@ def _check_prompt(agent: AgentSettings) -> list[Problem]:
     return problems
 
 
-def _check_replay(agent: AgentSettings) -> list[Problem]:
+def _check_replay(agent: AgentSpec) -> list[Problem]:
     problems = _refuse_options(agent)
     if agent.target:
         problems.append(Problem("replay takes its answers from the dataset: leave the target out", "agent.target"))
     return problems
 
 
-def _refuse_options(agent: AgentSettings, known: Container[str] = ()) -> list[Problem]:
+def _refuse_options(agent: AgentSpec, known: Container[str] = ()) -> list[Problem]:
     return [
         Problem(f"the {agent.adapter} adapter has no option {name!r}: remove it", f"agent.{name}")
         for name in agent.options

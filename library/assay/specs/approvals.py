@@ -10,7 +10,7 @@ from assay.model.answers.approvals import approvals_to_json, read_approvals
 
 if TYPE_CHECKING:
     from assay.model.answers.approvals import Approval
-    from assay.model.run_settings import AgentSettings, RunSettings
+    from assay.model.run_spec import AgentSpec, RunSpec
 
 
 def read_spec_approvals(value: object) -> tuple[tuple[Approval, ...], list[Problem]]:
@@ -19,7 +19,7 @@ def read_spec_approvals(value: object) -> tuple[tuple[Approval, ...], list[Probl
     return approvals, [Problem(problem, f"approvals{part}") for part, problem in problems]
 
 
-def check_approvals(settings: RunSettings) -> list[Problem]:
+def check_approvals(settings: RunSpec) -> list[Problem]:
     """Return the problems of a run's approvals."""
     if not settings.approvals:
         return []
@@ -28,7 +28,7 @@ def check_approvals(settings: RunSettings) -> list[Problem]:
     return read_spec_approvals(approvals_to_json(settings.approvals))[1]
 
 
-def why_unusable(agent: AgentSettings) -> str:
+def why_unusable(agent: AgentSpec) -> str:
     """Return why an agent cannot use approvals, and a remedy; empty if it can.
 
     Recorded answers need none and contain the decisions, so a spec may switch between its agent and a recording of it.
@@ -41,7 +41,7 @@ def why_unusable(agent: AgentSettings) -> str:
     return ""
 
 
-def _names_approvals(agent: AgentSettings) -> bool:
+def _names_approvals(agent: AgentSpec) -> bool:
     from assay.specs.prompt_template import PLACEHOLDER  # imported here: few specs have approvals
 
     template = json.dumps([agent.options.get(name) for name in ("body", "query")], default=str)

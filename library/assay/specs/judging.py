@@ -32,7 +32,7 @@ from assay.http.addresses import dial_problem
 from assay.judging.recorded_verdicts import ANSWER, read_recorded_verdicts
 from assay.judging.rubric_file import read_rubric
 from assay.metrics.quality import RUBRIC as QUALITY
-from assay.model.run import JudgeSettings
+from assay.model.run import JudgeSpec
 from assay.parsing.fields import Fields
 from assay.parsing.names import unknown_name
 from assay.parsing.secret_references import SCHEME, form_problem
@@ -58,7 +58,7 @@ _ELSEWHERE = {
     "record": "is an option of the command: assay run SPEC --record-verdicts FILE",
     "api_key": "is not written into a spec: name its environment variable, or secret://NAME, with key_variable",
 }
-_DEFAULTS = JudgeSettings("")
+_DEFAULTS = JudgeSpec("")
 _MAX_TEXT_CHARS = 300
 _LINE = f"must be one line of at most {_MAX_TEXT_CHARS} characters"
 _MAX_TOKENS = 100_000
@@ -66,7 +66,7 @@ _MAX_CONCURRENCY = 200
 _MAX_SPEND_USD = 1_000_000.0
 
 
-def check_judge(judge: JudgeSettings) -> list[Problem]:
+def check_judge(judge: JudgeSpec) -> list[Problem]:
     """Return the problems of a judge's settings."""
     where = [f"judge.jury[{place}]" if judge.others else "judge" for place in range(len(judge.judges))]
     problems = [problem for at, juror in zip(where, judge.judges, strict=True) for problem in _check_one(juror, at)]
@@ -97,7 +97,7 @@ def check_judge(judge: JudgeSettings) -> list[Problem]:
     return problems
 
 
-def _checks_of_recorded(judge: JudgeSettings) -> list[tuple[bool, str, str]]:
+def _checks_of_recorded(judge: JudgeSpec) -> list[tuple[bool, str, str]]:
     """Return the checks for recorded verdicts in place of a judge: whether it is a problem, the field, the message."""
     is_named = bool(judge.rubric) and not judge.rubric_yaml and judge.rubric != ANSWER
     return [
@@ -110,7 +110,7 @@ def _checks_of_recorded(judge: JudgeSettings) -> list[tuple[bool, str, str]]:
     ]  # fmt: skip
 
 
-def _check_one(judge: JudgeSettings, where: str) -> list[Problem]:
+def _check_one(judge: JudgeSpec, where: str) -> list[Problem]:
     """Return the problems of a single judge's model and parameters."""
     known = judge.provider in _PROVIDERS
     asks = judge.provider in KEY_VARIABLES
@@ -145,14 +145,14 @@ def _is_line(text: str) -> bool:
     return len(text) <= _MAX_TEXT_CHARS and (not text or text.isprintable())
 
 
-def key_variable_of(judge: JudgeSettings) -> str:
+def key_variable_of(judge: JudgeSpec) -> str:
     """Return the environment variable of the judge's key; empty if no key is sent, or the key is a secret."""
     if judge.key_variable.startswith(SCHEME):
         return ""
     return judge.key_variable or ("" if judge.base_url else KEY_VARIABLES.get(judge.provider, ""))
 
 
-def missing_key(judge: JudgeSettings, environ: Mapping[str, str]) -> list[Problem]:
+def missing_key(judge: JudgeSpec, environ: Mapping[str, str]) -> list[Problem]:
     """Return a problem if the judge's key is unset or empty.
 
     Args:
@@ -184,7 +184,7 @@ class JudgeReader:
         self.recorded: RecordedVerdicts | None = None
         """The recorded verdicts that replace a judge, once read; None if a judge is asked."""
 
-    def read(self, value: object) -> JudgeSettings | None:
+    def read(self, value: object) -> JudgeSpec | None:
         """Return the judge; None if there is none."""
         if value in (None, "none"):
             return None
@@ -203,7 +203,7 @@ class JudgeReader:
             self._problems += [problem for problem in check_judge(judge) if problem.field not in known]
         return judge
 
-    def _jury(self, value: Mapping[Any, Any]) -> JudgeSettings | None:
+    def _jury(self, value: Mapping[Any, Any]) -> JudgeSpec | None:
         jury, shared = value["jury"], {key: setting for key, setting in value.items() if key != "jury"}
         if not isinstance(jury, list) or len(jury) < 2 or not all(isinstance(entry, Mapping) for entry in jury):
             self._say("jury", "must be a list of two judges or more, such as {provider: openai, model: gpt-4o-mini}")
@@ -212,7 +212,7 @@ class JudgeReader:
             if shared.pop(key, None) is not None:
                 self._say(key, "is another one for each judge: write it into the list under jury")
         common = {key: setting for key, setting in shared.items() if key in _OF_ONE}
-        judges: list[JudgeSettings | None] = []
+        judges: list[JudgeSpec | None] = []
         for place, entry in enumerate(jury):
             self._where = f"judge.jury[{place}]"
             elsewhere = [key for key in entry if key in _KEYS and key not in _OF_ONE]
@@ -228,7 +228,7 @@ class JudgeReader:
             return None
         return dataclasses.replace(first, others=tuple(entry for entry in others if entry is not None))
 
-    def _recorded(self, value: Mapping[Any, Any]) -> JudgeSettings | None:
+    def _recorded(self, value: Mapping[Any, Any]) -> JudgeSpec | None:
         """Return the settings for recorded verdicts in place of a judge."""
         for key in self._known(value):
             if key in _KEYS and key not in ("replay", "rubric"):
@@ -246,7 +246,7 @@ class JudgeReader:
         except InvalidInputError as error:
             self._problems += error.problems
             return None
-        return JudgeSettings(
+        return JudgeSpec(
             provider="replay",
             model=", ".join(self.recorded.judges)[:_MAX_TEXT_CHARS],
             rubric=rubric,
@@ -255,7 +255,7 @@ class JudgeReader:
             recorded_file=path.name,
         )
 
-    def _one(self, value: Mapping[Any, Any]) -> JudgeSettings | None:
+    def _one(self, value: Mapping[Any, Any]) -> JudgeSpec | None:
         """Return a single judge, or a judge of a jury; the first one carries the common settings."""
         known = self._known(value)
         provider = value.get("provider")
@@ -272,7 +272,7 @@ class JudgeReader:
             return None
         rubric, rubric_yaml = self._rubric(value.get("rubric"))
         fields = Fields(value, self._say)
-        return JudgeSettings(
+        return JudgeSpec(
             provider=provider,
             model=fields.text("model"),
             base_url=fields.text("base_url").rstrip("/"),

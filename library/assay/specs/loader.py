@@ -21,8 +21,8 @@ from assay.model.command_options import COMMAND_KEYS, CommandOptions, command_li
 from assay.model.labels import label_problems
 from assay.model.limits import MAX_REPEATS, MAX_RUN_WEIGHT, MAX_TEAM_CHARS, MIN_RUN_WEIGHT
 from assay.model.report_settings import ReportSettings
-from assay.model.run import AgentSettings, JudgeSettings, MetricSettings, RunSettings
-from assay.model.run_settings import FUNCTION_METRIC, MAX_ERRORS, TURN_SCORES
+from assay.model.run import AgentSpec, JudgeSpec, MetricSpec, RunSpec
+from assay.model.run_spec import FUNCTION_METRIC, MAX_ERRORS, TURN_SCORES
 from assay.model.trace_settings import TRACES_KEY
 from assay.parsing.fields import Fields
 from assay.parsing.names import metric_name_problem, name_problem, unknown_name, writable
@@ -253,7 +253,7 @@ class SpecReader:
         chosen = self._metrics()
         repeats = fields.whole("repeats", 1, 1, MAX_REPEATS)
         spec = Spec(
-            settings=RunSettings(
+            settings=RunSpec(
                 name=self._name(),
                 agent=self._agent(needs_agent),
                 metrics=chosen,
@@ -431,7 +431,7 @@ class SpecReader:
             return {}
         return {str(key): item for key, item in value.items()}
 
-    def _agent(self, needed: bool) -> AgentSettings:
+    def _agent(self, needed: bool) -> AgentSpec:
         value = self._data.get("agent")
         if value is None and not needed:
             value = {"adapter": "python", "target": "caller:agent"}
@@ -442,15 +442,15 @@ class SpecReader:
                 if value is None
                 else f"must be a mapping with `adapter`, not {value!r}",
             )
-            return AgentSettings("replay")
+            return AgentSpec("replay")
         adapter = value.get("adapter")
         if not isinstance(adapter, str):
             message = "must be a string" if adapter is not None else f"is missing: {', '.join(ADAPTERS)}"
             self._report("agent.adapter", message)
-            return AgentSettings("replay")
+            return AgentSpec("replay")
         return self._known_agent(adapter, value)
 
-    def _known_agent(self, adapter: str, value: dict[str, Any]) -> AgentSettings:
+    def _known_agent(self, adapter: str, value: dict[str, Any]) -> AgentSpec:
         if "approvals" in value:
             self._report("agent.approvals", "belongs beside `agent`, not in it: move it out one level")
             value = {key: item for key, item in value.items() if key != "approvals"}
@@ -468,7 +468,7 @@ class SpecReader:
         read_files = read_prompt_files if adapter in PROVIDERS else read_ca_file
         problems = read_files(options, self._base_dir)
         self._take(problems)
-        agent = AgentSettings(
+        agent = AgentSpec(
             adapter=adapter,
             target=fields.text("target"),
             timeout_s=fields.duration_s("timeout", 30.0, 0.001, 3600, "a duration from 1ms to 1h, e.g. 30s or 500ms"),
@@ -484,7 +484,7 @@ class SpecReader:
         self._take(problems)
         return agent
 
-    def _metrics(self) -> tuple[MetricSettings, ...]:
+    def _metrics(self) -> tuple[MetricSpec, ...]:
         value = self._data.get("metrics")
         if value is None:
             self._report("metrics", "is missing: list at least one metric, or choose a preset")
@@ -495,8 +495,8 @@ class SpecReader:
         if problem := count_problem("metrics", len(value)):
             self._report("metrics", problem)
             return ()
-        chosen: dict[str, MetricSettings] = {}
-        paths: dict[str, MetricSettings] = {}
+        chosen: dict[str, MetricSpec] = {}
+        paths: dict[str, MetricSpec] = {}
         for index, item in enumerate(value):
             metric = self._metric(item, f"metrics[{index}]")
             if metric is not None and metric.name in chosen:
@@ -507,7 +507,7 @@ class SpecReader:
         self._take(check_metrics(paths, others=[str(name) for name in listed if name not in chosen]))
         return tuple(chosen.values())
 
-    def _metric(self, item: object, where: str) -> MetricSettings | None:
+    def _metric(self, item: object, where: str) -> MetricSpec | None:
         entry: Any = None
         if isinstance(item, str):
             name, entry = (own_name(item), {"metric": item}) if names_function(item) else (item, None)
@@ -543,7 +543,7 @@ class SpecReader:
             return None
         try:
             complete = complete_parameters(kind, parameters, where=where)
-            return MetricSettings(name, complete, "" if kind == name else kind, is_optional)
+            return MetricSpec(name, complete, "" if kind == name else kind, is_optional)
         except InvalidInputError as error:
             self._take(error.problems)
             return None
@@ -576,7 +576,7 @@ class SpecReader:
         self._take(problems)
         return reports
 
-    def _judge(self, metrics: Sequence[MetricSettings]) -> JudgeSettings | None:
+    def _judge(self, metrics: Sequence[MetricSpec]) -> JudgeSpec | None:
         problems: list[Problem] = []
         reader = JudgeReader(self._base_dir, problems)
         judge = reader.read(self._data.get("judge"))

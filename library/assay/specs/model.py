@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from assay.datasets import Dataset
     from assay.judging.recorded_verdicts import RecordedVerdicts
-    from assay.model.run import MetricSettings, RunSettings
-    from assay.model.run_settings import CaseSelection
+    from assay.model.run import MetricSpec, RunSpec
+    from assay.model.run_spec import CaseSelection
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Spec:
         judge_problems: Problems of the judge if only checks of the cases might ask it.
     """
 
-    settings: RunSettings
+    settings: RunSpec
     dataset: Path | None = None
     dataset_map: Mapping[str, str] = field(default_factory=dict)
     dataset_encoding: str | None = None
@@ -75,7 +75,7 @@ class Spec:
             failed_cases: The ids of the cases that failed in the run that `selection.failed_of` names.
         """
         from assay.datasets import open_dataset
-        from assay.model.run_settings import CaseSelection
+        from assay.model.run_spec import CaseSelection
 
         assert self.dataset is not None, "the caller refuses a spec without a dataset"
         return open_dataset(
@@ -112,7 +112,7 @@ class Spec:
         return judge is not None and not judge.recorded_file and wants_verdicts(self.settings.metrics, checks)
 
 
-def needed_embeddings(metrics: Iterable[MetricSettings], checks: Collection[str]) -> dict[EmbeddingSettings, str]:
+def needed_embeddings(metrics: Iterable[MetricSpec], checks: Collection[str]) -> dict[EmbeddingSettings, str]:
     """Return the vectors that metrics need, each with the spec path of the last metric that needs it.
 
     Args:
@@ -129,7 +129,7 @@ def needed_embeddings(metrics: Iterable[MetricSettings], checks: Collection[str]
     }
 
 
-def wants_verdicts(metrics: Iterable[MetricSettings], checks: Collection[str] | None) -> bool:
+def wants_verdicts(metrics: Iterable[MetricSpec], checks: Collection[str] | None) -> bool:
     """Return whether any of the metrics is computed from verdicts.
 
     Args:
@@ -142,6 +142,6 @@ def wants_verdicts(metrics: Iterable[MetricSettings], checks: Collection[str] | 
     )
 
 
-def checks_of(settings: RunSettings) -> Collection[str] | None:
+def checks_of(settings: RunSpec) -> Collection[str] | None:
     """Return the types of a run's checks; None if its client did not report them."""
     return settings.dataset.checks if settings.dataset is not None else None

@@ -11,7 +11,7 @@ from assay.model.report_settings import DEFAULT_REPORTS, ReportSettings, by_defa
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay.model.run_settings import MetricSettings
+    from assay.model.run_spec import MetricSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def preset_reports(name: str) -> tuple[ReportSettings, ...]:
     return PRESETS[name].reports if name else DEFAULT_REPORTS
 
 
-def preset_gates(name: str, metrics: Sequence[MetricSettings], *, standard: bool, judged: bool) -> tuple[str, ...]:
+def preset_gates(name: str, metrics: Sequence[MetricSpec], *, standard: bool, judged: bool) -> tuple[str, ...]:
     """Return the preset's gates for a spec without gates.
 
     Args:

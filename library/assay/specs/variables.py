@@ -13,7 +13,7 @@ from assay.providers.own_services import KEY_VARIABLES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from assay.model.run import AgentSettings
+    from assay.model.run import AgentSpec
 
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 """The form of a variable in a spec."""
@@ -24,7 +24,7 @@ NAMED = re.compile(f"{VARIABLE.pattern}|{REFERENCE.pattern}", re.ASCII)
 _FILLED = ("headers", "query", "body")
 
 
-def missing_variables(agent: AgentSettings, environ: Mapping[str, str]) -> list[Problem]:
+def missing_variables(agent: AgentSpec, environ: Mapping[str, str]) -> list[Problem]:
     """Return a problem for each unset or empty variable that calling the agent needs.
 
     Args:
@@ -42,7 +42,7 @@ def missing_variables(agent: AgentSettings, environ: Mapping[str, str]) -> list[
     ]
 
 
-def reference_problems(agent: AgentSettings) -> list[Problem]:
+def reference_problems(agent: AgentSpec) -> list[Problem]:
     """Return a problem for each malformed reference to a secret."""
     return [
         Problem(problem, field)
@@ -52,7 +52,7 @@ def reference_problems(agent: AgentSettings) -> list[Problem]:
     ]
 
 
-def named_texts(agent: AgentSettings) -> Iterator[tuple[str, str]]:
+def named_texts(agent: AgentSpec) -> Iterator[tuple[str, str]]:
     """Yield the texts of an agent's settings that may contain variables and secrets, with their fields."""
     if agent.is_called_by_url:
         yield agent.target, "agent.target"

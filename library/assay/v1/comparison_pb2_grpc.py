@@ -93,7 +93,7 @@ class ComparisonServiceServicer(object):
 
     def SetBaseline(self, request, context):
         """SetBaseline gives a run a baseline name; the name moves from its previous run. Errors: NOT_FOUND (RUN_NOT_FOUND);
-        FAILED_PRECONDITION (RUN_NOT_FINISHED) for a run that has not ended or has no rows; INVALID_ARGUMENT for a name
+        FAILED_PRECONDITION (RUN_NOT_ENDED) for a run that has not ended or has no rows; INVALID_ARGUMENT for a name
         that is empty, too long or has control characters.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

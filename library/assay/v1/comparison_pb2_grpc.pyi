@@ -61,7 +61,7 @@ class ComparisonServiceStub:
     """
     SetBaseline: _grpc.UnaryUnaryMultiCallable[_comparison_pb2.SetBaselineRequest, _comparison_pb2.SetBaselineResponse]
     """SetBaseline gives a run a baseline name; the name moves from its previous run. Errors: NOT_FOUND (RUN_NOT_FOUND);
-    FAILED_PRECONDITION (RUN_NOT_FINISHED) for a run that has not ended or has no rows; INVALID_ARGUMENT for a name
+    FAILED_PRECONDITION (RUN_NOT_ENDED) for a run that has not ended or has no rows; INVALID_ARGUMENT for a name
     that is empty, too long or has control characters.
     """
     ListBaselines: _grpc.UnaryUnaryMultiCallable[_comparison_pb2.ListBaselinesRequest, _comparison_pb2.ListBaselinesResponse]
@@ -92,7 +92,7 @@ class ComparisonServiceAsyncStub(ComparisonServiceStub):
     """
     SetBaseline: _aio.UnaryUnaryMultiCallable[_comparison_pb2.SetBaselineRequest, _comparison_pb2.SetBaselineResponse]  # type: ignore[assignment]
     """SetBaseline gives a run a baseline name; the name moves from its previous run. Errors: NOT_FOUND (RUN_NOT_FOUND);
-    FAILED_PRECONDITION (RUN_NOT_FINISHED) for a run that has not ended or has no rows; INVALID_ARGUMENT for a name
+    FAILED_PRECONDITION (RUN_NOT_ENDED) for a run that has not ended or has no rows; INVALID_ARGUMENT for a name
     that is empty, too long or has control characters.
     """
     ListBaselines: _aio.UnaryUnaryMultiCallable[_comparison_pb2.ListBaselinesRequest, _comparison_pb2.ListBaselinesResponse]  # type: ignore[assignment]
@@ -138,7 +138,7 @@ class ComparisonServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_comparison_pb2.SetBaselineResponse, _abc.Awaitable[_comparison_pb2.SetBaselineResponse]]:
         """SetBaseline gives a run a baseline name; the name moves from its previous run. Errors: NOT_FOUND (RUN_NOT_FOUND);
-        FAILED_PRECONDITION (RUN_NOT_FINISHED) for a run that has not ended or has no rows; INVALID_ARGUMENT for a name
+        FAILED_PRECONDITION (RUN_NOT_ENDED) for a run that has not ended or has no rows; INVALID_ARGUMENT for a name
         that is empty, too long or has control characters.
         """
 

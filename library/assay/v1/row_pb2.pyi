@@ -270,8 +270,8 @@ class Score(_message.Message):
 Global___Score: _TypeAlias = Score  # noqa: Y015
 
 @_typing.final
-class CaseResult(_message.Message):
-    """CaseResult is the result of one repeat of one case."""
+class RowResult(_message.Message):
+    """RowResult is the result of one repeat of one case."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -401,7 +401,7 @@ class CaseResult(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__weight) -> _WhichOneofReturnType__weight | None: ...
 
-Global___CaseResult: _TypeAlias = CaseResult  # noqa: Y015
+Global___RowResult: _TypeAlias = RowResult  # noqa: Y015
 
 @_typing.final
 class TurnResult(_message.Message):
@@ -448,8 +448,8 @@ class TurnResult(_message.Message):
 Global___TurnResult: _TypeAlias = TurnResult  # noqa: Y015
 
 @_typing.final
-class ListResultsRequest(_message.Message):
-    """ListResultsRequest asks for a page of results."""
+class ListRowsRequest(_message.Message):
+    """ListRowsRequest asks for a page of results."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -509,15 +509,15 @@ class ListResultsRequest(_message.Message):
     _WhichOneofArgType__include_answers: _TypeAlias = _typing.Literal["_include_answers", b"_include_answers"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__include_answers) -> _WhichOneofReturnType__include_answers | None: ...
 
-Global___ListResultsRequest: _TypeAlias = ListResultsRequest  # noqa: Y015
+Global___ListRowsRequest: _TypeAlias = ListRowsRequest  # noqa: Y015
 
 @_typing.final
-class ListResultsResponse(_message.Message):
-    """ListResultsResponse is a page of results."""
+class ListRowsResponse(_message.Message):
+    """ListRowsResponse is a page of results."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    RESULTS_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     TOTAL_COUNT_FIELD_NUMBER: _builtins.int
     FACETS_FIELD_NUMBER: _builtins.int
@@ -526,8 +526,8 @@ class ListResultsResponse(_message.Message):
     total_count: _builtins.int
     """Number of rows that meet the conditions; only if requested."""
     @_builtins.property
-    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___CaseResult]:
-        """The results in the requested order."""
+    def rows(self) -> _containers.RepeatedCompositeFieldContainer[Global___RowResult]:
+        """The rows in the requested order."""
 
     @_builtins.property
     def facets(self) -> Global___RowFacets:
@@ -536,20 +536,20 @@ class ListResultsResponse(_message.Message):
     def __init__(
         self,
         *,
-        results: _abc.Iterable[Global___CaseResult] | None = ...,
+        rows: _abc.Iterable[Global___RowResult] | None = ...,
         next_page_token: _builtins.str = ...,
         total_count: _builtins.int | None = ...,
         facets: Global___RowFacets | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_total_count", b"_total_count", "facets", b"facets", "total_count", b"total_count"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_total_count", b"_total_count", "facets", b"facets", "next_page_token", b"next_page_token", "results", b"results", "total_count", b"total_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_total_count", b"_total_count", "facets", b"facets", "next_page_token", b"next_page_token", "rows", b"rows", "total_count", b"total_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__total_count: _TypeAlias = _typing.Literal["total_count"]  # noqa: Y015
     _WhichOneofArgType__total_count: _TypeAlias = _typing.Literal["_total_count", b"_total_count"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__total_count) -> _WhichOneofReturnType__total_count | None: ...
 
-Global___ListResultsResponse: _TypeAlias = ListResultsResponse  # noqa: Y015
+Global___ListRowsResponse: _TypeAlias = ListRowsResponse  # noqa: Y015
 
 @_typing.final
 class MetricCondition(_message.Message):
@@ -921,14 +921,14 @@ class GetCaseResponse(_message.Message):
         """The case; exactly once, first."""
 
     @_builtins.property
-    def result(self) -> Global___CaseResult:
+    def result(self) -> Global___RowResult:
         """The result of one repeat with its answer, in order."""
 
     def __init__(
         self,
         *,
         case_detail: Global___CaseDetail | None = ...,
-        result: Global___CaseResult | None = ...,
+        result: Global___RowResult | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["case_detail", b"case_detail", "part", b"part", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -1052,7 +1052,7 @@ class RowAttempt(_message.Message):
         """When the result was stored or discarded, or when an interrupted attempt began."""
 
     @_builtins.property
-    def result(self) -> Global___CaseResult:
+    def result(self) -> Global___RowResult:
         """The result with its answer; absent if the attempt was interrupted."""
 
     def __init__(
@@ -1062,7 +1062,7 @@ class RowAttempt(_message.Message):
         attempt_index: _builtins.int = ...,
         outcome: Global___AttemptOutcome.ValueType = ...,
         outcome_time: _timestamp_pb2.Timestamp | None = ...,
-        result: Global___CaseResult | None = ...,
+        result: Global___RowResult | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["outcome_time", b"outcome_time", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...

@@ -49,7 +49,7 @@ class _RunStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RunState.Val
     """Asking and scoring cases."""
     RUN_STATE_PAUSED: _RunState.ValueType  # 3
     """Stopped until ResumeRun; with the cause STORAGE, until rows can be stored. state_reason explains it."""
-    RUN_STATE_SUCCEEDED: _RunState.ValueType  # 4
+    RUN_STATE_COMPLETED: _RunState.ValueType  # 4
     """Every row has a result."""
     RUN_STATE_FAILED: _RunState.ValueType  # 5
     """The run cannot continue; state_reason explains it."""
@@ -67,7 +67,7 @@ RUN_STATE_RUNNING: RunState.ValueType  # 2
 """Asking and scoring cases."""
 RUN_STATE_PAUSED: RunState.ValueType  # 3
 """Stopped until ResumeRun; with the cause STORAGE, until rows can be stored. state_reason explains it."""
-RUN_STATE_SUCCEEDED: RunState.ValueType  # 4
+RUN_STATE_COMPLETED: RunState.ValueType  # 4
 """Every row has a result."""
 RUN_STATE_FAILED: RunState.ValueType  # 5
 """The run cannot continue; state_reason explains it."""
@@ -205,7 +205,7 @@ class Run(_message.Message):
 
     @_builtins.property
     def summary(self) -> _summary_pb2.RunSummary:
-        """The summary, final once the run has SUCCEEDED. Before that only GetRun sets it, marked as partial."""
+        """The summary, final once the run has COMPLETED. Before that only GetRun sets it, marked as partial."""
 
     @_builtins.property
     def calibrations(self) -> _containers.RepeatedCompositeFieldContainer[_calibration_pb2.JudgeCalibration]:
@@ -887,7 +887,7 @@ class RunEvent(_message.Message):
 
     SEQUENCE_FIELD_NUMBER: _builtins.int
     STATE_CHANGED_FIELD_NUMBER: _builtins.int
-    CASE_FINISHED_FIELD_NUMBER: _builtins.int
+    ROW_FINISHED_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Sequence number within the run: 1, 2, 3, ... in the order of storage. Only a replaced result leaves a gap."""
     @_builtins.property
@@ -895,7 +895,7 @@ class RunEvent(_message.Message):
         """The run changed its state."""
 
     @_builtins.property
-    def case_finished(self) -> _row_pb2.CaseResult:
+    def row_finished(self) -> _row_pb2.RowResult:
         """A row got its result."""
 
     def __init__(
@@ -903,13 +903,13 @@ class RunEvent(_message.Message):
         *,
         sequence: _builtins.int = ...,
         state_changed: Global___StateChanged | None = ...,
-        case_finished: _row_pb2.CaseResult | None = ...,
+        row_finished: _row_pb2.RowResult | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["case_finished", b"case_finished", "event", b"event", "state_changed", b"state_changed"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "row_finished", b"row_finished", "state_changed", b"state_changed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["case_finished", b"case_finished", "event", b"event", "sequence", b"sequence", "state_changed", b"state_changed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "row_finished", b"row_finished", "sequence", b"sequence", "state_changed", b"state_changed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["state_changed", "case_finished"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["state_changed", "row_finished"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 

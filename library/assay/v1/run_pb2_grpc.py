@@ -84,10 +84,10 @@ class RunServiceStub(object):
                 request_serializer=assay_dot_v1_dot_run__pb2.WatchRunRequest.SerializeToString,
                 response_deserializer=assay_dot_v1_dot_run__pb2.WatchRunResponse.FromString,
                 _registered_method=True)
-        self.ListResults = channel.unary_unary(
-                '/assay.v1.RunService/ListResults',
-                request_serializer=assay_dot_v1_dot_row__pb2.ListResultsRequest.SerializeToString,
-                response_deserializer=assay_dot_v1_dot_row__pb2.ListResultsResponse.FromString,
+        self.ListRows = channel.unary_unary(
+                '/assay.v1.RunService/ListRows',
+                request_serializer=assay_dot_v1_dot_row__pb2.ListRowsRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_row__pb2.ListRowsResponse.FromString,
                 _registered_method=True)
         self.GetCase = channel.unary_stream(
                 '/assay.v1.RunService/GetCase',
@@ -123,7 +123,7 @@ class RunServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetRun(self, request, context):
-        """GetRun returns one run with its counts and its summary. Before the run has SUCCEEDED the summary covers the rows so
+        """GetRun returns one run with its counts and its summary. Before the run has COMPLETED the summary covers the rows so
         far and is marked as partial.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -139,7 +139,7 @@ class RunServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def CancelRun(self, request, context):
-        """CancelRun stops a run; stored rows remain. Errors: FAILED_PRECONDITION (RUN_FINISHED) for an ended run.
+        """CancelRun stops a run; stored rows remain. Errors: FAILED_PRECONDITION (RUN_ENDED) for an ended run.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -149,7 +149,7 @@ class RunServiceServicer(object):
         """PauseRun finishes the questions in flight, stores their answers and asks nothing new. The run is then PAUSED with
         the cause OWNER, and only ResumeRun resumes it. The call returns when the run is paused, or after a few seconds
         with the current run while questions are still in flight; WatchRun shows when it has paused. Errors:
-        FAILED_PRECONDITION (RUN_FINISHED) for an ended run.
+        FAILED_PRECONDITION (RUN_ENDED) for an ended run.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -158,7 +158,7 @@ class RunServiceServicer(object):
     def ResumeRun(self, request, context):
         """ResumeRun resumes a paused run without asking the agent again for stored answers. It has no effect on a running
         run; a run paused with the cause STORAGE retries to store its rows at once. With retry_errors it also resumes a run
-        that has SUCCEEDED or FAILED. Errors: FAILED_PRECONDITION (RUN_ACTIVE) for retry_errors or spend_cap on an active
+        that has COMPLETED or FAILED. Errors: FAILED_PRECONDITION (RUN_ACTIVE) for retry_errors or spend_cap on an active
         run, also if an earlier call whose response was lost has resumed it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -188,8 +188,8 @@ class RunServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def ListResults(self, request, context):
-        """ListResults returns a page of the stored results that meet a filter, in dataset order by default. While a run is
+    def ListRows(self, request, context):
+        """ListRows returns a page of the stored results that meet a filter, in dataset order by default. While a run is
         running, the pages contain each row that was stored before the first page once; later rows may be among them.
         Errors: INVALID_ARGUMENT with every problem of the filter; INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page token
         of another query; NOT_FOUND (CASE_NOT_FOUND); DEADLINE_EXCEEDED (QUERY_TIMEOUT) for a query that takes too long.
@@ -200,7 +200,7 @@ class RunServiceServicer(object):
 
     def GetCase(self, request, context):
         """GetCase sends a stored case with its neighbours under a filter and an order, then the results of its repeats, one
-        per message. Errors: as ListResults.
+        per message. Errors: as ListRows.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -257,10 +257,10 @@ def add_RunServiceServicer_to_server(servicer, server):
                     request_deserializer=assay_dot_v1_dot_run__pb2.WatchRunRequest.FromString,
                     response_serializer=assay_dot_v1_dot_run__pb2.WatchRunResponse.SerializeToString,
             ),
-            'ListResults': grpc.unary_unary_rpc_method_handler(
-                    servicer.ListResults,
-                    request_deserializer=assay_dot_v1_dot_row__pb2.ListResultsRequest.FromString,
-                    response_serializer=assay_dot_v1_dot_row__pb2.ListResultsResponse.SerializeToString,
+            'ListRows': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRows,
+                    request_deserializer=assay_dot_v1_dot_row__pb2.ListRowsRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_row__pb2.ListRowsResponse.SerializeToString,
             ),
             'GetCase': grpc.unary_stream_rpc_method_handler(
                     servicer.GetCase,
@@ -509,7 +509,7 @@ class RunService(object):
             _registered_method=True)
 
     @staticmethod
-    def ListResults(request,
+    def ListRows(request,
             target,
             options=(),
             channel_credentials=None,
@@ -522,9 +522,9 @@ class RunService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/assay.v1.RunService/ListResults',
-            assay_dot_v1_dot_row__pb2.ListResultsRequest.SerializeToString,
-            assay_dot_v1_dot_row__pb2.ListResultsResponse.FromString,
+            '/assay.v1.RunService/ListRows',
+            assay_dot_v1_dot_row__pb2.ListRowsRequest.SerializeToString,
+            assay_dot_v1_dot_row__pb2.ListRowsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -59,7 +59,7 @@ class RunServiceStub:
     number of runs is pending or running.
     """
     GetRun: _grpc.UnaryUnaryMultiCallable[_run_pb2.GetRunRequest, _run_pb2.GetRunResponse]
-    """GetRun returns one run with its counts and its summary. Before the run has SUCCEEDED the summary covers the rows so
+    """GetRun returns one run with its counts and its summary. Before the run has COMPLETED the summary covers the rows so
     far and is marked as partial.
     """
     ListRuns: _grpc.UnaryUnaryMultiCallable[_run_pb2.ListRunsRequest, _run_pb2.ListRunsResponse]
@@ -67,17 +67,17 @@ class RunServiceStub:
     token of another query.
     """
     CancelRun: _grpc.UnaryUnaryMultiCallable[_run_pb2.CancelRunRequest, _run_pb2.CancelRunResponse]
-    """CancelRun stops a run; stored rows remain. Errors: FAILED_PRECONDITION (RUN_FINISHED) for an ended run."""
+    """CancelRun stops a run; stored rows remain. Errors: FAILED_PRECONDITION (RUN_ENDED) for an ended run."""
     PauseRun: _grpc.UnaryUnaryMultiCallable[_run_pb2.PauseRunRequest, _run_pb2.PauseRunResponse]
     """PauseRun finishes the questions in flight, stores their answers and asks nothing new. The run is then PAUSED with
     the cause OWNER, and only ResumeRun resumes it. The call returns when the run is paused, or after a few seconds
     with the current run while questions are still in flight; WatchRun shows when it has paused. Errors:
-    FAILED_PRECONDITION (RUN_FINISHED) for an ended run.
+    FAILED_PRECONDITION (RUN_ENDED) for an ended run.
     """
     ResumeRun: _grpc.UnaryUnaryMultiCallable[_run_pb2.ResumeRunRequest, _run_pb2.ResumeRunResponse]
     """ResumeRun resumes a paused run without asking the agent again for stored answers. It has no effect on a running
     run; a run paused with the cause STORAGE retries to store its rows at once. With retry_errors it also resumes a run
-    that has SUCCEEDED or FAILED. Errors: FAILED_PRECONDITION (RUN_ACTIVE) for retry_errors or spend_cap on an active
+    that has COMPLETED or FAILED. Errors: FAILED_PRECONDITION (RUN_ACTIVE) for retry_errors or spend_cap on an active
     run, also if an earlier call whose response was lost has resumed it.
     """
     DeleteRun: _grpc.UnaryUnaryMultiCallable[_run_pb2.DeleteRunRequest, _run_pb2.DeleteRunResponse]
@@ -95,15 +95,15 @@ class RunServiceStub:
     ErrorInfo.metadata["resume_sequence"]; OUT_OF_RANGE (SEQUENCE_UNKNOWN) for a sequence number that the run has not
     reached.
     """
-    ListResults: _grpc.UnaryUnaryMultiCallable[_row_pb2.ListResultsRequest, _row_pb2.ListResultsResponse]
-    """ListResults returns a page of the stored results that meet a filter, in dataset order by default. While a run is
+    ListRows: _grpc.UnaryUnaryMultiCallable[_row_pb2.ListRowsRequest, _row_pb2.ListRowsResponse]
+    """ListRows returns a page of the stored results that meet a filter, in dataset order by default. While a run is
     running, the pages contain each row that was stored before the first page once; later rows may be among them.
     Errors: INVALID_ARGUMENT with every problem of the filter; INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page token
     of another query; NOT_FOUND (CASE_NOT_FOUND); DEADLINE_EXCEEDED (QUERY_TIMEOUT) for a query that takes too long.
     """
     GetCase: _grpc.UnaryStreamMultiCallable[_row_pb2.GetCaseRequest, _row_pb2.GetCaseResponse]
     """GetCase sends a stored case with its neighbours under a filter and an order, then the results of its repeats, one
-    per message. Errors: as ListResults.
+    per message. Errors: as ListRows.
     """
     ListAttempts: _grpc.UnaryStreamMultiCallable[_row_pb2.ListAttemptsRequest, _row_pb2.ListAttemptsResponse]
     """ListAttempts sends all attempts at the rows of one case: retried and interrupted ones, and the one with the current
@@ -130,7 +130,7 @@ class RunServiceAsyncStub(RunServiceStub):
     number of runs is pending or running.
     """
     GetRun: _aio.UnaryUnaryMultiCallable[_run_pb2.GetRunRequest, _run_pb2.GetRunResponse]  # type: ignore[assignment]
-    """GetRun returns one run with its counts and its summary. Before the run has SUCCEEDED the summary covers the rows so
+    """GetRun returns one run with its counts and its summary. Before the run has COMPLETED the summary covers the rows so
     far and is marked as partial.
     """
     ListRuns: _aio.UnaryUnaryMultiCallable[_run_pb2.ListRunsRequest, _run_pb2.ListRunsResponse]  # type: ignore[assignment]
@@ -138,17 +138,17 @@ class RunServiceAsyncStub(RunServiceStub):
     token of another query.
     """
     CancelRun: _aio.UnaryUnaryMultiCallable[_run_pb2.CancelRunRequest, _run_pb2.CancelRunResponse]  # type: ignore[assignment]
-    """CancelRun stops a run; stored rows remain. Errors: FAILED_PRECONDITION (RUN_FINISHED) for an ended run."""
+    """CancelRun stops a run; stored rows remain. Errors: FAILED_PRECONDITION (RUN_ENDED) for an ended run."""
     PauseRun: _aio.UnaryUnaryMultiCallable[_run_pb2.PauseRunRequest, _run_pb2.PauseRunResponse]  # type: ignore[assignment]
     """PauseRun finishes the questions in flight, stores their answers and asks nothing new. The run is then PAUSED with
     the cause OWNER, and only ResumeRun resumes it. The call returns when the run is paused, or after a few seconds
     with the current run while questions are still in flight; WatchRun shows when it has paused. Errors:
-    FAILED_PRECONDITION (RUN_FINISHED) for an ended run.
+    FAILED_PRECONDITION (RUN_ENDED) for an ended run.
     """
     ResumeRun: _aio.UnaryUnaryMultiCallable[_run_pb2.ResumeRunRequest, _run_pb2.ResumeRunResponse]  # type: ignore[assignment]
     """ResumeRun resumes a paused run without asking the agent again for stored answers. It has no effect on a running
     run; a run paused with the cause STORAGE retries to store its rows at once. With retry_errors it also resumes a run
-    that has SUCCEEDED or FAILED. Errors: FAILED_PRECONDITION (RUN_ACTIVE) for retry_errors or spend_cap on an active
+    that has COMPLETED or FAILED. Errors: FAILED_PRECONDITION (RUN_ACTIVE) for retry_errors or spend_cap on an active
     run, also if an earlier call whose response was lost has resumed it.
     """
     DeleteRun: _aio.UnaryUnaryMultiCallable[_run_pb2.DeleteRunRequest, _run_pb2.DeleteRunResponse]  # type: ignore[assignment]
@@ -166,15 +166,15 @@ class RunServiceAsyncStub(RunServiceStub):
     ErrorInfo.metadata["resume_sequence"]; OUT_OF_RANGE (SEQUENCE_UNKNOWN) for a sequence number that the run has not
     reached.
     """
-    ListResults: _aio.UnaryUnaryMultiCallable[_row_pb2.ListResultsRequest, _row_pb2.ListResultsResponse]  # type: ignore[assignment]
-    """ListResults returns a page of the stored results that meet a filter, in dataset order by default. While a run is
+    ListRows: _aio.UnaryUnaryMultiCallable[_row_pb2.ListRowsRequest, _row_pb2.ListRowsResponse]  # type: ignore[assignment]
+    """ListRows returns a page of the stored results that meet a filter, in dataset order by default. While a run is
     running, the pages contain each row that was stored before the first page once; later rows may be among them.
     Errors: INVALID_ARGUMENT with every problem of the filter; INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page token
     of another query; NOT_FOUND (CASE_NOT_FOUND); DEADLINE_EXCEEDED (QUERY_TIMEOUT) for a query that takes too long.
     """
     GetCase: _aio.UnaryStreamMultiCallable[_row_pb2.GetCaseRequest, _row_pb2.GetCaseResponse]  # type: ignore[assignment]
     """GetCase sends a stored case with its neighbours under a filter and an order, then the results of its repeats, one
-    per message. Errors: as ListResults.
+    per message. Errors: as ListRows.
     """
     ListAttempts: _aio.UnaryStreamMultiCallable[_row_pb2.ListAttemptsRequest, _row_pb2.ListAttemptsResponse]  # type: ignore[assignment]
     """ListAttempts sends all attempts at the rows of one case: retried and interrupted ones, and the one with the current
@@ -210,7 +210,7 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _run_pb2.GetRunRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_run_pb2.GetRunResponse, _abc.Awaitable[_run_pb2.GetRunResponse]]:
-        """GetRun returns one run with its counts and its summary. Before the run has SUCCEEDED the summary covers the rows so
+        """GetRun returns one run with its counts and its summary. Before the run has COMPLETED the summary covers the rows so
         far and is marked as partial.
         """
 
@@ -230,7 +230,7 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _run_pb2.CancelRunRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_run_pb2.CancelRunResponse, _abc.Awaitable[_run_pb2.CancelRunResponse]]:
-        """CancelRun stops a run; stored rows remain. Errors: FAILED_PRECONDITION (RUN_FINISHED) for an ended run."""
+        """CancelRun stops a run; stored rows remain. Errors: FAILED_PRECONDITION (RUN_ENDED) for an ended run."""
 
     @_abc_1.abstractmethod
     def PauseRun(
@@ -241,7 +241,7 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         """PauseRun finishes the questions in flight, stores their answers and asks nothing new. The run is then PAUSED with
         the cause OWNER, and only ResumeRun resumes it. The call returns when the run is paused, or after a few seconds
         with the current run while questions are still in flight; WatchRun shows when it has paused. Errors:
-        FAILED_PRECONDITION (RUN_FINISHED) for an ended run.
+        FAILED_PRECONDITION (RUN_ENDED) for an ended run.
         """
 
     @_abc_1.abstractmethod
@@ -252,7 +252,7 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_run_pb2.ResumeRunResponse, _abc.Awaitable[_run_pb2.ResumeRunResponse]]:
         """ResumeRun resumes a paused run without asking the agent again for stored answers. It has no effect on a running
         run; a run paused with the cause STORAGE retries to store its rows at once. With retry_errors it also resumes a run
-        that has SUCCEEDED or FAILED. Errors: FAILED_PRECONDITION (RUN_ACTIVE) for retry_errors or spend_cap on an active
+        that has COMPLETED or FAILED. Errors: FAILED_PRECONDITION (RUN_ACTIVE) for retry_errors or spend_cap on an active
         run, also if an earlier call whose response was lost has resumed it.
         """
 
@@ -284,12 +284,12 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         """
 
     @_abc_1.abstractmethod
-    def ListResults(
+    def ListRows(
         self,
-        request: _row_pb2.ListResultsRequest,
+        request: _row_pb2.ListRowsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_row_pb2.ListResultsResponse, _abc.Awaitable[_row_pb2.ListResultsResponse]]:
-        """ListResults returns a page of the stored results that meet a filter, in dataset order by default. While a run is
+    ) -> _typing.Union[_row_pb2.ListRowsResponse, _abc.Awaitable[_row_pb2.ListRowsResponse]]:
+        """ListRows returns a page of the stored results that meet a filter, in dataset order by default. While a run is
         running, the pages contain each row that was stored before the first page once; later rows may be among them.
         Errors: INVALID_ARGUMENT with every problem of the filter; INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page token
         of another query; NOT_FOUND (CASE_NOT_FOUND); DEADLINE_EXCEEDED (QUERY_TIMEOUT) for a query that takes too long.
@@ -302,7 +302,7 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_row_pb2.GetCaseResponse], _abc.AsyncIterator[_row_pb2.GetCaseResponse]]:
         """GetCase sends a stored case with its neighbours under a filter and an order, then the results of its repeats, one
-        per message. Errors: as ListResults.
+        per message. Errors: as ListRows.
         """
 
     @_abc_1.abstractmethod

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from enum import StrEnum
 
-    from assay.model.run import CaseResult
+    from assay.model.run import RowResult
 
 E = TypeVar("E", bound="StrEnum")
 
@@ -184,7 +184,7 @@ def case_detail_to_wire(detail: CaseDetail) -> row_pb2.CaseDetail:
     )
 
 
-def case_detail_from_wire(message: row_pb2.CaseDetail, results: Sequence[CaseResult]) -> CaseDetail:
+def case_detail_from_wire(message: row_pb2.CaseDetail, results: Sequence[RowResult]) -> CaseDetail:
     """Return the case in a message, with the results that followed it."""
     return CaseDetail(
         case_from_wire(message.case),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from assay.model.canary_summary import CanarySummary, CanaryTally
 from assay.model.judging_summary import JudgingSummary, JurorSummary, JuryAgreement
 from assay.model.model_price import ModelPrice
-from assay.model.run import JudgeSettings, SpendCap
+from assay.model.run import JudgeSpec, SpendCap
 from assay.v1 import price_pb2, run_pb2, spec_pb2, summary_pb2
 from assay.wire.converter import Converter
 
 PRICE = Converter(ModelPrice, price_pb2.ModelPrice)
-JUDGE = Converter(JudgeSettings, spec_pb2.JudgeSpec, parts={"prices": PRICE})
+JUDGE = Converter(JudgeSpec, spec_pb2.JudgeSpec, parts={"prices": PRICE})
 JUDGE.part("others", JUDGE)
 SPEND_CAP = Converter(SpendCap, run_pb2.SpendCap)
 JUDGING = Converter(

@@ -17,23 +17,23 @@ from assay.model.by_metric import ByMetric
 from assay.model.code_identity import CodeIdentity
 from assay.model.judge_calibration import JudgeCalibration
 from assay.model.run import (
-    AgentSettings,
+    AgentSpec,
     AttemptOutcome,
-    CaseResult,
     CaseSelection,
     DatasetReading,
     DatasetRef,
     Deletion,
-    MetricSettings,
+    MetricSpec,
     PauseCause,
     RowAttempt,
+    RowResult,
     Run,
     RunCounts,
-    RunSettings,
+    RunSpec,
     RunState,
     Score,
     ScoreStatus,
-    StateChange,
+    StateChanged,
     TurnResult,
 )
 from assay.model.stopping import StoppingSettings
@@ -84,11 +84,11 @@ class _Approvals:
 
 DATASET = Converter(DatasetRef, dataset_pb2.Dataset)
 SETTINGS = Converter(
-    RunSettings,
+    RunSpec,
     spec_pb2.RunSpec,
     parts={
-        "agent": Converter(AgentSettings, spec_pb2.AgentSpec),
-        "metrics": Converter(MetricSettings, spec_pb2.MetricSpec),
+        "agent": Converter(AgentSpec, spec_pb2.AgentSpec),
+        "metrics": Converter(MetricSpec, spec_pb2.MetricSpec),
         "dataset": Converter(
             DatasetReading,
             spec_pb2.DatasetReading,
@@ -103,7 +103,7 @@ SETTINGS = Converter(
 )
 
 
-def settings_from_wire(spec: spec_pb2.RunSpec) -> tuple[RunSettings, list[Problem]]:
+def settings_from_wire(spec: spec_pb2.RunSpec) -> tuple[RunSpec, list[Problem]]:
     """Return the settings in a spec, and the problems of its parts that cannot be read, which the settings lack."""
     readable, problems = spec_pb2.RunSpec(), list[Problem]()
     readable.CopyFrom(spec)
@@ -166,9 +166,9 @@ RUN = Converter(
 )
 
 
-def result_to_wire(result: CaseResult) -> row_pb2.CaseResult:
+def result_to_wire(result: RowResult) -> row_pb2.RowResult:
     """Return the message for a row, with its answer, input and references if present."""
-    return row_pb2.CaseResult(
+    return row_pb2.RowResult(
         case_id=result.case_id,
         case_index=result.case_index,
         repeat_index=result.repeat_index,
@@ -203,12 +203,12 @@ def result_to_wire(result: CaseResult) -> row_pb2.CaseResult:
 
 def without_answer(event: run_pb2.RunEvent) -> run_pb2.RunEvent:
     """Return an event's message without the row's answer, input and references."""
-    if not event.HasField("case_finished"):
+    if not event.HasField("row_finished"):
         return event
     stripped = run_pb2.RunEvent()
     stripped.CopyFrom(event)
     for name in ("response", "input", "references", "turns", "place", "expected_json"):
-        stripped.case_finished.ClearField(name)
+        stripped.row_finished.ClearField(name)
     return stripped
 
 
@@ -230,9 +230,9 @@ def _turn_from_wire(turn: row_pb2.TurnResult) -> TurnResult:
     )
 
 
-def result_from_wire(result: row_pb2.CaseResult, sequence: int = 0) -> CaseResult:
+def result_from_wire(result: row_pb2.RowResult, sequence: int = 0) -> RowResult:
     """Return the row in a message."""
-    return CaseResult(
+    return RowResult(
         case_id=result.case_id,
         case_index=result.case_index,
         repeat_index=result.repeat_index,
@@ -268,10 +268,10 @@ ATTEMPT = Converter(
 )
 
 
-def event_to_wire(event: StateChange | CaseResult) -> run_pb2.RunEvent:
+def event_to_wire(event: StateChanged | RowResult) -> run_pb2.RunEvent:
     """Return the message for an event."""
-    if isinstance(event, CaseResult):
-        return run_pb2.RunEvent(sequence=event.sequence, case_finished=result_to_wire(event))
+    if isinstance(event, RowResult):
+        return run_pb2.RunEvent(sequence=event.sequence, row_finished=result_to_wire(event))
     return run_pb2.RunEvent(
         sequence=event.sequence,
         state_changed=run_pb2.StateChanged(
@@ -280,12 +280,12 @@ def event_to_wire(event: StateChange | CaseResult) -> run_pb2.RunEvent:
     )
 
 
-def event_from_wire(event: run_pb2.RunEvent) -> StateChange | CaseResult:
+def event_from_wire(event: run_pb2.RunEvent) -> StateChanged | RowResult:
     """Return the event in a message."""
-    if event.HasField("case_finished"):
-        return result_from_wire(event.case_finished, event.sequence)
+    if event.HasField("row_finished"):
+        return result_from_wire(event.row_finished, event.sequence)
     change = event.state_changed
-    return StateChange(
+    return StateChanged(
         sequence=event.sequence,
         state=STATES.from_wire(change.state),
         reason=change.reason,

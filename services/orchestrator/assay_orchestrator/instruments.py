@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from assay.judge.v1 import judge_pb2
     from assay.model.answers.agent_response import AgentError, AgentResponse
-    from assay.model.run import CaseResult
+    from assay.model.run import RowResult
 
 ROWS = Counter(
     "assay_rows_total", "Rows stored, by outcome: passed, failed, unscored, or agent error", ("team", "outcome")
@@ -92,7 +92,7 @@ class ObservedRun:
             self._output.inc(possible_tokens(usage.output_tokens) or 0)
             self._cost.inc(possible_cost(usage.cost_usd) or 0.0)
 
-    def stored(self, rows: Iterable[CaseResult]) -> None:
+    def stored(self, rows: Iterable[RowResult]) -> None:
         """Count rows that are now durable."""
         outcomes = collections.Counter[str]()
         for row in rows:
@@ -115,7 +115,7 @@ def count_verdict(team: str, attempts: Sequence[judge_pb2.JudgeAttempt]) -> None
         VERDICT_COST.series(label).inc(attempt.cost_usd)
 
 
-def _outcome(row: CaseResult) -> str:
+def _outcome(row: RowResult) -> str:
     if row.status.is_failed:
         return "error"
     return "unscored" if row.passed is None else "passed" if row.passed else "failed"

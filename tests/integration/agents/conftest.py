@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 import uvloop
 
-from assay.model.run import AgentSettings
+from assay.model.run import AgentSpec
 from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.http import HttpAgent
 
@@ -122,7 +122,7 @@ async def agent_of() -> AsyncIterator[Callable[..., HttpAgent]]:
         def make(target: Any, environ: dict[str, str] | None = None, **options: Any) -> HttpAgent:
             url = target.url if isinstance(target, LocalServer) else str(target)
             agent = HttpAgent(
-                AgentSettings("http", url, options=options),
+                AgentSpec("http", url, options=options),
                 AgentAccess(("127.0.0.1",), ("BOT_*",), environ or {}),
             )
             stack.push_async_callback(agent.aclose)

@@ -13,7 +13,7 @@ import pytest
 from assay.agent.v1 import agent_pb2
 from assay.model.answers.agent_response import AgentRequest
 from assay.model.case import Case, Turn
-from assay.model.run import AgentSettings
+from assay.model.run import AgentSpec
 from assay.parsing.secret_references import SecretReference
 from assay.testing.providers import ProviderRequest, Reply, ScriptedProvider
 from assay_orchestrator.agents import build_agent
@@ -78,19 +78,19 @@ async def test_the_next_question_has_the_new_value(adapter: str, monkeypatch: py
     async with AsyncExitStack() as stack:
         provider = stack.enter_context(ScriptedProvider(note))
         settings = {
-            "http": lambda: AgentSettings("http", f"{provider.url}/v1/messages", options={
+            "http": lambda: AgentSpec("http", f"{provider.url}/v1/messages", options={
                 "headers": {"x-key": "secret://key"}, "response": {"text": "text"}
             }),
-            "openai": lambda: AgentSettings("openai", "m", options={
+            "openai": lambda: AgentSpec("openai", "m", options={
                 "base_url": provider.openai_url, "api_key": "secret://key"
             }),
-            "anthropic": lambda: AgentSettings("anthropic", "m", options={
+            "anthropic": lambda: AgentSpec("anthropic", "m", options={
                 "base_url": provider.url, "api_key": "secret://key"
             }),
         }  # fmt: skip
         if adapter == "grpc":
             address = await service(stack, sent)
-            chosen = AgentSettings("grpc", address, options={"metadata": {"x-key": "secret://key"}})
+            chosen = AgentSpec("grpc", address, options={"metadata": {"x-key": "secret://key"}})
         else:
             chosen = settings[adapter]()
         store.values[reference] = FIRST

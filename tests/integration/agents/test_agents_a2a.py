@@ -20,7 +20,7 @@ from assay.model.answers.agent_response import (
 )
 from assay.model.answers.approvals import read_approvals
 from assay.model.case import Case, Turn
-from assay.model.run import AgentSettings
+from assay.model.run import AgentSpec
 from assay.specs.agents import check_agent
 from assay_orchestrator.agents.a2a import A2aAgent
 from assay_orchestrator.agents.access import AgentAccess
@@ -103,7 +103,7 @@ async def a2a_of(listen: Listen, reply_of: ReplyOf) -> AsyncIterator[AgentOf]:
         async def make(*results: Any, card: Any = card_of, path: str = "", **options: Any) -> tuple[A2aAgent, Server]:
             server = Server(reply_of, results, card)
             server.url = (await listen(server)).url.removesuffix("/ask")
-            settings = AgentSettings("a2a", server.url + path, options=options)
+            settings = AgentSpec("a2a", server.url + path, options=options)
             assert check_agent(settings) == []
             access = AgentAccess(("127.0.0.1",), ("BOT_*",), {"BOT_KEY": SECRET})
             agent = A2aAgent(settings, access, poll_timeout_s=0.5)
@@ -571,7 +571,7 @@ async def test_the_target_may_be_that_of_the_card(a2a_of: AgentOf) -> None:
 
 async def test_an_agent_that_is_not_there_is_named_with_the_remedy() -> None:
     """Before anything is asked."""
-    agent = A2aAgent(AgentSettings("a2a", "http://127.0.0.1:9"), AgentAccess(("127.0.0.1",), ()))
+    agent = A2aAgent(AgentSpec("a2a", "http://127.0.0.1:9"), AgentAccess(("127.0.0.1",), ()))
     (problem,) = await agent.problems()
     assert "http://127.0.0.1:9 cannot be reached: start the agent, or correct the URL" in problem.message
     await agent.aclose()
@@ -596,5 +596,5 @@ def test_a_card_may_not_lead_away_from_encryption() -> None:
 )
 def test_wrong_specs_are_refused(target: str, options: dict[str, Any], field: str, said: str) -> None:
     """With the spec, before anything is called."""
-    found = {problem.field: problem.message for problem in check_agent(AgentSettings("a2a", target, options=options))}
+    found = {problem.field: problem.message for problem in check_agent(AgentSpec("a2a", target, options=options))}
     assert said in found[field]

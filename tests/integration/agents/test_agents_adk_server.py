@@ -12,7 +12,7 @@ from assay.model.answers.agent_response import AgentErrorKind, AgentRequest, Age
 from assay.model.answers.approvals import read_approvals
 from assay.model.answers.interrupts import Interrupt, InterruptKind
 from assay.model.case import Case, Turn
-from assay.model.run import AgentSettings
+from assay.model.run import AgentSpec
 from assay.specs.agents import check_agent
 from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.adk_server import AdkServerAgent
@@ -91,7 +91,7 @@ async def adk_of(listen: Listen, reply_of: ReplyOf) -> AsyncIterator[Callable[..
         async def make(events: Any = None, **options: Any) -> tuple[AdkServerAgent, Server]:
             server = Server(reply_of, events)
             url = (await listen(server)).url.removesuffix("/ask")
-            settings = AgentSettings("adk", url, options={"app_name": "echo", **options})
+            settings = AgentSpec("adk", url, options={"app_name": "echo", **options})
             assert check_agent(settings) == []
             agent = AdkServerAgent(settings, AgentAccess(("127.0.0.1",), ()))
             stack.push_async_callback(agent.aclose)
@@ -234,7 +234,7 @@ async def test_the_app_is_checked_before_anything_is_asked(adk_of: Callable[...,
     assert (problem.field, "has no app 'ecko'; it has 'echo', 'other'" in problem.message) == ("agent.app_name", True)
     assert server.log == ["GET /list-apps"]
     gone = AdkServerAgent(
-        AgentSettings("adk", "http://127.0.0.1:9", options={"app_name": "echo"}), AgentAccess(("127.0.0.1",), ())
+        AgentSpec("adk", "http://127.0.0.1:9", options={"app_name": "echo"}), AgentAccess(("127.0.0.1",), ())
     )
     (problem,) = await gone.problems()
     assert (problem.field, "cannot be reached: start it with adk api_server" in problem.message) == (
@@ -256,9 +256,7 @@ async def test_the_app_is_checked_before_anything_is_asked(adk_of: Callable[...,
 )
 def test_wrong_options_are_refused(options: dict[str, Any], field: str, said: str) -> None:
     """With the spec, before anything is called."""
-    found = {
-        problem.field: problem.message for problem in check_agent(AgentSettings("adk", "http://x", options=options))
-    }
+    found = {problem.field: problem.message for problem in check_agent(AgentSpec("adk", "http://x", options=options))}
     assert said in found[field]
 
 

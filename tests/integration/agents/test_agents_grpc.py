@@ -29,7 +29,7 @@ from assay.model.answers.agent_response import (
     InterruptKind,
 )
 from assay.model.case import Case, Turn
-from assay.model.run import AgentSettings
+from assay.model.run import AgentSpec
 from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.grpc import GrpcAgent
 from assay_orchestrator.agents.grpc_preflight import service_problems
@@ -122,7 +122,7 @@ async def agent_of() -> AsyncIterator[Callable[..., GrpcAgent]]:
 
         def make(address: str, environ: dict[str, str] | None = None, **options: Any) -> GrpcAgent:
             agent = GrpcAgent(
-                AgentSettings("grpc", address, options=options),
+                AgentSpec("grpc", address, options=options),
                 AgentAccess(("127.0.0.1", "localhost"), ("BOT_*",), environ or {}),
             )
             stack.push_async_callback(agent.aclose)
@@ -432,7 +432,7 @@ def test_variables_that_cannot_be_sent_are_refused(metadata: dict[str, str], fie
     """One that is not allowed, not set, or no text of metadata; and a host that is not allowed."""
     with pytest.raises(InvalidInputError) as refusal:
         GrpcAgent(
-            AgentSettings("grpc", "10.0.0.1:1", options={"metadata": metadata}),
+            AgentSpec("grpc", "10.0.0.1:1", options={"metadata": metadata}),
             AgentAccess(("127.0.0.1",), ("BOT_*",), {"BOT_LINES": "one\ntwo", "OTHER": "x"}),
         )
     assert {problem.field for problem in refusal.value.problems} == {"agent.target", field}

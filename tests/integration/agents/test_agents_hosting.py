@@ -21,7 +21,7 @@ from assay.client.client import Client
 from assay.errors import UnavailableError
 from assay.model.answers.agent_response import AgentErrorKind, AgentRequest, AgentResponse
 from assay.model.case import Case, Turn
-from assay.model.run import AgentSettings, DatasetRef, Run, RunCounts, RunSettings, RunState
+from assay.model.run import AgentSpec, DatasetRef, Run, RunCounts, RunSpec, RunState
 from assay.model.scope import LOCAL, Scope
 from assay.rpc.channel import open_channel
 from assay.rpc.server import RpcServer
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 CASE = Case("c", (Turn("q"),))
 RUN = Run(
     run_id="run",
-    settings=RunSettings("test", AgentSettings("python", "m:f"), metrics=(), gates=()),
+    spec=RunSpec("test", AgentSpec("python", "m:f"), metrics=(), gates=()),
     dataset=DatasetRef("d", "d", "", 1),
     state=RunState.RUNNING,
     state_reason="",
@@ -446,7 +446,7 @@ async def test_a_run_that_has_finished_asks_nothing(bench: Bench, monkeypatch: p
     from assay.errors import WrongStateError
 
     def finished(self: OneRun, scope: Scope, run: Run, concurrency: int) -> Attachment:
-        raise WrongStateError("run run has already succeeded", reason="RUN_FINISHED")
+        raise WrongStateError("run run has already completed", reason="RUN_ENDED")
 
     monkeypatch.setattr(OneRun, "attach", finished)
     async with Client(bench.address) as client:

@@ -20,7 +20,7 @@ from assay.errors import InvalidInputError
 from assay.http.egress import EVERYWHERE, Egress, own_networks, read_networks, read_proxy
 from assay.model.answers.agent_response import AgentErrorKind, AgentRequest, AgentResponse
 from assay.model.case import Case, Turn
-from assay.model.run import AgentSettings
+from assay.model.run import AgentSpec
 from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.grpc import GrpcAgent
 from assay_orchestrator.agents.grpc_preflight import service_problems
@@ -90,18 +90,18 @@ class Canary:
 
 def http_agent(place: str, access: AgentAccess) -> HttpAgent:
     """Return an agent behind HTTP."""
-    return HttpAgent(AgentSettings("http", f"http://{place}/ask"), access)
+    return HttpAgent(AgentSpec("http", f"http://{place}/ask"), access)
 
 
 def prompt_agent(place: str, access: AgentAccess) -> PromptAgent:
     """Return a model behind a compatible service."""
     options = {"base_url": f"http://{place}/v1", "prompt": "{{input}}"}
-    return PromptAgent(AgentSettings("openai", "m", options=options), access)
+    return PromptAgent(AgentSpec("openai", "m", options=options), access)
 
 
 def grpc_agent(place: str, access: AgentAccess) -> GrpcAgent:
     """Return an AgentService."""
-    return GrpcAgent(AgentSettings("grpc", place), access)
+    return GrpcAgent(AgentSpec("grpc", place), access)
 
 
 async def response_of(make: Callable[[str, AgentAccess], Any], place: str, access: AgentAccess) -> AgentResponse | None:
@@ -192,7 +192,7 @@ async def test_a_service_with_tls_is_known_by_its_name_at_the_address_that_was_c
         target = server.address.replace("127.0.0.1", "localhost")
         for authority, expected in ((own, "q!"), (other, "")):
             tls = {"ca": "ca.pem", "ca_pem": authority.certificate_pem.decode()}
-            agent = GrpcAgent(AgentSettings("grpc", target, options={"tls": tls}), access_to(loopback))
+            agent = GrpcAgent(AgentSpec("grpc", target, options={"tls": tls}), access_to(loopback))
             assert bool(await service_problems(agent)) is not bool(expected)
             assert (await agent.answer(asked(), CASE)).text == expected
             await agent.aclose()

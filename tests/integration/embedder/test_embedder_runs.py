@@ -19,7 +19,7 @@ from assay.metrics.consistency import consistency
 from assay.metrics.core.similarity import cosine
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
-from assay.model.run import AgentSettings, MetricSettings, RunSettings, RunState
+from assay.model.run import AgentSpec, MetricSpec, RunSpec, RunState
 from assay_embedder.settings import Settings
 
 if TYPE_CHECKING:
@@ -51,14 +51,14 @@ def cases() -> list[Case]:
     ]
 
 
-def settings(*kinds: str, adapter: str = "replay", repeats: int = 1) -> RunSettings:
+def settings(*kinds: str, adapter: str = "replay", repeats: int = 1) -> RunSpec:
     """Return settings of a run with some metrics."""
-    metrics = tuple(MetricSettings(kind, complete_parameters(kind, {}, where=kind)) for kind in kinds)
+    metrics = tuple(MetricSpec(kind, complete_parameters(kind, {}, where=kind)) for kind in kinds)
     target = "" if adapter == "replay" else "agent:answer"
-    return RunSettings("r", AgentSettings(adapter, target, concurrency=4), metrics, (), repeats=repeats)
+    return RunSpec("r", AgentSpec(adapter, target, concurrency=4), metrics, (), repeats=repeats)
 
 
-async def started(client: Client, wanted: RunSettings, content: Sequence[Case]) -> Run:
+async def started(client: Client, wanted: RunSpec, content: Sequence[Case]) -> Run:
     """Create a run over some cases."""
     dataset = await client.upload_dataset(content, name="d")
     return await client.create_run(wanted, dataset.dataset_id)
@@ -67,8 +67,8 @@ async def started(client: Client, wanted: RunSettings, content: Sequence[Case]) 
 async def cosines(client: Client, run: Run, row_count: int = CASES) -> dict[str, set[float | None]]:
     """Wait for the end of a run; return the different similarities of each case."""
     ended = await await_end(client, run.run_id)
-    assert ended.state is RunState.SUCCEEDED, ended.state_reason
-    rows = [row async for row in client.list_results(run.run_id)]
+    assert ended.state is RunState.COMPLETED, ended.state_reason
+    rows = [row async for row in client.list_rows(run.run_id)]
     assert len(rows) == row_count
     found: dict[str, set[float | None]] = {}
     for row in rows:

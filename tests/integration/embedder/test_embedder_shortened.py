@@ -19,15 +19,15 @@ from assay.errors import SpecError
 from assay.metrics import complete_parameters
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Assertion, Case, Turn
-from assay.model.run import AgentSettings, MetricSettings, RunSettings, RunState
-from assay.model.run_settings import DatasetReading
+from assay.model.run import AgentSpec, MetricSpec, RunSpec, RunState
+from assay.model.run_spec import DatasetReading
 from assay_embedder.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from assay.model.run import CaseResult, Run
+    from assay.model.run import RowResult, Run
 
 DIMENSION = 8
 KINDS = ("semantic_similarity", "satisfaction", "consistency", "assertions")
@@ -51,13 +51,13 @@ async def embedder(start: Callable[..., Any], model: str) -> Any:
     return await start(Settings(device="cpu", models=(model,)))
 
 
-def settings(model: str, adapter: str = "replay", **parameters: Any) -> RunSettings:
+def settings(model: str, adapter: str = "replay", **parameters: Any) -> RunSpec:
     """Return settings of a run whose metrics all need vectors."""
     given = {"model": model, **parameters}
-    metrics = tuple(MetricSettings(kind, complete_parameters(kind, given, where=kind)) for kind in KINDS)
-    return RunSettings(
+    metrics = tuple(MetricSpec(kind, complete_parameters(kind, given, where=kind)) for kind in KINDS)
+    return RunSpec(
         "r",
-        AgentSettings(adapter, "" if adapter == "replay" else "agent:answer"),
+        AgentSpec(adapter, "" if adapter == "replay" else "agent:answer"),
         metrics,
         (),
         dataset=DatasetReading("records", "", "", checks={"similar": 1, "similar:dot": 1}),
@@ -71,12 +71,12 @@ def case(answer: str) -> Case:
     return Case("c", (Turn("q", references=(REFERENCE,)),), assertions=checks, recorded=recorded)
 
 
-async def finished(folder: Path, embedder: Any, wanted: RunSettings, answer: str) -> tuple[Run, CaseResult]:
+async def finished(folder: Path, embedder: Any, wanted: RunSpec, answer: str) -> tuple[Run, RowResult]:
     """Run a case; return the run and the row."""
     async with _serve(folder, embedder=embedder.stub) as client:
         run = await run_cases(client, wanted, [case(answer)])
-        assert run.state is RunState.SUCCEEDED, run.state_reason
-        (row,) = [row async for row in client.list_results(run.run_id)]
+        assert run.state is RunState.COMPLETED, run.state_reason
+        (row,) = [row async for row in client.list_rows(run.run_id)]
         return run, row
 
 
@@ -86,7 +86,7 @@ async def vectors(embedder: Any, model: str, *texts: str, **options: Any) -> Any
     return np.frombuffer(response.vectors, "<f4").reshape(len(texts), -1).astype(np.float64)
 
 
-def details(row: CaseResult) -> list[dict[str, Any]]:
+def details(row: RowResult) -> list[dict[str, Any]]:
     """Return the details of all scores, and of checks, that rest on vectors."""
     found = [dict(score.detail) for score in row.scores]
     return [*(one for one in found if "revision" in one), *(check for one in found for check in one.get("checks", ()))]

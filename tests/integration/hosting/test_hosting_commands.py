@@ -28,7 +28,7 @@ from assay.model.answers.agent_response import (
     Interrupt,
     Message,
 )
-from assay.model.run import AgentSettings
+from assay.model.run import AgentSpec
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -134,7 +134,7 @@ def caller_of(folder: Path, *arguments: str, code: str = AGENT, **options: Any) 
     file = folder / "agent.py"
     file.write_text(code, encoding="utf-8")
     target = " ".join([sys.executable, "-I", "-S", str(file), *arguments])
-    caller = open_caller(AgentSettings("command", target, options=options), folder)
+    caller = open_caller(AgentSpec("command", target, options=options), folder)
     assert caller is not None
     return caller
 
@@ -345,7 +345,7 @@ async def test_a_file_that_cannot_run_is_an_error_of_each_question(tmp_path: Pat
     file = tmp_path / "agent.sh"
     file.write_bytes(b"\x00\x01")
     file.chmod(0o755)
-    caller = open_caller(AgentSettings("command", "./agent.sh"), tmp_path)
+    caller = open_caller(AgentSpec("command", "./agent.sh"), tmp_path)
     assert caller is not None
     assert "the command cannot be started: Exec format error" in message_of(await caller.call(question("pid")))
     await caller.aclose()
@@ -443,7 +443,7 @@ async def test_the_program_of_the_guide_answers(tmp_path: Path) -> None:
     """The program in docs/spec.md answers as it is printed there, with a function that answers."""
     (block,) = blocks("docs/spec.md", "perl")
     (tmp_path / "agent.pl").write_text(f'sub answer {{ return "said: $_[0]" }}\n{block.text}', encoding="utf-8")
-    caller = open_caller(AgentSettings("command", "perl agent.pl"), tmp_path)
+    caller = open_caller(AgentSpec("command", "perl agent.pl"), tmp_path)
     assert caller is not None
     responses = [await caller.call(question("a", number)) for number in range(2)]
     await caller.aclose()
@@ -459,9 +459,9 @@ def test_nothing_outlives_a_client_that_is_killed(tmp_path: Path) -> None:
         "from pathlib import Path\n"
         "from assay.agent_host.user_code import open_caller\n"
         "from assay.model.answers.agent_request import AgentRequest\n"
-        "from assay.model.run import AgentSettings\n"
+        "from assay.model.run import AgentSpec\n"
         "folder = Path(sys.argv[1])\n"
-        "caller = open_caller(AgentSettings('command', f'{sys.executable} -I -S agent.py {folder}'), folder)\n"
+        "caller = open_caller(AgentSpec('command', f'{sys.executable} -I -S agent.py {folder}'), folder)\n"
         "def ask(text): return caller.call(AgentRequest(text, 'run', 'c', text, timeout_s=600))\n"
         "async def main():\n"
         "    print((await ask('fork')).text, flush=True)\n"

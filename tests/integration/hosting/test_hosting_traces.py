@@ -20,7 +20,7 @@ from assay.agent_host.traces.traced_caller import METADATA_KEY
 from assay.agent_host.user_code import function_caller, open_caller
 from assay.errors import InvalidInputError
 from assay.model.answers.agent_response import AgentRequest, AgentResponse, AgentStatus, Usage
-from assay.model.run import AgentSettings
+from assay.model.run import AgentSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,7 +113,7 @@ def asked(text: str, timeout_s: float = LONG_S) -> AgentRequest:
 
 async def answers(folder: Path, adapter: str, target: str, *texts: str, **options: Any) -> list[AgentResponse]:
     """Ask an agent of the folder everything at once."""
-    caller = open_caller(AgentSettings(adapter, target, options=options), folder)
+    caller = open_caller(AgentSpec(adapter, target, options=options), folder)
     assert caller is not None
     try:
         return await asyncio.gather(*(caller.call(asked(text)) for text in texts))
@@ -207,7 +207,7 @@ async def test_spans_of_this_process_have_the_question_as_parent(folder: Path) -
     async def current_in_loop(request: AgentRequest) -> str:
         return current(request)
 
-    settings = AgentSettings("python", "caller:agent", options={"traces": {"wait": "0s"}})
+    settings = AgentSpec("python", "caller:agent", options={"traces": {"wait": "0s"}})
     for function in (current, current_in_loop):
         caller = function_caller(function, settings, folder)
         response = await caller.call(asked("q"))
@@ -262,12 +262,12 @@ def test_a_missing_extra_is_refused_with_the_command_that_installs_it(
     """Before the agent's code is imported; a file needs no extra."""
     monkeypatch.setattr(span_sources, "is_installed", lambda: False)
     with pytest.raises(InvalidInputError) as caught:
-        open_caller(AgentSettings("python", "no_such:f", options={"traces": "otlp"}), folder)
+        open_caller(AgentSpec("python", "no_such:f", options={"traces": "otlp"}), folder)
     (problem,) = caught.value.problems
     assert problem.field == "agent.traces"
     assert "[otel]" in problem.message
     traces = {"file": "later.jsonl"}
-    assert open_caller(AgentSettings("python", "traced_function:answer", options={"traces": traces}), folder)
+    assert open_caller(AgentSpec("python", "traced_function:answer", options={"traces": traces}), folder)
 
 
 @pytest.fixture

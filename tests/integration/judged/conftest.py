@@ -22,7 +22,7 @@ from assay.judge.v1 import judge_pb2_grpc
 from assay.metrics import complete_parameters
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
-from assay.model.run import AgentSettings, JudgeSettings, MetricSettings, Run, RunSettings, RunState, StateChange
+from assay.model.run import AgentSpec, JudgeSpec, MetricSpec, Run, RunSpec, RunState, StateChanged
 from assay.rpc.server import RpcServer
 from assay.testing.judges import says
 from assay.testing.providers import ProviderRequest, Reply, ScriptedProvider
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.model.answers.agent_response import AgentRequest
-    from assay.model.run import CaseResult
+    from assay.model.run import RowResult
 
 GOOD = {"reasoning": "It is right.", "score": 4}
 ALL = {
@@ -126,22 +126,22 @@ class Stage:
         self.process.kill()
         self.process.wait()
 
-    def who(self, **changes: Any) -> JudgeSettings:
+    def who(self, **changes: Any) -> JudgeSpec:
         """Return the judge that the provider plays."""
-        return replace(JudgeSettings("openai", "judge-1", self.provider.openai_url, timeout_s=20.0), **changes)
+        return replace(JudgeSpec("openai", "judge-1", self.provider.openai_url, timeout_s=20.0), **changes)
 
-    def settings(self, *metrics: str, judge: Any = ..., adapter: str = "python", **changes: Any) -> RunSettings:
+    def settings(self, *metrics: str, judge: Any = ..., adapter: str = "python", **changes: Any) -> RunSpec:
         """Return the settings of a run."""
         chosen = metrics or ("quality",)
-        return RunSettings(
+        return RunSpec(
             name="judged",
-            agent=AgentSettings(adapter, "m:f" if adapter == "python" else ""),
-            metrics=tuple(MetricSettings(name, complete_parameters(name, {}, where=name)) for name in chosen),
+            agent=AgentSpec(adapter, "m:f" if adapter == "python" else ""),
+            metrics=tuple(MetricSpec(name, complete_parameters(name, {}, where=name)) for name in chosen),
             judge=self.who(canary_rate=0.0) if judge is ... else judge,
             **changes,
         )
 
-    async def create(self, client: Client, settings: RunSettings, cases: list[Case]) -> Run:
+    async def create(self, client: Client, settings: RunSpec, cases: list[Case]) -> Run:
         """Start a run."""
         dataset = await client.upload_dataset(cases, name="d")
         return await client.create_run(settings, dataset.dataset_id)
@@ -149,14 +149,14 @@ class Stage:
     async def follow(self, client: Client, run: Run) -> Run:
         """Host the agent until the run ends or pauses; return the run."""
         async with AsyncExitStack() as stack:
-            if run.settings.agent.adapter == "python":
+            if run.spec.agent.adapter == "python":
                 await stack.enter_async_context(self.hosting(client, run))
-            return await self.until(client, run, RunState.SUCCEEDED, RunState.FAILED, RunState.PAUSED)
+            return await self.until(client, run, RunState.COMPLETED, RunState.FAILED, RunState.PAUSED)
 
     @asynccontextmanager
     async def hosting(self, client: Client, run: Run) -> AsyncIterator[None]:
         """Host the agent inside the block."""
-        concurrency = run.settings.agent.concurrency
+        concurrency = run.spec.agent.concurrency
         task = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(self.agent), concurrency=concurrency))
         try:
             yield
@@ -167,17 +167,17 @@ class Stage:
     async def until(self, client: Client, run: Run, *states: RunState) -> Run:
         """Wait until a run is in one of some states."""
         async for event in client.watch_run(run.run_id):
-            if isinstance(event, Run | StateChange) and event.state in states:
+            if isinstance(event, Run | StateChanged) and event.state in states:
                 found = await client.get_run(run.run_id)
                 if found.state in states:
                     return found
         return await client.get_run(run.run_id)
 
-    async def rows(self, client: Client, run: Run) -> list[CaseResult]:
+    async def rows(self, client: Client, run: Run) -> list[RowResult]:
         """Return the rows of a run in dataset order."""
-        return [row async for row in client.list_results(run.run_id)]
+        return [row async for row in client.list_rows(run.run_id)]
 
-    async def done(self, settings: RunSettings, cases: list[Case]) -> tuple[Run, list[CaseResult]]:
+    async def done(self, settings: RunSpec, cases: list[Case]) -> tuple[Run, list[RowResult]]:
         """Run to the end with a new judge and a new orchestrator."""
         async with self.judge(), self.orchestrator() as client:
             run = await self.follow(client, await self.create(client, settings, cases))

@@ -11,7 +11,7 @@ import pytest
 from assay.errors import SpecError
 from assay.judge.v1 import judge_pb2, judge_pb2_grpc
 from assay.model.case import Assertion
-from assay.model.run import PauseCause, RunState, SpendCap, StateChange
+from assay.model.run import PauseCause, RunState, SpendCap, StateChanged
 from assay.rpc.channel import open_channel
 from assay.testing.judges import says, user_of
 from assay.testing.providers import ProviderRequest, Reply
@@ -41,10 +41,10 @@ def batched(stage: Stage, *metrics: str, **judge: Any) -> Any:
 async def awaiting(client: Client, run: Run, times: int = 1) -> str:
     """Wait until a run has said so often that it awaits a batch; return the sentence."""
     async for event in client.watch_run(run.run_id):
-        if isinstance(event, StateChange) and event.state is RunState.PAUSED:
+        if isinstance(event, StateChanged) and event.state is RunState.PAUSED:
             found = await client.get_run(run.run_id)
             assert (found.state, found.pause_cause) != (RunState.PAUSED, PauseCause.JUDGE), found.state_reason
-        if isinstance(event, StateChange) and "verdicts of a batch" in event.reason:
+        if isinstance(event, StateChanged) and "verdicts of a batch" in event.reason:
             assert event.state is RunState.RUNNING
             times -= 1
             if not times:
@@ -64,9 +64,9 @@ async def test_all_verdicts_are_ordered_first_at_half_the_price(set_up: SetUp, c
         said = await awaiting(client, run)
         assert said == "every answer is stored, 1030 rows await verdicts of a batch"
         stage.provider.batches.is_held = False
-        done = await stage.until(client, run, RunState.SUCCEEDED, RunState.FAILED, RunState.PAUSED)
+        done = await stage.until(client, run, RunState.COMPLETED, RunState.FAILED, RunState.PAUSED)
         rows = await stage.rows(client, run)
-    assert (done.state, done.state_reason, done.counts.passed) == (RunState.SUCCEEDED, "", 1_030)
+    assert (done.state, done.state_reason, done.counts.passed) == (RunState.COMPLETED, "", 1_030)
     batches = stage.provider.batches.submitted
     assert sum(map(len, batches)) == 1_030
     assert len(batches) <= 50  # one for every two seconds that ordering takes, on however slow a machine
@@ -96,7 +96,7 @@ async def test_kills_while_a_batch_is_out(set_up: SetUp, case_of: CaseOf) -> Non
     async with stage.judge(**QUICK), stage.orchestrator() as client:
         stage.provider.batches.is_held = False
         done = await stage.follow(client, run)
-    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 30)
+    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 30)
     assert len(stage.agent.asked) == 30
     assert len(stage.provider.batches.paid) == 30
     assert done.summary is not None
@@ -119,8 +119,8 @@ async def test_a_run_that_awaits_a_batch_can_be_paused_resumed_and_cancelled(set
         assert (paused.state, paused.pause_cause) == (RunState.PAUSED, PauseCause.OWNER)
         stage.provider.batches.is_held = False
         await client.resume_run(run.run_id)
-        done = await stage.until(client, run, RunState.SUCCEEDED, RunState.PAUSED, RunState.FAILED)
-    assert (done.state, done.counts.passed, len(stage.agent.asked)) == (RunState.SUCCEEDED, 5, 14)
+        done = await stage.until(client, run, RunState.COMPLETED, RunState.PAUSED, RunState.FAILED)
+    assert (done.state, done.counts.passed, len(stage.agent.asked)) == (RunState.COMPLETED, 5, 14)
 
 
 async def test_rows_of_several_verdicts_and_canaries_pay_for_each_once(set_up: SetUp, case_of: CaseOf) -> None:
@@ -141,7 +141,7 @@ async def test_rows_of_several_verdicts_and_canaries_pay_for_each_once(set_up: S
     async with stage.judge(**QUICK), stage.orchestrator() as client:
         run = await stage.follow(client, await stage.create(client, settings, [case_of(n) for n in range(10)]))
         rows = await stage.rows(client, run)
-    assert run.state is RunState.SUCCEEDED, run.state_reason
+    assert run.state is RunState.COMPLETED, run.state_reason
     assert run.summary is not None
     judging = run.summary.judging
     assert judging is not None
@@ -181,8 +181,8 @@ async def test_a_cap_that_is_reached_leaves_what_was_ordered(set_up: SetUp, case
         assert "the spend cap of 0.02 dollars is reached" in run.state_reason
         assert len(stage.provider.batches.paid) * HALF_PRICE <= 0.02
         await client.resume_run(run.run_id, spend_cap=SpendCap(1.0))
-        done = await stage.until(client, run, RunState.SUCCEEDED, RunState.PAUSED, RunState.FAILED)
-    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 24)
+        done = await stage.until(client, run, RunState.COMPLETED, RunState.PAUSED, RunState.FAILED)
+    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 24)
     assert len(stage.provider.batches.paid) == len(stage.agent.asked) == 24
 
 
@@ -199,15 +199,15 @@ async def test_a_batch_that_is_refused_or_expires_makes_no_errors(set_up: SetUp,
             assert "The service says: invalid api key" in run.state_reason
             stage.provider.batches.end, stage.provider.batches.undone = "cancelled", 5
             await client.resume_run(run.run_id)
-            run = await stage.until(client, run, RunState.SUCCEEDED, RunState.PAUSED, RunState.FAILED)
+            run = await stage.until(client, run, RunState.COMPLETED, RunState.PAUSED, RunState.FAILED)
             assert (run.state, run.counts.passed) == (RunState.PAUSED, 7), run.state_reason
             assert "5 rows await a verdict" in run.state_reason
         stage.provider.batches.end, fates = "ended", ["expired"] * 3
         stage.provider.batches.fate_of = lambda _: fates.pop(0) if fates else ""
         async with stage.judge(**QUICK):
             await client.resume_run(run.run_id)
-            done = await stage.until(client, run, RunState.SUCCEEDED, RunState.PAUSED, RunState.FAILED)
-    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 12)
+            done = await stage.until(client, run, RunState.COMPLETED, RunState.PAUSED, RunState.FAILED)
+    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 12)
     assert len(stage.provider.batches.paid) == len(stage.agent.asked) == 12
 
 
@@ -234,7 +234,7 @@ async def test_rows_that_fail_at_different_times_order_a_bounded_number_of_times
     async with stage.judge(**QUICK), stage.orchestrator() as client:
         run = await stage.follow(client, await stage.create(client, settings, [case_of(n) for n in range(3)]))
         rows = await stage.rows(client, run)
-        assert run.state is RunState.SUCCEEDED, run.state_reason
+        assert run.state is RunState.COMPLETED, run.state_reason
         assert [row.scores[0].reason for row in rows] == ["batch_result_missing", "batch_expired", ""]
         assert sum(map(len, stage.provider.batches.submitted)) == 7
         assert len(stage.provider.batches.paid) == 1
@@ -244,7 +244,7 @@ async def test_rows_that_fail_at_different_times_order_a_bounded_number_of_times
         stage.provider.batches.fate_of = lambda _: ""
         await client.resume_run(run.run_id, retry_errors=True)
         done = await stage.follow(client, run)
-    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 3)
+    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 3)
     assert len(stage.agent.asked) == 3  # their answers are stored
     assert sum(map(len, stage.provider.batches.submitted)) == 9
 
@@ -259,7 +259,7 @@ async def test_a_failure_of_one_request_is_its_rows_error(set_up: SetUp, case_of
     async with stage.judge(**QUICK), stage.orchestrator() as client:
         run = await stage.follow(client, await stage.create(client, batched(stage), [case_of(n) for n in range(4)]))
         rows = await stage.rows(client, run)
-        assert (run.state, run.counts.passed) == (RunState.SUCCEEDED, 3), run.state_reason
+        assert (run.state, run.counts.passed) == (RunState.COMPLETED, 3), run.state_reason
         assert rows[2].scores[0].reason == "judge_unavailable"
         assert [one["outcome"] for one in rows[2].scores[0].detail["verdict"]["tries"]] == ["http_500"]
 
@@ -300,6 +300,6 @@ async def test_batches_are_awaited_in_postgresql_too(set_up: SetUp, case_of: Cas
     async with stage.judge(**QUICK), stage.orchestrator("--database-url", postgres_url) as client:
         run = await stage.create(client, settings, [case_of(n, f"a{n}") for n in range(30)])
         await awaiting(client, run)
-        done = await stage.until(client, run, RunState.SUCCEEDED, RunState.FAILED, RunState.PAUSED)
-    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 30), done.state_reason
+        done = await stage.until(client, run, RunState.COMPLETED, RunState.FAILED, RunState.PAUSED)
+    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 30), done.state_reason
     assert len(stage.provider.batches.paid) == 30

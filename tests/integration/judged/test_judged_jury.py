@@ -12,7 +12,7 @@ from assay.errors import SpecError
 from assay.judging.canaries import DETAIL
 from assay.model.canary_summary import KINDS
 from assay.model.case import Assertion
-from assay.model.run import JudgeSettings, PauseCause, RunState, ScoreStatus, SpendCap
+from assay.model.run import JudgeSpec, PauseCause, RunState, ScoreStatus, SpendCap
 from assay.statistics.krippendorff import alpha
 from assay.testing.judges import says, system_of, user_of
 from assay.testing.providers import ProviderRequest, Reply
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 PRICE = 0.00195
 
 
-def jury_of(stage: Stage, size: int = 3, **changes: Any) -> JudgeSettings:
+def jury_of(stage: Stage, size: int = 3, **changes: Any) -> JudgeSpec:
     """Return a jury of judges that the provider plays."""
     others = tuple(stage.who(model=f"judge-{number}") for number in range(2, size + 1))
     return stage.who(**{"others": others, "canary_rate": 0.0, **changes})
@@ -90,7 +90,7 @@ async def test_a_judge_without_a_valid_verdict_is_left_out(set_up: SetUp, case_o
 
     stage = set_up(script)
     run, rows = await stage.done(stage.settings(judge=jury_of(stage)), [case_of(n) for n in range(3)])
-    assert (run.state, run.counts.passed) == (RunState.SUCCEEDED, 2)
+    assert (run.state, run.counts.passed) == (RunState.COMPLETED, 2)
     assert [row.scores[0].detail["voted"] for row in rows] == [2, 1, 2]
     assert (rows[1].scores[0].status, rows[1].scores[0].reason) == (ScoreStatus.ERROR, "too_few_judges")
     assert [one.get("reason", "") for one in rows[1].scores[0].detail["jury"]] == ["", *["invalid_verdict"] * 2]
@@ -122,8 +122,8 @@ async def test_one_cap_holds_for_all_judges(set_up: SetUp, case_of: CaseOf) -> N
         assert "the spend cap of 0.05 dollars is reached" in run.state_reason
         assert len(stage.provider.requests) * PRICE <= 0.05
         await client.resume_run(run.run_id, spend_cap=SpendCap(1.0))
-        done = await stage.until(client, run, RunState.SUCCEEDED, RunState.PAUSED, RunState.FAILED)
-    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 30)
+        done = await stage.until(client, run, RunState.COMPLETED, RunState.PAUSED, RunState.FAILED)
+    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 30)
     assert len(stage.provider.requests) == 60
     assert len(stage.agent.asked) == 30
 
@@ -138,8 +138,8 @@ async def test_a_judge_that_lets_nobody_in_pauses_the_jury(set_up: SetUp, case_o
         assert "openai:judge-2@" in run.state_reason
         stage.say(by_model(judge_1=5, judge_2=4, judge_3=3))
         await client.resume_run(run.run_id)
-        done = await stage.until(client, run, RunState.SUCCEEDED, RunState.PAUSED, RunState.FAILED)
-    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 3)
+        done = await stage.until(client, run, RunState.COMPLETED, RunState.PAUSED, RunState.FAILED)
+    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 3)
 
 
 async def test_canaries_are_put_to_the_whole_jury(set_up: SetUp, case_of: CaseOf) -> None:
@@ -166,7 +166,7 @@ async def test_a_jury_is_asked_in_batches(set_up: SetUp, case_of: CaseOf) -> Non
     own = {"batch_base_urls": ("*",), "batch_wait_s": 0.3, "batch_poll_s": 0.05}
     async with stage.judge(**own), stage.orchestrator() as client:
         run = await stage.follow(client, await stage.create(client, settings, [case_of(n) for n in range(8)]))
-    assert run.state is RunState.SUCCEEDED
+    assert run.state is RunState.COMPLETED
     assert run.summary is not None
     judging = run.summary.judging
     assert judging is not None
@@ -177,7 +177,7 @@ async def test_a_jury_is_asked_in_batches(set_up: SetUp, case_of: CaseOf) -> Non
 async def test_each_judge_of_a_jury_is_asked_at_the_door(set_up: SetUp, case_of: CaseOf) -> None:
     """One that the operator does not allow refuses the run, with its place in the spec."""
     stage = set_up()
-    away = JudgeSettings("openai", "judge-9", "http://127.0.0.1:9/v1")
+    away = JudgeSpec("openai", "judge-9", "http://127.0.0.1:9/v1")
     async with (
         stage.judge(allow_base_urls=(stage.provider.url,), allow_key_variables=()),
         stage.orchestrator() as client,
@@ -189,7 +189,7 @@ async def test_each_judge_of_a_jury_is_asked_at_the_door(set_up: SetUp, case_of:
 async def test_a_judge_without_a_key_is_known_at_the_door(set_up: SetUp, case_of: CaseOf) -> None:
     """Nobody is asked, and paid, for answers that nobody here could judge."""
     stage = set_up()
-    keyless = JudgeSettings("openai", "judge-9", key_variable="KEY_THAT_IS_NOT_SET")
+    keyless = JudgeSpec("openai", "judge-9", key_variable="KEY_THAT_IS_NOT_SET")
     async with stage.judge(), stage.orchestrator() as client:
         for judge, where in [(keyless, "judge"), (stage.who(others=(keyless,)), r"judge\.jury\[1\]")]:
             with pytest.raises(SpecError, match=where + ": .*KEY_THAT_IS_NOT_SET is not set where the judge service"):
@@ -283,7 +283,7 @@ async def test_a_judge_that_likes_everything_is_not_trusted(set_up: SetUp, case_
     stage = set_up(kind)
     run, _ = await stage.done(stage.settings(judge=stage.who(canary_rate=0.5)), [case_of(n) for n in range(10, 20)])
     found = canaries_of(run)
-    assert run.state is RunState.SUCCEEDED
+    assert run.state is RunState.COMPLETED
     assert run.summary is not None
     assert run.summary.pass_rate == 1.0
     assert found.false_passes == (3, 4)  # the empty one is decided by a rule
@@ -331,7 +331,7 @@ async def test_canaries_are_not_paid_for_twice_after_a_kill(set_up: SetUp, case_
             await asyncio.to_thread(stage.process.wait)
         async with stage.orchestrator() as client:
             run = await stage.follow(client, run)
-    assert run.state is RunState.SUCCEEDED
+    assert run.state is RunState.COMPLETED
     assert canaries_of(run).count == 10
     asked = [(part(each, "question"), part(each, "answer")) for each in stage.provider.requests]
     assert len(set(asked)) == 26

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from assay.client.client import Client
     from assay.model.case import Case
-    from assay.model.run import Run, RunSettings
+    from assay.model.run import Run, RunSpec
 
     SetUp = Callable[..., Stage]
     CaseOf = Callable[..., Case]
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 GOOD = {"reasoning": "It is right.", "score": 4}
 
 
-def with_agent(settings: RunSettings, *, concurrency: int) -> RunSettings:
+def with_agent(settings: RunSpec, *, concurrency: int) -> RunSpec:
     """Return the settings with another concurrency of the agent."""
     return dataclasses.replace(settings, agent=dataclasses.replace(settings.agent, concurrency=concurrency))
 
@@ -51,7 +51,7 @@ async def resumed(stage: Stage, client: Client, run: Run, spend_cap: SpendCap | 
     """Resume a run without anybody who could answer its questions, and follow it."""
     asked = list(stage.agent.asked)
     await client.resume_run(run.run_id, spend_cap=spend_cap)
-    found = await stage.until(client, run, RunState.SUCCEEDED, RunState.FAILED, RunState.PAUSED)
+    found = await stage.until(client, run, RunState.COMPLETED, RunState.FAILED, RunState.PAUSED)
     assert stage.agent.asked == asked
     return found
 
@@ -69,7 +69,7 @@ async def test_a_judge_that_cannot_be_reached(set_up: SetUp, case_of: CaseOf) ->
         assert_waits(still, 40, "the judge service cannot be reached")
         async with stage.judge():
             done = await resumed(stage, client, run)
-    assert (done.state, done.counts.passed, done.state_reason) == (RunState.SUCCEEDED, 40, "")
+    assert (done.state, done.counts.passed, done.state_reason) == (RunState.COMPLETED, 40, "")
     assert len(set(stage.agent.asked)) == len(stage.agent.asked) == 40
 
 
@@ -96,7 +96,7 @@ async def test_a_judge_that_cannot_keep_its_state(
             assert said == {f"storage failed: {disk} (database or disk is full): free some space"}
             state.execute("DROP TRIGGER disk")
         done = await resumed(stage, client, run)
-    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 4)
+    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 4)
 
 
 async def test_runs_wait_in_postgresql_too(set_up: SetUp, case_of: CaseOf, postgres_url: str) -> None:
@@ -110,7 +110,7 @@ async def test_runs_wait_in_postgresql_too(set_up: SetUp, case_of: CaseOf, postg
         async with stage.judge():
             assert_waits(await resumed(stage, client, run), 1_200, "the spend cap of 0 dollars is reached")
             done = await resumed(stage, client, run, SpendCap(1.0))
-    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 1_200)
+    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 1_200)
 
 
 async def test_many_shards_wait_and_are_judged(set_up: SetUp, case_of: CaseOf) -> None:
@@ -122,7 +122,7 @@ async def test_many_shards_wait_and_are_judged(set_up: SetUp, case_of: CaseOf) -
         assert_waits(run, 1_300)
         async with stage.judge():
             done = await resumed(stage, client, run)
-    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 1_300)
+    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 1_300)
     assert len(stage.provider.requests) == 1
 
 
@@ -135,7 +135,7 @@ async def test_a_judge_that_lets_nobody_in(set_up: SetUp, case_of: CaseOf) -> No
         assert_waits(await resumed(stage, client, run), 9, "(401 from")
         stage.say(says(GOOD))
         done = await resumed(stage, client, run)
-    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 9)
+    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 9)
 
 
 @pytest.mark.parametrize(("status", "words"), [(500, "upstream broke"), (400, "HTTP 400: upstream broke")])
@@ -159,7 +159,7 @@ async def test_a_judge_that_fails_from_some_answer_on(set_up: SetUp, case_of: Ca
         assert (run.summary.partial, run.summary.row_count) == (True, 4)
         stage.say(says(GOOD))
         done = await resumed(stage, client, run)
-    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 10)
+    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 10)
     assert len(stage.agent.asked) == 10
 
 
@@ -221,9 +221,9 @@ async def test_a_spend_cap_pauses_and_can_be_raised(set_up: SetUp, case_of: Case
         assert len(stage.provider.requests) * 0.00195 <= cap
         assert_waits(await resumed(stage, client, run), waiting)
         done = await resumed(stage, client, run, SpendCap(10.0))
-    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 60)
-    assert done.settings.judge is not None
-    assert done.settings.judge.spend_cap_usd == 10.0
+    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 60)
+    assert done.spec.judge is not None
+    assert done.spec.judge.spend_cap_usd == 10.0
     assert len(stage.provider.requests) == 60
     assert done.summary is not None
     assert done.summary.judging is not None
@@ -242,7 +242,7 @@ async def test_a_cap_without_a_price_can_be_taken_off(set_up: SetUp, case_of: Ca
             run = await stage.follow(client, created)
             assert_waits(run, 2, "has no price", "--spend-cap none")
             done = await resumed(stage, client, run, SpendCap(None))
-    assert done.state is RunState.SUCCEEDED
+    assert done.state is RunState.COMPLETED
     assert done.summary is not None
     assert done.summary.judging is not None
     assert (done.summary.judging.cost_usd, done.summary.judging.unpriced) == (None, 2)
@@ -288,7 +288,7 @@ async def test_a_killed_orchestrator_asks_nobody_twice(set_up: SetUp, case_of: C
         stage.say(says(GOOD))
         async with stage.orchestrator() as client:
             done = await stage.follow(client, run)
-    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 30)
+    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 30)
     assert len(stage.agent.asked) == 30
 
 
@@ -307,7 +307,7 @@ async def test_a_paused_run_asks_for_no_verdict(set_up: SetUp, case_of: CaseOf) 
         stage.say(says(GOOD))
         await client.resume_run(run.run_id)
         done = await stage.follow(client, run)
-    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 20)
+    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 20)
     assert len(stage.agent.asked) == 20
 
 
@@ -319,8 +319,8 @@ async def test_a_judge_that_comes_back_in_time(set_up: SetUp, case_of: CaseOf) -
         async with stage.hosting(client, run):
             await until(lambda: len(stage.agent.asked) >= 5)
             async with stage.judge():
-                done = await stage.until(client, run, RunState.SUCCEEDED, RunState.PAUSED)
-    assert done.state is RunState.SUCCEEDED
+                done = await stage.until(client, run, RunState.COMPLETED, RunState.PAUSED)
+    assert done.state is RunState.COMPLETED
 
 
 async def test_an_error_is_judged_again_on_request(set_up: SetUp, case_of: CaseOf) -> None:
@@ -336,7 +336,7 @@ async def test_an_error_is_judged_again_on_request(set_up: SetUp, case_of: CaseO
         stage.say(says(GOOD))
         before = len(stage.provider.requests)
         await client.resume_run(run.run_id, retry_errors=True)
-        done = await stage.until(client, run, RunState.SUCCEEDED)
+        done = await stage.until(client, run, RunState.COMPLETED)
     assert (done.counts.passed, len(stage.agent.asked)) == (3, 3)
     assert len(stage.provider.requests) == before + 1
 
@@ -350,8 +350,8 @@ async def test_shards_that_wait_go_on_when_the_judge_judges_again(set_up: SetUp,
         run = await stage.create(client, settings, cases)
         await until(lambda: stage.provider.requests)
         stage.say(says(GOOD))
-        done = await stage.until(client, run, RunState.SUCCEEDED, RunState.FAILED, RunState.PAUSED)
-    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 1_020), done.state_reason
+        done = await stage.until(client, run, RunState.COMPLETED, RunState.FAILED, RunState.PAUSED)
+    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 1_020), done.state_reason
 
 
 @pytest.mark.parametrize("batch", [False, True])
@@ -370,4 +370,4 @@ async def test_a_missing_price_refuses_the_run_before_the_agent_is_asked(
         assert not stage.provider.requests
         uncapped = stage.settings(judge=stage.who(canary_rate=0.0, batch=batch))
         run = await stage.follow(client, await stage.create(client, uncapped, [case_of(1)]))
-    assert run.state is RunState.SUCCEEDED, run.state_reason
+    assert run.state is RunState.COMPLETED, run.state_reason

@@ -68,7 +68,7 @@ async def test_a_judge_that_refuses_every_call_is_found_before_the_agent_is_aske
             stage.provider.preflight = Reply("OK", usage=Tokens(8, 1))
             await client.resume_run(run.run_id)
             done = await stage.follow(client, run)
-            assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 9)
+            assert (done.state, done.counts.passed) == (RunState.COMPLETED, 9)
     if jurors == 0 and "spend_cap_usd" not in changes:
         assert len(stage.provider.preflights) == 2  # one for each time that the run began
 
@@ -79,7 +79,7 @@ async def test_a_failure_that_may_pass_is_left_to_the_run(set_up: SetUp, case_of
     stage = set_up(says(GOOD))
     stage.provider.preflight = passing
     run, _ = await stage.done(stage.settings(), [case_of(n) for n in range(3)])
-    assert (run.state, run.counts.passed) == (RunState.SUCCEEDED, 3)
+    assert (run.state, run.counts.passed) == (RunState.COMPLETED, 3)
 
 
 @pytest.mark.parametrize("team", ["", "search"])
@@ -107,7 +107,7 @@ async def test_a_judge_that_has_answered_is_not_checked_again(set_up: SetUp, cas
     async with stage.judge(), stage.orchestrator() as client:
         for number in range(3):
             run = await stage.follow(client, await stage.create(client, stage.settings(), [case_of(number)]))
-            assert run.state is RunState.SUCCEEDED
+            assert run.state is RunState.COMPLETED
         await stage.follow(client, await stage.create(client, stage.settings("exact_match"), [case_of(1)]))
     assert len(stage.provider.preflights) == 1
 

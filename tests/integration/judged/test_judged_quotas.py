@@ -110,7 +110,7 @@ async def test_verdicts_cost_no_more_than_the_quota(
         for number in range(RUNS):
             cases = [case_of(row, f"answer {number} {row}") for row in range(rows)]
             runs.append(await stage.create(clients[number % len(clients)], settings, cases))
-        ended = [await stage.until(clients[0], run, RunState.PAUSED, RunState.SUCCEEDED) for run in runs]
+        ended = [await stage.until(clients[0], run, RunState.PAUSED, RunState.COMPLETED) for run in runs]
         paused = [run for run in ended if run.state is RunState.PAUSED]
         assert {run.pause_cause for run in paused} == {PauseCause.QUOTA}
         assert f"too little left of its quota {quota.value} for the next call" in paused[0].state_reason
@@ -119,7 +119,7 @@ async def test_verdicts_cost_no_more_than_the_quota(
         for run in paused:
             await clients[0].resume_run(run.run_id)
         for run in runs:
-            done = await stage.until(clients[0], run, RunState.SUCCEEDED, RunState.FAILED)
-            assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, rows)
+            done = await stage.until(clients[0], run, RunState.COMPLETED, RunState.FAILED)
+            assert (done.state, done.counts.passed) == (RunState.COMPLETED, rows)
         assert paid() == RUNS * rows * each + preflight
         assert await spent(clients[0], quota) == paid()

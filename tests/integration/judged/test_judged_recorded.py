@@ -11,7 +11,7 @@ from assay.errors import DatasetError, SpecError
 from assay.judging.recorded_verdicts import answer_sha256
 from assay.model.answers.agent_response import AgentStatus
 from assay.model.case import RecordedVerdict
-from assay.model.run import JudgeSettings, RunState
+from assay.model.run import JudgeSpec, RunState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     SetUp = Callable[..., Stage]
     CaseOf = Callable[..., Case]
 
-RECORDED = JudgeSettings("replay", "by hand", canary_rate=0.0, recorded_file="verdicts.jsonl")
+RECORDED = JudgeSpec("replay", "by hand", canary_rate=0.0, recorded_file="verdicts.jsonl")
 
 
 def verdict(answer: str, score: int = 5, **more: Any) -> RecordedVerdict:
@@ -45,7 +45,7 @@ async def test_no_judge_service_is_needed(set_up: SetUp, case_of: CaseOf) -> Non
     async with stage.orchestrator(judge=False) as client:
         run = await stage.follow(client, await stage.create(client, settings, cases))
         rows = await stage.rows(client, run)
-    assert run.state is RunState.SUCCEEDED
+    assert run.state is RunState.COMPLETED
     assert [(row.scores[0].value, row.scores[0].reason) for row in rows] == [(3, "")] + [(None, "not_recorded")] * 3
     assert {row.status for row in rows} == {AgentStatus.SUCCESS}
     assert run.summary is not None
@@ -66,7 +66,7 @@ async def test_a_resumed_run_has_its_verdicts(set_up: SetUp, case_of: CaseOf) ->
         run = await stage.create(client, settings, cases)
     async with stage.orchestrator(judge=False) as client:
         run = await client.resume_run(run.run_id)
-        assert run.settings.judge == RECORDED
+        assert run.spec.judge == RECORDED
         run = await stage.follow(client, run)
         rows = await stage.rows(client, run)
     assert [row.scores[0].value for row in rows] == [5] * 4
@@ -76,7 +76,7 @@ async def test_a_resumed_run_has_its_verdicts(set_up: SetUp, case_of: CaseOf) ->
     ("changes", "field"),
     [
         ({"provider": "openai", "model": "m"}, "judge.replay"),
-        ({"others": (JudgeSettings("openai", "m"),)}, "judge.replay"),
+        ({"others": (JudgeSpec("openai", "m"),)}, "judge.replay"),
         ({"canary_rate": 0.05}, "judge.canaries"),
         ({"rubric": "house"}, "judge.rubric"),
         ({"recorded_file": "a\x1b[31m"}, "judge.replay"),

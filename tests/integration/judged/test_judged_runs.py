@@ -17,7 +17,7 @@ from assay.errors import SpecError
 from assay.metrics import complete_parameters
 from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
-from assay.model.run import GateOutcome, MetricSettings, PauseCause, Run, RunState, ScoreStatus
+from assay.model.run import GateOutcome, MetricSpec, PauseCause, Run, RunState, ScoreStatus
 from assay.testing.judges import says, system_of, user_of
 from assay.testing.providers import ProviderRequest, Reply
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tests.integration.judged.conftest import Stage
 
-    from assay.model.run import CaseResult, Score
+    from assay.model.run import RowResult, Score
 
     SetUp = Callable[..., Stage]
     CaseOf = Callable[..., Case]
@@ -54,7 +54,7 @@ def by_rubric(request: ProviderRequest) -> Reply:
     return says(PARTS if "overall_score" in system_of(request) else GOOD)(request)
 
 
-def score_of(row: CaseResult, metric: str) -> Score:
+def score_of(row: RowResult, metric: str) -> Score:
     """Return a row's score by a metric."""
     return next(score for score in row.scores if score.metric == metric)
 
@@ -64,7 +64,7 @@ async def test_verdicts_become_scores(set_up: SetUp, case_of: CaseOf) -> None:
     stage = set_up(by_rubric)
     settings = stage.settings("quality", "judge_score", gates=("quality >= 4", "judge_score > 0.8"))
     run, rows = await stage.done(settings, [case_of(n) for n in range(5)])
-    assert run.state is RunState.SUCCEEDED
+    assert run.state is RunState.COMPLETED
     assert run.summary is not None
     assert [gate.outcome for gate in run.summary.gates] == [GateOutcome.PASS] * 2
     assert len(rows) == 5
@@ -129,7 +129,7 @@ async def test_what_is_no_verdict_is_an_error_of_its_row(set_up: SetUp, case_of:
 
     stage = set_up(script)
     run, rows = await stage.done(stage.settings(gates=("quality >= 4",)), [case_of(n) for n in range(5)])
-    assert run.state is RunState.SUCCEEDED
+    assert run.state is RunState.COMPLETED
     wrong = score_of(rows[2], "quality")
     assert (wrong.status, wrong.value, wrong.passed, wrong.reason) == (ScoreStatus.ERROR, None, None, "invalid_verdict")
     assert "no valid verdict" in wrong.detail["message"]
@@ -173,7 +173,7 @@ async def test_an_orchestrator_without_a_judge_refuses_at_the_door(set_up: SetUp
         with pytest.raises(SpecError, match=r"judge\.max_tokens"):
             await stage.create(client, stage.settings(judge=stage.who(max_tokens=10**6)), [case_of(1)])
         run = await stage.create(client, stage.settings("latency"), [case_of(1)])
-        assert (await stage.follow(client, run)).state is RunState.SUCCEEDED
+        assert (await stage.follow(client, run)).state is RunState.COMPLETED
 
 
 async def test_who_fails_or_says_nothing_costs_nothing(set_up: SetUp, case_of: CaseOf) -> None:
@@ -294,7 +294,7 @@ async def test_what_fails_on_one_answer_alone_is_its_rows_error(
 
     stage = set_up(script)
     run, rows = await stage.done(stage.settings(adapter="replay"), [case_of(n, f"a{n}") for n in range(4)])
-    assert run.state is RunState.SUCCEEDED
+    assert run.state is RunState.COMPLETED
     assert [score_of(row, "quality").reason for row in rows] == ["", reason, "", ""]
 
 
@@ -306,7 +306,7 @@ async def test_a_judge_that_fails_on_the_only_answer_there_is(set_up: SetUp, cas
 
     stage = set_up(script)
     run, rows = await stage.done(stage.settings(adapter="replay"), [case_of(1, "a1")])
-    assert run.state is RunState.SUCCEEDED
+    assert run.state is RunState.COMPLETED
     assert score_of(rows[0], "quality").reason == "judge_unavailable"
 
 
@@ -334,17 +334,17 @@ async def test_no_function_is_called_for_a_row_that_awaits_its_verdict(set_up: S
         return 1.0
 
     async def follow(client: Client, run: Run) -> Run:
-        metrics = load_metric_functions(run.settings.metrics, Path(), {"noted": noted})
+        metrics = load_metric_functions(run.spec.metrics, Path(), {"noted": noted})
         agent = AgentCaller(stage.agent)
         hosting = asyncio.ensure_future(client.host_agent(run.run_id, agent, concurrency=4, metrics=metrics))
         try:
-            return await stage.until(client, run, RunState.SUCCEEDED, RunState.PAUSED)
+            return await stage.until(client, run, RunState.COMPLETED, RunState.PAUSED)
         finally:
             hosting.cancel()
             await asyncio.gather(hosting, return_exceptions=True)
 
     stage = set_up()
-    function = MetricSettings("noted", complete_parameters("python", {"function": "m:noted"}, where="m"), "python")
+    function = MetricSpec("noted", complete_parameters("python", {"function": "m:noted"}, where="m"), "python")
     settings = stage.settings()
     settings = dataclasses.replace(settings, metrics=(*settings.metrics, function))
     async with stage.orchestrator(patience_s=6) as client:
@@ -352,7 +352,7 @@ async def test_no_function_is_called_for_a_row_that_awaits_its_verdict(set_up: S
         assert (run.pause_cause, called) == (PauseCause.JUDGE, [])
         async with stage.judge():
             done = await follow(client, await client.resume_run(run.run_id))
-    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 10)
+    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 10)
     assert sorted(called) == sorted(f"c{n}" for n in range(10))
     assert len(stage.agent.asked) == 10
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.integration.judged.conftest import Stage
 
     from assay.model.answers.agent_response import AgentRequest
-    from assay.model.run import CaseResult, Run
+    from assay.model.run import RowResult, Run
     from assay.testing.providers import ProviderRequest, Reply
 
     SetUp = Callable[..., Stage]
@@ -39,7 +39,7 @@ def polite(request: AgentRequest) -> str:
     return f"Dear reader, a{request.input[1:]}"
 
 
-async def decided(stage: Stage, *, count: int, batch: bool = False) -> tuple[list[Run], list[list[CaseResult]]]:
+async def decided(stage: Stage, *, count: int, batch: bool = False) -> tuple[list[Run], list[list[RowResult]]]:
     """Return both runs and their rows, after the quality of ten cases has decided."""
     settings = stage.settings("quality", judge=stage.who(canary_rate=0.0, batch=batch))
     specs = [Spec(replace(settings, labels={"variant": name})) for name in NAMES]
@@ -55,7 +55,7 @@ async def decided(stage: Stage, *, count: int, batch: bool = False) -> tuple[lis
         )
         rows = [await stage.rows(client, run) for run in ended]
     for run, own in zip(ended, rows, strict=True):
-        assert run.state is RunState.SUCCEEDED
+        assert run.state is RunState.COMPLETED
         assert run.summary is not None
         assert run.summary.judging is not None
         found = run.summary.stopped_early

@@ -50,10 +50,10 @@ async def test_variants_share_dataset_group_and_verdicts(set_up: SetUp, capsys: 
         codes = [UserCode(AgentCaller(stage.agent)), UserCode(AgentCaller(polite))]
         await drive_variants(client, runs[:1], codes[:1], hidden=True)
         ended = await drive_variants(client, [await client.get_run(run.run_id) for run in runs], codes)
-        assert [run.state for run in ended] == [RunState.SUCCEEDED] * 2
+        assert [run.state for run in ended] == [RunState.COMPLETED] * 2
         assert {run.dataset.dataset_id for run in ended} == {runs[0].dataset.dataset_id}
         found = await client.list_runs(where="group:group-1")
-        assert [run.settings.labels["variant"] for run in found] == ["polite", "plain"]
+        assert [run.spec.labels["variant"] for run in found] == ["polite", "plain"]
         assert await client.list_runs(where="group:group-2") == []
         rows = [await stage.rows(client, run) for run in ended]
         assert [row.case_id for row in rows[0]] == [row.case_id for row in rows[1]]

@@ -18,7 +18,7 @@ from assay.embedder.v1 import embedder_pb2_grpc
 from assay.judge.v1 import judge_pb2_grpc
 from assay.metrics import complete_parameters
 from assay.model.case import Case, Turn
-from assay.model.run import AgentSettings, JudgeSettings, MetricSettings, Run, RunSettings, RunState, StateChange
+from assay.model.run import AgentSpec, JudgeSpec, MetricSpec, Run, RunSpec, RunState, StateChanged
 from assay.model.scope import LOCAL
 from assay.rpc.channel import open_channel
 from assay.rpc.server import RpcServer
@@ -94,14 +94,14 @@ class Installation:
     agent: AgentServer
     provider: ScriptedProvider
 
-    def settings(self) -> RunSettings:
+    def settings(self) -> RunSpec:
         """Return the settings of a run that needs an HTTP agent, the embedder and the judge."""
         metrics = ("semantic_similarity", "quality")
-        return RunSettings(
+        return RunSpec(
             name="observed",
-            agent=AgentSettings("http", self.agent.url, options={"response": {"text": "text", "usage": "usage"}}),
-            metrics=tuple(MetricSettings(name, complete_parameters(name, {}, where=name)) for name in metrics),
-            judge=JudgeSettings("openai", "judge-1", self.provider.openai_url, timeout_s=20.0, canary_rate=0.0),
+            agent=AgentSpec("http", self.agent.url, options={"response": {"text": "text", "usage": "usage"}}),
+            metrics=tuple(MetricSpec(name, complete_parameters(name, {}, where=name)) for name in metrics),
+            judge=JudgeSpec("openai", "judge-1", self.provider.openai_url, timeout_s=20.0, canary_rate=0.0),
         )
 
     async def run(self, case_count: int) -> Run:
@@ -112,10 +112,10 @@ class Installation:
         dataset = await self.client.upload_dataset(cases, name="d")
         run = await self.client.create_run(self.settings(), dataset.dataset_id)
         async for event in self.client.watch_run(run.run_id):
-            if isinstance(event, Run | StateChange) and event.state in (RunState.SUCCEEDED, RunState.FAILED):
+            if isinstance(event, Run | StateChanged) and event.state in (RunState.COMPLETED, RunState.FAILED):
                 break
         ended = await self.client.get_run(run.run_id)
-        assert ended.state is RunState.SUCCEEDED, ended.state_reason
+        assert ended.state is RunState.COMPLETED, ended.state_reason
         return ended
 
 

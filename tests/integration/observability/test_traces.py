@@ -10,7 +10,7 @@ import pytest
 from tests.support.services.collector import collecting
 
 from assay.errors import NotFoundError
-from assay.model.run import AgentSettings, DatasetRef, Run, RunCounts, RunSettings, RunState
+from assay.model.run import AgentSpec, DatasetRef, Run, RunCounts, RunSpec, RunState
 from assay.telemetry.tracing import is_tracing, parent_context, span, trace_id, traceparent, tracing, unsampled
 from assay_orchestrator.pipeline.case_traces import CaseTraces
 
@@ -125,7 +125,7 @@ def test_fifty_rows_of_a_run_are_traced(total: int, share: float) -> None:
     """Of larger runs about as many, spread over all cases, where the operator sets no share."""
     run = Run(
         "r",
-        RunSettings("r", AgentSettings("http", "x"), ()),
+        RunSpec("r", AgentSpec("http", "x"), ()),
         DatasetRef("d", "d", "jsonl", total),
         RunState.RUNNING,
         "",

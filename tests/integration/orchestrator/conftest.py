@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from assay.client.client import Client
-from assay.model.run import AgentSettings, MetricSettings, RunSettings
+from assay.model.run import AgentSpec, MetricSpec, RunSpec
 from assay.model.scope import LOCAL
 from assay.rpc.server import RpcServer
 from assay.storage import revisions
@@ -151,16 +151,16 @@ def engine(tmp_path: Path, database_url: str) -> Iterator[sa.Engine]:
 
 
 @pytest.fixture
-def settings_of() -> Callable[..., RunSettings]:
+def settings_of() -> Callable[..., RunSpec]:
     """Return a function that builds the settings of a run with exact_match."""
 
-    def make(adapter: str = "replay", target: str = "", **agent: Any) -> RunSettings:
-        return RunSettings(
+    def make(adapter: str = "replay", target: str = "", **agent: Any) -> RunSpec:
+        return RunSpec(
             name="test",
-            agent=AgentSettings(adapter, target, **agent),
+            agent=AgentSpec(adapter, target, **agent),
             metrics=(
-                MetricSettings("exact_match", EXACT),
-                MetricSettings("latency", {"threshold": None, "exclude_cold": False}),
+                MetricSpec("exact_match", EXACT),
+                MetricSpec("latency", {"threshold": None, "exclude_cold": False}),
             ),
             gates=("pass_rate >= 0.5",),
         )

@@ -20,7 +20,7 @@ from assay.client import admin
 from assay.identity.quotas import Quota
 from assay.model.answers.agent_request import AgentRequest
 from assay.model.case import Case, Turn
-from assay.model.run import AgentSettings, PauseCause, RunState
+from assay.model.run import AgentSpec, PauseCause, RunState
 from assay.testing.providers import Reply, ScriptedProvider, Tokens
 from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.prompt import PromptAgent
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.client.client import Client
-    from assay.model.run import RunSettings
+    from assay.model.run import RunSpec
     from assay.storage.database import Database
 
-    SettingsOf = Callable[..., RunSettings]
+    SettingsOf = Callable[..., RunSpec]
 
 T = TypeVar("T")
 
@@ -102,7 +102,7 @@ async def test_runs_at_several_workers_spend_no_more_than_the_quota(
         settings = settings_of("openai", "m", concurrency=4, options=options)
         dataset = await clients[0].upload_dataset(CASES, name="d")
         runs = [await clients[number % len(clients)].create_run(settings, dataset.dataset_id) for number in range(3)]
-        ended = [await until(clients[0], run.run_id, RunState.PAUSED, RunState.SUCCEEDED) for run in runs]
+        ended = [await until(clients[0], run.run_id, RunState.PAUSED, RunState.COMPLETED) for run in runs]
         paid = len(provider.requests) * each
         assert paid <= amount
         assert len(provider.requests) >= 5
@@ -115,7 +115,7 @@ async def test_runs_at_several_workers_spend_no_more_than_the_quota(
             if run.state is RunState.PAUSED:
                 await clients[0].resume_run(run.run_id)
         for run in runs:
-            assert (await until(clients[0], run.run_id, RunState.SUCCEEDED)).counts.finished == len(CASES)
+            assert (await until(clients[0], run.run_id, RunState.COMPLETED)).counts.finished == len(CASES)
         assert len(provider.requests) == 3 * len(CASES)
         assert await used(clients[0], quota) == 3 * len(CASES) * each
         held = await first.database.read(held_by("search"))
@@ -296,7 +296,7 @@ async def test_a_call_that_must_not_go_out_after_its_wait_takes_nothing(
     budget.attach(Asked(database))
     budget.limit(frozenset({"nano_usd"}))
     options = {"base_url": provider.openai_url, "max_tokens": 100, "prices": PRICES}
-    agent = PromptAgent(AgentSettings("openai", "m", options=options), AgentAccess(("127.0.0.1",), ()), budget)
+    agent = PromptAgent(AgentSpec("openai", "m", options=options), AgentAccess(("127.0.0.1",), ()), budget)
 
     async def before() -> None:
         raise FencedError("another worker has it")
@@ -334,7 +334,7 @@ async def test_a_pause_stops_calls_that_wait_for_money(tmp_path: Path, settings_
                 await waiting.until(lambda: provider.requests)
                 await client.pause_run(run.run_id)
                 may_answer.set()
-                paused = await until(client, run.run_id, RunState.PAUSED, RunState.SUCCEEDED)
+                paused = await until(client, run.run_id, RunState.PAUSED, RunState.COMPLETED)
                 assert (paused.state, paused.pause_cause) == (RunState.PAUSED, PauseCause.OWNER)
                 assert (len(provider.requests), paused.counts.finished) == (1, 1)
         finally:

@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from assay.client.client import Client
     from assay.model.answers.agent_request import AgentRequest
     from assay.model.answers.approvals import Approval
-    from assay.model.run import RunSettings
+    from assay.model.run import RunSpec
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
-    SettingsOf = Callable[..., RunSettings]
+    SettingsOf = Callable[..., RunSpec]
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
     from assay.client.client import Client
-    from assay.model.run import RunSettings
+    from assay.model.run import RunSpec
     from assay.storage.database import Database
 
 
@@ -75,7 +75,7 @@ async def finished(client: Client, run: Run, agent: Clerk, *states: RunState) ->
     task = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(agent), concurrency=2))
     try:
         seen = await waiting.until(
-            lambda: client.get_run(run.run_id), lambda seen: seen.state in (states or (RunState.SUCCEEDED,))
+            lambda: client.get_run(run.run_id), lambda seen: seen.state in (states or (RunState.COMPLETED,))
         )
         assert isinstance(seen, Run)
         return seen
@@ -95,8 +95,8 @@ async def test_a_case_with_approvals_has_those_alone(serve: Serve, settings_of: 
     async with serve() as client:
         dataset = await client.upload_dataset(cases, name="d")
         run = await finished(client, await client.create_run(settings, dataset.dataset_id), agent)
-        plain, own = [row async for row in client.list_results(run.run_id)]
-    assert run.settings.approvals == settings.approvals
+        plain, own = [row async for row in client.list_rows(run.run_id)]
+    assert run.spec.approvals == settings.approvals
     assert agent.given == {
         "plain/0": [{**APPROVE, "times": "unlimited"}],
         "own/0": [{"tool": "refund", "deny": "no", "times": 1}],
@@ -130,7 +130,7 @@ async def test_turns_share_the_approvals_of_a_conversation_through_a_pause(
     assert list(agent.given) == ["talk/0"]
     async with serve() as client:
         await finished(client, await client.resume_run(run.run_id), agent)
-        (row,) = [row async for row in client.list_results(run.run_id)]
+        (row,) = [row async for row in client.list_rows(run.run_id)]
     left = [{**APPROVE, "times": 1}, {**deny, "times": 1}]
     assert agent.given == {"talk/0": [{**APPROVE, "times": 2}, {**deny, "times": 1}], "talk/1": left, "talk/2": left}
     answers = [turn.response for turn in row.turns if turn.response is not None]
@@ -191,7 +191,7 @@ async def host(client: Client, run_id: str, agent: Waiting) -> Run:
     return await client.get_run(run_id)
 
 
-async def hosted_to_the_end(client: Client, settings: RunSettings, agent: Waiting, *, turns: int = 1) -> Run:
+async def hosted_to_the_end(client: Client, settings: RunSpec, agent: Waiting, *, turns: int = 1) -> Run:
     content = [Case(f"c{at}", tuple(Turn("q", references=("yes",)) for _ in range(turns))) for at in range(6)]
     dataset = await client.upload_dataset(content, name="d")
     run = await client.create_run(settings, dataset.dataset_id)
@@ -215,7 +215,7 @@ async def test_a_run_counts_them_apart_and_finds_them(
         assert (run.summary.agent_errors, run.summary.interrupted, run.summary.pass_rate) == (3, 2, 0.5)
         assert run.summary.overall_status == "INCOMPLETE"
 
-        rows = [row async for row in client.list_results(run.run_id, where="agent_error status:interrupted")]
+        rows = [row async for row in client.list_rows(run.run_id, where="agent_error status:interrupted")]
         assert [(row.case_id, row.status, row.passed) for row in rows] == [
             ("c1", AgentStatus.INTERRUPTED, False), ("c4", AgentStatus.INTERRUPTED, False)
         ]  # fmt: skip
@@ -223,14 +223,14 @@ async def test_a_run_counts_them_apart_and_finds_them(
         assert rows[0].response is not None
         assert (rows[0].response.interrupts, rows[0].response.error) == ((REFUND,), None)
         assert {score.reason for score in rows[0].scores if not score.passed} == {"agent_error"}
-        page = await client.result_page(run.run_id, EVERY_ROW, DATASET_ORDER, include_facets=True)
+        page = await client.row_page(run.run_id, EVERY_ROW, DATASET_ORDER, include_facets=True)
         assert page.facets is not None
         assert page.facets.outcomes == {RowOutcome.PASSED: 3, RowOutcome.AGENT_ERROR: 3}
 
         agent.waiting, agent.failing = {"c4"}, set()
         await client.resume_run(run.run_id, retry_errors=True)
         run = await host(client, run.run_id, agent)
-        assert (run.state, run.counts.passed) == (RunState.SUCCEEDED, 5)
+        assert (run.state, run.counts.passed) == (RunState.COMPLETED, 5)
         assert (run.counts.agent_errors, run.counts.interrupted) == (1, 1)
         earlier = await client.list_attempts(run.run_id, "c1")
         assert [one.result.status.value for one in earlier if one.result] == ["interrupted", "success"]

@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.identity.audit import StoredEntry
-    from assay.model.run import RunSettings
+    from assay.model.run import RunSpec
     from assay.storage.database import Database
 
-    SettingsOf = Callable[..., RunSettings]
+    SettingsOf = Callable[..., RunSpec]
     Open = Callable[[], Database]
     Drive = Callable[["World"], Awaitable[Any]]
 
@@ -58,13 +58,13 @@ class World:
 
     member: Client
     operator: Client
-    settings: RunSettings
+    settings: RunSpec
     dataset_id: str
     runs: list[str]
     token_id: str
 
 
-async def world(shared: SharedInstallation, settings: RunSettings) -> World:
+async def world(shared: SharedInstallation, settings: RunSpec) -> World:
     """Return a team with four finished runs and one that is paused, and a token to revoke."""
     member, operator = await shared.member("search", Role.TEAM_ADMIN), await shared.member("ops", Role.OPERATOR)
     dataset = await member.upload_dataset(CASES, name="d")
@@ -240,10 +240,10 @@ async def test_reading_a_run_as_a_whole_is_recorded(tmp_path: Path, database_url
     async with shared_installation(tmp_path, database_url=database_url) as shared:
         member = await shared.member("search")
         run = await run_cases(member, settings_of(), CASES)
-        _ = [row async for row in member.list_results(run.run_id, include_answers=False)]
+        _ = [row async for row in member.list_rows(run.run_id, include_answers=False)]
         assert await entries_of(shared, action="export-results") == []
         for _ in range(3):
-            assert [row async for row in member.list_results(run.run_id)]
+            assert [row async for row in member.list_rows(run.run_id)]
         async for _ in member.watch_run(run.run_id, include_answers=True):
             pass
         await shared.audit.flush()

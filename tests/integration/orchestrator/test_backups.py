@@ -24,7 +24,7 @@ from assay.agent_host.caller import AgentCaller
 from assay.client.client import Client
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
-from assay.model.run import AgentSettings, MetricSettings, RunSettings, RunState
+from assay.model.run import AgentSpec, MetricSpec, RunSpec, RunState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -85,17 +85,17 @@ async def store_runs(client: Client) -> str:
     return (await client.create_run(settings("python", "agent:answer"), dataset.dataset_id)).run_id
 
 
-def settings(adapter: str, target: str) -> RunSettings:
+def settings(adapter: str, target: str) -> RunSpec:
     """Return the settings of a run."""
-    return RunSettings(adapter, AgentSettings(adapter, target), [MetricSettings("exact_match")])
+    return RunSpec(adapter, AgentSpec(adapter, target), [MetricSpec("exact_match")])
 
 
 async def shown(client: Client) -> list[tuple[str, int, int]]:
     """Return what a client sees of all runs that have ended: their names, rows and passed rows."""
     found = []
-    for run in await client.list_runs(states=[RunState.SUCCEEDED]):
-        rows = [row async for row in client.list_results(run.run_id)]
-        found.append((run.settings.name, len(rows), run.counts.passed))
+    for run in await client.list_runs(states=[RunState.COMPLETED]):
+        rows = [row async for row in client.list_rows(run.run_id)]
+        found.append((run.spec.name, len(rows), run.counts.passed))
     return found
 
 
@@ -108,7 +108,7 @@ async def check_restored(client: Client, open_run: str) -> None:
 
     await client.host_agent(open_run, AgentCaller(answer), concurrency=2)
     run = await client.get_run(open_run)
-    assert (run.state, run.counts.passed) == (RunState.SUCCEEDED, 5)
+    assert (run.state, run.counts.passed) == (RunState.COMPLETED, 5)
 
 
 @pytest.mark.postgres
@@ -134,7 +134,7 @@ async def test_a_moment_comes_back(serve_at: Serve, server: PostgresServer, tmp_
         open_run = await store_runs(client)
         with psycopg.connect(server.url, autocommit=True) as admin:
             (moment,) = admin.execute("SELECT clock_timestamp()::text").fetchone() or ("",)
-        for run in await client.list_runs(states=[RunState.SUCCEEDED]):
+        for run in await client.list_runs(states=[RunState.COMPLETED]):
             await client.delete_run(run.run_id)
         assert await shown(client) == []
     with psycopg.connect(server.url, autocommit=True) as admin:

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from assay.client.client import Client
-    from assay.model.run import RunSettings
+    from assay.model.run import RunSpec
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
-    SettingsOf = Callable[..., RunSettings]
+    SettingsOf = Callable[..., RunSpec]
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from assay.storage.database import Database
 
 
-async def finished_run(client: Client, settings: RunSettings) -> str:
+async def finished_run(client: Client, settings: RunSpec) -> str:
     """Return the id of a run over one case that has ended."""
     cases = [Case("c0", (Turn("q", references=("yes",)),), recorded=AgentResponse(text="yes"))]
     dataset = await client.upload_dataset(cases, name="d")
@@ -71,7 +71,7 @@ async def test_the_run_of_a_baseline_is_deleted_on_request_alone(serve: Serve, s
     async with serve() as client:
         run_id = await finished_run(client, settings_of())
         await set_baseline(client, "main", run_id)
-        assert (await client.delete_run(run_id, only_check=True)).baselines == ("main",)
+        assert (await client.delete_run(run_id, validate_only=True)).baselines == ("main",)
         with pytest.raises(WrongStateError, match="is baseline 'main': it is kept") as refusal:
             await client.delete_run(run_id)
         assert refusal.value.reason == "RUN_IS_BASELINE"
@@ -90,7 +90,7 @@ async def test_baseline_means_that_of_the_spec(serve: Serve, settings_of: Settin
         with pytest.raises(NotFoundError, match="there is no baseline: name a run of it with `assay baseline set RUN`"):
             await find_run_id(client, "baseline")
         for run_id in (first, second):
-            await set_baseline(client, (await client.get_run(run_id)).settings.baseline_name, run_id)
+            await set_baseline(client, (await client.get_run(run_id)).spec.baseline_name, run_id)
         assert await find_run_id(client, "baseline", baseline_name="one") == first
         assert await find_run_id(client, "baseline", baseline_name="two") == second
         with pytest.raises(NotFoundError, match=r"no baseline of the spec 'three' \(there is one, two\)"):

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.model.answers.agent_response import AgentRequest
-    from assay.model.run import Run, RunSettings
+    from assay.model.run import Run, RunSpec
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
-    SettingsOf = Callable[..., RunSettings]
+    SettingsOf = Callable[..., RunSpec]
 
 CASES = [
     Case(f"c{i}", (Turn(f"q{i}", references=(f"a{i}",)),), recorded=AgentResponse(text=f"a{i}")) for i in range(1200)
@@ -41,15 +41,15 @@ def database_url() -> str:
 
 
 async def _rows(client: Client, run: Run) -> int:
-    return len([row async for row in client.list_results(run.run_id)])
+    return len([row async for row in client.list_rows(run.run_id)])
 
 
-CALLS: dict[str, Callable[[Client, Run, RunSettings], Awaitable[Any]]] = {
+CALLS: dict[str, Callable[[Client, Run, RunSpec], Awaitable[Any]]] = {
     "upload_dataset": lambda client, run, settings: client.upload_dataset(CASES, name="d"),
     "create_run": lambda client, run, settings: client.create_run(settings, run.dataset.dataset_id),
     "get_run": lambda client, run, settings: client.get_run(run.run_id),
     "list_runs": lambda client, run, settings: client.list_runs(),
-    "list_results": lambda client, run, settings: _rows(client, run),
+    "list_rows": lambda client, run, settings: _rows(client, run),
     "list_attempts": lambda client, run, settings: client.list_attempts(run.run_id, "c1"),
     "resume_run": lambda client, run, settings: client.resume_run(run.run_id, retry_errors=True),
     "delete_run": lambda client, run, settings: client.delete_run(run.run_id),
@@ -83,7 +83,7 @@ async def test_a_call_outlasts_an_orchestrator_that_is_away(
         assert not call.done(), "it must wait for the orchestrator"
         async with serve():
             answer = await call
-        if name == "list_results":
+        if name == "list_rows":
             assert answer == len(CASES)
 
 
@@ -124,7 +124,7 @@ async def test_a_report_is_read_to_its_end_though_the_orchestrator_restarts_betw
         async with serve():
             await client.wait_for_ready(30)
             run = await run_cases(client, settings_of(), CASES)
-            rows = client.list_results(run.run_id)
+            rows = client.list_rows(run.run_id)
             seen = [(await anext(rows)).case_id for _ in range(400)]
         async with serve():
             seen += [row.case_id async for row in rows]
@@ -196,7 +196,7 @@ async def test_a_retry_whose_answer_was_lost_is_under_way(
                 await client.resume_run(run.run_id, retry_errors=True)
             may_answer.set()
         done: Run = await until(lambda: client.get_run(run.run_id), lambda run: run.finished)
-    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 3)
+    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 3)
 
 
 async def test_an_address_at_which_nothing_has_answered_is_not_waited_for(tmp_path: Path) -> None:

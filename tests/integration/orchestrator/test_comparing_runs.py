@@ -18,7 +18,7 @@ from assay.errors import InvalidInputError, NotFoundError, OverloadedError
 from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Usage
 from assay.model.case import Case, Turn
 from assay.model.run import RunCounts
-from assay.model.run_settings import MetricSettings
+from assay.model.run_spec import MetricSpec
 from assay.model.scope import LOCAL
 from assay.reports.document.report import report_of_run
 from assay.reports.formats.json_report import write_document
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.client.client import Client
-    from assay.model.run import RunSettings
+    from assay.model.run import RunSpec
     from assay.storage.database import Database
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
-    SettingsOf = Callable[..., RunSettings]
+    SettingsOf = Callable[..., RunSpec]
 
 COUNT = 24
 HOSTILE = "<b>'\"; DROP TABLE runs --\u202e"
@@ -60,7 +60,7 @@ def cases(right: Callable[[int], bool], *, shift: int = 0) -> list[Case]:
     return found
 
 
-async def finished(client: Client, settings: RunSettings, over: list[Case]) -> str:
+async def finished(client: Client, settings: RunSpec, over: list[Case]) -> str:
     dataset = await client.upload_dataset(over, name="d")
     run_id = (await client.create_run(settings, dataset.dataset_id)).run_id
     await await_end(client, run_id)
@@ -72,7 +72,7 @@ async def by_files(client: Client, run_ids: list[str], settings: ComparisonSetti
     paths = [folder / f"{run_id}.json" for run_id in run_ids]
     for run_id, path in zip(run_ids, paths, strict=True):
         run = await client.get_run(run_id)
-        async with report_of_run(run, None, client.list_results(run_id), folder, lambda row: None) as report:
+        async with report_of_run(run, None, client.list_rows(run_id), folder, lambda row: None) as report:
             with path.open("w", encoding="utf-8") as file:
                 write_document(report, file)
     async with reports_of(paths, None) as reports:
@@ -179,7 +179,7 @@ async def test_runs_without_rows_or_with_too_many_are_refused(serve: Serve, sett
         with pytest.raises(InvalidInputError, match="1,000,002 rows, more than the 1,000,000 that are compared"):
             check_size([large, large])
         run = await client.get_run(done)
-        wide = replace(run, settings=replace(run.settings, metrics=[MetricSettings(f"m{n}", {}) for n in range(60)]))
+        wide = replace(run, spec=replace(run.spec, metrics=[MetricSpec(f"m{n}", {}) for n in range(60)]))
         with pytest.raises(InvalidInputError, match="26 runs with 60 metrics have 19,500 pairs of figures, more than"):
             check_size([wide] * 26)
 

@@ -21,7 +21,7 @@ from tests.support.services.ended_runs import await_end
 from assay.errors import NotFoundError, WrongStateError
 from assay.model.answers.agent_response import AgentErrorKind, AgentResponse, AgentStatus, error_response
 from assay.model.case import Case, Turn
-from assay.model.run import CaseResult, DatasetRef, JudgeSettings, PauseCause, Run, RunState, SpendCap
+from assay.model.run import DatasetRef, JudgeSpec, PauseCause, RowResult, Run, RunState, SpendCap
 from assay.model.scope import LOCAL
 from assay_orchestrator.engine.dispatcher_factory import open_dispatcher
 from assay_orchestrator.runs.manager import RunManager
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
     from pathlib import Path
 
-    from assay.model.run import RunSettings
+    from assay.model.run import RunSpec
     from assay.model.scope import Scope
     from assay.storage.database import Database
 
@@ -119,7 +119,7 @@ def of_client(method: Callable[[RunManager, Scope, str], Awaitable[object]]) -> 
 
 def delete(manager: RunManager, scope: Scope, run_id: str) -> Awaitable[object]:
     """Delete a run that no baseline points to."""
-    return manager.delete(scope, run_id, only_check=False, with_baselines=False)
+    return manager.delete(scope, run_id, validate_only=False, with_baselines=False)
 
 
 OPERATIONS: dict[str, Operation] = {
@@ -127,9 +127,9 @@ OPERATIONS: dict[str, Operation] = {
     "cancel": of_client(RunManager.cancel), "delete": of_client(delete),
     "conclude": RunManager.conclude_run, "fail": fail,
 }  # fmt: skip
-STARTS = ("running", "busy", "pausing", "all done", "paused", "succeeded", "clean", "failed", "cancelled")
+STARTS = ("running", "busy", "pausing", "all done", "paused", "completed", "clean", "failed", "cancelled")
 GOING = ("running", "busy", "pausing", "all done", "all done, pausing")
-ENDED = ("succeeded", "clean", "failed", "cancelled")
+ENDED = ("completed", "clean", "failed", "cancelled")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,21 +157,21 @@ class Model:
 
     def _pause(self) -> tuple[Model, str]:
         if self.phase in ENDED:
-            return self, "RUN_FINISHED"
+            return self, "RUN_ENDED"
         return self._to(
             {"running": "paused", "busy": "pausing", "all done": "all done, pausing"}.get(self.phase, self.phase)
         )
 
     def _resume(self) -> tuple[Model, str]:
         if self.phase in ENDED:
-            return self, "RUN_FINISHED"
+            return self, "RUN_ENDED"
         # No job belongs to the shard that a busy run has here: it is given back.
         back = {"paused": "running", "busy": "running", "pausing": "running", "all done, pausing": "all done"}
         return self._to(back.get(self.phase, self.phase))
 
     def _retry(self) -> tuple[Model, str]:
         if self.phase == "cancelled":
-            return self, "RUN_FINISHED"
+            return self, "RUN_ENDED"
         if self.phase == "clean":
             return self, ""
         if self.phase in GOING:
@@ -181,18 +181,18 @@ class Model:
     def _cap(self) -> tuple[Model, str]:
         if self.phase in GOING:
             return self._resume() if self.cap == CAP else (self, "RUN_ACTIVE")
-        return self._to("running", cap=CAP) if self.phase == "paused" else (self, "RUN_FINISHED")
+        return self._to("running", cap=CAP) if self.phase == "paused" else (self, "RUN_ENDED")
 
     def _cancel(self) -> tuple[Model, str]:
         if self.phase in ENDED:
-            return self, "" if self.phase == "cancelled" else "RUN_FINISHED"
+            return self, "" if self.phase == "cancelled" else "RUN_ENDED"
         return self._to("cancelled")
 
     def _delete(self) -> tuple[Model, str]:
         return (self, "RUN_ACTIVE") if self.phase in GOING else self._to("gone")
 
     def _conclude(self) -> tuple[Model, str]:
-        return self._to("succeeded" if self.phase.startswith("all done") else self.phase)
+        return self._to("completed" if self.phase.startswith("all done") else self.phase)
 
     def _fail(self) -> tuple[Model, str]:
         return self._to("failed" if self.phase in GOING else self.phase)
@@ -206,7 +206,7 @@ class Model:
         if self.phase in GOING:
             state = "running"
         elif self.phase == "clean":
-            state = "succeeded"
+            state = "completed"
         return state, self.phase.endswith("pausing"), self.retrying, self.cap
 
 
@@ -219,9 +219,9 @@ def in_order(phase: str, names: tuple[str, ...], *, reverse: bool = False) -> tu
     return outcomes[::-1] if reverse else outcomes, run.stored
 
 
-def store_run(connection: sa.Connection, run_id: str, phase: str, settings: RunSettings) -> None:
+def store_run(connection: sa.Connection, run_id: str, phase: str, settings: RunSpec) -> None:
     """Store a run in a phase, some of its rows with errors."""
-    settings = dataclasses.replace(settings, judge=JudgeSettings("openai", "some-model"), metrics=(), gates=())
+    settings = dataclasses.replace(settings, judge=JudgeSpec("openai", "some-model"), metrics=(), gates=())
     dataset = DatasetRef("d", "names", "plain/json", CASES)
     if datasets.get_dataset(connection, LOCAL.team, "d") is None:
         cases = [Case(f"c{index}", (Turn(f"q{index}", references=("a",)),)) for index in range(CASES)]
@@ -235,7 +235,7 @@ def store_run(connection: sa.Connection, run_id: str, phase: str, settings: RunS
     runs.change_state(connection, run_id, RunState.RUNNING)
     finished = 2 if phase in ("running", "busy", "pausing", "paused") else CASES
     rows = [
-        CaseResult(
+        RowResult(
             f"c{index}", index, 0, "", AgentStatus.ERROR if is_error else AgentStatus.SUCCESS, not is_error, (), 1.0, ""
         )
         for index in range(finished)
@@ -246,7 +246,7 @@ def store_run(connection: sa.Connection, run_id: str, phase: str, settings: RunS
     state = {"busy": "taken", "pausing": "taken", "running": "waiting", "paused": "waiting"}.get(phase, "done")
     connection.execute(schema.shards.update().where(schema.shards.c.run_id == run_id).values(state=state, epoch=1))
     if phase in ("paused", *ENDED):
-        ended = RunState("succeeded" if phase == "clean" else phase)
+        ended = RunState("completed" if phase == "clean" else phase)
         runs.change_state(connection, run_id, ended, cause=PauseCause.OWNER if ended is RunState.PAUSED else None)
     elif phase == "pausing":
         runs.apply_command(connection, run_id, lifecycle.Command.PAUSE)
@@ -300,7 +300,7 @@ async def one_after_the_other(
 
 @pytest.mark.parametrize("phase", STARTS)
 async def test_two_operations_at_once_are_as_one_after_the_other(
-    phase: str, managers: tuple[RunManager, RunManager], engine: sa.Engine, settings_of: Callable[..., RunSettings]
+    phase: str, managers: tuple[RunManager, RunManager], engine: sa.Engine, settings_of: Callable[..., RunSpec]
 ) -> None:
     """Every pair, each at its own process: the second has checked everything before the first changes anything."""
     wrong = []
@@ -385,7 +385,7 @@ async def test_operators_at_two_processes_corrupt_nothing(
     tmp_path: Path,
     migrated_postgres_url: str,
     serve_at: Callable[..., AbstractAsyncContextManager[Client]],
-    settings_of: Callable[..., RunSettings],
+    settings_of: Callable[..., RunSpec],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """After each round of operations at both, counts, attempts and states are right, and every run still ends."""
@@ -419,7 +419,7 @@ async def test_operators_at_two_processes_corrupt_nothing(
                 run_id = ""
                 continue
             with engine.connect() as connection:
-                assert_whole(connection, run_id, is_done=run.state is RunState.SUCCEEDED)
+                assert_whole(connection, run_id, is_done=run.state is RunState.COMPLETED)
             if run.state is RunState.CANCELLED:
                 run_id = ""
             for client in (first, second):
@@ -429,7 +429,7 @@ async def test_operators_at_two_processes_corrupt_nothing(
             with contextlib.suppress(WrongStateError):
                 await first.resume_run(each)
             await await_end(second, each)
-            assert (await first.get_run(each)).state is RunState.SUCCEEDED
+            assert (await first.get_run(each)).state is RunState.COMPLETED
             with engine.connect() as connection:
                 assert_whole(connection, each, is_done=True)
     assert done_count >= ROUNDS, "operators did something in the rounds"

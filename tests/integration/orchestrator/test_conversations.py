@@ -20,7 +20,7 @@ from assay.client.client import Client
 from assay.errors import InvalidInputError
 from assay.model.answers.agent_response import AgentResponse, AgentStatus, Message, Usage
 from assay.model.case import Case, Turn
-from assay.model.run import MetricSettings, Run, RunState
+from assay.model.run import MetricSpec, Run, RunState
 from assay.testing.providers import ProviderRequest, Reply, ScriptedProvider
 
 if TYPE_CHECKING:
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.model.answers.agent_response import AgentRequest
-    from assay.model.run import RunSettings
+    from assay.model.run import RunSpec
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
-    SettingsOf = Callable[..., RunSettings]
+    SettingsOf = Callable[..., RunSpec]
     from collections.abc import AsyncIterator, Callable, Iterator
     from contextlib import AbstractAsyncContextManager
 
     from assay.agent_host.protocol import Caller
-    from assay.model.run import CaseResult, RunSettings
+    from assay.model.run import RowResult, RunSpec
 
 
-FINISHED = (RunState.SUCCEEDED, RunState.PAUSED)
+FINISHED = (RunState.COMPLETED, RunState.PAUSED)
 TALK = Case("talk", (Turn("one", references=("one!",)), Turn("two"), Turn("three", references=("3",))))
 
 
@@ -65,7 +65,7 @@ async def test_every_turn_is_kept_and_scored(serve: Serve, settings_of: Settings
     async with serve() as client:
         dataset = await client.upload_dataset([TALK, Case("single", (Turn("q", references=("q!",)),))], name="d")
         run = await host(client, await client.create_run(settings_of("python", "m:f"), dataset.dataset_id), agent)
-        talk, single = [row async for row in client.list_results(run.run_id)]
+        talk, single = [row async for row in client.list_rows(run.run_id)]
     assert [turn.response.text for turn in talk.turns if turn.response] == ["one!", "two!", "three!"]
     assert [(turn.input, turn.references) for turn in talk.turns] == [
         ("one", ("one!",)), ("two", ()), ("three", ("3",))
@@ -99,7 +99,7 @@ async def test_a_paused_conversation_is_scored_whole(serve: Serve, settings_of: 
         assert (await pausing).state is RunState.PAUSED
         await hosting
         await host(client, await client.resume_run(run.run_id), agent)
-        (row,) = [row async for row in client.list_results(run.run_id)]
+        (row,) = [row async for row in client.list_rows(run.run_id)]
     assert seen == ["one", "two", "three"]
     assert row.scores[0].value == 0.5
 
@@ -116,7 +116,7 @@ async def test_a_conversation_larger_than_a_message_can_be_read(serve: Serve, se
     async with serve() as client:
         dataset = await client.upload_dataset([talk, TALK], name="d")
         run = await host(client, await client.create_run(settings_of("python", "m:f"), dataset.dataset_id), agent)
-        rows = [row async for row in client.list_results(run.run_id)]
+        rows = [row async for row in client.list_rows(run.run_id)]
     left_out = [turn.left_out for turn in rows[0].turns]
     assert left_out == [False] * 2 + [True] * 6
     assert [turn.input for turn in rows[0].turns] == [f"q{n}" for n in range(8)]
@@ -136,7 +136,7 @@ async def test_a_history_larger_than_a_message_ends_the_conversation(serve: Serv
     async with serve() as client:
         dataset = await client.upload_dataset([talk, TALK], name="d")
         run = await host(client, await client.create_run(settings_of("python", "m:f"), dataset.dataset_id), agent)
-        rows = [row async for row in client.list_results(run.run_id)]
+        rows = [row async for row in client.list_rows(run.run_id)]
     assert [row.status for row in rows] == [AgentStatus.ERROR, AgentStatus.SUCCESS]
     assert "question and history are larger than 3.5 MiB" in rows[0].reason
     assert [turn.left_out for turn in rows[0].turns] == [False, False, False, True, False, False, False, False]
@@ -154,9 +154,9 @@ async def test_repeats_of_a_conversation_are_rows_of_their_own(serve: Serve, set
     async with serve() as client:
         dataset = await client.upload_dataset([TALK], name="d")
         settings = dataclasses.replace(settings_of("python", "m:f"), repeats=2, turns="worst")
-        settings = dataclasses.replace(settings, metrics=(*settings.metrics, MetricSettings("tokens")))
+        settings = dataclasses.replace(settings, metrics=(*settings.metrics, MetricSpec("tokens")))
         run = await host(client, await client.create_run(settings, dataset.dataset_id), agent)
-        rows = [row async for row in client.list_results(run.run_id)]
+        rows = [row async for row in client.list_rows(run.run_id)]
     assert [(row.scores[0].value, row.passed) for row in rows] == [(1.0, True), (0.0, False)]
     assert [score.value for row in rows for score in row.scores if score.metric == "tokens"] == [30.0, 30.0]
     assert run.summary is not None
@@ -170,7 +170,7 @@ async def test_replay_scores_the_recorded_answer_alone(serve: Serve, settings_of
         dataset = await client.upload_dataset([talk], name="d")
         created = await client.create_run(settings_of(), dataset.dataset_id)
         run = await waiting.until(lambda: client.get_run(created.run_id), lambda seen: seen.state in FINISHED)
-        (row,) = [row async for row in client.list_results(run.run_id)]
+        (row,) = [row async for row in client.list_rows(run.run_id)]
     assert (row.status, row.scores[0].value, row.passed) == (AgentStatus.SUCCESS, 0.0, False)
 
 
@@ -187,10 +187,10 @@ async def test_recorded_conversations_replay_to_the_same_scores(serve: Serve, se
         for turns in ("mean", "worst", "last"):
             dataset = await client.upload_dataset([TALK], name="d")
             settings = dataclasses.replace(settings_of("python", "m:f", retries=0), repeats=2, turns=turns)
-            metrics = (*settings.metrics, MetricSettings("tokens"))
+            metrics = (*settings.metrics, MetricSpec("tokens"))
             settings = dataclasses.replace(settings, metrics=metrics)
             run = await host(client, await client.create_run(settings, dataset.dataset_id), agent)
-            rows = [row async for row in client.list_results(run.run_id)]
+            rows = [row async for row in client.list_rows(run.run_id)]
             given = [[turn.response for turn in row.turns if turn.response is not None] for row in rows]
             recorded = dataclasses.replace(
                 TALK,
@@ -202,7 +202,7 @@ async def test_recorded_conversations_replay_to_the_same_scores(serve: Serve, se
             replay = dataclasses.replace(settings, agent=settings_of().agent)
             created = await client.create_run(replay, dataset.dataset_id)
             again = await waiting.until(lambda: client.get_run(created.run_id), lambda seen: seen.state in FINISHED)  # noqa: B023
-            replayed = [row async for row in client.list_results(again.run_id)]
+            replayed = [row async for row in client.list_rows(again.run_id)]
             assert [len(answers) for answers in given] == [3, 2]
             assert [row.scores for row in replayed] == [row.scores for row in rows]
             assert [row.turns for row in replayed] == [row.turns for row in rows]
@@ -250,7 +250,7 @@ async def test_a_conversation_outlasts_an_orchestrator_that_is_restarted(
         async with serve() as client:
             go.set()
             await hosting
-            (row,) = [row async for row in client.list_results(run.run_id)]
+            (row,) = [row async for row in client.list_rows(run.run_id)]
     assert [turn.response.text for turn in row.turns if turn.response] == ["one 1", "two 2", "three 3"]
     assert asked == ["one", "two", "three"]
 
@@ -326,7 +326,7 @@ HOSTED: dict[str, Callable[..., Any]] = {
 
 async def rows_of(
     name: str, serve: Serve, settings_of: SettingsOf, folder: Path, stack: AsyncExitStack
-) -> list[CaseResult]:
+) -> list[RowResult]:
     """Return the rows of a run with an adapter, or a kind of Python agent."""
     caller: Caller | None = None
     if name in HOSTED:
@@ -355,7 +355,7 @@ async def rows_of(
     await await_end(client, run.run_id)
     if hosting is not None:
         await hosting
-    return [row async for row in client.list_results(run.run_id)]
+    return [row async for row in client.list_rows(run.run_id)]
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

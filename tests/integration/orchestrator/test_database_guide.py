@@ -12,7 +12,7 @@ import pytest_asyncio
 import sqlalchemy as sa
 
 from assay.model.answers.agent_response import AgentStatus
-from assay.model.run import CaseResult, DatasetRef, RunState, Score, ScoreStatus
+from assay.model.run import DatasetRef, RowResult, RunState, Score, ScoreStatus
 from assay.model.scope import LOCAL
 from assay_orchestrator.settings import Settings
 from assay_orchestrator.store.rows import results
@@ -28,11 +28,11 @@ GUIDE = (Path(__file__).resolve().parents[3] / "docs" / "database.md").read_text
 QUERIES = [block for block in re.findall(r"```sql\n(.*?)```", GUIDE, re.DOTALL) if block.startswith("SELECT")]
 
 
-def rows_of_run(passed: bool) -> list[CaseResult]:
+def rows_of_run(passed: bool) -> list[RowResult]:
     """Return a row that passes or fails, and one with an error."""
     good = Score("exact_match", ScoreStatus.SCORED, float(passed), passed)
     bad = Score("judge_score", ScoreStatus.ERROR, reason="judge_unavailable")
-    row = CaseResult("c0", 0, 0, "names", AgentStatus.SUCCESS, passed, (good, bad), 12.5, "" if passed else "too short")
+    row = RowResult("c0", 0, 0, "names", AgentStatus.SUCCESS, passed, (good, bad), 12.5, "" if passed else "too short")
     return [row, dataclasses.replace(row, case_id="c1", case_index=1, status=AgentStatus.ERROR, passed=None, scores=())]
 
 

@@ -14,7 +14,7 @@ from tests.support.services.run_contexts import plain_context
 
 from assay.model.answers.agent_response import AgentStatus
 from assay.model.case import Case, Turn
-from assay.model.run import CaseResult, DatasetRef, PauseCause, RunState
+from assay.model.run import DatasetRef, PauseCause, RowResult, RunState
 from assay.model.scope import LOCAL
 from assay_orchestrator.pipeline.session import Session
 from assay_orchestrator.pipeline.storage_pauses import StoragePauses
@@ -37,9 +37,9 @@ CASES = 1000
 EQUAL = FairShares({}, {})
 
 
-def row(case_index: int, repeat_index: int = 0) -> CaseResult:
+def row(case_index: int, repeat_index: int = 0) -> RowResult:
     """Return a result without scores."""
-    return CaseResult(f"c{case_index}", case_index, repeat_index, "", AgentStatus.SUCCESS, True, (), 1.5, "")
+    return RowResult(f"c{case_index}", case_index, repeat_index, "", AgentStatus.SUCCESS, True, (), 1.5, "")
 
 
 def add_run(
@@ -286,7 +286,7 @@ async def test_a_shard_is_done_when_every_row_has_a_result(store: Database) -> N
     for shard in held[1:]:
         rows = [row(i) for i in range(shard.first_case, shard.first_case + shard.case_count)]
 
-        def end(connection: sa.Connection, shard: Shard = shard, rows: list[CaseResult] = rows) -> bool:
+        def end(connection: sa.Connection, shard: Shard = shard, rows: list[RowResult] = rows) -> bool:
             results.put_rows(connection, "r", [], rows, {shard.shard_index: shard.epoch})
             return shards.complete_shard(connection, shard)
 
@@ -379,9 +379,7 @@ async def serve(store: Database, names: list[str], shares: FairShares, count: in
         rows = [row(i) for i in range(shard.first_case, shard.first_case + shard.case_count)]
         served[job.run_id] += 1
 
-        def end(
-            connection: sa.Connection, shard: Shard = shard, rows: list[CaseResult] = rows
-        ) -> list[shards.ShardJob]:
+        def end(connection: sa.Connection, shard: Shard = shard, rows: list[RowResult] = rows) -> list[shards.ShardJob]:
             results.put_rows(connection, shard.run_id, [], rows, {shard.shard_index: shard.epoch})
             assert shards.complete_shard(connection, shard)
             return fairness.top_up(connection, shard.run_id, shares)
@@ -415,7 +413,7 @@ def start_all(connection: sa.Connection) -> list[Shard]:
 def finish(connection: sa.Connection, shard: Shard) -> None:
     """Store the one row of a shard."""
     index = shard.first_case
-    row = CaseResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, True, (), 1.5, "")
+    row = RowResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, True, (), 1.5, "")
     results.put_rows(connection, "r", [], [row], {shard.shard_index: shard.epoch})
     assert shards.complete_shard(connection, shard)
 

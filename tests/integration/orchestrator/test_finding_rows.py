@@ -25,7 +25,7 @@ from assay.filters.row_filter import (
 from assay.filters.row_text import parse_row_filter, parse_row_order
 from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
-from assay.model.run import CaseResult, DatasetRef, Score, ScoreStatus
+from assay.model.run import DatasetRef, RowResult, Score, ScoreStatus
 from assay.model.scope import LOCAL
 from assay.rpc.status import translated
 from assay.storage.time_limits import time_limit
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from assay.client.client import Client
-    from assay.model.run import RunSettings
+    from assay.model.run import RunSpec
     from assay.storage.database import Database
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
-    SettingsOf = Callable[..., RunSettings]
+    SettingsOf = Callable[..., RunSpec]
 
 HOSTILE = "100%_\\ \"' [x]^ \u202e\nПривет"
 
@@ -70,7 +70,7 @@ def cases() -> list[Case]:
     ]
 
 
-async def finished_run(client: Client, settings: RunSettings) -> str:
+async def finished_run(client: Client, settings: RunSpec) -> str:
     """Return the id of a run over `cases` that has ended."""
     dataset = await client.upload_dataset(cases(), name="d")
     run_id = (await client.create_run(settings, dataset.dataset_id)).run_id
@@ -79,14 +79,14 @@ async def finished_run(client: Client, settings: RunSettings) -> str:
 
 
 async def found(client: Client, run_id: str, where: str | RowFilter = "", order_by: str = "", **more: Any) -> list[str]:
-    return [row.case_id async for row in client.list_results(run_id, where=where, order_by=order_by, **more)]
+    return [row.case_id async for row in client.list_rows(run_id, where=where, order_by=order_by, **more)]
 
 
 async def test_rows_are_filtered_sorted_and_counted(serve: Serve, settings_of: SettingsOf) -> None:
     """Conditions hold together with each other and with the older ones; totals and facets are of what they find."""
     async with serve() as client:
         run_id = await finished_run(client, settings_of())
-        everything = {row.case_id: row async for row in client.list_results(run_id)}
+        everything = {row.case_id: row async for row in client.list_rows(run_id)}
         passed = [name for name, row in everything.items() if row.passed and row.status is not AgentStatus.ERROR]
         assert await found(client, run_id, "passed") == passed
         assert await found(client, run_id, "agent_error") == ["c2"]
@@ -99,10 +99,10 @@ async def test_rows_are_filtered_sorted_and_counted(serve: Serve, settings_of: S
         assert await found(client, run_id, "category:a", case_id="c3") == []
         assert await found(client, run_id, "case:c4,c1", "-dataset") == ["c4", "c1"]
         assert await found(client, run_id, "question~NOTHING") == ["c5"]
-        lean = [row async for row in client.list_results(run_id, where="passed", include_answers=False)]
+        lean = [row async for row in client.list_rows(run_id, where="passed", include_answers=False)]
         assert [(row.response, row.input) for row in lean] == [(None, "")] * len(lean)
 
-        page = await client.result_page(
+        page = await client.row_page(
             run_id, parse_row_filter("category:a,b"), DATASET_ORDER, page_size=1, include_total_count=True,
             include_facets=True,
         )  # fmt: skip
@@ -112,7 +112,7 @@ async def test_rows_are_filtered_sorted_and_counted(serve: Serve, settings_of: S
         assert page.facets.tags == {"x": 2, "y": 1}
         assert page.facets.repeats == {0: 4}
         assert page.facets.outcomes[RowOutcome.AGENT_ERROR] == 1
-        empty = await client.result_page(
+        empty = await client.row_page(
             run_id, parse_row_filter("category:zzz"), parse_row_order("exact_match"), include_total_count=True,
             include_facets=True,
         )  # fmt: skip
@@ -170,9 +170,9 @@ async def test_what_cannot_be_searched_is_refused_with_every_problem(serve: Serv
             r"filter\.outcomes\[0\]: the value 9 is unknown to this server(.|\n)*filter\.texts\[0\]\.field: the value 9"
         )
         with pytest.raises(InvalidInputError, match=said), translated():
-            await stub.ListResults(pb.ListResultsRequest(run_id=run_id, filter=unknown))
+            await stub.ListRows(pb.ListRowsRequest(run_id=run_id, filter=unknown))
         with pytest.raises(InvalidInputError, match=r"exactly where the key is METRIC"), translated():
-            await stub.ListResults(pb.ListResultsRequest(run_id=run_id, order_by=pb.RowOrder(key=4)))  # type: ignore[arg-type]  # wrong on purpose
+            await stub.ListRows(pb.ListRowsRequest(run_id=run_id, order_by=pb.RowOrder(key=4)))  # type: ignore[arg-type]  # wrong on purpose
 
 
 async def test_tokens_belong_to_filter_and_order(serve: Serve, settings_of: SettingsOf) -> None:
@@ -180,14 +180,14 @@ async def test_tokens_belong_to_filter_and_order(serve: Serve, settings_of: Sett
     async with serve() as client:
         run_id = await finished_run(client, settings_of())
         wanted, order = parse_row_filter("category:a,b"), parse_row_order("-latency")
-        token = (await client.result_page(run_id, wanted, order, page_size=1)).next_page_token
-        rest = await client.result_page(run_id, wanted, order, page_token=token)
+        token = (await client.row_page(run_id, wanted, order, page_size=1)).next_page_token
+        rest = await client.row_page(run_id, wanted, order, page_token=token)
         assert [row.case_id for row in rest.results] == ["c3", "c1", "c2"]
         for other, by in ((EVERY_ROW, order), (wanted, DATASET_ORDER), (wanted, parse_row_order("latency"))):
             with pytest.raises(InvalidInputError, match="page_token: does not belong to this query"):
-                await client.result_page(run_id, other, by, page_token=token)
+                await client.row_page(run_id, other, by, page_token=token)
         with pytest.raises(InvalidInputError, match="page_token: does not belong to this query"):
-            await client.result_page(run_id, wanted, order, failed_only=True, page_token=token)
+            await client.row_page(run_id, wanted, order, failed_only=True, page_token=token)
 
 
 async def test_a_case_comes_with_its_rows_and_neighbours(serve: Serve, settings_of: SettingsOf) -> None:
@@ -219,7 +219,7 @@ async def test_a_run_without_rows_has_none_to_find(serve: Serve, settings_of: Se
     async with serve() as client:
         dataset = await client.upload_dataset(cases(), name="d")
         run_id = (await client.create_run(settings_of("python", "m:f"), dataset.dataset_id)).run_id
-        page = await client.result_page(
+        page = await client.row_page(
             run_id, parse_row_filter("failed"), parse_row_order("-exact_match"), include_total_count=True,
             include_facets=True,
         )  # fmt: skip
@@ -244,9 +244,9 @@ async def test_pages_of_a_growing_run_lose_and_repeat_no_row(
     open_store().close()
     order = parse_row_order(order_by)
 
-    def row(index: int) -> CaseResult:
+    def row(index: int) -> RowResult:
         score = Score("exact_match", ScoreStatus.SCORED, float(index % 3))
-        return CaseResult(f"c{index:02}", index, 0, "", AgentStatus.SUCCESS, True, (score,), float(index % 5), "")
+        return RowResult(f"c{index:02}", index, 0, "", AgentStatus.SUCCESS, True, (score,), float(index % 5), "")
 
     with engine.begin() as connection:
         plain = [Case(f"c{index:02}", (Turn("q"),)) for index in range(40)]
@@ -295,8 +295,8 @@ async def test_old_clients_get_answers_in_dataset_order(serve: Serve, settings_o
     async with serve() as client:
         run_id = await finished_run(client, settings_of())
         stub = run_pb2_grpc.RunServiceStub(client._channel)
-        response = await stub.ListResults(pb.ListResultsRequest(run_id=run_id))
-        assert [result.case_id for result in response.results] == [f"c{index}" for index in range(6)]
-        assert all(result.HasField("response") for result in response.results)
+        response = await stub.ListRows(pb.ListRowsRequest(run_id=run_id))
+        assert [result.case_id for result in response.rows] == [f"c{index}" for index in range(6)]
+        assert all(result.HasField("response") for result in response.rows)
         assert not response.HasField("total_count")
         assert not response.HasField("facets")

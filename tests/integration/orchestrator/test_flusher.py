@@ -11,7 +11,7 @@ import pytest_asyncio
 from assay.errors import StorageError
 from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
-from assay.model.run import CaseResult, DatasetRef
+from assay.model.run import DatasetRef, RowResult
 from assay.model.scope import LOCAL
 from assay.storage.failures import UnstorableValueError
 from assay_orchestrator.pipeline.flusher import Flusher
@@ -108,7 +108,7 @@ async def test_a_flush_is_not_cancelled_with_those_who_wait_for_it(store: Databa
     """Rows in the transaction under way, and rows that wait for the next, are stored though nobody waits any more."""
     shard = await store.write(lambda c: shards.start_shard(c, "r", 0, 1))
     assert shard is not None
-    slow, told = SlowWrites(store), list[CaseResult]()
+    slow, told = SlowWrites(store), list[RowResult]()
     pauses = StoragePauses(slow, lambda _: None, _resumed)
     flusher = Flusher(pauses.of("r"), "r", told.extend, lambda since, slots: None)
     first = [asyncio.ensure_future(_put(flusher, shard, 0))]
@@ -179,8 +179,8 @@ async def _resumed(run_id: str) -> None:
     """End a stored pause: there is none."""
 
 
-def _row(index: int) -> CaseResult:
-    return CaseResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, True, (), 1.0, "")
+def _row(index: int) -> RowResult:
+    return RowResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, True, (), 1.0, "")
 
 
 async def _put(flusher: Flusher, shard: Shard, index: int) -> None:

@@ -18,7 +18,7 @@ from assay.metrics import complete_parameters
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.metric_call import MetricResult
-from assay.model.run import MetricSettings, PauseCause, Run, RunState, ScoreStatus
+from assay.model.run import MetricSpec, PauseCause, Run, RunState, ScoreStatus
 from assay.v1 import host_pb2 as pb
 from assay.v1 import host_pb2_grpc
 
@@ -28,25 +28,23 @@ if TYPE_CHECKING:
 
     from assay.client.client import Client
     from assay.model.answers.agent_request import AgentRequest
-    from assay.model.run import CaseResult, MetricSummary, RunSettings, Score
+    from assay.model.run import MetricSummary, RowResult, RunSpec, Score
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
-    SettingsOf = Callable[..., RunSettings]
+    SettingsOf = Callable[..., RunSpec]
     Functions = dict[str, Callable[..., Any]]
 
 CASES = [Case(f"c{n}", (Turn(f"q{n}", references=(f"a{n}",)),), recorded=AgentResponse(text=f"a{n}")) for n in range(6)]
-AT_REST = (RunState.SUCCEEDED, RunState.PAUSED, RunState.FAILED)
+AT_REST = (RunState.COMPLETED, RunState.PAUSED, RunState.FAILED)
 
 
-def function(name: str, **parameters: Any) -> MetricSettings:
+def function(name: str, **parameters: Any) -> MetricSpec:
     """Return the settings of a metric in Python code."""
-    return MetricSettings(
-        name, complete_parameters("python", {"function": f"m:{name}", **parameters}, where=""), "python"
-    )
+    return MetricSpec(name, complete_parameters("python", {"function": f"m:{name}", **parameters}, where=""), "python")
 
 
 async def create(
-    client: Client, settings: RunSettings, *metrics: MetricSettings, cases: list[Case] | None = None, **changes: Any
+    client: Client, settings: RunSpec, *metrics: MetricSpec, cases: list[Case] | None = None, **changes: Any
 ) -> Run:
     """Return a new run that computes exact match, latency and some metrics in Python code."""
     dataset = await client.upload_dataset(cases or CASES, name="d")
@@ -59,7 +57,7 @@ async def hosting(
     client: Client, run: Run, functions: Functions, agent: Callable[..., Any] | None = None
 ) -> AsyncIterator[asyncio.Future[None]]:
     """Answer a run's questions with an agent and functions, until the end of the block."""
-    metrics = load_metric_functions(run.settings.metrics, Path(), functions)
+    metrics = load_metric_functions(run.spec.metrics, Path(), functions)
     caller = AgentCaller(agent) if agent is not None else None
     task = asyncio.ensure_future(client.host_agent(run.run_id, caller, concurrency=2, metrics=metrics))
     try:
@@ -75,9 +73,9 @@ async def ended(client: Client, run: Run) -> Run:
     return found
 
 
-async def rows_of(client: Client, run: Run) -> list[CaseResult]:
+async def rows_of(client: Client, run: Run) -> list[RowResult]:
     """Return the stored rows of a run in the order of the dataset."""
-    return sorted([row async for row in client.list_results(run.run_id)], key=lambda row: row.case_id)
+    return sorted([row async for row in client.list_rows(run.run_id)], key=lambda row: row.case_id)
 
 
 def counting(called: list[str]) -> Callable[..., Any]:
@@ -90,7 +88,7 @@ def counting(called: list[str]) -> Callable[..., Any]:
     return count
 
 
-def score_of(row: CaseResult, name: str) -> Score:
+def score_of(row: RowResult, name: str) -> Score:
     """Return a row's score by a metric."""
     return next(score for score in row.scores if score.metric == name)
 
@@ -257,7 +255,7 @@ async def test_a_run_whose_metrics_no_client_computes_pauses_and_resumes(serve: 
         again: list[str] = []
         functions: Functions = {"helpful": counting(again), "polite": lambda answer: 1}
         async with hosting(client, run, functions):
-            done: Run = await until(lambda: client.get_run(run.run_id), lambda seen: seen.state is RunState.SUCCEEDED)
+            done: Run = await until(lambda: client.get_run(run.run_id), lambda seen: seen.state is RunState.COMPLETED)
     assert done.counts.passed == 6
     assert sorted({*again}) == sorted(again) == sorted({case.case_id for case in CASES} - stored)
 

@@ -15,7 +15,7 @@ from assay.agent_host.caller import AgentCaller
 from assay.errors import SpecError
 from assay.metrics import complete_parameters
 from assay.model.case import Case, ExpectedTool, Turn
-from assay.model.run import MetricSettings, RunState
+from assay.model.run import MetricSpec, RunState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from assay.client.client import Client
     from assay.model.answers.agent_request import AgentRequest
-    from assay.model.run import CaseResult, Run, RunSettings
+    from assay.model.run import RowResult, Run, RunSpec
 
     ServeAt = Callable[..., AbstractAsyncContextManager[Client]]
-    SettingsOf = Callable[..., RunSettings]
+    SettingsOf = Callable[..., RunSpec]
 
 CASES = [
     Case(
@@ -64,7 +64,7 @@ def answer(request: AgentRequest) -> Any:
             return {"text": f"answer {number}", "sources": ["a", {"id": "b", "score": 0.5}], "events": []}
 
 
-async def run_of(client: Client, settings: RunSettings, *, hosted: bool = False) -> tuple[Run, list[CaseResult]]:
+async def run_of(client: Client, settings: RunSpec, *, hosted: bool = False) -> tuple[Run, list[RowResult]]:
     """Return a run over the cases once it has ended, with its rows."""
     dataset = await client.upload_dataset(CASES, name="d")
     run = await client.create_run(settings, dataset.dataset_id)
@@ -74,10 +74,10 @@ async def run_of(client: Client, settings: RunSettings, *, hosted: bool = False)
     await await_end(client, run.run_id)
     if hosting is not None:
         await hosting
-    return await client.get_run(run.run_id), [row async for row in client.list_results(run.run_id)]
+    return await client.get_run(run.run_id), [row async for row in client.list_rows(run.run_id)]
 
 
-def without_times(row: CaseResult) -> tuple[Any, ...]:
+def without_times(row: RowResult) -> tuple[Any, ...]:
     """Return what a row says that does not depend on the clock."""
     assert row.response is not None
     # Which of the questions that are asked at once is the first depends on the clock, too.
@@ -90,11 +90,9 @@ async def test_a_service_gives_the_rows_that_the_function_gives_in_process(
     serve_at: ServeAt, settings_of: SettingsOf, tmp_path: Path
 ) -> None:
     """Answers, errors with their tracebacks, scores and counts of 50 cases, one by one and as a stream."""
-    metrics = tuple(
-        MetricSettings(name, complete_parameters(name, given, where="m")) for name, given in METRICS.items()
-    )
+    metrics = tuple(MetricSpec(name, complete_parameters(name, given, where="m")) for name, given in METRICS.items())
 
-    def settings(adapter: str, target: str, **options: Any) -> RunSettings:
+    def settings(adapter: str, target: str, **options: Any) -> RunSpec:
         made = settings_of(adapter, target, concurrency=8, retries=0, options=options)
         return dataclasses.replace(made, metrics=metrics, max_agent_errors=1.0)
 
@@ -104,7 +102,7 @@ async def test_a_service_gives_the_rows_that_the_function_gives_in_process(
             others = [
                 await run_of(client, settings("grpc", server.address, **options)) for options in ({}, {"stream": True})
             ]
-    assert run.state is RunState.SUCCEEDED
+    assert run.state is RunState.COMPLETED
     assert (len(rows), run.counts.agent_errors) == (50, 12)
     for other, other_rows in others:
         assert list(map(without_times, other_rows)) == list(map(without_times, rows))

@@ -19,7 +19,7 @@ from assay.errors import DatasetError, SpecError
 from assay.metrics import complete_parameters
 from assay.model.answers.agent_response import AgentResponse, Source, ToolCall
 from assay.model.case import Assertion, Case, ExpectedTool, Turn
-from assay.model.run import AgentSettings, CaseResult, MetricSettings, RunSettings, RunState, ScoreStatus
+from assay.model.run import AgentSpec, MetricSpec, RowResult, RunSpec, RunState, ScoreStatus
 from assay.rpc.channel import open_channel
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from assay.client.client import Client
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
-    SettingsOf = Callable[..., RunSettings]
+    SettingsOf = Callable[..., RunSpec]
 
 CONSTANTS = {"contains": {"anyOf": [{"const": f"x{index}"} for index in range(1000)]}}
 RECURSIVE = {"properties": {"a": {"allOf": [{"$ref": "#"}, {"$ref": "#"}]}}}
@@ -86,15 +86,15 @@ def plain(case_id: str) -> Case:
     return Case(case_id, (Turn("q", references=("right",)),), assertions=checks, recorded=AgentResponse(text="right"))
 
 
-def settings_with(*metrics: tuple[str, dict[str, Any]]) -> RunSettings:
+def settings_with(*metrics: tuple[str, dict[str, Any]]) -> RunSpec:
     """Return settings of a run over recorded answers with some metrics."""
-    built = [MetricSettings(kind, complete_parameters(kind, given, where="m")) for kind, given in metrics]
-    return RunSettings("test", AgentSettings("replay"), tuple(built))
+    built = [MetricSpec(kind, complete_parameters(kind, given, where="m")) for kind, given in metrics]
+    return RunSpec("test", AgentSpec("replay"), tuple(built))
 
 
-async def rows_of(client: Client, run_id: str) -> dict[str, CaseResult]:
+async def rows_of(client: Client, run_id: str) -> dict[str, RowResult]:
     """Return the rows of a run so far, by case."""
-    return {row.case_id: row async for row in client.list_results(run_id)}
+    return {row.case_id: row async for row in client.list_rows(run_id)}
 
 
 def wait_for_scorer() -> None:
@@ -110,7 +110,7 @@ def wait_for_scorer() -> None:
     wait_until(look)
 
 
-async def started(client: Client, settings: RunSettings, cases: Sequence[Case]) -> str:
+async def started(client: Client, settings: RunSpec, cases: Sequence[Case]) -> str:
     """Upload cases and start a run over them."""
     dataset = await client.upload_dataset(cases, name="d")
     return (await client.create_run(settings, dataset.dataset_id)).run_id
@@ -132,7 +132,7 @@ async def test_a_hostile_row_delays_nothing_else(hostile: str, serve: Serve, tmp
         run = await client.cancel_run(run_id)
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
     assert other.summary is not None
-    assert (other.state, other.summary.passed) == (RunState.SUCCEEDED, 1)
+    assert (other.state, other.summary.passed) == (RunState.COMPLETED, 1)
     assert not rows, "the hostile row is still being scored"
     assert run.state is RunState.CANCELLED
 
@@ -146,7 +146,7 @@ async def test_a_hostile_row_is_an_error_of_that_row(hostile: str, serve: Serve)
         settings = settings_with(metric, ("exact_match", {}))
         run = await await_end(client, await started(client, settings, [plain("a"), case, plain("b")]))
         rows = await rows_of(client, run.run_id)
-    assert run.state is RunState.SUCCEEDED
+    assert run.state is RunState.COMPLETED
     scores = rows["hostile"].scores
     assert [(score.status, score.value, score.passed, score.reason) for score in scores] == [
         (ScoreStatus.ERROR, None, None, "scoring_timeout")
@@ -214,7 +214,7 @@ async def test_schemas_that_stand_for_too_much_are_refused(serve: Serve) -> None
     """Forty levels of two references each are refused before anything is asked."""
     definitions = {f"l{index}": {"allOf": [{"$ref": f"#/$defs/l{index + 1}"}] * 2} for index in range(40)}
     schema = {"$ref": "#/$defs/l0", "$defs": {**definitions, "l40": {"type": "object"}}}
-    settings = RunSettings("test", AgentSettings("replay"), (MetricSettings("json_schema", {"schema": schema}),))
+    settings = RunSpec("test", AgentSpec("replay"), (MetricSpec("json_schema", {"schema": schema}),))
     async with serve() as client:
         dataset = await client.upload_dataset([plain("a")], name="d")
         with pytest.raises(SpecError, match="once its references are written out, more than 10,000"):
@@ -240,10 +240,10 @@ async def replying(body: bytes) -> AsyncIterator[str]:
         server.close()
 
 
-def http_settings(url: str, **options: Any) -> RunSettings:
+def http_settings(url: str, **options: Any) -> RunSpec:
     """Return settings of a run over an HTTP agent."""
     settings = settings_with(("exact_match", {}))
-    return dataclasses.replace(settings, agent=AgentSettings("http", url, options=options))
+    return dataclasses.replace(settings, agent=AgentSpec("http", url, options=options))
 
 
 @pytest.mark.timeout(120)
@@ -258,7 +258,7 @@ async def test_an_expression_that_doubles_costs_its_rows_alone(serve: Serve) -> 
         other = await await_end(client, await started(client, http_settings(url), [plain("b")]))
         run = await await_end(client, hostile)
         (row,) = (await rows_of(client, hostile)).values()
-    assert run.state is RunState.SUCCEEDED
+    assert run.state is RunState.COMPLETED
     assert row.response is not None
     assert row.response.error is not None
     assert row.response.error.type in ("scoring_timeout", "scoring_memory")
@@ -285,8 +285,8 @@ async def test_health_answers_while_a_schema_is_checked(serve: Serve, tmp_path: 
     """A run whose schema takes long to check is refused after health has answered, not before."""
     part = {"properties": {f"p{index}": {"type": "string"} for index in range(990)}}
     # One schema: on a busy machine three take longer than the ten seconds that a client gives a call.
-    metrics = (MetricSettings("m", {"schema": part}, "json_schema"), MetricSettings("nonsense"))
-    wrong = RunSettings("test", AgentSettings("replay"), metrics)
+    metrics = (MetricSpec("m", {"schema": part}, "json_schema"), MetricSpec("nonsense"))
+    wrong = RunSpec("test", AgentSpec("replay"), metrics)
     async with serve() as client, open_channel(f"unix:{tmp_path}/o.sock") as channel:
         dataset = await client.upload_dataset([plain("a")], name="d")
         health: Any = health_pb2_grpc.HealthStub(channel)
@@ -309,7 +309,7 @@ async def test_the_stack_is_not_at_the_mercy_of_an_expression(serve: Serve) -> N
         for settings, sentence in (
             (http_settings("http://127.0.0.1:1/", response=response), "more than 1,000"),
             (
-                RunSettings("t", AgentSettings("replay"), (MetricSettings("json_schema", {"schema": schema}),)),
+                RunSpec("t", AgentSpec("replay"), (MetricSpec("json_schema", {"schema": schema}),)),
                 "cannot be read",
             ),
         ):

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from assay.client.client import Client
-    from assay.model.run import Run, RunSettings
+    from assay.model.run import Run, RunSpec
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
-    SettingsOf = Callable[..., RunSettings]
+    SettingsOf = Callable[..., RunSpec]
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
     from assay.client.client import Client
-    from assay.model.run import RunSettings
+    from assay.model.run import RunSpec
 
 
 ROWS = 300
@@ -85,7 +85,7 @@ async def test_a_reply_that_differs_later_is_an_error_of_its_row(serve: Serve, s
     ):
         wanted = settings_of("http", url, concurrency=4, retries=0, options={"response": {"text": "reply"}})
         run = await run_cases(client, wanted, CASES)
-    assert (run.state, len(asked)) == (RunState.SUCCEEDED, len(CASES))
+    assert (run.state, len(asked)) == (RunState.COMPLETED, len(CASES))
     assert (run.counts.passed, run.counts.agent_errors) == (len(CASES) - 2, 2)
 
 
@@ -99,7 +99,7 @@ async def test_a_run_with_answers_has_no_dry_run(serve: Serve, settings_of: Sett
         run = await run_cases(client, wanted, CASES)
         await client.resume_run(run.run_id, retry_errors=True)
         run = await await_end(client, run.run_id)
-    assert (run.state, len(asked)) == (RunState.SUCCEEDED, len(CASES) + 1)
+    assert (run.state, len(asked)) == (RunState.COMPLETED, len(CASES) + 1)
     assert (run.counts.passed, run.counts.agent_errors) == (len(CASES) - 1, 1)
 
 
@@ -143,10 +143,10 @@ async def test_an_agent_that_answers_twice_shifts_no_row(serve: Serve, settings_
     try:
         async with serve() as client:
             run = await run_cases(client, settings_of("http", url, concurrency=8, retries=2), cases)
-            rows = [row async for row in client.list_results(run.run_id)]
+            rows = [row async for row in client.list_rows(run.run_id)]
     finally:
         listener.close()
-    assert run.state is RunState.SUCCEEDED
+    assert run.state is RunState.COMPLETED
     assert [row.response.text for row in rows if row.response is not None] == [f"answer to q{i}" for i in range(ROWS)]
     assert (run.counts.passed, run.counts.agent_errors) == (ROWS, 0)
 
@@ -154,7 +154,7 @@ async def test_an_agent_that_answers_twice_shifts_no_row(serve: Serve, settings_
 THREE_CASES = [Case(f"c{number}", (Turn(f"q{number}", references=("a",)),)) for number in range(3)]
 
 
-async def hosted(client: Client, settings: RunSettings, agent: Callable[[str], str]) -> Run:
+async def hosted(client: Client, settings: RunSpec, agent: Callable[[str], str]) -> Run:
     """Run with an agent on this side, to the end."""
     dataset = await client.upload_dataset(THREE_CASES, name="d")
     run = await client.create_run(settings, dataset.dataset_id)
@@ -179,9 +179,9 @@ async def test_a_row_says_when_it_began_and_how_long_all_of_it_took(serve: Serve
 
     async with serve() as client:
         run = await hosted(client, settings_of("python", "agent:answer", retries=1, concurrency=2), agent)
-        rows = [row async for row in client.list_results(run.run_id)]
+        rows = [row async for row in client.list_rows(run.run_id)]
         attempts = await client.list_attempts(run.run_id, "c1")
-    assert run.state is RunState.SUCCEEDED
+    assert run.state is RunState.COMPLETED
     for row in rows:
         began = datetime.fromisoformat(row.started_at)
         assert datetime.fromisoformat(run.created_at) <= began <= datetime.fromisoformat(run.ended_at)
@@ -203,7 +203,7 @@ async def test_a_result_that_is_set_aside_keeps_its_times(serve: Serve, settings
     async with serve() as client:
         settings = settings_of("python", "agent:answer", retries=0, concurrency=2)
         run = await hosted(client, settings, broken)
-        before = [row async for row in client.list_results(run.run_id, case_id="c2")]
+        before = [row async for row in client.list_rows(run.run_id, case_id="c2")]
         await client.resume_run(run.run_id, retry_errors=True)
         caller = AgentCaller(lambda question: "a")
         await asyncio.gather(client.host_agent(run.run_id, caller, concurrency=2), _watched(client, run.run_id))
@@ -222,10 +222,10 @@ async def test_the_rows_of_one_case_are_read_alone(serve: Serve, settings_of: Se
             client, settings_of("python", "agent:answer"), lambda question: "a" if question == "q1" else "b"
         )
         for case_id, failed_only, expected in (("c1", False, 1), ("c1", True, 0), ("c2", True, 1), ("", False, 3)):
-            rows = [row async for row in client.list_results(run.run_id, case_id=case_id, failed_only=failed_only)]
+            rows = [row async for row in client.list_rows(run.run_id, case_id=case_id, failed_only=failed_only)]
             assert len(rows) == expected
             assert {row.case_id for row in rows} <= {case_id or row.case_id for row in rows}
-        (row,) = [row async for row in client.list_results(run.run_id, case_id="c1")]
+        (row,) = [row async for row in client.list_rows(run.run_id, case_id="c1")]
         assert (row.case_id, row.input, row.references) == ("c1", "q1", ("a",))
         with pytest.raises(NotFoundError, match="no case 'c9'"):
-            _ = [row async for row in client.list_results(run.run_id, case_id="c9")]
+            _ = [row async for row in client.list_rows(run.run_id, case_id="c9")]

@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from assay.model.run import RunSettings
+    from assay.model.run import RunSpec
 
-    SettingsOf = Callable[..., RunSettings]
+    SettingsOf = Callable[..., RunSpec]
 
 CASES = [Case("c", (Turn("?", references=("yes",)),), recorded=AgentResponse(AgentStatus.SUCCESS, text="yes"))]
 ADMIN = "assay.admin.v1.AdminService"
@@ -205,7 +205,7 @@ async def test_the_team_of_a_run_is_that_of_its_token(tmp_path: Path, settings_o
             await client.create_run(dataclasses.replace(settings_of(), team=team), dataset.dataset_id)
             for team in ("", "search")
         ]
-        assert {run.settings.team for run in made} == {"search"}
+        assert {run.spec.team for run in made} == {"search"}
         stored = sa.select(schema.runs.c.team, schema.runs.c.fair_share)
         rows = await shared.database.read(lambda c: c.execute(stored).all())
         assert {tuple(row) for row in rows} == {("search", "search")}

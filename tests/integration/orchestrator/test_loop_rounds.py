@@ -13,7 +13,7 @@ from tests.support.services.ended_runs import await_end
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import RunState
-from assay.model.run_settings import DatasetReading
+from assay.model.run_spec import DatasetReading
 from assay_orchestrator.agents.replay import ReplayAgent
 from assay_orchestrator.pipeline.flusher import Flusher
 from assay_orchestrator.pipeline.session import Session
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from assay.client.client import Client
-    from assay.model.run import RunSettings
+    from assay.model.run import RunSpec
 
 _ROWS = 400
 _MOST_PER_ROUND = 32
@@ -67,7 +67,7 @@ class Rounds:
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_rows_that_are_ready_together_share_rounds(
     serve: Callable[..., AbstractAsyncContextManager[Client]],
-    settings_of: Callable[..., RunSettings],
+    settings_of: Callable[..., RunSpec],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of hundreds of recorded answers, each round decodes, asks, scores and releases a few and then serves others."""
@@ -93,7 +93,7 @@ async def test_rows_that_are_ready_together_share_rounds(
         finally:
             rounds.stop()
         run = await client.get_run(run.run_id)
-    assert run.state is RunState.SUCCEEDED
+    assert run.state is RunState.COMPLETED
     assert {name: calls.total() for name, calls in rounds.calls.items()} == dict.fromkeys(rounds.calls, _ROWS)
     most = {name: max(calls.values()) for name, calls in rounds.calls.items()}
     assert max(most.values()) <= _MOST_PER_ROUND, most

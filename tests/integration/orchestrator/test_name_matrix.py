@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import MethodDescriptor
     from google.protobuf.message import Message
 
-    from assay.model.run import RunSettings
+    from assay.model.run import RunSpec
 
-    SettingsOf = Callable[..., RunSettings]
+    SettingsOf = Callable[..., RunSpec]
     Outcome = tuple[object, ...]
 
 SERVED = (*SERVICES, "assay.admin.v1.AdminService")
@@ -69,7 +69,7 @@ class World:
     secrets: list[str]
 
 
-async def world(shared: SharedInstallation, team: str, settings: RunSettings) -> World:
+async def world(shared: SharedInstallation, team: str, settings: RunSpec) -> World:
     """Return a team with two finished runs, a baseline, pages, a deleted run and a spare token."""
     client = await shared.member(team, ROLE)
     secret = f"secret-of-{team}"
@@ -112,8 +112,8 @@ async def world(shared: SharedInstallation, team: str, settings: RunSettings) ->
         "team": team,
         "token_id": spare,
         "ListRuns.page_token": (await stub.ListRuns(run_pb2.ListRunsRequest(page_size=1))).next_page_token,
-        "ListResults.page_token": (
-            await stub.ListResults(row_pb2.ListResultsRequest(run_id=kept[0], page_size=1))
+        "ListRows.page_token": (
+            await stub.ListRows(row_pb2.ListRowsRequest(run_id=kept[0], page_size=1))
         ).next_page_token,
         "ListAuditEvents.page_token": (
             await admin_pb2_grpc.AdminServiceStub(client._channel).ListAuditEvents(
@@ -128,14 +128,14 @@ async def world(shared: SharedInstallation, team: str, settings: RunSettings) ->
     return World(client, names, {"run_id": gone, "run_ids": gone, "source_run_id": gone}, [secret, *runs, *case_ids])
 
 
-def example(method: MethodDescriptor, own: World, settings: RunSettings) -> Message:
+def example(method: MethodDescriptor, own: World, settings: RunSpec) -> Message:
     """Return a request that succeeds or is refused for another reason than its names, with own names throughout."""
     examples: Mapping[str, Message] = {
         "CreateRun": run_pb2.CreateRunRequest(spec=SETTINGS.to_wire(settings)),
         "DeleteRun": run_pb2.DeleteRunRequest(validate_only=True),
         "CreateTarget": admin_pb2.CreateTargetRequest(address="example.org"),
         "Host": host_pb2.HostRequest(attach=host_pb2.AttachAgent(concurrency=1)),
-        "ListResults": row_pb2.ListResultsRequest(page_size=1),
+        "ListRows": row_pb2.ListRowsRequest(page_size=1),
         "ListRuns": run_pb2.ListRunsRequest(page_size=1),
         "ListAuditEvents": admin_pb2.ListAuditEventsRequest(page_size=1),
         "ListComparedCases": comparison_pb2.ListComparedCasesRequest(page_size=1),
@@ -155,7 +155,7 @@ def example(method: MethodDescriptor, own: World, settings: RunSettings) -> Mess
 
 def is_optional(method: str, path: str) -> bool:
     """Return whether a request does well without this name; a target is deleted once, when its own name is tried."""
-    left_out = {("ListResults", "case_id"), ("DeleteTarget", "name")}
+    left_out = {("ListRows", "case_id"), ("DeleteTarget", "name")}
     return path in ("page_token", "spec.group_id", "spec.source_run_id") or (method, path) in left_out
 
 
@@ -229,9 +229,7 @@ def missing(name: str) -> str:
     return name[:middle] + secrets.token_hex(len(name))[: len(name) - middle]
 
 
-async def try_field(
-    own: World, other: World, method: MethodDescriptor, path: str, settings: RunSettings
-) -> Counter[str]:
+async def try_field(own: World, other: World, method: MethodDescriptor, path: str, settings: RunSpec) -> Counter[str]:
     """Compare every wrong name in one field with a missing one; return how many were tried by their kind."""
     tried: Counter[str] = Counter()
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from assay.errors import AssayError
     from assay.metrics.core.score import EmbeddingEvidence
-    from assay.model.run import RunSettings
+    from assay.model.run import RunSpec
 
     Serve = Callable[..., AbstractAsyncContextManager[EmbeddingClient]]
 
@@ -147,7 +147,7 @@ async def test_runs_of_a_group_share_cosines(serve: Serve, embedder: SmallEmbedd
 
 
 async def test_only_runs_of_one_group_and_team_share_a_client(
-    tmp_path: Path, settings_of: Callable[..., RunSettings]
+    tmp_path: Path, settings_of: Callable[..., RunSpec]
 ) -> None:
     """Another team with the same group's name has its own, as have runs without a group; an ended group begins anew."""
     settings = Settings(database=tmp_path / "assay.db")

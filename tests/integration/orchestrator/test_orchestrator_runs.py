@@ -15,7 +15,7 @@ from assay.agent_host.caller import AgentCaller
 from assay.errors import ConflictError, DatasetError, InvalidInputError, NotFoundError, SpecError, WrongStateError
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
-from assay.model.run import CaseResult, GateOutcome, MetricSettings, Run, RunState, StateChange
+from assay.model.run import GateOutcome, MetricSpec, RowResult, Run, RunState, StateChanged
 from assay.rpc.status import translated
 from assay.v1 import run_pb2 as pb
 from assay.v1 import run_pb2_grpc
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
     from assay.client.client import Client
     from assay.model.answers.agent_response import AgentRequest
-    from assay.model.run import RunSettings
+    from assay.model.run import RunSpec
     from assay_orchestrator.pipeline.run_context import RunContext
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
-    SettingsOf = Callable[..., RunSettings]
+    SettingsOf = Callable[..., RunSpec]
 
 
 def recorded(count: int) -> list[Case]:
@@ -54,8 +54,8 @@ async def test_a_run_is_scored_stored_and_summarised(serve: Serve, settings_of: 
     async with serve() as client:
         dataset = await client.upload_dataset(recorded(25), name="d", format="plain/json")
         run = await await_end(client, (await client.create_run(settings_of(), dataset.dataset_id)).run_id)
-        rows = [row async for row in client.list_results(run.run_id)]
-    assert run.state is RunState.SUCCEEDED
+        rows = [row async for row in client.list_rows(run.run_id)]
+    assert run.state is RunState.COMPLETED
     assert run.summary is not None
     assert (run.summary.passed, run.summary.decided, run.summary.pass_rate) == (20, 25, 0.8)
     assert [gate.outcome for gate in run.summary.gates] == [GateOutcome.PASS]
@@ -72,9 +72,9 @@ async def test_events_are_gap_free_and_a_watch_resumes_after_any_of_them(serve: 
         run = await client.create_run(settings_of(), dataset.dataset_id)
         events = [event async for event in client.watch_run(run.run_id) if not isinstance(event, Run)]
         assert [event.sequence for event in events] == list(range(1, 43))
-        assert isinstance(events[0], StateChange)
-        assert isinstance(events[-1], StateChange)
-        assert events[-1].state is RunState.SUCCEEDED
+        assert isinstance(events[0], StateChanged)
+        assert isinstance(events[-1], StateChanged)
+        assert events[-1].state is RunState.COMPLETED
         for after in (1, 17, 41):
             rest = [
                 event
@@ -93,7 +93,7 @@ async def test_events_carry_answers_only_where_asked_for(serve: Serve, settings_
             rows = [
                 event
                 async for event in client.watch_run(run.run_id, include_answers=wanted)
-                if isinstance(event, CaseResult)
+                if isinstance(event, RowResult)
             ]
             assert [row.response is not None for row in rows] == [wanted] * 3
             assert all(bool(row.input) is wanted and len(row.scores) == 2 for row in rows)
@@ -106,8 +106,8 @@ async def test_large_answers_travel_in_several_messages(serve: Serve, settings_o
         dataset = await client.upload_dataset(cases, name="d")
         run = await await_end(client, (await client.create_run(settings_of(), dataset.dataset_id)).run_id)
         events = [event async for event in client.watch_run(run.run_id, include_answers=True)]
-        rows = [row async for row in client.list_results(run.run_id)]
-    assert sum(isinstance(event, CaseResult) for event in events) == 8
+        rows = [row async for row in client.list_rows(run.run_id)]
+    assert sum(isinstance(event, RowResult) for event in events) == 8
     assert [row.response is not None and len(row.response.text) for row in rows] == [900_000] * 8
 
 
@@ -163,7 +163,7 @@ async def test_every_problem_of_a_run_is_reported_at_once(serve: Serve, settings
     """The orchestrator checks what a client sends by itself and names every problem."""
     settings = settings_of("pyhton", retries=11)
     broken = type(settings)(
-        name="", agent=settings.agent, metrics=(MetricSettings("exact_mach", {}),), gates=("nope >= 1",)
+        name="", agent=settings.agent, metrics=(MetricSpec("exact_mach", {}),), gates=("nope >= 1",)
     )
     async with serve() as client:
         with pytest.raises(SpecError) as caught:
@@ -228,7 +228,7 @@ async def test_runs_are_listed_newest_first_in_pages(serve: Serve, settings_of: 
 async def host(client: Client, run: Run, agent: Any) -> Run:
     """Answer a run's questions with `agent` until it ends, and return it."""
     hosting = asyncio.ensure_future(
-        client.host_agent(run.run_id, AgentCaller(agent), concurrency=run.settings.agent.concurrency)
+        client.host_agent(run.run_id, AgentCaller(agent), concurrency=run.spec.agent.concurrency)
     )
     done = await await_end(client, run.run_id)
     await hosting
@@ -264,7 +264,7 @@ async def test_the_turns_of_a_conversation_are_asked_in_order(serve: Serve, sett
     async with serve() as client:
         dataset = await client.upload_dataset([talk], name="d")
         run = await host(client, await client.create_run(settings_of("python", "m:f"), dataset.dataset_id), agent)
-        rows = [row async for row in client.list_results(run.run_id)]
+        rows = [row async for row in client.list_rows(run.run_id)]
     assert [(row.passed, row.response.text) for row in rows if row.response] == [(True, "three!")]
     assert [(request.turn_index, request.input) for request in seen] == [(0, "one"), (1, "two"), (2, "three")]
     assert len({request.session_id for request in seen}) == 1
@@ -308,7 +308,7 @@ async def test_rows_are_summed_up_by_category_tag_and_weight(serve: Serve, setti
     async with serve() as client:
         dataset = await client.upload_dataset(cases, name="d")
         run = await await_end(client, (await client.create_run(settings_of(), dataset.dataset_id)).run_id)
-        rows = [row async for row in client.list_results(run.run_id)]
+        rows = [row async for row in client.list_rows(run.run_id)]
     assert run.summary is not None
     groups = [
         (group.name, group.total, group.passed, group.failed, group.pass_rate) for group in run.summary.categories
@@ -342,8 +342,8 @@ async def test_one_bad_case_harms_no_other(serve: Serve, settings_of: SettingsOf
         # All cases have the same limit, of which the good ones need a hundredth where the machine is idle.
         settings = settings_of("python", "m:f", retries=0, timeout_s=5.0)
         run = await host(client, await client.create_run(settings, dataset.dataset_id), agent)
-        rows = [row async for row in client.list_results(run.run_id)]
-    assert run.state is RunState.SUCCEEDED
+        rows = [row async for row in client.list_rows(run.run_id)]
+    assert run.state is RunState.COMPLETED
     assert (run.counts.agent_errors, run.counts.passed) == (4, 6)
     kinds = [row.response.error.kind.value for row in rows[:4] if row.response and row.response.error]
     assert kinds == ["raised", "timeout", "malformed", "too_large"]
@@ -362,7 +362,7 @@ async def test_a_failed_attempt_is_tried_again_and_recorded(serve: Serve, settin
     async with serve() as client:
         dataset = await client.upload_dataset(recorded(2), name="d")
         run = await host(client, await client.create_run(settings_of("python", "m:f"), dataset.dataset_id), agent)
-        rows = [row async for row in client.list_results(run.run_id)]
+        rows = [row async for row in client.list_rows(run.run_id)]
     assert run.counts.passed == 2
     assert [len(set(attempts)) for attempts in keys.values()] == [2, 2]
     assert [row.response is not None and len(row.response.attempts) for row in rows] == [1, 1]
@@ -406,7 +406,7 @@ async def test_cancelling_keeps_what_is_stored(serve: Serve, settings_of: Settin
         with pytest.raises(WrongStateError, match="cancelled"):
             await client.resume_run(run.run_id)
         done = await await_end(client, (await client.create_run(settings_of(), dataset.dataset_id)).run_id)
-        with pytest.raises(WrongStateError, match="succeeded"):
+        with pytest.raises(WrongStateError, match="completed"):
             await client.cancel_run(done.run_id)
 
 
@@ -483,12 +483,12 @@ async def test_a_stored_answer_is_never_asked_for_again(serve: Serve, settings_o
         await enough.wait()
         results = 0
         async for event in client.watch_run(run.run_id):
-            results += isinstance(event, CaseResult)
+            results += isinstance(event, RowResult)
             if results == 16:
                 break
         hosting.cancel()
         await asyncio.gather(hosting, return_exceptions=True)
-        stored = [row.case_id async for row in client.list_results(run.run_id)]
+        stored = [row.case_id async for row in client.list_rows(run.run_id)]
     first = list(asked)
     asked.clear()
     assert len(stored) >= 16
@@ -499,7 +499,7 @@ async def test_a_stored_answer_is_never_asked_for_again(serve: Serve, settings_o
 
     async with serve() as client:
         run = await host(client, await client.get_run(run.run_id), again)
-    assert run.state is RunState.SUCCEEDED
+    assert run.state is RunState.COMPLETED
     assert run.counts.finished == 50
     assert not set(stored) & set(asked)
     assert len(first) + len(asked) <= 50 + 4
@@ -515,7 +515,7 @@ async def test_interrupted_runs_wait_where_the_policy_says_so(serve: Serve, sett
         dataset = await client.upload_dataset(recorded(5), name="d")
         run = await client.create_run(settings_of("python", "m:f"), dataset.dataset_id)
         async for event in client.watch_run(run.run_id):
-            if isinstance(event, StateChange):
+            if isinstance(event, StateChanged):
                 break
     async with serve(recover="on-request") as client:
         paused = await client.get_run(run.run_id)
@@ -523,7 +523,7 @@ async def test_interrupted_runs_wait_where_the_policy_says_so(serve: Serve, sett
         assert "stopped" in paused.state_reason
         assert (await client.resume_run(run.run_id)).state is RunState.RUNNING
         run = await host(client, run, lambda request: "a" + request.input[1:])
-    assert run.state is RunState.SUCCEEDED
+    assert run.state is RunState.COMPLETED
 
 
 async def test_a_damaged_run_breaks_no_list(serve: Serve, settings_of: SettingsOf, engine: sa.Engine) -> None:
@@ -571,8 +571,8 @@ async def test_a_stored_case_that_cannot_be_read_is_one_error_row(
             for index, text in damage.items():
                 connection.execute(table.update().where(table.c.case_index == index).values(case_json=text))
         run = await await_end(client, (await client.create_run(settings_of(), dataset.dataset_id)).run_id)
-        rows = [row async for row in client.list_results(run.run_id)]
-    assert (run.state, run.counts.finished, run.counts.agent_errors) == (RunState.SUCCEEDED, 12, 4)
+        rows = [row async for row in client.list_rows(run.run_id)]
+    assert (run.state, run.counts.finished, run.counts.agent_errors) == (RunState.COMPLETED, 12, 4)
     errors = [row for row in rows if row.response is not None and row.response.error is not None]
     assert [row.case_id for row in errors] == ["c1", "c3", "c5", "c7"]
     for row in errors:

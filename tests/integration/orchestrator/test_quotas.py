@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.client.client import Client
-    from assay.model.run import Run, RunSettings
+    from assay.model.run import Run, RunSpec
 
-    SettingsOf = Callable[..., RunSettings]
+    SettingsOf = Callable[..., RunSpec]
 
 CASES = [Case(f"c{number}", (Turn("?", references=("yes",)),)) for number in range(8)]
 RECORDED = [
@@ -161,7 +161,7 @@ async def test_a_run_pauses_where_the_tokens_of_its_team_are_used_up(
 
         run, free = await begun(client), await begun(other)
         async with hosting(other, free, Spending()):
-            assert (await until(other, free.run_id, RunState.SUCCEEDED)).state is RunState.SUCCEEDED
+            assert (await until(other, free.run_id, RunState.COMPLETED)).state is RunState.COMPLETED
         agent = Spending(free=2)
         async with hosting(client, run, agent):
             await waiting.until(lambda: client.get_run(run.run_id), lambda seen: seen.pause_cause is PauseCause.QUOTA)
@@ -177,7 +177,7 @@ async def test_a_run_pauses_where_the_tokens_of_its_team_are_used_up(
         await limit(shared, "search", TOKENS_PER_DAY=10_000)
         await client.resume_run(run.run_id)
         async with hosting(client, run, Spending()):
-            ended = await until(client, run.run_id, RunState.SUCCEEDED)
+            ended = await until(client, run.run_id, RunState.COMPLETED)
         assert ended.counts.finished == len(CASES)
 
 
@@ -205,8 +205,8 @@ async def test_usage_that_cannot_be_ends_no_run_and_gives_no_quota(
         dataset = await client.upload_dataset(CASES, name="d")
         run = await client.create_run(settings_of(*WAITING, concurrency=4), dataset.dataset_id)
         async with hosting(client, run, answer):
-            ended = await until(client, run.run_id, RunState.SUCCEEDED, RunState.FAILED, RunState.PAUSED)
-        assert (ended.state, ended.counts.finished) == (RunState.SUCCEEDED, len(CASES))
+            ended = await until(client, run.run_id, RunState.COMPLETED, RunState.FAILED, RunState.PAUSED)
+        assert (ended.state, ended.counts.finished) == (RunState.COMPLETED, len(CASES))
         assert await used(client, Quota.TOKENS_PER_DAY) == 100
         assert await used(client, Quota.MONEY_PER_MONTH) == 250_000_000
 
@@ -221,7 +221,7 @@ async def test_stored_bytes_are_counted_and_given_back(
         size = await used(client, Quota.STORED_BYTES)
         assert size > 500
         run = await client.create_run(settings_of(), dataset.dataset_id)
-        await until(client, run.run_id, RunState.SUCCEEDED)
+        await until(client, run.run_id, RunState.COMPLETED)
         assert await used(client, Quota.STORED_BYTES) > size + 200
         assert await used(client, Quota.TOKENS_PER_DAY) == 0  # recorded answers were paid for before
         await client.delete_run(run.run_id)
@@ -243,7 +243,7 @@ async def test_what_deleted_runs_have_spent_counts(tmp_path: Path, database_url:
         for _ in range(2):
             run = await client.create_run(settings_of(*WAITING), dataset.dataset_id)
             async with hosting(client, run, Spending()):
-                await until(client, run.run_id, RunState.SUCCEEDED)
+                await until(client, run.run_id, RunState.COMPLETED)
         spent = await used(client, Quota.TOKENS_PER_DAY)
         assert spent == 1600
         for each in await client.list_runs():

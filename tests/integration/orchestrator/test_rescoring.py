@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from assay.client.client import Client
-    from assay.model.run import CaseResult, Run, RunSettings
+    from assay.model.run import RowResult, Run, RunSpec
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
-    SettingsOf = Callable[..., RunSettings]
+    SettingsOf = Callable[..., RunSpec]
 
 CASES = (
     Case("right", (Turn("a", references=("A",)),)),
@@ -49,9 +49,9 @@ async def finished(client: Client, run: Run, agent: Any = None) -> Run:
     return seen  # type: ignore[no-any-return]  # what the waiting returned
 
 
-async def rows_of(client: Client, run_id: str) -> list[CaseResult]:
+async def rows_of(client: Client, run_id: str) -> list[RowResult]:
     """Return the rows of a run."""
-    return [row async for row in client.list_results(run_id)]
+    return [row async for row in client.list_rows(run_id)]
 
 
 async def rescored(client: Client, source: Run, metrics: Sequence[str], **settings: Any) -> Run:
@@ -80,8 +80,8 @@ async def test_answers_are_scored_with_other_metrics(serve: Serve, settings_of: 
         twice = await rescored(client, again, ["rouge", "exact_match"])
         before, after, last = [await rows_of(client, run.run_id) for run in (source, again, twice)]
     assert len(asked) == count
-    assert again.settings.source_run_id == source.run_id
-    assert again.settings.baseline_name == source.settings.baseline_name
+    assert again.spec.source_run_id == source.run_id
+    assert again.spec.baseline_name == source.spec.baseline_name
     assert [metric.metric for metric in again.summary.metrics] == ["rouge", "exact_match"]  # type: ignore[union-attr]  # ended
     for rows in (after, last):
         for one, other in zip(before, rows, strict=True):

@@ -27,7 +27,7 @@ from assay.filters.row_filter import (
 )
 from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
-from assay.model.run import CaseResult, DatasetRef, Score, ScoreStatus
+from assay.model.run import DatasetRef, RowResult, Score, ScoreStatus
 from assay.model.scope import LOCAL
 from assay.wire.run import result_from_wire
 from assay_orchestrator.store import history, schema
@@ -61,7 +61,7 @@ def turns(draw: st.DrawFn) -> tuple[list[Turn], dict[str, Any]]:
 
 
 @st.composite
-def stored_rows(draw: st.DrawFn) -> tuple[list[Case], list[AnswerRecord], list[CaseResult]]:
+def stored_rows(draw: st.DrawFn) -> tuple[list[Case], list[AnswerRecord], list[RowResult]]:
     """Return cases with answers and results of some of their repeats."""
     cases, answers, rows = [], [], []
     for index in range(draw(st.integers(1, 5))):
@@ -78,7 +78,7 @@ def stored_rows(draw: st.DrawFn) -> tuple[list[Case], list[AnswerRecord], list[C
                 for name, value in zip(METRICS, draw(st.tuples(VALUES, VALUES)), strict=True)
             ]
             rows.append(
-                CaseResult(
+                RowResult(
                     case.case_id,
                     index,
                     repeat,
@@ -130,7 +130,7 @@ ORDERS = st.builds(
 
 
 def fill(
-    connection: sa.Connection, cases: Sequence[Case], answers: Sequence[AnswerRecord], rows: Sequence[CaseResult]
+    connection: sa.Connection, cases: Sequence[Case], answers: Sequence[AnswerRecord], rows: Sequence[RowResult]
 ) -> None:
     """Replace the run `r` by one over some cases."""
     stored = schema.score_values, schema.results, schema.answers, schema.runs, schema.datasets, schema.dataset_cases
@@ -143,9 +143,9 @@ def fill(
     results.put_rows(connection, "r", answers, rows, {})
 
 
-def walk(connection: sa.Connection, query: RowQuery, size: int) -> list[CaseResult]:
+def walk(connection: sa.Connection, query: RowQuery, size: int) -> list[RowResult]:
     """Return all rows of a query, read in pages."""
-    found: list[CaseResult] = []
+    found: list[RowResult] = []
     position: Position | None = None
     while True:
         page, position = history.read_page(connection, LOCAL, "r", query, position, size)
@@ -154,7 +154,7 @@ def walk(connection: sa.Connection, query: RowQuery, size: int) -> list[CaseResu
             return found
 
 
-def keys(rows: Sequence[CaseResult]) -> list[tuple[int, int]]:
+def keys(rows: Sequence[RowResult]) -> list[tuple[int, int]]:
     return [(row.case_index, row.repeat_index) for row in rows]
 
 
@@ -166,7 +166,7 @@ def test_the_database_finds_what_the_reference_finds(open_store: Callable[[], Da
     @settings(max_examples=examples)
     @given(stored_rows(), LEAN_FILTERS, ORDERS, st.integers(1, 3))
     def check(
-        stored: tuple[list[Case], list[AnswerRecord], list[CaseResult]], wanted: RowFilter, order: RowOrder, size: int
+        stored: tuple[list[Case], list[AnswerRecord], list[RowResult]], wanted: RowFilter, order: RowOrder, size: int
     ) -> None:
         with engine.connect() as connection:
             fill(connection, *stored)
@@ -191,7 +191,7 @@ def test_an_answer_is_found_in_its_own_repeat_and_case(open_store: Callable[[], 
     cases = [Case(f"c{index}", (Turn("q"),)) for index in range(2)]
     places = [(case, repeat) for case in range(2) for repeat in range(2)]
     answers = [AnswerRecord(*place, 0, AgentResponse(text=f"<{place}>")) for place in places]
-    rows = [CaseResult(f"c{case}", case, repeat, "", AgentStatus.SUCCESS, True, (), 1.0, "") for case, repeat in places]
+    rows = [RowResult(f"c{case}", case, repeat, "", AgentStatus.SUCCESS, True, (), 1.0, "") for case, repeat in places]
     with engine.connect() as connection:
         fill(connection, cases, answers, rows)
         for field in (TextField.ANSWER, TextField.ANY):
@@ -209,7 +209,7 @@ def test_what_separates_turns_is_found_only_where_a_turn_has_it(
     open_store().close()
     mark = datasets.BETWEEN_TURNS
     cases = [Case("c0", (Turn("ab"), Turn("bc"))), Case("c1", (Turn(f"ab{mark}bc"), Turn("x")))]
-    rows = [CaseResult(case.case_id, i, 0, "", AgentStatus.SUCCESS, True, (), 1.0, "") for i, case in enumerate(cases)]
+    rows = [RowResult(case.case_id, i, 0, "", AgentStatus.SUCCESS, True, (), 1.0, "") for i, case in enumerate(cases)]
     with engine.connect() as connection:
         fill(connection, cases, [], rows)
         for text, found in ((mark, [1]), (f"B{mark}b", [1]), (f"c{mark}", []), ("ab", [0, 1])):
@@ -221,7 +221,7 @@ def test_what_separates_turns_is_found_only_where_a_turn_has_it(
 def test_a_replaced_row_is_sorted_by_its_new_value(open_store: Callable[[], Database], engine: sa.Engine) -> None:
     """A row that is retried leaves no value behind; the values of other rows and repeats stay."""
     open_store().close()
-    rows = [CaseResult("c0", 0, repeat, "", AgentStatus.SUCCESS, True, scored(value), 1.0, "")
+    rows = [RowResult("c0", 0, repeat, "", AgentStatus.SUCCESS, True, scored(value), 1.0, "")
             for repeat, value in enumerate((0.1 + 0.2, 0.5, None))]  # fmt: skip
     query = RowQuery(order=RowOrder(RowKey.METRIC, "m"))
     with engine.connect() as connection:
@@ -238,7 +238,7 @@ def scored(value: float | None) -> tuple[Score, ...]:
     return (Score("m", status, value), Score("n", ScoreStatus.SCORED, 0.0))
 
 
-def check_facets(facets: RowFacets, due: Sequence[CaseResult]) -> None:
+def check_facets(facets: RowFacets, due: Sequence[RowResult]) -> None:
     assert facets.outcomes == Counter(map(outcome_of, due))
     assert facets.categories == Counter(row.category for row in due)
     assert facets.tags == Counter(tag for row in due for tag in row.tags)
@@ -246,7 +246,7 @@ def check_facets(facets: RowFacets, due: Sequence[CaseResult]) -> None:
 
 
 def neighbours(
-    everything: Sequence[CaseResult], due: Sequence[CaseResult], order: RowOrder, index: int
+    everything: Sequence[RowResult], due: Sequence[RowResult], order: RowOrder, index: int
 ) -> tuple[str, str]:
     """Return the cases around one.
 
@@ -254,7 +254,7 @@ def neighbours(
     """
     own = [row for row in everything if row.case_index == index]
     others = [row for row in due if row.case_index != index]
-    without_value = CaseResult("", index, 0, "", AgentStatus.SUCCESS, None, (), None, "")
+    without_value = RowResult("", index, 0, "", AgentStatus.SUCCESS, None, (), None, "")
     if own or order.key is not RowKey.CASE:
         placed = [row.case_index for row in sort_rows([*others, *(own or [without_value])], order)]
     else:

@@ -15,7 +15,7 @@ from assay.errors import InvalidInputError, NotFoundError, SpecError
 from assay.filters.run_filter import NEWEST_FIRST, RunFilter, parse_run_filter, parse_run_order
 from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
-from assay.model.run import CaseSelection, DatasetRef, RunSettings, RunState
+from assay.model.run import CaseSelection, DatasetRef, RunSpec, RunState
 from assay.model.scope import LOCAL
 from assay.rpc.status import translated
 from assay.v1 import row_pb2, run_pb2, run_pb2_grpc
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from assay.storage.database import Database
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
-    SettingsOf = Callable[..., RunSettings]
+    SettingsOf = Callable[..., RunSpec]
     Stub = run_pb2_grpc.RunServiceAsyncStub
 
 
 async def test_runs_are_found_by_all_conditions_page_by_page(
     serve_at: Callable[..., AbstractAsyncContextManager[Client]],
     tmp_path: Path,
-    settings_of: Callable[..., RunSettings],
+    settings_of: Callable[..., RunSpec],
 ) -> None:
     """Each page holds as many runs as were asked for while there are more, however few of those read match."""
     async with serve_at(tmp_path) as client:
@@ -88,7 +88,7 @@ async def test_latest_of_no_runs_is_a_sentence(
 async def test_labels_notes_and_selections_are_bounded(
     serve_at: Callable[..., AbstractAsyncContextManager[Client]],
     tmp_path: Path,
-    settings_of: Callable[..., RunSettings],
+    settings_of: Callable[..., RunSpec],
 ) -> None:
     """The orchestrator checks what any client sends, and says all of it at once."""
     async with serve_at(tmp_path) as client:
@@ -144,7 +144,7 @@ async def test_damaged_settings_break_no_search(open_store: Callable[[], Databas
 
 
 async def test_runs_are_sorted_counted_and_shown_with_figures(
-    serve: Callable[..., AbstractAsyncContextManager[Client]], settings_of: Callable[..., RunSettings]
+    serve: Callable[..., AbstractAsyncContextManager[Client]], settings_of: Callable[..., RunSpec]
 ) -> None:
     """Pages of any order hold each run once, runs without a value last; figures come without further calls."""
     right, wrong = AgentResponse(text="yes"), AgentResponse(text="no")
@@ -182,7 +182,7 @@ async def test_runs_are_sorted_counted_and_shown_with_figures(
         with pytest.raises(InvalidInputError, match="page_token: does not belong to this query"):
             await client.run_page(parse_run_filter("team:team-a"), NEWEST_FIRST, page_token=first.next_page_token)
 
-        shown = {run.settings.name: run.summary for run in await client.list_runs(include_figures=True)}
+        shown = {run.spec.name: run.summary for run in await client.list_runs(include_figures=True)}
         assert shown["d"] is None
         passing, failing = shown["a"], shown["c"]
         assert passing is not None
@@ -205,7 +205,7 @@ def stub_of(client: Client) -> Stub:
     return run_pb2_grpc.RunServiceStub(client._channel)
 
 
-async def two_runs(client: Client, settings: RunSettings) -> list[str]:
+async def two_runs(client: Client, settings: RunSpec) -> list[str]:
     """Return the ids of two runs that have ended, with three results each."""
     dataset = await client.upload_dataset(cases(), name="d")
     made = [(await client.create_run(settings, dataset.dataset_id)).run_id for _ in range(2)]
@@ -214,11 +214,11 @@ async def two_runs(client: Client, settings: RunSettings) -> list[str]:
     return made
 
 
-async def page(stub: Stub, run_id: str, token: str = "", *, failed_only: bool = False) -> row_pb2.ListResultsResponse:
+async def page(stub: Stub, run_id: str, token: str = "", *, failed_only: bool = False) -> row_pb2.ListRowsResponse:
     """Return one result and the token of the next."""
-    request = row_pb2.ListResultsRequest(run_id=run_id, page_size=1, page_token=token, failed_only=failed_only)
+    request = row_pb2.ListRowsRequest(run_id=run_id, page_size=1, page_token=token, failed_only=failed_only)
     with translated():
-        return await stub.ListResults(request)
+        return await stub.ListRows(request)
 
 
 def unsigned(*parts: object) -> str:
@@ -232,7 +232,7 @@ async def test_a_token_continues_its_own_query_alone(serve: Serve, settings_of: 
         first, second = await two_runs(client, settings_of())
         stub = stub_of(client)
         token = (await page(stub, first)).next_page_token
-        assert [result.case_id for result in (await page(stub, first, token)).results] == ["c1"]
+        assert [result.case_id for result in (await page(stub, first, token)).rows] == ["c1"]
         for run_id, failed_only in ((second, False), (first, True)):
             with pytest.raises(InvalidInputError, match="page_token: does not belong to this query"):
                 await page(stub, run_id, token, failed_only=failed_only)
@@ -263,7 +263,7 @@ async def test_tokens_outlive_the_process_and_hold_at_every_other(serve: Serve, 
         run_id = (await two_runs(client, settings_of()))[0]
         token = (await page(stub_of(client), run_id)).next_page_token
     async with serve() as client:
-        assert [result.case_id for result in (await page(stub_of(client), run_id, token)).results] == ["c1"]
+        assert [result.case_id for result in (await page(stub_of(client), run_id, token)).rows] == ["c1"]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from assay.errors import SpecError
 from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
-from assay.model.run import CaseResult, DatasetRef
+from assay.model.run import DatasetRef, RowResult
 from assay.model.scope import LOCAL, Scope
 from assay_orchestrator.store import schema
 from assay_orchestrator.store.rows import results
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from assay.client.client import Client
-    from assay.model.run import RunSettings
+    from assay.model.run import RunSpec
     from assay.storage.database import Database
     from assay_orchestrator.store.shards.shards import Shard, ShardJob
 
@@ -95,7 +95,7 @@ class Workers:
         """Store every row of a shard and queue what follows."""
         self.taken.remove(shard)
         rows = [
-            CaseResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, True, (), 1.5, "")
+            RowResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, True, (), 1.5, "")
             for index in range(shard.first_case, shard.first_case + shard.case_count)
         ]
 
@@ -188,7 +188,7 @@ async def test_a_group_belongs_to_its_team(store: Database) -> None:
 
 async def test_a_run_keeps_its_team_and_weight(
     serve: Callable[..., AbstractAsyncContextManager[Client]],
-    settings_of: Callable[..., RunSettings],
+    settings_of: Callable[..., RunSpec],
     engine: sa.Engine,
 ) -> None:
     """They come back with the run, and stand where the shards of all runs are put in order; wrong ones are refused."""
@@ -197,7 +197,7 @@ async def test_a_run_keeps_its_team_and_weight(
         dataset = await client.upload_dataset([case], name="d")
         settings = dataclasses.replace(settings_of(), team="search", weight=2.5)
         run = await client.create_run(settings, dataset.dataset_id)
-        assert (run.settings.team, run.settings.weight) == ("search", 2.5)
+        assert (run.spec.team, run.spec.weight) == ("search", 2.5)
         wrong = dataclasses.replace(settings, team="x" * 65, weight=0.0)
         with pytest.raises(SpecError) as caught:
             await client.create_run(wrong, dataset.dataset_id)

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
     from assay.client.client import Client
     from assay.model.answers.agent_response import AgentRequest
-    from assay.model.run import RunSettings
+    from assay.model.run import RunSpec
     from assay.storage.database import Database
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
-    SettingsOf = Callable[..., RunSettings]
+    SettingsOf = Callable[..., RunSpec]
 
 
-async def stopped_after(client: Client, settings: RunSettings, count: int) -> Run:
+async def stopped_after(client: Client, settings: RunSpec, count: int) -> Run:
     """Pause a run of ten cases after some of them, which all passed but the first."""
     left = asyncio.Event()
 

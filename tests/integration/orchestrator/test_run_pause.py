@@ -13,7 +13,7 @@ from assay.agent_host.caller import AgentCaller
 from assay.errors import NotFoundError, WrongStateError
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
-from assay.model.run import PauseCause, Run, RunState, StateChange
+from assay.model.run import PauseCause, Run, RunState, StateChanged
 from assay_cli.commands.runs.follow import state_line
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from assay.client.client import Client
     from assay.model.answers.agent_response import AgentRequest
-    from assay.model.run import RunSettings
+    from assay.model.run import RunSpec
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
-    SettingsOf = Callable[..., RunSettings]
+    SettingsOf = Callable[..., RunSpec]
 
 
 class GatedAgent:
@@ -60,7 +60,7 @@ def cases(count: int, turns: int = 1) -> list[Case]:
 async def hosting(client: Client, run: Run, agent: Callable[[AgentRequest], Awaitable[Any]]) -> AsyncIterator[None]:
     """Answer a run's questions for the length of a block."""
     task = asyncio.ensure_future(
-        client.host_agent(run.run_id, AgentCaller(agent), concurrency=run.settings.agent.concurrency)
+        client.host_agent(run.run_id, AgentCaller(agent), concurrency=run.spec.agent.concurrency)
     )
     try:
         yield
@@ -69,7 +69,7 @@ async def hosting(client: Client, run: Run, agent: Callable[[AgentRequest], Awai
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def started(client: Client, settings: RunSettings, content: list[Case]) -> Run:
+async def started(client: Client, settings: RunSpec, content: list[Case]) -> Run:
     """Create a run over some cases."""
     dataset = await client.upload_dataset(content, name="d")
     return await client.create_run(settings, dataset.dataset_id)
@@ -78,7 +78,7 @@ async def started(client: Client, settings: RunSettings, content: list[Case]) ->
 async def until(client: Client, run_id: str, *states: RunState) -> Run:
     """Wait until a run is in one of some states."""
     async for event in client.watch_run(run_id):
-        if isinstance(event, Run | StateChange) and event.state in states:
+        if isinstance(event, Run | StateChanged) and event.state in states:
             run = await client.get_run(run_id)
             if run.state in states:
                 return run
@@ -110,7 +110,7 @@ async def test_what_is_in_flight_ends_and_nothing_new_is_asked(serve: Serve, set
         resumed = await client.resume_run(run.run_id)
         assert (resumed.state, resumed.pause_cause, resumed.state_reason) == (RunState.RUNNING, None, "")
         async with hosting(client, run, agent):
-            done = await until(client, run.run_id, RunState.SUCCEEDED)
+            done = await until(client, run.run_id, RunState.COMPLETED)
     assert done.counts.passed == 40
     assert sorted(agent.asked) == sorted(f"c{i}/0" for i in range(40))
 
@@ -125,7 +125,7 @@ async def test_a_pause_does_not_wait_for_a_client_that_is_not_there(serve: Serve
         agent = GatedAgent()
         agent.may_answer.set()
         async with hosting(client, run, agent):
-            assert (await until(client, run.run_id, RunState.SUCCEEDED)).counts.passed == 5
+            assert (await until(client, run.run_id, RunState.COMPLETED)).counts.passed == 5
 
 
 async def test_later_turns_wait_for_the_resume(serve: Serve, settings_of: SettingsOf) -> None:
@@ -146,7 +146,7 @@ async def test_later_turns_wait_for_the_resume(serve: Serve, settings_of: Settin
         assert [listed.counts.answered for listed in await client.list_runs(1)] == [1]
         await client.resume_run(run.run_id)
         async with hosting(client, run, agent):
-            await until(client, run.run_id, RunState.SUCCEEDED)
+            await until(client, run.run_id, RunState.COMPLETED)
     assert agent.asked == ["c0/0", "c0/1", "c0/2"]
 
 
@@ -186,14 +186,14 @@ async def test_only_unfinished_runs_are_paused(serve: Serve, settings_of: Settin
     """Pausing what has ended, or does not exist, is refused with a sentence."""
     async with serve() as client:
         run = await started(client, settings_of(), cases(3))
-        await until(client, run.run_id, RunState.SUCCEEDED)
-        with pytest.raises(WrongStateError, match="already succeeded"):
+        await until(client, run.run_id, RunState.COMPLETED)
+        with pytest.raises(WrongStateError, match="already completed"):
             await client.pause_run(run.run_id)
         with pytest.raises(NotFoundError, match="no run"):
             await client.pause_run("nope")
 
 
-async def test_a_run_whose_rows_all_end_while_it_pauses_has_succeeded(serve: Serve, settings_of: SettingsOf) -> None:
+async def test_a_run_whose_rows_all_end_while_it_pauses_has_completed(serve: Serve, settings_of: SettingsOf) -> None:
     """Where nothing is left to ask, a pause comes too late, and the run ends as ever."""
     agent = GatedAgent()
     async with serve() as client:
@@ -204,7 +204,7 @@ async def test_a_run_whose_rows_all_end_while_it_pauses_has_succeeded(serve: Ser
             await until_pausing(client, run)
             agent.may_answer.set()
             done = await pausing
-    assert (done.state, done.pause_cause, done.counts.passed) == (RunState.SUCCEEDED, None, 1)
+    assert (done.state, done.pause_cause, done.counts.passed) == (RunState.COMPLETED, None, 1)
 
 
 async def test_an_interruption_is_told_from_a_pause(serve: Serve, settings_of: SettingsOf, database_url: str) -> None:
@@ -238,5 +238,5 @@ async def test_a_run_that_is_paused_leaves_its_agent_to_another(serve: Serve, se
             await pausing
             assert (await client.get_run(first.run_id)).state is RunState.PAUSED
             other_agent.may_answer.set()
-            await until(client, other.run_id, RunState.SUCCEEDED)
+            await until(client, other.run_id, RunState.COMPLETED)
     assert len(other_agent.asked) == 3

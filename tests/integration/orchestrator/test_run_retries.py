@@ -14,7 +14,7 @@ from assay.agent_host.caller import AgentCaller
 from assay.errors import NotFoundError, WrongStateError
 from assay.model.answers.agent_response import AgentErrorKind, AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
-from assay.model.run import AttemptOutcome, CaseResult, PauseCause, Run, RunState, Score, ScoreStatus, StateChange
+from assay.model.run import AttemptOutcome, PauseCause, RowResult, Run, RunState, Score, ScoreStatus, StateChanged
 from assay_orchestrator.store import control, schema
 from assay_orchestrator.store.rows import attempts, results
 from assay_orchestrator.store.rows.results import AnswerRecord
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
     from assay.client.client import Client
     from assay.model.answers.agent_response import AgentRequest
-    from assay.model.run import RunSettings
+    from assay.model.run import RunSpec
     from assay.storage.database import Database
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
-    SettingsOf = Callable[..., RunSettings]
+    SettingsOf = Callable[..., RunSpec]
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
     from assay.client.client import Client
-    from assay.model.run import RunSettings
+    from assay.model.run import RunSpec
 
     OpenStore = Callable[[], Database]
 
@@ -69,7 +69,7 @@ async def host(client: Client, run_id: str, agent: Flaky) -> Run:
     return await client.get_run(run_id)
 
 
-async def flaky_run(client: Client, settings: RunSettings, agent: Flaky, content: list[Case]) -> Run:
+async def flaky_run(client: Client, settings: RunSpec, agent: Flaky, content: list[Case]) -> Run:
     """Run over some cases with an agent that fails some."""
     dataset = await client.upload_dataset(content, name="d")
     run = await client.create_run(settings, dataset.dataset_id)
@@ -81,7 +81,7 @@ async def test_rows_with_errors_are_asked_again(serve: Serve, settings_of: Setti
     agent = Flaky("c3", "c7")
     async with serve() as client:
         run = await flaky_run(client, settings_of("python", "m:f", retries=0), agent, cases(10))
-        assert (run.state, run.counts.agent_errors, run.counts.passed) == (RunState.SUCCEEDED, 2, 8)
+        assert (run.state, run.counts.agent_errors, run.counts.passed) == (RunState.COMPLETED, 2, 8)
         agent.failing, first = {"c7"}, list(agent.asked)
         agent.asked.clear()
         resumed = await client.resume_run(run.run_id, retry_errors=True)
@@ -89,10 +89,10 @@ async def test_rows_with_errors_are_asked_again(serve: Serve, settings_of: Setti
         done = await host(client, run.run_id, agent)
         assert sorted(request.case_id for request in agent.asked) == ["c3", "c7"]
         counts = done.counts
-        assert (done.state, counts.finished, counts.passed, counts.agent_errors) == (RunState.SUCCEEDED, 10, 9, 1)
+        assert (done.state, counts.finished, counts.passed, counts.agent_errors) == (RunState.COMPLETED, 10, 9, 1)
         assert done.summary is not None
         assert (done.summary.passed, done.summary.decided) == (9, 10)
-        rows = [row async for row in client.list_results(run.run_id)]
+        rows = [row async for row in client.list_rows(run.run_id)]
         assert [row.case_id for row in rows] == [f"c{i}" for i in range(10)]
         assert [row.case_id for row in rows if row.status is AgentStatus.ERROR] == ["c7"]
         old, new = await client.list_attempts(run.run_id, "c3")
@@ -128,10 +128,10 @@ async def test_watchers_see_the_new_results_under_new_numbers(serve: Serve, sett
         ]
     numbers = [event.sequence for event in events]
     assert numbers == sorted(set(numbers))
-    assert sorted(event.case_id for event in events if isinstance(event, CaseResult)) == [f"c{i}" for i in range(5)]
-    assert {event.case_id for event in later if isinstance(event, CaseResult)} == {"c1", "c2"}
-    states = [event.state.value for event in events if isinstance(event, StateChange)]
-    assert states == ["running", "succeeded", "running", "succeeded"]
+    assert sorted(event.case_id for event in events if isinstance(event, RowResult)) == [f"c{i}" for i in range(5)]
+    assert {event.case_id for event in later if isinstance(event, RowResult)} == {"c1", "c2"}
+    states = [event.state.value for event in events if isinstance(event, StateChanged)]
+    assert states == ["running", "completed", "running", "completed"]
 
 
 @pytest.mark.parametrize("database_url", [""])
@@ -179,7 +179,7 @@ async def test_a_row_that_fails_in_every_try_is_given_up(serve: Serve, settings_
             run = await host(client, run.run_id, agent)
         asked = len(agent.asked)
         again = await client.resume_run(run.run_id, retry_errors=True)
-        assert (again.state, again.last_sequence) == (RunState.SUCCEEDED, run.last_sequence)
+        assert (again.state, again.last_sequence) == (RunState.COMPLETED, run.last_sequence)
         found = await client.list_attempts(run.run_id, "c0")
     assert len(agent.asked) == asked == 4
     assert [attempt.outcome for attempt in found] == ["retried", "retried", "current"]
@@ -198,8 +198,8 @@ async def test_what_cannot_be_tried_again_is_refused(serve: Serve, settings_of: 
     async with serve() as client:
         done = await flaky_run(client, settings_of("python", "m:f"), agent, cases(2))
         same = await client.resume_run(done.run_id, retry_errors=True)
-        assert (same.state, same.last_sequence) == (RunState.SUCCEEDED, done.last_sequence)
-        with pytest.raises(WrongStateError, match="already succeeded"):
+        assert (same.state, same.last_sequence) == (RunState.COMPLETED, done.last_sequence)
+        with pytest.raises(WrongStateError, match="already completed"):
             await client.resume_run(done.run_id)
         going = await client.create_run(settings_of("python", "m:f"), done.dataset.dataset_id)
         with pytest.raises(WrongStateError, match="is running"):
@@ -230,7 +230,7 @@ async def test_a_paused_run_retries_its_errors_with_the_rest(serve: Serve, setti
         run = await client.create_run(settings_of("python", "m:f", retries=0, concurrency=1), dataset.dataset_id)
         hosting = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(agent), concurrency=1))
         async for event in client.watch_run(run.run_id):
-            if isinstance(event, CaseResult):
+            if isinstance(event, RowResult):
                 break
         pausing = asyncio.ensure_future(client.pause_run(run.run_id))
         await until(lambda: client.get_run(run.run_id), lambda run: run.pause_cause is PauseCause.OWNER)
@@ -242,7 +242,7 @@ async def test_a_paused_run_retries_its_errors_with_the_rest(serve: Serve, setti
         agent.failing = set()
         await client.resume_run(run.run_id, retry_errors=True)
         done = await host(client, run.run_id, agent)
-    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 30)
+    assert (done.state, done.counts.passed) == (RunState.COMPLETED, 30)
     assert sorted(request.case_id for request in agent.asked) == sorted(["c0", *(f"c{i}" for i in range(30))])
 
 
@@ -263,10 +263,10 @@ async def test_a_good_answer_is_scored_again_but_not_asked_for(
             connection.execute(table.delete().where(table.c.run_id == run.run_id, table.c.case_index == 1))
             results.remove_rows(connection, run.run_id, [row])
             broken = Score("exact_match", ScoreStatus.ERROR, reason="embedder_unavailable")
-            made = CaseResult("c1", 1, 0, "", AgentStatus.SUCCESS, None, (broken, row.scores[1]), 1.0, "broken")
+            made = RowResult("c1", 1, 0, "", AgentStatus.SUCCESS, None, (broken, row.scores[1]), 1.0, "broken")
             runs.change_state(connection, run.run_id, RunState.RUNNING)
             results.put_rows(connection, run.run_id, [answer], [made], {})
-            runs.change_state(connection, run.run_id, RunState.SUCCEEDED)
+            runs.change_state(connection, run.run_id, RunState.COMPLETED)
 
         await database.write(break_score)
     finally:
@@ -313,7 +313,7 @@ async def test_a_row_in_whose_midst_the_process_is_killed_comes_last_and_is_give
     async with serve(recover="auto") as client:
         done = await host(client, run.run_id, agent)
         found = await client.list_attempts(run.run_id, "c0")
-    assert done.state is RunState.SUCCEEDED
+    assert done.state is RunState.COMPLETED
     asked = [request.case_id for request in agent.asked]
     assert sorted(asked[:3]) == ["c1", "c2", "c3"]
     assert asked[3:] == (["c0"] if kills < 3 else [])
@@ -366,12 +366,12 @@ def recorded_cases(count: int) -> list[Case]:
     ]
 
 
-async def succeeded(client: Client, settings: RunSettings, count: int) -> Run:
-    """Return a run over some cases that has succeeded."""
+async def completed(client: Client, settings: RunSpec, count: int) -> Run:
+    """Return a run over some cases that has completed."""
     dataset = await client.upload_dataset(recorded_cases(count), name="d")
     run = await client.create_run(settings, dataset.dataset_id)
     done: Run = await until(lambda: client.get_run(run.run_id), lambda run: run.finished)
-    assert done.state is RunState.SUCCEEDED
+    assert done.state is RunState.COMPLETED
     return done
 
 
@@ -411,18 +411,18 @@ async def test_missing_rows_are_made_and_the_run_succeeds(
 ) -> None:
     """No one has to resume the run; its counts, rows and summary are those of a run that lost nothing."""
     async with serve() as client:
-        before = await succeeded(client, settings_of(), 20)
+        before = await completed(client, settings_of(), 20)
     await change(open_store, lambda c: lose(c, before.run_id, 0, 7, 19))
     async with serve(recover="auto", reconcile_s=0.1) as client:
         after = await at_rest(client, before.run_id)
-        rows = [row.case_id async for row in client.list_results(before.run_id)]
+        rows = [row.case_id async for row in client.list_rows(before.run_id)]
         events = [event async for event in client.watch_run(before.run_id) if not isinstance(event, Run)]
-    assert (after.state, after.state_reason) == (RunState.SUCCEEDED, "")
+    assert (after.state, after.state_reason) == (RunState.COMPLETED, "")
     assert after.counts == before.counts
     assert rows == [f"c{i}" for i in range(20)]
-    assert sorted(event.case_id for event in events if isinstance(event, CaseResult)) == sorted(rows)
-    states = [event.state for event in events if isinstance(event, StateChange)]
-    assert states == [RunState.RUNNING, RunState.SUCCEEDED, RunState.RUNNING, RunState.SUCCEEDED]
+    assert sorted(event.case_id for event in events if isinstance(event, RowResult)) == sorted(rows)
+    states = [event.state for event in events if isinstance(event, StateChanged)]
+    assert states == [RunState.RUNNING, RunState.COMPLETED, RunState.RUNNING, RunState.COMPLETED]
     assert after.summary is not None
     assert before.summary is not None
     assert (after.summary.row_count, after.summary.passed) == (before.summary.row_count, before.summary.passed)
@@ -443,7 +443,7 @@ async def test_only_questions_without_a_stored_answer_are_asked(
         run = await client.create_run(settings_of("python", "m:f"), dataset.dataset_id)
         await client.host_agent(run.run_id, AgentCaller(agent), concurrency=4)
         before = await at_rest(client, run.run_id)
-    assert before.state is RunState.SUCCEEDED
+    assert before.state is RunState.COMPLETED
     asked.clear()
 
     def damage(connection: sa.Connection) -> None:
@@ -454,7 +454,7 @@ async def test_only_questions_without_a_stored_answer_are_asked(
     async with serve(recover="auto", reconcile_s=0.1) as client:
         await client.host_agent(run.run_id, AgentCaller(agent), concurrency=4)
         after = await at_rest(client, run.run_id)
-    assert (after.state, after.counts) == (RunState.SUCCEEDED, before.counts)
+    assert (after.state, after.counts) == (RunState.COMPLETED, before.counts)
     assert sorted(asked) == ["c4", "c6"]
 
 
@@ -465,14 +465,14 @@ async def test_shards_that_lack_nothing_stay_done(
     table = schema.shards
     epochs = sa.select(table.c.shard_index, table.c.epoch).order_by(table.c.shard_index)
     async with serve() as client:
-        run = await succeeded(client, settings_of(), 1200)
+        run = await completed(client, settings_of(), 1200)
     with engine.connect() as connection:
         before = {row.shard_index: row.epoch for row in connection.execute(epochs)}
     assert len(before) == 2
     await change(open_store, lambda c: lose(c, run.run_id, 1100))
     async with serve(recover="auto", reconcile_s=0.1) as client:
         after = await at_rest(client, run.run_id)
-    assert (after.state, after.counts) == (RunState.SUCCEEDED, run.counts)
+    assert (after.state, after.counts) == (RunState.COMPLETED, run.counts)
     with engine.connect() as connection:
         assert {row.shard_index: row.epoch for row in connection.execute(epochs)} == {0: before[0], 1: before[1] + 1}
 
@@ -482,7 +482,7 @@ async def test_rows_that_belong_to_no_shard_fail_the_run(
 ) -> None:
     """Where no shard can be reopened the run ends and says what is missing, in place of a pause without end."""
     async with serve() as client:
-        run = await succeeded(client, settings_of(), 1200)
+        run = await completed(client, settings_of(), 1200)
 
     def damage(connection: sa.Connection) -> None:
         lose(connection, run.run_id, 1100)
@@ -503,7 +503,7 @@ async def test_only_a_run_that_is_active_is_reopened(
 ) -> None:
     """A run that was paused, cancelled or concluded meanwhile keeps its shards; its counts are not touched either."""
     async with serve() as client:
-        run = await succeeded(client, settings_of(), 3)
+        run = await completed(client, settings_of(), 3)
     found: list[bool] = []
 
     def reopen(connection: sa.Connection) -> None:

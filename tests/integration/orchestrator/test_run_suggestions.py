@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.client.client import Client
-    from assay.model.run import RunSettings
+    from assay.model.run import RunSpec
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def database_url() -> str:
 async def test_a_suggestion_rests_on_the_reason_and_the_ids_that_were_asked_for(
     serve_at: Callable[..., AbstractAsyncContextManager[Client]],
     tmp_path: Path,
-    settings_of: Callable[..., RunSettings],
+    settings_of: Callable[..., RunSpec],
 ) -> None:
     """A server may word its message as it likes; an error about something else, or without a run id, stays as it is."""
     unknown = NotFoundError("nothing here has this name", reason="RUN_NOT_FOUND")

@@ -19,7 +19,7 @@ from assay.client.client import Client
 from assay.errors import NotFoundError, ResumeExpiredError, WatchBehindError, WrongStateError
 from assay.model.answers.agent_response import AgentErrorKind, AgentResponse, Usage
 from assay.model.case import Case, Turn
-from assay.model.run import CaseResult, Run, RunState
+from assay.model.run import RowResult, Run, RunState
 from assay.model.scope import LOCAL
 from assay.rpc.channel import open_channel
 from assay.rpc.options import ChannelOptions
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
     import grpc.aio
 
     from assay.model.answers.agent_response import AgentRequest
-    from assay.model.run import RunSettings, StateChange
+    from assay.model.run import RunSpec, StateChanged
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
-    SettingsOf = Callable[..., RunSettings]
-    Event = Run | StateChange | CaseResult
+    SettingsOf = Callable[..., RunSpec]
+    Event = Run | StateChanged | RowResult
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
-    from assay.model.run import DatasetRef, RunSettings
+    from assay.model.run import DatasetRef, RunSpec
     from assay.storage.database import Database
     from assay_orchestrator.store.removal.deletions import PendingDeletion
 
@@ -58,7 +58,7 @@ def recorded(count: int, size: int = 1) -> list[Case]:
     return [Case(f"c{i}", (Turn(f"q{i}"),), recorded=AgentResponse(text="x" * size)) for i in range(count)]
 
 
-async def paused_run(client: Client, settings: RunSettings) -> Run:
+async def paused_run(client: Client, settings: RunSpec) -> Run:
     """Return a run on which nothing happens."""
     dataset = await client.upload_dataset(recorded(3), name="d")
     return await client.pause_run((await client.create_run(settings, dataset.dataset_id)).run_id)
@@ -263,14 +263,14 @@ async def test_watchers_of_different_pace_see_the_same(serve: Serve, settings_of
 
         async def all_events(after: int) -> list[tuple[int, str]]:
             return [
-                (event.sequence, event.case_id if isinstance(event, CaseResult) else event.state.value)
+                (event.sequence, event.case_id if isinstance(event, RowResult) else event.state.value)
                 async for event in client.watch_run(run.run_id, after_sequence=after)
                 if not isinstance(event, Run)
             ]
 
         live = await asyncio.gather(*(all_events(0) for _ in range(5)))
         late = await all_events(0)
-        assert (await client.get_run(run.run_id)).state is RunState.SUCCEEDED
+        assert (await client.get_run(run.run_id)).state is RunState.COMPLETED
         assert all(events == late for events in live)
         assert await all_events(150) == late[150:]
 
@@ -294,10 +294,10 @@ async def test_rows_of_a_watch_are_those_that_are_stored(serve: Serve, settings_
         watching = asyncio.ensure_future(collect(client.watch_run(run.run_id, include_answers=True)))
         await until(open_watches, lambda count: count == 1)
         hosting = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(agent), concurrency=2))
-        watched = {row.case_id: row for row in await watching if isinstance(row, CaseResult)}
+        watched = {row.case_id: row for row in await watching if isinstance(row, RowResult)}
         await hosting
-        again = {row.case_id: row for row in await collect(client.watch_run(run.run_id)) if isinstance(row, CaseResult)}
-        stored = [row async for row in client.list_results(run.run_id)]
+        again = {row.case_id: row for row in await collect(client.watch_run(run.run_id)) if isinstance(row, RowResult)}
+        stored = [row async for row in client.list_rows(run.run_id)]
     assert [dataclasses.replace(watched[row.case_id], sequence=0) for row in stored] == stored
     assert [row.case_id for row in stored] == [case.case_id for case in cases]
     assert all(row.response is None and not row.input for row in again.values())
@@ -310,9 +310,9 @@ async def test_pages_fit_in_messages_whatever_characters_take(serve: Serve, sett
     cases = [Case(f"c{i}", (Turn("q"),), recorded=answer) for i in range(600)]
     async with serve() as client:
         run = await run_cases(client, settings_of(), cases)
-        listed = [row async for row in client.list_results(run.run_id)]
+        listed = [row async for row in client.list_rows(run.run_id)]
         watched = [row async for row in client.watch_run(run.run_id, include_answers=True)]
-    found = [row.response for row in (*listed, *watched) if isinstance(row, CaseResult)]
+    found = [row.response for row in (*listed, *watched) if isinstance(row, RowResult)]
     assert [response.output for response in found if response] == [{"said": text}] * 1_200
 
 
@@ -322,8 +322,8 @@ async def test_an_answer_that_fits_in_no_message_fails_its_row_alone(serve: Serv
     cases = [Case("large", (Turn("q", references=("r" * 900_000,)),), recorded=large), *recorded(2)]
     async with serve() as client:
         run = await run_cases(client, settings_of(), cases)
-        rows = {row.case_id: row.response async for row in client.list_results(run.run_id)}
-    assert run.state is RunState.SUCCEEDED
+        rows = {row.case_id: row.response async for row in client.list_rows(run.run_id)}
+    assert run.state is RunState.COMPLETED
     found = rows["large"]
     assert found is not None
     assert found.error is not None
@@ -349,7 +349,7 @@ def answered(count: int) -> list[Case]:
     ]
 
 
-async def finished(client: Client, settings: RunSettings, dataset: DatasetRef) -> Run:
+async def finished(client: Client, settings: RunSpec, dataset: DatasetRef) -> Run:
     """Run over a dataset and return the run, ended."""
     run = await client.create_run(settings, dataset.dataset_id)
     return await await_end(client, run.run_id)
@@ -366,15 +366,15 @@ async def test_a_deleted_run_leaves_nothing_behind(serve: Serve, settings_of: Se
     async with serve() as client:
         dataset = await client.upload_dataset(answered(25), name="d")
         first, second = [await finished(client, settings_of(), dataset) for _ in range(2)]
-        check = await client.delete_run(first.run_id, only_check=True)
+        check = await client.delete_run(first.run_id, validate_only=True)
         assert (check.row_count, check.dataset_removed) == (25, False)
         assert check.size_bytes > 25 * 100
-        assert (await client.get_run(first.run_id)).state is RunState.SUCCEEDED
+        assert (await client.get_run(first.run_id)).state is RunState.COMPLETED
         assert await client.delete_run(first.run_id) == check
         with pytest.raises(NotFoundError, match="no run"):
             await client.get_run(first.run_id)
         assert [run.run_id for run in await client.list_runs()] == [second.run_id]
-        assert len([row async for row in client.list_results(second.run_id)]) == 25
+        assert len([row async for row in client.list_rows(second.run_id)]) == 25
         assert count_rows(engine, schema.results, schema.answers, schema.dataset_cases) == [25, 25, 25]
         last = await client.delete_run(second.run_id)
         assert last.dataset_removed
@@ -389,9 +389,9 @@ async def test_a_run_that_goes_on_is_not_deleted(serve: Serve, settings_of: Sett
     async with serve() as client:
         dataset = await client.upload_dataset(answered(3), name="d")
         run = await client.create_run(settings_of("python", "m:f"), dataset.dataset_id)
-        for only_check in (True, False):
+        for validate_only in (True, False):
             with pytest.raises(WrongStateError, match="pause or cancel it"):
-                await client.delete_run(run.run_id, only_check=only_check)
+                await client.delete_run(run.run_id, validate_only=validate_only)
         await client.pause_run(run.run_id)
         assert (await client.delete_run(run.run_id)).row_count == 0
         with pytest.raises(NotFoundError):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from assay.model.run import RunSettings
+    from assay.model.run import RunSpec
 
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
@@ -31,7 +31,7 @@ def database_url() -> str:
 
 
 async def test_a_second_signal_does_not_wait_for_questions_in_flight(
-    tmp_path: Path, settings_of: Callable[..., RunSettings]
+    tmp_path: Path, settings_of: Callable[..., RunSpec]
 ) -> None:
     """The first lets a question have half of the grace period, an hour here; the second ends the process."""
     asked = asyncio.Event()

@@ -23,7 +23,7 @@ from assay_embedder.registry import Registry
 from assay_embedder.settings import Settings as EmbedderSettings
 from assay_judge import service as judge_service
 from assay_judge.resources import open_service
-from assay_judge.settings import Settings as JudgeSettings
+from assay_judge.settings import Settings as JudgeSpec
 from assay_orchestrator.identity.service_scopes import ServiceScopes
 from assay_orchestrator.runs.team_services import replicas, services_of_teams
 from assay_orchestrator.settings import Settings
@@ -55,7 +55,7 @@ async def test_a_team_is_deleted_by_the_name_that_they_know(tmp_path: Path) -> N
     """The judge and each embedder delete, and count again, what they have under the name of the team, and no other."""
     stopping = asyncio.Event()
     async with AsyncExitStack() as stack:
-        judge = await stack.enter_async_context(open_service(JudgeSettings(state_dir=tmp_path / "judge"), {}, stopping))
+        judge = await stack.enter_async_context(open_service(JudgeSpec(state_dir=tmp_path / "judge"), {}, stopping))
         addresses = []
         for number in range(2):
             registry = Registry(EmbedderSettings(cache_dir=tmp_path / f"embedder{number}"))

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractAsyncContextManager
 
-    from assay.model.run import RunSettings
+    from assay.model.run import RunSpec
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
-    SettingsOf = Callable[..., RunSettings]
+    SettingsOf = Callable[..., RunSpec]
 
 CONNECTION_COUNT = 16  # of which each may have 128 open calls
 UPLOAD_COUNT = HOST_COUNT = 896
@@ -116,12 +116,12 @@ async def silent_calls(stack: AsyncExitStack, address: str, run_id: str) -> tupl
     return watches, others
 
 
-async def served(client: Client, settings: RunSettings) -> None:
+async def served(client: Client, settings: RunSpec) -> None:
     """Do everything that a user does."""
     dataset = await client.upload_dataset(CASES[:3], name="mine")
     run = await client.create_run(settings, dataset.dataset_id)
     await await_end(client, run.run_id)
-    assert (await client.get_run(run.run_id)).state is RunState.SUCCEEDED
+    assert (await client.get_run(run.run_id)).state is RunState.COMPLETED
 
 
 async def test_thousands_of_silent_streams_leave_everybody_served(serve: Serve, settings_of: SettingsOf) -> None:

@@ -17,7 +17,7 @@ from assay.errors import InvalidInputError, Problem, SpecError, UnavailableError
 from assay.metrics import complete_parameters
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Assertion, Case, Turn
-from assay.model.run import MetricSettings, RunState
+from assay.model.run import MetricSpec, RunState
 from assay.rpc.channel import open_channel
 from assay.rpc.server import RpcServer
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.client.client import Client
-    from assay.model.run import CaseResult, RunSettings
+    from assay.model.run import RowResult, RunSpec
 
     ServeAt = Callable[..., AbstractAsyncContextManager[Client]]
-    SettingsOf = Callable[..., RunSettings]
+    SettingsOf = Callable[..., RunSpec]
 
 CASES = 40
 
@@ -68,19 +68,19 @@ def case(number: int) -> Case:
     )
 
 
-def metrics(*kinds: str) -> tuple[MetricSettings, ...]:
+def metrics(*kinds: str) -> tuple[MetricSpec, ...]:
     """Return metrics with their defaults."""
-    return tuple(MetricSettings(kind, complete_parameters(kind, {}, where=kind)) for kind in kinds)
+    return tuple(MetricSpec(kind, complete_parameters(kind, {}, where=kind)) for kind in kinds)
 
 
-async def finished(client: Client, settings: RunSettings, cases: Sequence[Case]) -> dict[str, CaseResult]:
+async def finished(client: Client, settings: RunSpec, cases: Sequence[Case]) -> dict[str, RowResult]:
     """Run cases to their end; return the rows by case."""
     run = await run_cases(client, settings, cases)
-    assert run.state is RunState.SUCCEEDED, run.state_reason
-    return {row.case_id: row async for row in client.list_results(run.run_id)}
+    assert run.state is RunState.COMPLETED, run.state_reason
+    return {row.case_id: row async for row in client.list_rows(run.run_id)}
 
 
-def values(rows: dict[str, CaseResult], metric: str) -> dict[str, float | None]:
+def values(rows: dict[str, RowResult], metric: str) -> dict[str, float | None]:
     """Return a metric's values by case."""
     return {name: next(score.value for score in row.scores if score.metric == metric) for name, row in rows.items()}
 
@@ -139,7 +139,7 @@ async def test_references_are_computed_while_the_agent_is_asked(
         hosting = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(agent), concurrency=1))
         await await_end(client, run.run_id)
         await hosting
-        rows = {row.case_id: row async for row in client.list_results(run.run_id)}
+        rows = {row.case_id: row async for row in client.list_rows(run.run_id)}
     assert ahead == [
         {"x" * (number + 1) for number in range(last)} | {"reference"} for last in range(1, len(cases) + 1)
     ]

@@ -19,7 +19,7 @@ from assay.comparison.stopping_settings import plan_of
 from assay.errors import StorageError
 from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
-from assay.model.run import AgentSettings, CaseResult, DatasetRef, MetricSettings, RunSettings, Score, ScoreStatus
+from assay.model.run import AgentSpec, DatasetRef, MetricSpec, RowResult, RunSpec, Score, ScoreStatus
 from assay.model.scope import LOCAL
 from assay.model.stopping import StoppingSettings
 from assay_orchestrator.agents.retrying import RetryingAgent
@@ -45,12 +45,10 @@ STOPPING = StoppingSettings("always-valid", "exact_match", ("old", "new"), CASES
 RUNS = {"old": "r2", "new": "r1"}  # ids in another order than variants
 
 
-def settings_for(variant: str, stopping: StoppingSettings = STOPPING) -> RunSettings:
+def settings_for(variant: str, stopping: StoppingSettings = STOPPING) -> RunSpec:
     """Return the settings of a run of the group."""
-    agent, metrics = AgentSettings("python", "m:f"), (MetricSettings("exact_match"),)
-    return RunSettings(
-        "n", agent, metrics, repeats=REPEATS, labels={"variant": variant}, group_id="g", stopping=stopping
-    )
+    agent, metrics = AgentSpec("python", "m:f"), (MetricSpec("exact_match"),)
+    return RunSpec("n", agent, metrics, repeats=REPEATS, labels={"variant": variant}, group_id="g", stopping=stopping)
 
 
 @pytest_asyncio.fixture
@@ -85,12 +83,12 @@ def value_of(variant: str, case_index: int, repeat: int) -> float | None:
     return float(dice.random() < (0.5 if variant == "old" else 0.85))
 
 
-def row_of(variant: str, case_index: int, repeat: int) -> CaseResult:
+def row_of(variant: str, case_index: int, repeat: int) -> RowResult:
     """Return a row as it is stored."""
     value = value_of(variant, case_index, repeat)
     status = ScoreStatus.SKIPPED if value is None else ScoreStatus.ERROR if math.isnan(value) else ScoreStatus.SCORED
     score = Score("exact_match", status, value if status is ScoreStatus.SCORED else None)
-    return CaseResult(f"c{case_index}", case_index, repeat, "", AgentStatus.SUCCESS, None, (score,), 1.5, "")
+    return RowResult(f"c{case_index}", case_index, repeat, "", AgentStatus.SUCCESS, None, (score,), 1.5, "")
 
 
 def decided(cases: int = CASES) -> Stop | None:
@@ -111,7 +109,7 @@ class Process:
         self._looks = {variant: StopLook(run_id, settings_for(variant)) for variant, run_id in RUNS.items()}
         self.stopped = 0
 
-    async def put(self, variant: str, rows: Sequence[CaseResult], *, undone: bool = False) -> None:
+    async def put(self, variant: str, rows: Sequence[RowResult], *, undone: bool = False) -> None:
         """Store rows of one run in one transaction, which may be undone in the end."""
         look, run_id = self._looks[variant], RUNS[variant]
 

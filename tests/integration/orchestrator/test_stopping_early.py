@@ -103,13 +103,13 @@ async def test_the_decision_is_that_of_the_stored_rows(
         ended = await pair.drive(client, await pair.start(client))
         compared = await compare_on_server(client, [run.run_id for run in ended], ComparisonSettings())
         again = await resume_variants(client, pair.specs, "group-1")
-        rows = [row async for row in client.list_results(ended[0].run_id)]
-        listed = client.list_results(ended[0].run_id)
+        rows = [row async for row in client.list_rows(ended[0].run_id)]
+        listed = client.list_rows(ended[0].run_id)
         async with report_of_run(ended[0], None, listed, tmp_path, lambda row: None) as report:
             reported = [row["case_id"] for row in report.rows()]
             notes = report.head["summary"]["notes"]
     for run, agent in zip(ended, pair.agents, strict=True):
-        assert run.state is RunState.SUCCEEDED
+        assert run.state is RunState.COMPLETED
         assert run.summary is not None
         found = run.summary.stopped_early
         assert found is not None
@@ -120,7 +120,7 @@ async def test_the_decision_is_that_of_the_stored_rows(
         assert expected.cases <= found.asked <= expected.cases + 40, "a few shards beyond the decision"
         assert found.saved_calls == CASES - found.asked
         assert "stopped early" in run.state_reason
-    assert [run.state for run in again] == [RunState.SUCCEEDED] * 2
+    assert [run.state for run in again] == [RunState.COMPLETED] * 2
     assert compared.stopping is not None
     assert compared.stopping.verdict is Verdict.B_BETTER
     assert compared.pairs[0].metric("exact_match").verdict is Verdict.B_BETTER
@@ -244,7 +244,7 @@ async def test_retried_rows_move_no_stop(serve: Callable[..., Any], settings_of:
         resumed = await client.resume_run(ended[1].run_id, retry_errors=True)
         (again,) = await drive_variants(client, [resumed], codes[1:], hidden=True)
     assert len(pair.agents[1].asked) == before + failed
-    assert (again.state, again.counts.agent_errors) == (RunState.SUCCEEDED, 0)
+    assert (again.state, again.counts.agent_errors) == (RunState.COMPLETED, 0)
     assert again.counts.finished == again.counts.total == ended[1].counts.total
     stopped = [run.summary.stopped_early for run in (ended[1], again) if run.summary is not None]
     assert stopped[0] is not None

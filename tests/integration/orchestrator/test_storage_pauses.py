@@ -24,7 +24,7 @@ from assay.client.client import Client
 from assay.errors import StorageError, UnavailableError, WrongStateError
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
-from assay.model.run import CaseResult, PauseCause, Run, RunState, StateChange
+from assay.model.run import PauseCause, RowResult, Run, RunState, StateChanged
 from assay_orchestrator.pipeline.storage_pauses import Backoff
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.model.answers.agent_response import AgentRequest
-    from assay.model.run import RunSettings
+    from assay.model.run import RunSpec
 
 
 _CASES = 60
@@ -118,9 +118,9 @@ async def ended(client: Client, run_id: str) -> list[str]:
     """Watch a run until it ends; return the states it was in and the cases of its results."""
     seen = [event async for event in client.watch_run(run_id) if not isinstance(event, Run)]
     assert [event.sequence for event in seen] == list(range(1, len(seen) + 1))
-    cases = [event.case_id for event in seen if isinstance(event, CaseResult)]
+    cases = [event.case_id for event in seen if isinstance(event, RowResult)]
     assert sorted(cases) == sorted({f"c{i}" for i in range(_CASES)})
-    return [event.state.value for event in seen if isinstance(event, StateChange)]
+    return [event.state.value for event in seen if isinstance(event, StateChanged)]
 
 
 def assert_asked_once(agent: _Agent) -> None:
@@ -166,7 +166,7 @@ async def test_nothing_is_asked_while_rows_cannot_be_stored(
         await refusal.until_met(_REFUSALS)
         assert agent.asked.total() == asked
         await refusal.lift()
-        assert await ended(client, run.run_id) == ["running", "paused", "running", "succeeded"]
+        assert await ended(client, run.run_id) == ["running", "paused", "running", "completed"]
     assert_asked_once(agent)
 
 
@@ -183,7 +183,7 @@ async def test_a_refused_enqueue_fails_no_run(
         paused = await until_shown(client, run.run_id, RunState.PAUSED)
         assert (paused.pause_cause, paused.counts.finished) == (PauseCause.STORAGE, _CASES)
         await refusal.lift()
-        assert await ended(client, run.run_id) == ["running", "paused", "running", "succeeded"]
+        assert await ended(client, run.run_id) == ["running", "paused", "running", "completed"]
     assert_asked_once(agent)
 
 
@@ -200,7 +200,7 @@ async def test_a_lock_that_is_held_for_long(
             paused = await until_shown(client, run.run_id, RunState.PAUSED)
             agent.may_continue.set()
             assert setting in paused.state_reason
-        assert (await ended(client, run.run_id))[-1] == "succeeded"
+        assert (await ended(client, run.run_id))[-1] == "completed"
     assert_asked_once(agent)
 
 
@@ -231,7 +231,7 @@ async def test_cancelled_statements(
             paused = await until_shown(client, run.run_id, RunState.PAUSED)
             assert paused.pause_cause is PauseCause.STORAGE
             agent.may_continue.set()
-        assert (await ended(client, run.run_id))[-1] == "succeeded"
+        assert (await ended(client, run.run_id))[-1] == "completed"
     assert_asked_once(agent)
 
 
@@ -258,7 +258,7 @@ async def test_a_missing_right(
             agent.may_continue.set()
             assert "GRANT it what it needs" in paused.state_reason
             admin.execute(sql.SQL("GRANT INSERT ON answers, results TO {}").format(role))
-            assert (await ended(client, run.run_id))[-1] == "succeeded"
+            assert (await ended(client, run.run_id))[-1] == "completed"
         assert_asked_once(agent)
     finally:
         admin.execute(sql.SQL("DROP OWNED BY {}").format(role))
@@ -293,7 +293,7 @@ async def test_a_server_that_may_only_be_read(
                 with pytest.raises(UnavailableError, match="may only be read"):
                     await hurried.pause_run(run.run_id)
             make("off")
-            assert (await ended(client, run.run_id))[-1] == "succeeded"
+            assert (await ended(client, run.run_id))[-1] == "completed"
     assert_asked_once(agent)
 
 
@@ -336,7 +336,7 @@ async def test_its_owner_may_pause_a_run_that_waits_for_storage(
         assert agent.asked.total() == asked
         await client.resume_run(run.run_id)
         await client.host_agent(run.run_id, AgentCaller(agent), concurrency=_CONCURRENCY)
-        assert (await client.get_run(run.run_id)).state is RunState.SUCCEEDED
+        assert (await client.get_run(run.run_id)).state is RunState.COMPLETED
     assert_asked_once(agent)
 
 
@@ -394,7 +394,7 @@ async def test_a_stop_keeps_its_grace_period_while_rows_cannot_be_stored(
     await refusal.lift()
     async with serve(reconcile_s=0.1) as client:
         hosting = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(agent), concurrency=_CONCURRENCY))
-        assert (await ended(client, run.run_id))[-1] == "succeeded"
+        assert (await ended(client, run.run_id))[-1] == "completed"
         await hosting
     assert max(agent.asked.values()) <= 2
 
@@ -428,7 +428,7 @@ async def shown_as(client: Client, run_id: str, state: RunState) -> Run:
 async def test_a_run_whose_file_is_away_says_so_and_resumes_when_it_is_back(
     serve_at: Callable[..., AbstractAsyncContextManager[Client]],
     tmp_path: Path,
-    settings_of: Callable[..., RunSettings],
+    settings_of: Callable[..., RunSpec],
 ) -> None:
     """Where not even its pause can be stored, a run is shown as paused, with the reason, by everything that shows runs.
 
@@ -460,7 +460,7 @@ async def test_a_run_whose_file_is_away_says_so_and_resumes_when_it_is_back(
         with pytest.raises(WrongStateError, match="resumes by itself when its rows can be stored: cancel it"):
             await client.delete_run(run.run_id)
         (tmp_path / "away.db").rename(file)
-        done = await shown_as(client, run.run_id, RunState.SUCCEEDED)
+        done = await shown_as(client, run.run_id, RunState.COMPLETED)
         await asyncio.wait([hosting])
     assert done.counts.finished == CASES
     assert agent.asked == Counter({f"c{i}": 1 for i in range(CASES)})
@@ -469,7 +469,7 @@ async def test_a_run_whose_file_is_away_says_so_and_resumes_when_it_is_back(
 async def test_what_follows_a_shard_that_could_not_be_ended_begins_when_it_is(
     serve_at: Callable[..., AbstractAsyncContextManager[Client]],
     tmp_path: Path,
-    settings_of: Callable[..., RunSettings],
+    settings_of: Callable[..., RunSpec],
 ) -> None:
     """The end of a shard is refused, so that the next one of its run is enqueued when the pause ends."""
     cases = [Case(f"c{i}", (Turn("q", references=("a",)),), recorded=AgentResponse(text="a")) for i in range(1_500)]
@@ -484,5 +484,5 @@ async def test_what_follows_a_shard_that_could_not_be_ended_begins_when_it_is(
             cause = "SELECT pause_cause FROM runs"  # the pause itself is stored
             await until(lambda: admin.execute(cause).fetchone(), lambda seen: seen == ("storage",))
             admin.execute("DROP TRIGGER refuse")
-        done = await shown_as(client, run.run_id, RunState.SUCCEEDED)
+        done = await shown_as(client, run.run_id, RunState.COMPLETED)
     assert done.counts.finished == len(cases)

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from assay.errors import DatasetError, StorageError
 from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
-from assay.model.run import CaseResult, DatasetRef, RunState, Score, ScoreStatus
+from assay.model.run import DatasetRef, RowResult, RunState, Score, ScoreStatus
 from assay.model.scope import LOCAL
 from assay_orchestrator.store import control, history, schema
 from assay_orchestrator.store.control import Resumption
@@ -42,9 +42,9 @@ def record(run_id: str = "r", request_id: str = "q", **changes: Any) -> RunRecor
     return dataclasses.replace(made, **changes)
 
 
-def row(case_index: int, repeat_index: int = 0, **changes: Any) -> CaseResult:
+def row(case_index: int, repeat_index: int = 0, **changes: Any) -> RowResult:
     """Return a result without scores."""
-    made = CaseResult(f"c{case_index}", case_index, repeat_index, "", AgentStatus.SUCCESS, True, (), 1.5, "")
+    made = RowResult(f"c{case_index}", case_index, repeat_index, "", AgentStatus.SUCCESS, True, (), 1.5, "")
     return dataclasses.replace(made, **changes)
 
 
@@ -372,12 +372,12 @@ async def test_everything_is_there_after_a_restart(store: Database, open_store: 
         assert await database.read(lambda c: results.finished_keys(c, "r", 0, 3)) == {(0, 0)}
         stored = await database.write(lambda c: results.put_rows(c, "r", [answer(1)], [row(1)], {}))
         assert stored.first_sequence == 3
-        await database.write(lambda c: runs.change_state(c, "r", RunState.SUCCEEDED, summary={"pass_rate": 1.0}))
+        await database.write(lambda c: runs.change_state(c, "r", RunState.COMPLETED, summary={"pass_rate": 1.0}))
         run = await database.read(lambda c: runs.load_run(c, "r"))
     finally:
         database.close()
     assert run is not None
-    assert (run.state, run.finished_count, run.last_sequence) == (RunState.SUCCEEDED, 2, 4)
+    assert (run.state, run.finished_count, run.last_sequence) == (RunState.COMPLETED, 2, 4)
     assert run.summary == {"pass_rate": 1.0}
     assert run.started_at is not None
     assert run.ended_at is not None

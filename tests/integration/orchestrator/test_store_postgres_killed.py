@@ -13,7 +13,7 @@ from assay.agent_host.caller import AgentCaller
 from assay.errors import AssayError
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
-from assay.model.run import CaseResult, Run, RunState
+from assay.model.run import RowResult, Run, RunState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,17 +50,17 @@ async def _watch(client: Client, run_id: str, seen: dict[int, str]) -> None:
         async for event in client.watch_run(run_id, after_sequence=max(seen, default=0)):
             if not isinstance(event, Run):
                 assert event.sequence not in seen
-                seen[event.sequence] = event.case_id if isinstance(event, CaseResult) else ""
-            if not isinstance(event, CaseResult) and event.state is RunState.PAUSED:
+                seen[event.sequence] = event.case_id if isinstance(event, RowResult) else ""
+            if not isinstance(event, RowResult) and event.state is RunState.PAUSED:
                 return
     except AssayError:
         pass  # the database is away
 
 
-async def _has_succeeded(client: Client, run_id: str) -> bool:
+async def _has_completed(client: Client, run_id: str) -> bool:
     """Return whether a run has ended well, as far as the database says it."""
     try:
-        return (await client.get_run(run_id)).state is RunState.SUCCEEDED
+        return (await client.get_run(run_id)).state is RunState.COMPLETED
     except AssayError:
         return False  # the database is away
 
@@ -104,9 +104,9 @@ async def test_an_outage_is_not_noticed(
         await watching
         await hosting
         run = await client.get_run(run.run_id)
-    assert run.state is RunState.SUCCEEDED
+    assert run.state is RunState.COMPLETED
     assert sorted(agent.asked) == sorted(case.case_id for case in cases)
-    assert sorted(seen) == list(range(1, _CASES + 2 + 1))  # the results, running, succeeded
+    assert sorted(seen) == list(range(1, _CASES + 2 + 1))  # the results, running, completed
 
 
 async def test_nothing_acknowledged_is_lost(
@@ -133,12 +133,12 @@ async def test_nothing_acknowledged_is_lost(
         answered, results = _stored(killable_postgres.url)
         assert acknowledged <= results <= answered
         await watching
-        while not await _has_succeeded(client, run.run_id):
+        while not await _has_completed(client, run.run_id):
             await _watch(client, run.run_id, seen)
         await _watch(client, run.run_id, seen)
         await hosting
         run = await client.get_run(run.run_id)
-    assert run.state is RunState.SUCCEEDED
+    assert run.state is RunState.COMPLETED
     assert (run.counts.finished, run.counts.passed) == (_CASES, _CASES)
     assert sorted(seen) == list(range(1, len(seen) + 1))
     assert sorted(case_id for case_id in seen.values() if case_id) == sorted(case.case_id for case in cases)

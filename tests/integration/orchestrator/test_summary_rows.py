@@ -12,7 +12,7 @@ from tests.support.services.ended_runs import run_cases
 from assay.client.client import Client
 from assay.model.answers.agent_response import AgentErrorKind, AgentResponse, error_response
 from assay.model.case import Case, Turn
-from assay.model.run import Run, RunSettings
+from assay.model.run import Run, RunSpec
 from assay_cli.output.console import ConsoleSummary
 
 Serve = Callable[..., AbstractAsyncContextManager[Client]]
@@ -31,7 +31,7 @@ def recorded(index: int) -> AgentResponse:
     return AgentResponse(text=f"a{index}" if index % 3 else "wrong")
 
 
-async def finished(client: Client, settings: RunSettings, count: int) -> Run:
+async def finished(client: Client, settings: RunSpec, count: int) -> Run:
     """Return a finished run over so many cases; every fifth has no reference."""
     cases = [
         Case(f"c{i}", (Turn(f"q{i}", references=(f"a{i}",) if i % 5 else ()),), recorded=recorded(i))
@@ -47,7 +47,7 @@ async def shown(client: Client, run: Run, **options: Any) -> str:
     return console.render()
 
 
-async def test_a_large_run_is_shown_as_a_small_one_is(serve: Serve, settings_of: Callable[..., RunSettings]) -> None:
+async def test_a_large_run_is_shown_as_a_small_one_is(serve: Serve, settings_of: Callable[..., RunSpec]) -> None:
     """Where the first rows are all of them, both ways to read print the same."""
     async with serve() as client:
         run = await finished(client, settings_of(), 60)
@@ -57,19 +57,19 @@ async def test_a_large_run_is_shown_as_a_small_one_is(serve: Serve, settings_of:
 
 
 async def test_no_more_rows_are_read_than_are_printed(
-    serve: Serve, settings_of: Callable[..., RunSettings], monkeypatch: pytest.MonkeyPatch
+    serve: Serve, settings_of: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The summary names the counts of all rows, and says of how many its groups of errors are."""
     async with serve() as client:
         run = await finished(client, settings_of(), 3_600)
-        read, page_of = [], client.result_page
+        read, page_of = [], client.row_page
 
         async def counting(*arguments: Any, **options: Any) -> Any:
             page = await page_of(*arguments, **options)
             read.append(len(page.results))
             return page
 
-        monkeypatch.setattr(client, "result_page", counting)
+        monkeypatch.setattr(client, "row_page", counting)
         said = await shown(client, run)
     assert "errors are grouped among the first 1,000:" in said
     assert "(of the first 1,000 without a value)" in said

@@ -18,7 +18,7 @@ from assay.errors import ConflictError, InvalidInputError, NotFoundError, Permis
 from assay.http.addresses import Address, covers, pattern_problem, url_address
 from assay.identity.rights import Role
 from assay.model.case import Case, Turn
-from assay.model.run import AgentSettings, JudgeSettings, RunState
+from assay.model.run import AgentSpec, JudgeSpec, RunState
 from assay_orchestrator.agents import secrets as secrets_module
 from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.targets import Target
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from assay.client.client import Client
-    from assay.model.run import Run, RunSettings
+    from assay.model.run import Run, RunSpec
 
-    SettingsOf = Callable[..., RunSettings]
+    SettingsOf = Callable[..., RunSpec]
 
 KEY, OTHER_KEY = "key-of-alpha-0123456789", "key-of-beta-0123456789"
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
@@ -95,7 +95,7 @@ async def installation(folder: Path, **changes: Any) -> AsyncIterator[tuple[Shar
         yield shared, team_admin, await shared.member("alpha")
 
 
-def asking(settings_of: SettingsOf, url: str, header: str = "", **changes: Any) -> RunSettings:
+def asking(settings_of: SettingsOf, url: str, header: str = "", **changes: Any) -> RunSpec:
     """Return a run whose agent is called over HTTP, one question at a time."""
     options: dict[str, Any] = {"response": {"text": "text"}}
     if header:
@@ -103,7 +103,7 @@ def asking(settings_of: SettingsOf, url: str, header: str = "", **changes: Any) 
     return settings_of("http", url, concurrency=1, options=options, retries=0, **changes)
 
 
-async def await_end(client: Client, settings: RunSettings, count: int = 1) -> Run:
+async def await_end(client: Client, settings: RunSpec, count: int = 1) -> Run:
     """Return a run when it has ended."""
     cases = [Case(f"c{number}", (Turn(f"q{number}", references=("yes",)),)) for number in range(count)]
     return await run_cases(client, settings, cases)
@@ -120,7 +120,7 @@ async def test_a_host_needs_a_target_of_the_team(tmp_path: Path, settings_of: Se
         assert served.heads == []
         made = await admin.create_target(team_admin, "bot", f"127.0.0.1:{served.port}")
         assert (made.team, made.secrets) == ("alpha", ())
-        assert (await await_end(runner, asking(settings_of, served.url))).state is RunState.SUCCEEDED
+        assert (await await_end(runner, asking(settings_of, served.url))).state is RunState.COMPLETED
         assert len(served.heads) == 1
         await admin.delete_target(team_admin, "bot")
         with pytest.raises(InvalidInputError, match="targets create"):
@@ -198,7 +198,7 @@ async def test_a_run_is_not_resumed_where_its_target_is_gone(tmp_path: Path, set
         await runner.resume_run(run.run_id)
         async for _event in runner.watch_run(run.run_id):
             pass
-        assert (await runner.get_run(run.run_id)).state is RunState.SUCCEEDED
+        assert (await runner.get_run(run.run_id)).state is RunState.COMPLETED
 
 
 async def test_who_may_register_what(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ async def test_a_secret_goes_to_targets_that_list_it(tmp_path: Path, settings_of
         assert "--secrets" in said[0]
         assert served.heads == []
         for reference in ("secret://alpha-key", "secret://alpha/alpha-key", "${secret://alpha-key}"):
-            assert (await await_end(runner, asking(settings_of, served.url, reference))).state is RunState.SUCCEEDED
+            assert (await await_end(runner, asking(settings_of, served.url, reference))).state is RunState.COMPLETED
             assert f"authorization: Bearer {KEY}\r\n" in served.heads[-1]
         with pytest.raises(InvalidInputError, match="targets create"):
             await await_end(
@@ -260,7 +260,7 @@ async def test_variables_go_to_the_hosts_that_the_operator_binds_them_to(
         agent() as served,
         installation(tmp_path, http_hosts=hosts, agent_env=("ALPHA_*@127.0.0.1",)) as (_, _admin, runner),
     ):
-        assert (await await_end(runner, asking(settings_of, served.url, "${ALPHA_KEY}"))).state is RunState.SUCCEEDED
+        assert (await await_end(runner, asking(settings_of, served.url, "${ALPHA_KEY}"))).state is RunState.COMPLETED
         elsewhere = served.url.replace("127.0.0.1", "127.0.0.2")
         with pytest.raises(InvalidInputError, match=r"may not be sent to 127\.0\.0\.2"):
             await await_end(runner, asking(settings_of, elsewhere, "${ALPHA_KEY}"))
@@ -286,7 +286,7 @@ async def test_a_rotated_secret_needs_no_restart(
         run = await await_end(runner, asking(settings_of, served.url, "secret://alpha-key"), 6)
         sent = [head.split("authorization: Bearer ")[1].split("\r\n")[0] for head in served.heads]
         assert sent == [KEY, KEY, "rotated-0123456789", "rotated-0123456789"]
-        results = [result async for result in runner.list_results(run.run_id)]
+        results = [result async for result in runner.list_rows(run.run_id)]
         responses = [result.response for result in results if result.response is not None]
         errors = [response.error for response in responses if response.error is not None]
         assert [error.type for error in errors] == ["SecretMissing"] * 2
@@ -353,8 +353,8 @@ def test_what_is_no_address_of_a_target(pattern: str) -> None:
 
 def test_the_key_of_a_judge_goes_to_a_target() -> None:
     """As those of agents; the judge service gets the team with the call, as it does not know the run's."""
-    judge = JudgeSettings("openai", "m", key_variable="secret://openai", others=(
-        JudgeSettings("anthropic", "m", key_variable="secret://beta/key"), JudgeSettings("openai", "m2"),
+    judge = JudgeSpec("openai", "m", key_variable="secret://openai", others=(
+        JudgeSpec("anthropic", "m", key_variable="secret://beta/key"), JudgeSpec("openai", "m2"),
     ))  # fmt: skip
     access = AgentAccess((), (), team="alpha", targets=[Target("models", "https://api.openai.com", ("openai",))])
     assert [problem.field for problem in judge_key_problems(judge, access)] == ["judge.jury[1].key_variable"]
@@ -372,14 +372,14 @@ def test_the_key_of_a_judge_goes_to_a_target() -> None:
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        (AgentSettings("http", "https://A.example/x?y"), Address("https", "a.example", 443)),
-        (AgentSettings("grpc", "a.example:50051"), Address("http", "a.example", 50051)),
-        (AgentSettings("grpc", "[::1]:443", options={"tls": True}), Address("https", "::1", 443)),
-        (AgentSettings("openai", "m"), Address("https", "api.openai.com", 443)),
-        (AgentSettings("anthropic", "m", options={"base_url": "http://m:1"}), Address("http", "m", 1)),
+        (AgentSpec("http", "https://A.example/x?y"), Address("https", "a.example", 443)),
+        (AgentSpec("grpc", "a.example:50051"), Address("http", "a.example", 50051)),
+        (AgentSpec("grpc", "[::1]:443", options={"tls": True}), Address("https", "::1", 443)),
+        (AgentSpec("openai", "m"), Address("https", "api.openai.com", 443)),
+        (AgentSpec("anthropic", "m", options={"base_url": "http://m:1"}), Address("http", "m", 1)),
     ],
 )
-def test_where_agents_are_called(settings: AgentSettings, expected: Address) -> None:
+def test_where_agents_are_called(settings: AgentSpec, expected: Address) -> None:
     """Every adapter that calls something has one address."""
     from assay_orchestrator.agents.targets import agent_address
 

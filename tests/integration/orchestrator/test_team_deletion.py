@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.model.answers.agent_response import AgentRequest
-    from assay.model.run import RunSettings
+    from assay.model.run import RunSpec
 
-    SettingsOf = Callable[..., RunSettings]
+    SettingsOf = Callable[..., RunSpec]
 
 
 def secret(team: str, what: str) -> str:
@@ -64,7 +64,7 @@ def cases_of(team: str, count: int = 3) -> list[Case]:
     ]
 
 
-async def fill(shared: SharedInstallation, team: str, settings: RunSettings) -> Client:
+async def fill(shared: SharedInstallation, team: str, settings: RunSpec) -> Client:
     """Return a client of a team that has something in every table."""
     client = await shared.member(team, Role.TEAM_ADMIN)
     dataset = await client.upload_dataset(cases_of(team), name=secret(team, "dataset"))
@@ -288,7 +288,7 @@ async def test_a_team_is_deleted_whose_run_is_at_a_worker_in_another_process(
             dataset = await clients["beta"].upload_dataset(cases_of("beta"), name="d")
             run = await clients["beta"].create_run(settings, dataset.dataset_id)
             await await_end(clients["beta"], run.run_id)
-            assert (await clients["beta"].get_run(run.run_id)).state is RunState.SUCCEEDED
+            assert (await clients["beta"].get_run(run.run_id)).state is RunState.COMPLETED
             assert len(served.asked) == count + 3
             with engine.connect() as connection:
                 left = {name for name, rows in rows_of(connection, "alpha").items() if rows}
@@ -415,7 +415,7 @@ async def test_a_team_whose_retention_fails_holds_up_no_other(tmp_path: Path, se
                     "BEGIN SELECT RAISE(ABORT, 'refused'); END"
                 )
             )
-            old = schema.runs.c.state == RunState.SUCCEEDED.value
+            old = schema.runs.c.state == RunState.COMPLETED.value
             connection.execute(schema.runs.update().where(old).values(ended_at="2020-01-01T00:00:00.000Z"))
 
         before = {team: len(await member.list_runs()) for team, member in members.items()}
@@ -435,7 +435,7 @@ async def test_retention_deletes_runs_that_ended_long_ago(
         await fill(shared, "beta", settings_of())
         operator = await shared.member("ops", Role.OPERATOR)
         with engine.begin() as connection:
-            old = schema.runs.c.state == RunState.SUCCEEDED.value
+            old = schema.runs.c.state == RunState.COMPLETED.value
             connection.execute(schema.runs.update().where(old).values(ended_at="2020-01-01T00:00:00.000Z"))
         dataset = await member.upload_dataset(cases_of("alpha"), name="new")
         new = await member.create_run(settings_of(), dataset.dataset_id)
@@ -450,7 +450,7 @@ async def test_retention_deletes_runs_that_ended_long_ago(
 
         assert await until(counted, lambda counts: counts["alpha"] == 3) == {"alpha": 3, "beta": 4}
         for run_id in (new.run_id, baseline.run_id):
-            assert (await member.get_run(run_id)).state is RunState.SUCCEEDED
+            assert (await member.get_run(run_id)).state is RunState.COMPLETED
         log = await shared.database.read(
             lambda c: audit.list_entries(c, AuditQuery(team="alpha", action="delete-run"), None, 10)
         )

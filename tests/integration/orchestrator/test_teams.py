@@ -16,7 +16,7 @@ from assay.client.client import Client
 from assay.errors import InvalidInputError, NotFoundError
 from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
-from assay.model.run import FINISHED_STATES, CaseResult, DatasetRef, RunState
+from assay.model.run import FINISHED_STATES, DatasetRef, RowResult, RunState
 from assay.model.scope import Scope
 from assay.rpc.server import RpcServer
 from assay.rpc.status import translated
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from assay.model.run import RunSettings
+    from assay.model.run import RunSpec
     from assay.storage.database import Database
 
-    SettingsOf = Callable[..., RunSettings]
+    SettingsOf = Callable[..., RunSpec]
     Open = Callable[[], Database]
     ServeTeams = Callable[..., contextlib.AbstractAsyncContextManager[list[Client]]]
 
@@ -65,7 +65,7 @@ def store_run(connection: sa.Connection, scope: Scope, run_id: str, *, at: str =
     record = RunRecord(run_id, "same request", "h", {"name": "n", "repeats": 1}, "d", 1, "0", at, scope.team)
     runs.create_run(connection, record)
     shards.create_shards(connection, run_id, 1, 1)
-    row = CaseResult("c", 0, 0, "", AgentStatus.ERROR, None, (), 1.5, "it failed")
+    row = RowResult("c", 0, 0, "", AgentStatus.ERROR, None, (), 1.5, "it failed")
     runs.change_state(connection, run_id, RunState.RUNNING)
     results.put_rows(connection, run_id, [], [row], {})
     runs.change_state(connection, run_id, RunState.PAUSED)
@@ -177,7 +177,7 @@ def serve_teams(tmp_path: Path, database_url: str) -> ServeTeams:
     return lambda *scopes: clients(tmp_path, database_url, *scopes)
 
 
-async def finished_run(client: Client, settings: RunSettings, request_id: str | None = None) -> str:
+async def finished_run(client: Client, settings: RunSpec, request_id: str | None = None) -> str:
     """Return the id of a run that has ended."""
     dataset = await client.upload_dataset(CASES, name="d")
     run = await client.create_run(settings, dataset.dataset_id, request_id=request_id)
@@ -195,8 +195,8 @@ async def refusal(client: Client, method: str, run_id: str) -> tuple[object, ...
     elif method in ("CompareRuns", "ListComparedCases"):
         request = getattr(comparison_pb2, f"{method}Request")(run_ids=[run_id, f"{run_id}-2"])
         call = getattr(comparisons, method)(request)
-    elif method in ("ListResults", "ListAttempts", "GetCase"):
-        named = {} if method == "ListResults" else {"case_id": "c0"}
+    elif method in ("ListRows", "ListAttempts", "GetCase"):
+        named = {} if method == "ListRows" else {"case_id": "c0"}
         call = getattr(runs, method)(getattr(row_pb2, f"{method}Request")(run_id=run_id, **named))
     else:
         call = getattr(runs, method)(getattr(run_pb2, f"{method}Request")(run_id=run_id))
@@ -215,7 +215,7 @@ METHODS = (
     "ResumeRun",
     "DeleteRun",
     "WatchRun",
-    "ListResults",
+    "ListRows",
     "ListAttempts",
     "GetCase",
     "CompareRuns",
@@ -261,7 +261,7 @@ async def test_teams_neither_see_nor_reuse_what_others_have(serve_teams: ServeTe
         assert [run.run_id for run in await second.list_runs()] == [other]
         assert await first.list_runs(run_id_prefix=other) == []
         assert (await first.delete_run(own)).dataset_removed
-        assert len([row async for row in second.list_results(other)]) == len(CASES)
+        assert len([row async for row in second.list_rows(other)]) == len(CASES)
 
 
 async def test_a_page_token_of_another_team_is_refused(serve_teams: ServeTeams, settings_of: SettingsOf) -> None:

@@ -12,7 +12,7 @@ from tests.support.processes.waiting import until
 from assay.agent_host.caller import AgentCaller
 from assay.errors import OverloadedError
 from assay.model.case import Case, Turn
-from assay.model.run import PauseCause, Run, RunState, StateChange
+from assay.model.run import PauseCause, Run, RunState, StateChanged
 from assay.model.scope import LOCAL
 from assay_orchestrator.store import schema
 from assay_orchestrator.store.runs import attendance
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from assay.client.client import Client
-    from assay.model.run import RunSettings
+    from assay.model.run import RunSpec
     from assay.storage.database import Database
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
-    SettingsOf = Callable[..., RunSettings]
+    SettingsOf = Callable[..., RunSpec]
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from assay.client.client import Client
-    from assay.model.run import RunSettings
+    from assay.model.run import RunSpec
 
     ServeAt = Callable[..., AbstractAsyncContextManager[Client]]
 
@@ -41,7 +41,7 @@ CASES = [Case(f"c{n}", (Turn("q", references=("a",)),)) for n in range(3)]
 LONG_AGO = "2020-01-01T00:00:00.000Z"
 
 
-async def hosted_run(client: Client, settings: RunSettings) -> Run:
+async def hosted_run(client: Client, settings: RunSpec) -> Run:
     """Return a run that waits for its host."""
     dataset = await client.upload_dataset(CASES, name="d")
     return await client.create_run(settings, dataset.dataset_id)
@@ -66,9 +66,9 @@ async def test_a_run_without_a_host_pauses_and_the_next_host_continues_it(
         assert paused.pause_cause is PauseCause.UNATTENDED
         assert "no client has hosted the run's agent" in paused.state_reason
         other = await hosted_run(client, settings_of())
-        await reached(client, other.run_id, RunState.SUCCEEDED)
+        await reached(client, other.run_id, RunState.COMPLETED)
         hosting = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(lambda _: "a"), concurrency=1))
-        done = await reached(client, run.run_id, RunState.SUCCEEDED)
+        done = await reached(client, run.run_id, RunState.COMPLETED)
         await hosting
     assert (done.counts.passed, done.pause_cause) == (3, None)
 
@@ -81,7 +81,7 @@ async def test_a_run_without_a_host_can_be_resumed_by_request(serve: Serve, sett
         await client.resume_run(run.run_id)
         states: list[RunState] = []
         async for event in client.watch_run(run.run_id):
-            if isinstance(event, StateChange):
+            if isinstance(event, StateChanged):
                 states.append(event.state)
             if states.count(RunState.PAUSED) == 2:
                 break
@@ -98,7 +98,7 @@ async def test_a_run_without_a_host_can_be_resumed_by_request(serve: Serve, sett
         ({"hosted": False}, False),
         ({"pause_cause": "owner"}, False),
         ({"state": "paused"}, False),
-        ({"state": "succeeded"}, False),
+        ({"state": "completed"}, False),
     ],
 )
 async def test_only_a_hosted_run_that_nothing_hosts_is_paused(
@@ -139,7 +139,7 @@ ONE_CASE = [Case("c", (Turn("q", references=("a",)),))]
 
 
 async def test_exactly_as_many_runs_as_the_limit_are_accepted(
-    serve_at: ServeAt, tmp_path: Path, database_url: str, settings_of: Callable[..., RunSettings]
+    serve_at: ServeAt, tmp_path: Path, database_url: str, settings_of: Callable[..., RunSpec]
 ) -> None:
     """The next one is refused until one has ended or is paused; a repeated request for one that there is, is not."""
     async with serve_at(tmp_path, database_url=database_url, active_run_limit=LIMIT) as client:
@@ -156,7 +156,7 @@ async def test_exactly_as_many_runs_as_the_limit_are_accepted(
 
 
 async def test_runs_that_are_created_at_once_keep_to_the_limit(
-    serve_at: ServeAt, tmp_path: Path, database_url: str, settings_of: Callable[..., RunSettings]
+    serve_at: ServeAt, tmp_path: Path, database_url: str, settings_of: Callable[..., RunSpec]
 ) -> None:
     """Also where they come to several processes: what was counted is still so when a run is stored."""
     async with AsyncExitStack() as stack:

@@ -23,7 +23,7 @@ from assay.gates.run_verdict import run_verdict
 from assay.metrics import complete_parameters
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Assertion, Case, Turn
-from assay.model.run import MetricSettings, RunState
+from assay.model.run import MetricSpec, RunState
 from assay.v1 import case_pb2, dataset_pb2, dataset_pb2_grpc
 from assay_orchestrator.service import dataset_service
 from assay_orchestrator.store import schema
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
-    from assay.model.run import RunSettings
+    from assay.model.run import RunSpec
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
-    SettingsOf = Callable[..., RunSettings]
+    SettingsOf = Callable[..., RunSpec]
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from assay.model.run import Run, RunSettings
+    from assay.model.run import Run, RunSpec
 
     ServeAt = Callable[..., AbstractAsyncContextManager[Client]]
 
@@ -214,7 +214,7 @@ async def test_what_is_accepted_can_be_read_and_run(serve: Serve, settings_of: S
     ]
     settings = dataclasses.replace(
         settings_of(),
-        metrics=tuple(MetricSettings(name, {"values": ["a"]} if name == "contains" else {}) for name in names),
+        metrics=tuple(MetricSpec(name, {"values": ["a"]} if name == "contains" else {}) for name in names),
         gates=(),
     )
     async with serve() as client:
@@ -237,8 +237,8 @@ async def test_what_is_accepted_can_be_read_and_run(serve: Serve, settings_of: S
         async with asyncio.timeout(120):
             await await_end(client, run.run_id)
         run = await client.get_run(run.run_id)
-        assert run.state is RunState.SUCCEEDED, run.state_reason
-        rows = [row async for row in client.list_results(run.run_id)]
+        assert run.state is RunState.COMPLETED, run.state_reason
+        rows = [row async for row in client.list_rows(run.run_id)]
         assert [row.case_id for row in rows] == [each.case_id for each in accepted]
 
 
@@ -306,9 +306,9 @@ def checked_case(number: int, *checks: Assertion) -> Case:
     return Case(f"c{number}", (Turn("q"),), assertions=checks, recorded=AgentResponse(text="It opens at nine."))
 
 
-async def done(client: Client, settings: RunSettings, *kinds: str) -> Run:
+async def done(client: Client, settings: RunSpec, *kinds: str) -> Run:
     """Return a run of some metrics over two cases, of which one has a check by embeddings, once it has ended."""
-    metrics = tuple(MetricSettings(kind, complete_parameters(kind, {}, where=kind)) for kind in kinds)
+    metrics = tuple(MetricSpec(kind, complete_parameters(kind, {}, where=kind)) for kind in kinds)
     similar = Assertion("similar", "It opens at 9.")
     cases = [checked_case(0, Assertion("contains", "nine")), checked_case(1, similar, Assertion("contains", "nine"))]
     return await run_cases(client, replace(settings, metrics=metrics, gates=()), cases)
@@ -320,8 +320,8 @@ async def test_a_check_by_embeddings_without_an_embedder(
     """The run is taken, since only cases tell whether it needs vectors; the row is undecided and the run incomplete."""
     async with serve_at(tmp_path) as client:
         run = await done(client, settings_of(), "assertions")
-        rows = [row async for row in client.list_results(run.run_id)]
-    assert run.state is RunState.SUCCEEDED
+        rows = [row async for row in client.list_rows(run.run_id)]
+    assert run.state is RunState.COMPLETED
     assert run.summary is not None
     verdict = run_verdict(run.summary)
     assert (verdict.status, verdict.reasons) == (

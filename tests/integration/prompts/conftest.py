@@ -9,7 +9,7 @@ import pytest
 
 from assay.model.answers.agent_response import AgentRequest, AgentResponse
 from assay.model.case import Case, Turn
-from assay.model.run import AgentSettings
+from assay.model.run import AgentSpec
 from assay.testing.providers import ScriptedProvider
 from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.prompt import PromptAgent
@@ -43,7 +43,7 @@ async def agent_at() -> AsyncIterator[Callable[..., PromptAgent]]:
             if isinstance(provider, ScriptedProvider):
                 provider = provider.openai_url if adapter == "openai" else provider.url
             agent = PromptAgent(
-                AgentSettings(adapter, target, concurrency=concurrency, options={"base_url": provider, **options}),
+                AgentSpec(adapter, target, concurrency=concurrency, options={"base_url": provider, **options}),
                 AgentAccess(("127.0.0.1",), ("BOT_*",), environ or {}),
             )
             stack.push_async_callback(agent.aclose)

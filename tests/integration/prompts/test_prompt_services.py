@@ -20,7 +20,7 @@ from assay.metrics import METRICS, complete_parameters
 from assay.metrics.core.score import Row
 from assay.model.answers.agent_response import AgentResponse, response_to_json
 from assay.model.case import Case, Turn
-from assay.model.run import AgentSettings, MetricSettings, RunSettings
+from assay.model.run import AgentSpec, MetricSpec, RunSpec
 from assay.testing.providers import ProviderRequest, Reply, ScriptedProvider, Tokens
 from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.prompt import PromptAgent
@@ -117,7 +117,7 @@ def test_a_service_that_cannot_be_asked_is_refused_before_anything_is_sent(
     options: dict[str, Any], field: str, words: str
 ) -> None:
     """All that the orchestrator's environment lacks is said when the run is made."""
-    settings = AgentSettings("openai", "m", options={"base_url": "http://127.0.0.1:1/v1", **options})
+    settings = AgentSpec("openai", "m", options={"base_url": "http://127.0.0.1:1/v1", **options})
     with pytest.raises(InvalidInputError, match=words) as caught:
         PromptAgent(settings, AgentAccess(("*",), ("BOT_*",), {"BOT_KEY": "läßt\nsich nicht"}))
     assert [problem.field for problem in caught.value.problems] == [field]
@@ -299,7 +299,7 @@ def test_an_operator_decides_which_hosts_and_keys_are_used(
     options = options | {"base_url": options["base_url"].removesuffix("/v1")}
     with pytest.raises(InvalidInputError, match=words) as caught:
         PromptAgent(
-            AgentSettings(adapter, "m", options=options),
+            AgentSpec(adapter, "m", options=options),
             AgentAccess(("127.0.0.1",), ("BOT_*",), {"BOT_BAD": "a\nb", "BOT_SPACE": "sk-1 sk-2"}),
         )
     assert [problem.field for problem in caught.value.problems] == [field]
@@ -320,8 +320,8 @@ def test_a_server_admits_prompts_to_hosts_that_its_operator_allows(
     adapter: str, base_url: str | None, hosts: tuple[str, ...], allowed: bool
 ) -> None:
     """A run whose host is not allowed is refused at the door, before it is stored."""
-    agent = AgentSettings(adapter, "m", options={"base_url": base_url} if base_url else {})
-    settings = RunSettings("r", agent, (MetricSettings("exact_match"),))
+    agent = AgentSpec(adapter, "m", options={"base_url": base_url} if base_url else {})
+    settings = RunSpec("r", agent, (MetricSpec("exact_match"),))
     limits = Settings(listen="unix:/nowhere", database=Path("nowhere.db"), http_hosts=hosts)
     if allowed:
         assert check_settings(settings, limits).agent == agent
@@ -335,7 +335,7 @@ def test_a_server_admits_prompts_to_hosts_that_its_operator_allows(
 def test_the_providers_own_service_needs_its_host_allowed_and_its_key_set(adapter: str) -> None:
     """Without a base URL everything that is missing is told at once."""
     with pytest.raises(InvalidInputError) as caught:
-        PromptAgent(AgentSettings(adapter, "m"), AgentAccess((), ("*",), {}))
+        PromptAgent(AgentSpec(adapter, "m"), AgentAccess((), ("*",), {}))
     assert [problem.field for problem in caught.value.problems] == ["agent.base_url", "agent.api_key"]
     assert f"api.{adapter}.com" in str(caught.value)
     assert f"{adapter.upper()}_API_KEY" in str(caught.value)
@@ -346,10 +346,10 @@ def test_the_packages_are_imported_by_the_first_question_only() -> None:
     program = (
         "import sys, assay_orchestrator.__main__, assay_orchestrator.service.registration\n"
         "import assay_orchestrator.runs.planner\n"
-        "from assay.model.run import AgentSettings\n"
+        "from assay.model.run import AgentSpec\n"
         "from assay_orchestrator.agents.access import AgentAccess\n"
         "from assay_orchestrator.agents.prompt import PromptAgent\n"
-        "PromptAgent(AgentSettings('openai', 'm', options={'base_url': 'http://x'}), AgentAccess(['*'], []))\n"
+        "PromptAgent(AgentSpec('openai', 'm', options={'base_url': 'http://x'}), AgentAccess(['*'], []))\n"
         "print(sorted({'openai', 'anthropic', 'httpx2', 'pydantic'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -360,7 +360,7 @@ def test_a_missing_package_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
     """The extra to install is named before anything runs."""
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(InvalidInputError, match=re.escape(install_hint("providers"))):
-        PromptAgent(AgentSettings("openai", "m", options={"base_url": "http://x"}), AgentAccess(("*",), ()))
+        PromptAgent(AgentSpec("openai", "m", options={"base_url": "http://x"}), AgentAccess(("*",), ()))
 
 
 @pytest.mark.parametrize(("adapter", "version"), [("openai", "2.14.0"), ("anthropic", "1.9")])
@@ -373,7 +373,7 @@ def test_a_package_that_is_too_old_is_a_sentence(
     metadata.write_text(f"Metadata-Version: 2.1\nName: {adapter}\nVersion: {version}\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(InvalidInputError, match=re.escape(f"runs, not {version}: {install_hint('providers')}")):
-        PromptAgent(AgentSettings(adapter, "m", options={"base_url": "http://x"}), AgentAccess(("*",), ()))
+        PromptAgent(AgentSpec(adapter, "m", options={"base_url": "http://x"}), AgentAccess(("*",), ()))
 
 
 def test_a_closed_provider_lets_go_of_who_waits() -> None:

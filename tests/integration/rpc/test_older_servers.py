@@ -14,7 +14,7 @@ from assay.agent.v1 import agent_pb2, agent_pb2_grpc
 from assay.client.client import Client
 from assay.errors import InvalidInputError, Problem, SetupError
 from assay.metrics import complete_parameters
-from assay.model.run import AgentSettings, MetricSettings, RunSettings
+from assay.model.run import AgentSpec, MetricSpec, RunSpec
 from assay.rpc.status import from_rpc_error, translated
 from assay.v1 import case_pb2, dataset_pb2, dataset_pb2_grpc, run_pb2, run_pb2_grpc, spec_pb2
 from assay.version import __version__
@@ -59,7 +59,7 @@ async def test_a_setting_that_the_server_does_not_know_is_refused(wire: Wire) ->
     servicer = Runs()  # type: ignore[abstract]  # the other methods are not called
     servicer.CreateRun = create  # type: ignore[method-assign]
     address = await wire.serve_runs(servicer)
-    settings = RunSettings("r", AgentSettings("http", "http://127.0.0.1:1"), (MetricSettings("latency"),))
+    settings = RunSpec("r", AgentSpec("http", "http://127.0.0.1:1"), (MetricSpec("latency"),))
     async with Client(address) as client:
         with pytest.raises(SetupError) as problem:
             await client.create_run(settings, "d")
@@ -153,9 +153,9 @@ async def test_a_parameter_at_its_default_is_not_sent(wire: Wire) -> None:
         "latency": {"threshold": 2.0},
         "consistency": {"model": "other"},
     }
-    metrics = [MetricSettings(kind, complete_parameters(kind, given, where=kind)) for kind, given in kinds.items()]
+    metrics = [MetricSpec(kind, complete_parameters(kind, given, where=kind)) for kind, given in kinds.items()]
     async with Client(await wire.serve({"CreateRun": ("unary_unary", create)}, service=RUN_SERVICE)) as client:
-        await client.create_run(RunSettings("r", AgentSettings("http", "http://127.0.0.1:1"), metrics), "d")
+        await client.create_run(RunSpec("r", AgentSpec("http", "http://127.0.0.1:1"), metrics), "d")
     assert sent == [list(kinds.values())]
 
 

@@ -12,7 +12,7 @@ from assay.metrics import build_metric, complete_parameters
 from assay.metrics.core.score import Row
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
-from assay.model.run import MetricSettings
+from assay.model.run import MetricSpec
 from assay_orchestrator.scorers.pool import ScorerPool
 from assay_orchestrator.scorers.row_scorer import RowScorer
 from assay_orchestrator.settings import ScoringLimits
@@ -61,7 +61,7 @@ def scorer_of() -> Callable[..., RowScorer]:
     """Return a function that builds the scorer of a run with some metrics."""
 
     def make(pool: ScorerPool, *metrics: tuple[str, dict[str, Any]], run_id: str = "run") -> RowScorer:
-        settings = [MetricSettings(kind, complete_parameters(kind, given, where="m")) for kind, given in metrics]
+        settings = [MetricSpec(kind, complete_parameters(kind, given, where="m")) for kind, given in metrics]
         return RowScorer(pool, run_id, settings, [build_metric(one) for one in settings])
 
     return make

@@ -18,7 +18,7 @@ from tests.support.processes.child_process import child_process
 from tests.support.processes.waiting import wait_until
 
 from assay.metrics import complete_parameters
-from assay.model.run import MetricSettings
+from assay.model.run import MetricSpec
 from assay_orchestrator.scorers.jobs import MapReply, ScoreRow
 from assay_orchestrator.scorers.pool import ScoringFailedError
 
@@ -35,7 +35,7 @@ ENDLESS = "all(True for _ in iter(int, 1))"
 
 def job(row: Row) -> ScoreRow:
     """Return the job of scoring a row by exact match."""
-    settings = MetricSettings("exact_match", complete_parameters("exact_match", {}, where="m"))
+    settings = MetricSpec("exact_match", complete_parameters("exact_match", {}, where="m"))
     return ScoreRow(pickle.dumps((settings,)), row)
 
 

@@ -152,7 +152,7 @@ def document(rows: Rows, results: Mapping[str, Any] | None = None, **summary: An
             "name": "manual",
             "labels": {},
             "note": None,
-            "state": "succeeded",
+            "state": "completed",
             "state_reason": None,
             "created_at": "2026-11-23T16:41:11.588Z",
             "started_at": "2026-11-23T16:41:11.675Z",

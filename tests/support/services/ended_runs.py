@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from assay.client.client import Client
     from assay.model.case import Case
-    from assay.model.run import Run, RunSettings
+    from assay.model.run import Run, RunSpec
 
 
 async def await_end(client: Client, run_id: str) -> Run:
@@ -19,7 +19,7 @@ async def await_end(client: Client, run_id: str) -> Run:
     return await client.get_run(run_id)
 
 
-async def run_cases(client: Client, settings: RunSettings, cases: Sequence[Case]) -> Run:
+async def run_cases(client: Client, settings: RunSpec, cases: Sequence[Case]) -> Run:
     """Create a run over some cases, and return it once it has ended."""
     dataset = await client.upload_dataset(cases, name="d")
     run = await client.create_run(settings, dataset.dataset_id)

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from assay.filters.row_filter import RowOrder
-    from assay.model.run import CaseResult
+    from assay.model.run import RowResult
 
 
-def sort_rows(rows: Iterable[CaseResult], order: RowOrder) -> list[CaseResult]:
+def sort_rows(rows: Iterable[RowResult], order: RowOrder) -> list[RowResult]:
     """Return rows in an order; rows without a value come last, equal rows stay in dataset order."""
     placed = sorted(rows, key=lambda row: (row.case_index, row.repeat_index))
     if order.key is RowKey.DATASET:
@@ -25,7 +25,7 @@ def sort_rows(rows: Iterable[CaseResult], order: RowOrder) -> list[CaseResult]:
     return [row for _, row in valued] + [row for row in placed if _sort_value(row, order) is None]
 
 
-def _sort_value(row: CaseResult, order: RowOrder) -> float | str | None:
+def _sort_value(row: RowResult, order: RowOrder) -> float | str | None:
     if order.key is RowKey.CASE:
         return row.case_id
     return row.latency_ms if order.key is RowKey.LATENCY else metric_value(row, order.metric)

@@ -10,7 +10,7 @@ import pytest
 
 from assay.errors import InvalidInputError
 from assay.model.answers.agent_response import AgentErrorKind, AgentRequest, AgentResponse, error_response
-from assay.model.run import AgentSettings
+from assay.model.run import AgentSpec
 from assay_orchestrator.agents import build_agent
 from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.hosted import HostedAgent
@@ -113,7 +113,7 @@ async def test_each_adapter_is_built(case: Case, question: Question) -> None:
 
     def build(adapter: str, target: str = "", hosted: HostedAgent | None = None) -> RetryingAgent:
         options = {"app_name": "a"} if adapter == "adk" else {}
-        settings = AgentSettings(adapter, target, options=options)
+        settings = AgentSpec(adapter, target, options=options)
         return build_agent(settings, AgentAccess(["*.example"], ()), hosted=hosted)
 
     recorded = AgentResponse(text="a")

@@ -238,9 +238,9 @@ async def test_clients_are_told_when_the_run_asks_no_more(case: Case, question: 
     """Detaching ends the streams of present and later clients."""
     agent = HostedAgent()
     client = Client(agent, 1)
-    agent.detach_all("the run has succeeded")
+    agent.detach_all("the run has completed")
     for one in (client, Client(agent, 1)):
-        assert await one.read() == Detached("the run has succeeded")
+        assert await one.read() == Detached("the run has completed")
         with pytest.raises(StopAsyncIteration):
             await one.read()
 

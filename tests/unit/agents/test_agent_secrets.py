@@ -10,7 +10,7 @@ import pytest
 from assay.errors import InvalidInputError, Problem
 from assay.http.addresses import NOWHERE
 from assay.model.answers.agent_response import AgentResponse, Source, Usage
-from assay.model.run import AgentSettings
+from assay.model.run import AgentSpec
 from assay.specs.agents import check_agent
 from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.http import HttpAgent
@@ -132,7 +132,7 @@ def test_an_agent_that_cannot_be_called_is_refused_at_once(
     target: str, options: Mapping[str, object], field: str
 ) -> None:
     """Hosts that are not allowed, invalid URLs and unusable headers are refused before any call."""
-    settings = AgentSettings("http", target, options=options)
+    settings = AgentSpec("http", target, options=options)
     with pytest.raises(InvalidInputError) as refusal:
         HttpAgent(settings, AgentAccess(["127.0.0.1", ""], ["AGENT_*"], ENV))
     assert {problem.field for problem in refusal.value.problems} == {field}
@@ -186,14 +186,14 @@ def test_a_host_that_two_parsers_read_differently_is_refused(url: str) -> None:
     """The allow-list and the connection would see different hosts, or the URL holds a login."""
     environ = {"AGENT_USER": "user:word"}
     with pytest.raises(InvalidInputError) as refusal:
-        HttpAgent(AgentSettings("http", url), AgentAccess(["*"], ["AGENT_*"], environ))
+        HttpAgent(AgentSpec("http", url), AgentAccess(["*"], ["AGENT_*"], environ))
     assert {problem.field for problem in refusal.value.problems} == {"agent.target"}
 
 
 @pytest.mark.parametrize("url", ["http://user:word@good.test/", "https://user@good.test", "http://:word@good.test/x"])
 def test_a_login_in_a_target_is_refused_and_not_shown(url: str) -> None:
     """It would be stored with the run and stand in its report."""
-    (problem,) = check_agent(AgentSettings("http", url))
+    (problem,) = check_agent(AgentSpec("http", url))
     assert problem.field == "agent.target"
     assert "holds a name or password" in problem.message
     assert "word@" not in str(problem)
@@ -207,7 +207,7 @@ def test_a_login_in_a_target_is_refused_and_not_shown(url: str) -> None:
 def test_headers_of_the_connection_are_not_the_specs(name: str) -> None:
     """A spec cannot set the connection's headers: Host would bypass the allow-list, a wrong length break it."""
     for value in ("x", "${AGENT_KEY}"):
-        (problem,) = check_agent(AgentSettings("http", "http://good.test/", options={"headers": {name: value}}))
+        (problem,) = check_agent(AgentSpec("http", "http://good.test/", options={"headers": {name: value}}))
         assert (problem.field, "set by Assay" in problem.message) == (f"agent.headers.{name}", True)
 
 
@@ -215,10 +215,10 @@ def test_headers_of_the_connection_are_not_the_specs(name: str) -> None:
 def test_a_literal_credential_is_refused_and_not_shown(name: str) -> None:
     """It would be stored with the run; a variable is not."""
     target = "http://good.test/"
-    (problem,) = check_agent(AgentSettings("http", target, options={"headers": {name: "Bearer word"}}))
+    (problem,) = check_agent(AgentSpec("http", target, options={"headers": {name: "Bearer word"}}))
     assert (problem.field, "environment variable" in problem.message) == (f"agent.headers.{name}", True)
     assert "Bearer word" not in str(problem)
-    assert not check_agent(AgentSettings("http", target, options={"headers": {name: "Bearer ${AGENT_KEY}"}}))
+    assert not check_agent(AgentSpec("http", target, options={"headers": {name: "Bearer ${AGENT_KEY}"}}))
 
 
 @pytest.mark.parametrize(
@@ -235,8 +235,8 @@ def test_a_literal_credential_is_refused_and_not_shown(name: str) -> None:
 )
 async def test_a_plain_address_is_accepted(url: str, host: str) -> None:
     """The host that the allow-list checks is the host that is called."""
-    await HttpAgent(AgentSettings("http", url), AgentAccess(["*"], [], {})).aclose()
-    assert not check_agent(AgentSettings("http", url))
+    await HttpAgent(AgentSpec("http", url), AgentAccess(["*"], [], {})).aclose()
+    assert not check_agent(AgentSpec("http", url))
     assert check_http_target(url, AgentAccess([host], [])) == []
     assert [problem.field for problem in check_http_target(url, AgentAccess(["other.example"], []))] == ["agent.target"]
     assert httpx2.URL(url).host == host

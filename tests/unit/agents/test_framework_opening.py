@@ -16,7 +16,7 @@ from assay.agent_host.user_code import open_caller
 from assay.errors import InvalidInputError
 from assay.local_stack.install_hint import install_hint
 from assay.model.frameworks import FRAMEWORKS, Framework, OptionKind
-from assay.model.run import AgentSettings
+from assay.model.run import AgentSpec
 from assay.specs.agents import check_agent
 
 YAML = Framework(
@@ -66,7 +66,7 @@ def test_versions_are_those_of_the_extras() -> None:
 def test_all_problems_of_a_framework_agent_are_reported_at_once() -> None:
     """The target, unknown options with the nearest known one, and values of another kind."""
     for adapter, framework in FRAMEWORKS.items():
-        settings = AgentSettings(adapter, "not a target", options={"no_such_option": 1})
+        settings = AgentSpec(adapter, "not a target", options={"no_such_option": 1})
         problems = {problem.field: problem.message for problem in check_agent(settings)}
         assert set(problems) == {"agent.target", "agent.no_such_option"}
         assert f"of {framework.accepts}" in problems["agent.target"]
@@ -107,16 +107,16 @@ def test_a_missing_framework_is_refused_with_its_extra(adapter: str, tmp_path: P
         pytest.skip("it is installed here")
     (tmp_path / "agent.py").write_text("raise RuntimeError('imported')")
     with pytest.raises(InvalidInputError) as caught:
-        open_caller(AgentSettings(adapter, "agent:agent"), tmp_path)
+        open_caller(AgentSpec(adapter, "agent:agent"), tmp_path)
     assert str(caught.value).startswith(f"agent.adapter: {FRAMEWORKS[adapter].label} is not installed here: ")
     assert str(caught.value).endswith(install_hint(FRAMEWORKS[adapter].extra))
 
 
 def test_an_adk_server_is_not_hosted(tmp_path: Path) -> None:
     """A URL is called by the orchestrator: nothing is loaded on this side."""
-    assert open_caller(AgentSettings("adk", "http://127.0.0.1:8000"), tmp_path) is None
-    assert AgentSettings("adk", "agent:root_agent").is_hosted
-    assert AgentSettings("python", "http://127.0.0.1").is_hosted
+    assert open_caller(AgentSpec("adk", "http://127.0.0.1:8000"), tmp_path) is None
+    assert AgentSpec("adk", "agent:root_agent").is_hosted
+    assert AgentSpec("python", "http://127.0.0.1").is_hosted
 
 
 @pytest.mark.parametrize("adapter", ["langgraph", "pydantic_ai", "openai_agents"])
@@ -124,7 +124,7 @@ def test_a_missing_framework_is_refused_before_its_agent_is_loaded(tmp_path: Pat
     """The message is the command that installs it, not the traceback of the user's import."""
     (tmp_path / "agent.py").write_text("raise ImportError('no such framework')\nagent = 1\n")
     with pytest.raises(InvalidInputError) as caught:
-        open_caller(AgentSettings(adapter, "agent.py:agent"), tmp_path)
+        open_caller(AgentSpec(adapter, "agent.py:agent"), tmp_path)
     framework = FRAMEWORKS[adapter]
     hint = install_hint(framework.extra)
     assert str(caught.value) == f"agent.adapter: {framework.label} is not installed here: {hint}"

@@ -25,7 +25,7 @@ from assay.errors import InvalidInputError
 from assay.model.answers.agent_request import AgentRequest
 from assay.model.answers.agent_response import AgentErrorKind
 from assay.model.lifespan_settings import LIFESPAN_KEYS
-from assay.model.run import AgentSettings
+from assay.model.run import AgentSpec
 from assay.specs.agents import check_agent
 from assay.specs.loader import load_spec
 
@@ -361,7 +361,7 @@ nothing = 3
 def opened_with(folder: Path, target: str, **options: Any) -> Caller:
     """Return what asks a function of the module above."""
     (folder / "agent.py").write_text(textwrap.dedent(AGENT), encoding="utf-8")
-    caller = open_caller(AgentSettings("python", f"agent.py:{target}", options=options), folder)
+    caller = open_caller(AgentSpec("python", f"agent.py:{target}", options=options), folder)
     assert caller is not None
     return caller
 
@@ -420,7 +420,7 @@ def test_the_options_are_checked_with_the_spec(
     adapter: str, target: str, options: dict[str, str], message: str
 ) -> None:
     """Options are checked without the user's code; only agents in this process have them."""
-    problems = "\n".join(map(str, check_agent(AgentSettings(adapter, target, options=options))))
+    problems = "\n".join(map(str, check_agent(AgentSpec(adapter, target, options=options))))
     assert message in problems
     assert bool(message) == bool(problems)
 

@@ -10,7 +10,7 @@ import pytest
 
 from assay.datasets import open_dataset
 from assay.model.case import Assertion, Case, ExpectedTool, case_to_json
-from assay.model.run_settings import CaseSelection
+from assay.model.run_spec import CaseSelection
 
 Write = Callable[..., str]
 Read = Callable[..., list[Case]]

@@ -15,7 +15,7 @@ from assay.datasets import open_dataset, records_dataset
 from assay.errors import DatasetError
 from assay.model.answers.agent_response import AgentStatus, Message
 from assay.model.case import Case, Turn, case_to_json
-from assay.model.run_settings import CaseSelection
+from assay.model.run_spec import CaseSelection
 
 Write = Callable[..., str]
 Read = Callable[..., list[Case]]

@@ -17,7 +17,7 @@ import pytest
 from assay.datasets import open_dataset
 from assay.errors import DatasetError
 from assay.model.case import Case, ExpectedTool
-from assay.model.run_settings import CaseSelection
+from assay.model.run_spec import CaseSelection
 
 Read = Callable[..., list[Case]]
 Refusal = Callable[..., list[str]]

@@ -16,7 +16,7 @@ from assay.datasets.records import JsonText
 from assay.metrics import build_metric, complete_parameters
 from assay.metrics.core.score import Row
 from assay.model.case import Case
-from assay.model.run import MetricSettings
+from assay.model.run import MetricSpec
 
 Write = Callable[..., str]
 Read = Callable[..., list[Case]]
@@ -142,7 +142,7 @@ def test_metrics_compare_what_people_mean(
     assert case.references == (right,)
     assert case.recorded is not None
     parameters = complete_parameters(kind, {}, where="metrics[0]")
-    metric = build_metric(MetricSettings(kind, parameters))
+    metric = build_metric(MetricSpec(kind, parameters))
     assert metric.score(Row(case, case.recorded)).value == pytest.approx(value)
 
 

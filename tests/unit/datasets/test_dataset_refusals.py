@@ -14,7 +14,7 @@ import pytest
 
 from assay.datasets import open_dataset
 from assay.errors import DatasetError
-from assay.model.run_settings import CaseSelection
+from assay.model.run_spec import CaseSelection
 from assay_cli.failures import exit_status
 
 Write = Callable[..., str]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from assay.datasets import open_dataset
 from assay.model.case import Case
-from assay.model.run_settings import CaseSelection
+from assay.model.run_spec import CaseSelection
 
 _TEXT = st.text(
     st.one_of(

@@ -8,7 +8,7 @@ import pytest
 
 from assay.datasets import open_dataset, records_dataset
 from assay.errors import DatasetError
-from assay.model.run_settings import CaseSelection
+from assay.model.run_spec import CaseSelection
 
 if TYPE_CHECKING:
     from tests.unit.datasets.conftest import Write

@@ -11,7 +11,7 @@ import pytest
 from assay.datasets import open_dataset
 from assay.errors import DatasetError
 from assay.model.case import Case, ExpectedTool
-from assay.model.run_settings import CaseSelection
+from assay.model.run_spec import CaseSelection
 
 Write = Callable[..., str]
 Read = Callable[..., list[Case]]

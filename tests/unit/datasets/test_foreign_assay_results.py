@@ -10,7 +10,7 @@ import pytest
 
 from assay.datasets import open_dataset
 from assay.model.answers.agent_response import AgentErrorKind, AgentResponse, Source, Usage, error_response
-from assay.model.run import CaseResult, Score, ScoreStatus, TurnResult
+from assay.model.run import RowResult, Score, ScoreStatus, TurnResult
 from assay.reports.document.document import row_document
 
 GOOD = AgentResponse(text="yes", latency_ms=12.5, usage=Usage(input_tokens=3, cost_usd=0.1), sources=(Source(id="s"),))
@@ -20,7 +20,7 @@ FAILED = error_response(AgentErrorKind.RAISED, "ValueError: no", type="ValueErro
 def row(case_id: str, index: int, response: AgentResponse, *, repeat: int = 0, turns: Any = (), **more: Any) -> Any:
     """Return a row as a report has it."""
     scores = [Score("exact_match", ScoreStatus.SCORED, 1.0, passed=True)]
-    result = CaseResult(
+    result = RowResult(
         case_id, index, repeat, "easy", response.status, True, scores, response.latency_ms, "", response=response,
         input="ask", references=("yes", "ja"), tags=("t",), turns=turns, **more,
     )  # fmt: skip

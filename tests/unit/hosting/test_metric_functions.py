@@ -30,7 +30,7 @@ from assay.model.answers.agent_request import AgentRequest, Message
 from assay.model.answers.agent_response import AgentResponse, Source
 from assay.model.case import Case, Turn
 from assay.model.metric_call import MetricOutcome, MetricRequest
-from assay.model.run import MetricSettings
+from assay.model.run import MetricSpec
 from assay.wire.case import case_to_wire
 from assay.wire.metric_call import (
     metric_request_from_wire,
@@ -47,11 +47,9 @@ CASE = Case("c", (Turn("q", references=("ref", "other")),), parameters={"k": 1},
 ANSWER = AgentResponse(text="said", sources=(Source(title="S"),))
 
 
-def settings(name: str = "m", function: str = "metrics:m", **parameters: Any) -> MetricSettings:
+def settings(name: str = "m", function: str = "metrics:m", **parameters: Any) -> MetricSpec:
     """Return the settings of a metric in Python code."""
-    return MetricSettings(
-        name, complete_parameters("python", {"function": function, **parameters}, where="m"), "python"
-    )
+    return MetricSpec(name, complete_parameters("python", {"function": function, **parameters}, where="m"), "python")
 
 
 async def outcome(function: Callable[..., Any], **parameters: Any) -> MetricOutcome:
@@ -283,7 +281,7 @@ def test_every_problem_is_named_at_once(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "good_metrics.py").write_text("def fine(answer): return 1\ndef wrong(zzz): return 1\n")
     (tmp_path / "bad_metrics.py").write_text("raise RuntimeError('at import')\n")
     metrics = [
-        MetricSettings("latency"),
+        MetricSpec("latency"),
         settings("fine", "good_metrics:fine"),
         settings("wrong", "good_metrics:wrong"),
         settings("gone", "good_metrics.py:fin"),

@@ -15,7 +15,7 @@ from tests.support.services.memory_books import MemoryBooks
 from assay.errors import InvalidInputError, StorageError
 from assay.judging.prices import cap_text
 from assay.model.model_price import ModelPrice
-from assay.model.run import JudgeSettings
+from assay.model.run import JudgeSpec
 from assay.model.scope import LOCAL
 from assay_judge.calls.prices import Price, PriceTable, nano_from_usd, usd_from_nano
 from assay_judge.judges import JudgeChoice
@@ -436,7 +436,7 @@ def test_a_request_cannot_lower_a_price(model: str, named: ModelPrice | None, is
 def test_a_cap_allows_as_many_verdicts_as_is_said(rubric: Rubric, name: str, price: ModelPrice, batched: bool) -> None:
     """What is said before a run is at most what calls on as much text may cost, by any rubric."""
     own = "" if name == "quality" else "name: own\n" + 3_000 * "#"
-    judge = JudgeSettings("openai", "m", prices=price, rubric_yaml=own, spend_cap_usd=2.0, batch=batched)
+    judge = JudgeSpec("openai", "m", prices=price, rubric_yaml=own, spend_cap_usd=2.0, batch=batched)
     material = Material("é" * 250, "a" * 500, None, "r" * 500, ("c" * 500,))
     if own:
         rubric = dataclasses.replace(rubric, description=rubric.description + "#" * 3_000)
@@ -453,9 +453,9 @@ def test_a_cap_allows_as_many_verdicts_as_is_said(rubric: Rubric, name: str, pri
 def test_what_a_cap_allows_is_said_where_prices_are_known() -> None:
     """A jury pays for each of its judges; nothing is said without a cap, without a price, or for another machine."""
     price = ModelPrice(1, 0)
-    judge = JudgeSettings("openai", "m", spend_cap_usd=0.05, prices=price)
+    judge = JudgeSpec("openai", "m", spend_cap_usd=0.05, prices=price)
     assert cap_text(judge, {}) == "a verdict on 2 KB of text may cost up to $0.0100, at least 5 like that"
-    jury = dataclasses.replace(judge, others=(JudgeSettings("openai", "n", prices=price),))
+    jury = dataclasses.replace(judge, others=(JudgeSpec("openai", "n", prices=price),))
     assert cap_text(jury, {}) == "a verdict on 2 KB of text may cost up to $0.0200, at least 2 by all of the jury"
     assert cap_text(dataclasses.replace(judge, spend_cap_usd=0.001), {}).endswith("$0.0100, it may allow none")
     for silent in (dataclasses.replace(judge, spend_cap_usd=None), dataclasses.replace(judge, prices=None)):

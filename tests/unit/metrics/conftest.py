@@ -16,7 +16,7 @@ from assay.metrics.core.score import EmbeddingEvidence, Metric, Row
 from assay.metrics.core.similarity import cosine
 from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source
 from assay.model.case import Case, Turn
-from assay.model.run import CaseResult, MetricSettings
+from assay.model.run import MetricSpec, RowResult
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def metric() -> Callable[..., Metric]:
     """A metric by name, with the parameters given and its defaults."""
 
     def build(name: str, **parameters: Any) -> Metric:
-        return build_metric(MetricSettings(name, complete_parameters(name, parameters, where="metrics[0]")))
+        return build_metric(MetricSpec(name, complete_parameters(name, parameters, where="metrics[0]")))
 
     return build
 
@@ -68,12 +68,12 @@ def row() -> Callable[..., Row]:
 
 
 @pytest.fixture
-def result() -> Callable[..., CaseResult]:
+def result() -> Callable[..., RowResult]:
     """The stored result of a row by some metrics."""
 
-    def build(row: Row, metrics: Sequence[Metric], index: int = 0) -> CaseResult:
+    def build(row: Row, metrics: Sequence[Metric], index: int = 0) -> RowResult:
         scores = tuple(metric.score(row) for metric in metrics)
-        return CaseResult(
+        return RowResult(
             case_id=f"case-{index}",
             case_index=index,
             repeat_index=0,
@@ -89,7 +89,7 @@ def result() -> Callable[..., CaseResult]:
 
 
 @pytest.fixture
-def fold(result: Callable[..., CaseResult]) -> Callable[..., Any]:
+def fold(result: Callable[..., RowResult]) -> Callable[..., Any]:
     """The summary of one metric over some rows."""
 
     def build(metric: Metric, rows: Sequence[Row]) -> Any:

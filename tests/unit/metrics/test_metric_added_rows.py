@@ -15,7 +15,7 @@ from assay.metrics.core.score import Row
 from assay.metrics.rows.row_scores import score_row
 from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, Usage
 from assay.model.case import Case, Turn
-from assay.model.run import CaseResult, MetricSettings, MetricSummary, Score, ScoreStatus
+from assay.model.run import MetricSpec, MetricSummary, RowResult, Score, ScoreStatus
 
 JUDGED = {"judge_score": Score("judge_score", ScoreStatus.SCORED, value=0.5)}
 FULL_CASE = Case(
@@ -43,12 +43,12 @@ LOOSE: dict[str, dict[str, Any]] = {
 def summarised(kind: str, rows: Sequence[tuple[Case, AgentResponse]]) -> MetricSummary:
     """The summary of one metric over some rows, scored as a run scores them."""
     parameters = complete_parameters(kind, LOOSE.get(kind, {}), where="metrics[0]")
-    metric = build_metric(MetricSettings(kind, parameters))
+    metric = build_metric(MetricSpec(kind, parameters))
     aggregate = metric.aggregate()
     for case, response in rows:
         scores = (metric.score(Row(case, response, scores=JUDGED)),)
         verdict = row_verdict(response.status, scores)
-        aggregate.add(CaseResult(case.case_id, 0, 0, "", response.status, verdict, scores, None, ""), scores[0])
+        aggregate.add(RowResult(case.case_id, 0, 0, "", response.status, verdict, scores, None, ""), scores[0])
     return aggregate.result()
 
 
@@ -99,9 +99,9 @@ def test_the_order_of_rows_does_not_matter(kind: str, answers: list[AgentRespons
 def test_the_judge_is_computed_before_what_reads_it() -> None:
     """A metric that reads another's score finds it, wherever the spec names it."""
     combined = build_metric(
-        MetricSettings("combined_score", complete_parameters("combined_score", {"judge": "hits"}, where="metrics[0]"))
+        MetricSpec("combined_score", complete_parameters("combined_score", {"judge": "hits"}, where="metrics[0]"))
     )
-    judge = build_metric(MetricSettings("hits", complete_parameters("hit_rate", {}, where="metrics[1]"), "hit_rate"))
+    judge = build_metric(MetricSpec("hits", complete_parameters("hit_rate", {}, where="metrics[1]"), "hit_rate"))
     answer = AgentResponse(sources=(Source(title="X"),), usage=Usage(total_tokens=1000))
     scores = score_row([combined, judge], Row(FULL_CASE, answer))
     assert [(score.metric, score.value) for score in scores] == [("combined_score", 1.0), ("hits", 1.0)]

@@ -24,7 +24,7 @@ from assay.metrics.core.similarity import cosine
 from assay.metrics.rows.row_scores import score_row
 from assay.model.answers.agent_response import AgentResponse, Usage
 from assay.model.case import Assertion, Case, Turn
-from assay.model.run import MetricSettings, Score, ScoreStatus
+from assay.model.run import MetricSpec, Score, ScoreStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -82,7 +82,7 @@ def test_a_row_with_a_check_that_was_not_made_never_passes(
 
 def build(name: str, **parameters: Any) -> Metric:
     """A metric with its defaults."""
-    return build_metric(MetricSettings(name, complete_parameters(name, parameters, where="m")))
+    return build_metric(MetricSpec(name, complete_parameters(name, parameters, where="m")))
 
 
 @given(
@@ -233,4 +233,4 @@ def test_every_type_is_known_once() -> None:
 
 def test_a_run_that_was_stored_without_a_model_is_read() -> None:
     """Its metric has the parameters of the version that stored it."""
-    assert build_metric(MetricSettings("assertions", {"threshold": None})).embedding == DEFAULT
+    assert build_metric(MetricSpec("assertions", {"threshold": None})).embedding == DEFAULT

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from assay.metrics import complete_parameters
 from assay.metrics.consistency import consistency
 from assay.metrics.rows.order import check_metrics
-from assay.model.run import CaseResult, MetricSettings, ScoreStatus
+from assay.model.run import MetricSpec, RowResult, ScoreStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -75,7 +75,7 @@ def summary_of(metric: Callable[..., Metric], row: Callable[..., Row]) -> Callab
             built = row(text, failed=position in failed, vectors=[] if vector is None else [vector])
             data = b"" if vector is None else np.asarray(vector, dtype="<f4").tobytes()
             score = one.score(built)
-            result = CaseResult(
+            result = RowResult(
                 f"c{case}", case, position, "", built.response.status, None, (score,), None, "", answer_vector=data
             )
             fold.add(result, score)
@@ -126,7 +126,7 @@ def test_a_row_keeps_one_vector(changed: dict[str, Any]) -> None:
     """Two such metrics over different vectors would both be computed from those of the first: they are refused."""
     wanted: dict[str, dict[str, Any]] = {"first": {}, "second": changed, "third": {}}
     metrics = {
-        name: MetricSettings(name, complete_parameters("consistency", more, where=name), "consistency")
+        name: MetricSpec(name, complete_parameters("consistency", more, where=name), "consistency")
         for name, more in wanted.items()
     }
     assert [problem.field for problem in check_metrics(metrics)] == ["second"]

@@ -22,7 +22,7 @@ from assay.metrics.rows.row_scores import score_row
 from assay.model.answers.agent_response import AgentResponse, AgentStatus, Source, ToolCall, Usage
 from assay.model.case import Assertion, Case, ExpectedTool, Turn
 from assay.model.metric_call import MetricOutcome
-from assay.model.run import MetricSettings, Score
+from assay.model.run import MetricSpec, Score
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +51,7 @@ class Failure:
         """The score of the metric."""
         given = {**({"judge_score": {}} if kind == "combined_score" else {}), kind: self.parameters}
         metrics = [
-            build_metric(MetricSettings(name, complete_parameters(name, parameters, where="m")))
+            build_metric(MetricSpec(name, complete_parameters(name, parameters, where="m")))
             for name, parameters in given.items()
         ]
         case = Case("c", (self.turn,), **self.case)
@@ -161,7 +161,7 @@ EVIDENCE = EmbeddingEvidence(
 
 def made(check: Assertion, answer: AgentResponse) -> Score:
     """The score of a case with one check."""
-    metric = build_metric(MetricSettings("assertions", complete_parameters("assertions", {}, where="m")))
+    metric = build_metric(MetricSpec("assertions", complete_parameters("assertions", {}, where="m")))
     case = Case("c", (Turn("q"),), assertions=(check,), contexts=("a passage",))
     verdict = JudgeEvidence({"score": 0.1, "reasoning": "it is rude"}, detail={"reasoning": "it is rude"})
     verdicts = {verdict_name(0): verdict}

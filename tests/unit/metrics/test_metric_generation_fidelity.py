@@ -16,7 +16,7 @@ from assay.metrics.core.score import Metric, Row
 from assay.metrics.generation_fidelity import script_ratio
 from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
-from assay.model.run import MetricSettings
+from assay.model.run import MetricSpec
 
 OPEN_TENDERS = "يوجد حالياً 42 مناقصة مطروحة في منطقة الرياض."
 MARKS = "\u0640\u064b\u064c\u064e\u0651\u0670\u200e\u200f\u202b\u2067\u061c"
@@ -170,7 +170,7 @@ def test_marks_never_change_a_result(text: str, marks: list[tuple[int, str]], st
     for position, mark in marks:
         marked.insert(min(position, len(marked)), mark)
     parameters = complete_parameters("generation_fidelity", {"min_chars": 0}, where="metrics[0]")
-    built = build_metric(MetricSettings("generation_fidelity", parameters))
+    built = build_metric(MetricSpec("generation_fidelity", parameters))
     plain, other = (built.score(told(one, 1, status)).detail for one in (text, "".join(marked)))
     kept = [*CHECKS[1:], "markers", "script_ratio"] + (["status_ok"] if status == "out_of_scope" else [])
     assert {name: other[name] for name in kept} == {name: plain[name] for name in kept}

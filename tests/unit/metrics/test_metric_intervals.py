@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from assay.metrics import build_metric, complete_parameters
 from assay.model.run import Score, ScoreStatus
-from assay.model.run_settings import MetricSettings
+from assay.model.run_spec import MetricSpec
 from assay.statistics.intervals import wilson
 from assay_orchestrator.summary.intervals import MetricIntervals
 
@@ -58,7 +58,7 @@ def test_the_interval_holds_the_rate_and_lies_in_the_unit_range(counts: tuple[in
 @pytest.mark.parametrize("kind", ["latency", "tokens", "cost"])
 def test_no_interval_of_a_metric_that_is_never_negative_begins_below_0(kind: str) -> None:
     """One value far above nineteen others makes the interval of their mean wide."""
-    intervals = MetricIntervals(build_metric(MetricSettings(kind, complete_parameters(kind, {}, where=kind))))
+    intervals = MetricIntervals(build_metric(MetricSpec(kind, complete_parameters(kind, {}, where=kind))))
     values = [0.1] * 19 + [30.0]
     for value in values:
         intervals.add(Score(kind, ScoreStatus.SCORED, value), None)

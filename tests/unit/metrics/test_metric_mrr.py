@@ -13,7 +13,7 @@ from assay.metrics import build_metric, complete_parameters
 from assay.metrics.core.score import Metric, Row
 from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source
 from assay.model.case import Case, Turn
-from assay.model.run import MetricSettings, ScoreStatus
+from assay.model.run import MetricSpec, ScoreStatus
 
 
 def ranked(expected: Sequence[str], retrieved: Sequence[str], *, failed: bool = False) -> Row:
@@ -87,7 +87,7 @@ def test_rank_and_hit_agree(retrieved: list[str], k: int) -> None:
     """The reciprocal rank is positive exactly for a hit, and a larger k never lowers either."""
     row = ranked(["X"], retrieved)
     values = {
-        (kind, cut): build_metric(MetricSettings(kind, complete_parameters(kind, {"k": cut}, where="metrics[0]")))
+        (kind, cut): build_metric(MetricSpec(kind, complete_parameters(kind, {"k": cut}, where="metrics[0]")))
         .score(row)
         .value
         or 0.0

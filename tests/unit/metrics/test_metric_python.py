@@ -15,7 +15,7 @@ from assay.metrics.rows.row_scores import score_row
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.metric_call import MetricOutcome
-from assay.model.run import CaseResult, MetricSettings, Score, ScoreStatus
+from assay.model.run import MetricSpec, RowResult, Score, ScoreStatus
 
 CASE = Case("c", (Turn("q"),))
 
@@ -25,7 +25,7 @@ def score_of(outcome: MetricOutcome | None, case: Case = CASE, **parameters: Any
     complete = complete_parameters("python", {"function": "metrics:m", **parameters}, where="m")
     outcomes = {} if outcome is None else {"m": outcome}
     (score,) = score_row(
-        [build_metric(MetricSettings("m", complete, "python"))], Row(case, AgentResponse(text="a"), outcomes=outcomes)
+        [build_metric(MetricSpec("m", complete, "python"))], Row(case, AgentResponse(text="a"), outcomes=outcomes)
     )
     return score
 
@@ -82,11 +82,11 @@ def test_the_aggregate_is_the_mean_in_the_direction_of_the_metric(values: list[f
     mean = sum(values) / len(values)
     for threshold, reached in ((mean, True), (mean + (1e3 if higher else -1e3), False)):
         given_ = {"function": "metrics:m", "threshold": threshold, "higher_is_better": higher}
-        metric = build_metric(MetricSettings("m", complete_parameters("python", given_, where="m"), "python"))
+        metric = build_metric(MetricSpec("m", complete_parameters("python", given_, where="m"), "python"))
         fold = metric.aggregate()
         for index, value in enumerate(values):
             score = metric.score(Row(CASE, AgentResponse(), outcomes={"m": MetricOutcome(value)}))
-            row = CaseResult("c", index, 0, "", AgentResponse().status, score.passed, (score,), None, "")
+            row = RowResult("c", index, 0, "", AgentResponse().status, score.passed, (score,), None, "")
             fold.add(row, score)
         summary = fold.result()
         assert summary.value == pytest.approx(mean, abs=1e-3)

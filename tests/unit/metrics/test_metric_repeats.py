@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from assay.metrics.core.repeats import RepeatsFold, pass_at_k, pass_hat_k
 from assay.model.answers.agent_response import AgentStatus
-from assay.model.run import CaseResult
+from assay.model.run import RowResult
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def folded(*cases: str) -> dict[str, object]:
     for index, runs in enumerate(cases):
         for repeat, mark in enumerate(runs):
             passed = {"1": True, "0": False, "?": None}[mark]
-            fold.add(CaseResult(f"c{index}", index, repeat, "", AgentStatus.SUCCESS, passed, (), None, ""))
+            fold.add(RowResult(f"c{index}", index, repeat, "", AgentStatus.SUCCESS, passed, (), None, ""))
     return fold.result()
 
 

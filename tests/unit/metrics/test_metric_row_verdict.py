@@ -12,7 +12,7 @@ from assay.metrics.core.row_verdict import row_reason, row_verdict
 from assay.metrics.core.score import Metric, Row, not_computed
 from assay.metrics.rows.row_scores import score_row
 from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
-from assay.model.run import CaseResult, Score, ScoreStatus
+from assay.model.run import RowResult, Score, ScoreStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,7 +97,7 @@ def test_an_agent_error_is_told_in_its_own_words() -> None:
 
 
 def test_metrics_put_their_threshold_where_the_reason_finds_it(
-    metric: Callable[..., Metric], row: Callable[..., Row], result: Callable[..., CaseResult]
+    metric: Callable[..., Metric], row: Callable[..., Row], result: Callable[..., RowResult]
 ) -> None:
     """A real row that misses two thresholds is explained with both."""
     metrics = [metric("semantic_similarity"), metric("latency", threshold=2.0)]

@@ -15,7 +15,7 @@ from assay.metrics.core.score import Row
 from assay.metrics.core.source_matching import first_match, unmatched
 from assay.model.answers.agent_response import AgentResponse, Source
 from assay.model.case import Case, Turn
-from assay.model.run import MetricSettings
+from assay.model.run import MetricSpec
 
 if TYPE_CHECKING:
     from assay.model.run import Score
@@ -30,7 +30,7 @@ def scored(sources: list[Source], **parameters: Any) -> Score:
     """Return the score of an answer with these sources."""
     complete = complete_parameters("sources", parameters, where="m")
     row = Row(Case("c", (Turn("q"),)), AgentResponse(text="a", sources=tuple(sources)))
-    return build_metric(MetricSettings("sources", complete)).score(row)
+    return build_metric(MetricSpec("sources", complete)).score(row)
 
 
 @pytest.mark.parametrize(

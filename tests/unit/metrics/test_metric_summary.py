@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from assay.metrics.core.score import Metric, Row
 from assay.model.answers.agent_response import AgentStatus
-from assay.model.run import CaseResult, GateOutcome, RunSummary
+from assay.model.run import GateOutcome, RowResult, RunSummary
 from assay.statistics.exact_sum import ExactSum, exact_mean
 from assay_orchestrator.summary.run_summary import summarise
 
@@ -25,7 +25,7 @@ Summarise = Callable[..., RunSummary]
 
 
 @pytest.fixture
-def summary_of(metric: Callable[..., Metric], result: Callable[..., CaseResult]) -> Summarise:
+def summary_of(metric: Callable[..., Metric], result: Callable[..., RowResult]) -> Summarise:
     """The summary of some rows by metrics with default parameters, or by those given."""
 
     def build(
@@ -110,7 +110,7 @@ def test_values_near_the_end_of_floats_are_summed_up(metric: Callable[..., Metri
     huge = metric("formula", formula="answer_chars * 1e308", threshold=1)
     scores = (huge.score(row("x")),)
     stored = [
-        CaseResult(f"c{index}", index, 0, "a", AgentStatus.SUCCESS, True, scores, 1e300, "", weight=9.0)
+        RowResult(f"c{index}", index, 0, "a", AgentStatus.SUCCESS, True, scores, 1e300, "", weight=9.0)
         for index in range(3)
     ]
     summary = summarise(stored, [huge], ["formula >= 1e307"])

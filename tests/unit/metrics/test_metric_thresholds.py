@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from assay.errors import SpecError
 from assay.metrics import METRICS, build_metric, complete_parameters, given_parameters
-from assay.model.run import MetricSettings
+from assay.model.run import MetricSpec
 from assay.statistics.thresholds import exceeds, holds, meets
 
 
@@ -64,7 +64,7 @@ def test_rules(value: float, rule: str, expected: bool) -> None:
 )
 def test_defaults(kind: str, rule: str, threshold: float | None, target: float | None) -> None:
     """Thresholds, targets and rules that hold where a spec says nothing; a summary carries all three."""
-    metric = build_metric(MetricSettings(kind, complete_parameters(kind, {}, where="m")))
+    metric = build_metric(MetricSpec(kind, complete_parameters(kind, {}, where="m")))
     summary = metric.aggregate().result()
     assert (summary.rule, summary.threshold, summary.target) == (rule, threshold, target)
     assert metric.info.rule == rule

@@ -19,7 +19,7 @@ from assay.metrics.core.score import Metric, Row
 from assay.metrics.rows.row_scores import score_row
 from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, ToolCall
 from assay.model.case import Assertion, Case, ExpectedTool, Turn
-from assay.model.run import MetricSettings, ScoreStatus
+from assay.model.run import MetricSpec, ScoreStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,7 +54,7 @@ def talk(*turns: tuple[Sequence[ExpectedTool], Sequence[ToolCall] | None], how: 
 def scored(row: Row, **parameters: Any) -> Score:
     """Return the score of a row as a run computes it."""
     complete = complete_parameters("tool_calls", parameters, where="metrics[0]")
-    (score,) = score_row([build_metric(MetricSettings("tool_calls", complete))], row)
+    (score,) = score_row([build_metric(MetricSpec("tool_calls", complete))], row)
     return score
 
 
@@ -469,7 +469,7 @@ USED, SEQUENCE, F1 = "trajectory:tool-used", "trajectory:tool-sequence", "tool-c
 )
 def test_checks_of_a_case(check: Assertion, calls: list[str], holds: bool) -> None:
     """A case has its own rules; without known calls no check is made, forbidding ones included."""
-    metric = build_metric(MetricSettings("assertions", complete_parameters("assertions", {}, where="m")))
+    metric = build_metric(MetricSpec("assertions", complete_parameters("assertions", {}, where="m")))
     case = Case("c", (Turn("q"),), assertions=(check,))
     assert metric.score(Row(case, AgentResponse(tool_calls=called(*calls)))).passed is holds
     unknown = metric.score(Row(case, AgentResponse(text="a")))

@@ -28,7 +28,7 @@ from assay.model.answers.agent_response import (
     Usage,
 )
 from assay.model.case import Case, ExpectedTool, Turn
-from assay.model.run import CaseResult, ScoreStatus
+from assay.model.run import RowResult, ScoreStatus
 from assay_orchestrator.pipeline.conversations import scored_row, scored_turns
 
 if TYPE_CHECKING:
@@ -83,9 +83,9 @@ def values(score: Score) -> list[tuple[int, float | None]]:
     return [(each["turn_index"], each.get("value")) for each in score.detail[TURNS]]
 
 
-def result(row: Row, scores: Sequence[Score]) -> CaseResult:
+def result(row: Row, scores: Sequence[Score]) -> RowResult:
     """Return the stored result of a row."""
-    return CaseResult("talk", 0, 0, "", row.response.status, None, scores, row.response.latency_ms, "")
+    return RowResult("talk", 0, 0, "", row.response.status, None, scores, row.response.latency_ms, "")
 
 
 def test_which_metrics_look_at_every_turn(metric: Callable[..., Metric]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from assay.agent_host.command.launcher import find_command
 from assay.errors import InvalidInputError, SpecError
-from assay.model.run import AgentSettings
+from assay.model.run import AgentSpec
 from assay.specs.agents import check_agent
 from assay.specs.loader import spec_from_mapping
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def agent(**more: Any) -> AgentSettings:
+def agent(**more: Any) -> AgentSpec:
     """Return the settings of a command in a spec."""
     data = {"dataset": "d", "metrics": ["exact_match"], "agent": {"adapter": "command", **more}}
     return spec_from_mapping(data).settings.agent
@@ -82,7 +82,7 @@ def test_what_is_no_command_is_refused(given: dict[str, Any], message: str) -> N
 
 def test_a_server_checks_commands_too() -> None:
     """Settings that came over the wire are held to the same rules."""
-    wrong = AgentSettings("command", "'", options={"mode": "x", "cwd": "/"})
+    wrong = AgentSpec("command", "'", options={"mode": "x", "cwd": "/"})
     assert [problem.field for problem in check_agent(wrong)] == ["agent.target", "agent.cwd", "agent.mode"]
 
 

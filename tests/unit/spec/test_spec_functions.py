@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from assay.errors import SpecError
-from assay.model.run import AgentSettings, MetricSettings, RunSettings
+from assay.model.run import AgentSpec, MetricSpec, RunSpec
 from assay.specs.loader import spec_from_mapping
 
 
-def settings_of(*metrics: Any, **more: Any) -> RunSettings:
+def settings_of(*metrics: Any, **more: Any) -> RunSpec:
     """Return the settings of a spec with these metrics."""
     data = {"dataset": "d.jsonl", "agent": {"adapter": "replay"}, "metrics": list(metrics), **more}
     return spec_from_mapping(data).settings
@@ -60,9 +60,9 @@ def test_what_names_no_function_is_refused(entry: Any, message: str) -> None:
 
 def test_a_run_needs_a_client_for_code_of_the_user() -> None:
     """A run needs a client for a Python agent or metric, and not otherwise."""
-    plain, function = MetricSettings("exact_match"), MetricSettings("m", {"function": "a:f"}, "python")
-    hosted, recorded = AgentSettings("python", "a:f"), AgentSettings("replay")
+    plain, function = MetricSpec("exact_match"), MetricSpec("m", {"function": "a:f"}, "python")
+    hosted, recorded = AgentSpec("python", "a:f"), AgentSpec("replay")
     assert [
-        RunSettings("run", agent, metrics).needs_host
+        RunSpec("run", agent, metrics).needs_host
         for agent, metrics in [(recorded, [plain]), (recorded, [plain, function]), (hosted, [plain])]
     ] == [False, True, True]

@@ -9,7 +9,7 @@ import pytest
 from tests.support.services.certificates import certificate_for
 
 from assay.errors import SpecError
-from assay.model.run import AgentSettings, MetricSettings, RunSettings
+from assay.model.run import AgentSpec, MetricSpec, RunSpec
 from assay.specs.agents import check_agent
 from assay.specs.loader import load_spec, spec_from_mapping
 from assay.specs.variables import missing_variables
@@ -61,7 +61,7 @@ def test_every_problem_is_found_at_once() -> None:
 def test_what_is_no_host_and_port_is_refused(target: str) -> None:
     """gRPC has resolvers with names of their own, and one that reads a socket of this machine."""
     assert [field for field, _ in problems_of(target=target)] == ["agent.target"]
-    assert check_host(AgentSettings("grpc", target), AgentAccess(["*.example.org"], []))
+    assert check_host(AgentSpec("grpc", target), AgentAccess(["*.example.org"], []))
 
 
 @pytest.mark.parametrize(
@@ -84,12 +84,12 @@ def test_a_login_in_a_target_is_not_shown() -> None:
 )
 def test_hosts_are_matched_by_pattern(target: str, allowed: bool) -> None:
     """Only the host decides, whatever its case."""
-    assert (check_host(AgentSettings("grpc", target), AgentAccess(["*.example.org"], [])) == []) is allowed
+    assert (check_host(AgentSpec("grpc", target), AgentAccess(["*.example.org"], [])) == []) is allowed
 
 
 def test_limits_are_found_by_host_and_by_target() -> None:
     """An operator limits a service by its host, or by host and port."""
-    agent = AgentSettings("grpc", "Agent.test:50051")
+    agent = AgentSpec("grpc", "Agent.test:50051")
     assert [agent_key(agent, {name: 1}) for name in ("agent.test", "Agent.test:50051", "other")] == [
         "agent.test", "Agent.test:50051", ""
     ]  # fmt: skip
@@ -98,7 +98,7 @@ def test_limits_are_found_by_host_and_by_target() -> None:
 async def test_a_process_that_calls_no_agents_checks_hosts_and_dials_nothing(tmp_path: Path) -> None:
     """Only the workers can know whether the service exists."""
     limits = Settings(database=tmp_path / "none.db", database_url="postgresql://db.test/assay", role="api")
-    run = RunSettings("r", AgentSettings("grpc", "no-such.test:1"), (MetricSettings("latency"),))
+    run = RunSpec("r", AgentSpec("grpc", "no-such.test:1"), (MetricSpec("latency"),))
     with pytest.raises(SpecError, match="--http-hosts"):
         check_settings(run, limits)
     assert check_settings(run, dataclasses.replace(limits, http_hosts=("*.test",))).agent == run.agent
@@ -107,7 +107,7 @@ async def test_a_process_that_calls_no_agents_checks_hosts_and_dials_nothing(tmp
 
 def test_variables_of_metadata_must_be_set() -> None:
     """Before anything is started, as for the headers of http."""
-    agent = AgentSettings("grpc", "a:1", options={"metadata": {"authorization": "Bearer ${TOKEN}", "x": "plain"}})
+    agent = AgentSpec("grpc", "a:1", options={"metadata": {"authorization": "Bearer ${TOKEN}", "x": "plain"}})
     assert check_agent(agent) == []
     assert [problem.field for problem in missing_variables(agent, {})] == ["agent.metadata.authorization"]
     assert missing_variables(agent, {"TOKEN": "t"}) == []
@@ -137,5 +137,5 @@ def test_certificates_are_read_beside_the_spec(tmp_path: Path) -> None:
 @pytest.mark.parametrize("tls", [3, "yes", [], {}, {"ca": "x"}])
 def test_tls_is_true_false_or_an_authority(tls: object) -> None:
     """Also where the client sent no certificates along."""
-    (problem,) = check_agent(AgentSettings("grpc", "a:1", options={"tls": tls}))
+    (problem,) = check_agent(AgentSpec("grpc", "a:1", options={"tls": tls}))
     assert problem.field.startswith("agent.tls")

@@ -11,7 +11,7 @@ import pytest
 from assay.errors import Problem, SpecError
 from assay.judging.prices import price_problems
 from assay.model.model_price import ModelPrice
-from assay.model.run import JudgeSettings
+from assay.model.run import JudgeSpec
 from assay.specs.judging import check_judge, key_variable_of
 from assay.specs.loader import load_spec, spec_from_mapping
 from assay.wire.judging import JUDGE
@@ -55,10 +55,10 @@ def test_every_field_is_read() -> None:
     full = {"provider": "openai", "model": "m", "base_url": "http://127.0.0.1:1/v1/", "key_variable": "K",
             "rubric": "answer", "temperature": 0, "max_tokens": 99, "timeout": "2m", "spend_cap": 2,
             "concurrency": 3}  # fmt: skip
-    expected = JudgeSettings("openai", "m", "http://127.0.0.1:1/v1", "K", "answer", "", 0.0, 99, 120.0, 2.0, 3)
+    expected = JudgeSpec("openai", "m", "http://127.0.0.1:1/v1", "K", "answer", "", 0.0, 99, 120.0, 2.0, 3)
     assert spec_of(full).settings.judge == expected
-    assert spec_of({"provider": "anthropic", "model": "m"}).settings.judge == JudgeSettings("anthropic", "m")
-    assert spec_of({"provider": "replay"}).settings.judge == JudgeSettings("replay")
+    assert spec_of({"provider": "anthropic", "model": "m"}).settings.judge == JudgeSpec("anthropic", "m")
+    assert spec_of({"provider": "replay"}).settings.judge == JudgeSpec("replay")
 
 
 def test_prices_of_a_judge_travel_and_hold_a_cap() -> None:
@@ -193,17 +193,17 @@ def test_a_service_of_ones_own_needs_no_key() -> None:
     """The provider's key goes to the provider alone."""
     judge = {"provider": "openai", "model": "m", "base_url": "http://127.0.0.1:1/v1"}
     assert spec_of(judge, environ={}).needs_judge(())
-    assert key_variable_of(JudgeSettings("openai", "m", "http://127.0.0.1:1/v1")) == ""
-    assert key_variable_of(JudgeSettings("openai", "m")) == "OPENAI_API_KEY"
+    assert key_variable_of(JudgeSpec("openai", "m", "http://127.0.0.1:1/v1")) == ""
+    assert key_variable_of(JudgeSpec("openai", "m")) == "OPENAI_API_KEY"
 
 
 def test_an_orchestrator_checks_again_what_a_client_sent() -> None:
     """The orchestrator checks a client's judge again, because other clients may have sent it."""
-    wrong = JudgeSettings("openai", "", "x", rubric_yaml="name: [", max_tokens=0, timeout_s=0.1, spend_cap_usd=-1.0)
+    wrong = JudgeSpec("openai", "", "x", rubric_yaml="name: [", max_tokens=0, timeout_s=0.1, spend_cap_usd=-1.0)
     fields = {problem.field for problem in check_judge(wrong)}
     assert {"judge.model", "judge.base_url", "judge.max_tokens", "judge.timeout", "judge.spend_cap"} <= fields
     assert any(field.startswith("judge.rubric") for field in fields)
-    assert check_judge(JudgeSettings("openai", "m", spend_cap_usd=float("nan")))
+    assert check_judge(JudgeSpec("openai", "m", spend_cap_usd=float("nan")))
 
 
 @pytest.mark.parametrize("judge", [[MEMBER, OTHER], {"jury": [MEMBER, OTHER], "spend_cap": 2, "batch": True}])

@@ -13,7 +13,7 @@ from assay.model.answers.agent_request import AgentRequest
 from assay.model.answers.agent_response import MalformedAnswerError, response_from_json
 from assay.model.answers.response_expressions import expression_problem, growth_of
 from assay.model.case import Assertion, Case, ExpectedTool, Turn
-from assay.model.run import AgentSettings, DatasetReading, MetricSettings, RunSettings
+from assay.model.run import AgentSpec, DatasetReading, MetricSpec, RunSpec
 from assay.specs.http_options import render
 from assay.specs.loader import spec_from_mapping
 from assay.specs.prompt_template import FilledTooLargeError, fill, template_problem
@@ -63,7 +63,7 @@ def test_a_metric_over_a_limit_is_refused_by_both(kind: str, parameters: dict[st
     with pytest.raises(InvalidInputError) as read:
         spec_from_mapping(given)
     with pytest.raises(InvalidInputError) as asked:
-        check_settings(RunSettings("r", AgentSettings("replay"), (MetricSettings(kind, parameters),)), LIMITS)
+        check_settings(RunSpec("r", AgentSpec("replay"), (MetricSpec(kind, parameters),)), LIMITS)
     for refused in (read, asked):
         assert [sentence in problem.message for problem in refused.value.problems] == [True], refused.value
 
@@ -83,9 +83,7 @@ def test_expressions_are_refused_by_both(expression: str, sentence: str) -> None
     response = {"text": expression}
     given = {"name": "r", "dataset": "d.jsonl", "metrics": ["latency"],
              "agent": {"adapter": "http", "target": "http://a/", "response": response}}  # fmt: skip
-    settings = RunSettings(
-        "r", AgentSettings("http", "http://a/", options={"response": response}), (MetricSettings("latency"),)
-    )
+    settings = RunSpec("r", AgentSpec("http", "http://a/", options={"response": response}), (MetricSpec("latency"),))
     with pytest.raises(InvalidInputError) as read:
         spec_from_mapping(given)
     with pytest.raises(InvalidInputError) as asked:
@@ -100,10 +98,10 @@ def test_metrics_and_gates_are_counted_before_they_are_read() -> None:
     names = [f"m{index}" for index in range(10_000)]
     given = {"name": "r", "dataset": "d.jsonl", "agent": {"adapter": "replay"},
              "metrics": [{name: {"metric": "nonsense"}} for name in names], "gates": ["nonsense"] * 10_000}  # fmt: skip
-    settings = RunSettings(
+    settings = RunSpec(
         "r",
-        AgentSettings("replay"),
-        tuple(MetricSettings(name, {}, "nonsense") for name in names),
+        AgentSpec("replay"),
+        tuple(MetricSpec(name, {}, "nonsense") for name in names),
         gates=("nonsense",) * 10_000,
     )
     for read in (lambda: spec_from_mapping(given), lambda: check_settings(settings, LIMITS)):
@@ -206,7 +204,7 @@ def test_doubling_grows_with_the_power_of_two() -> None:
 def test_what_a_client_says_about_its_file_is_kept_within_bounds(count: int, accepted: bool) -> None:
     """It is stored with the run and sent with every look at it, so that it may not be large."""
     reading = DatasetReading("qa.jsonl", "plain/jsonl", "0" * 64, {"input": "q"}, warnings=("w" * 1000,) * count)
-    settings = RunSettings("r", AgentSettings("replay"), (MetricSettings("latency"),), dataset=reading)
+    settings = RunSpec("r", AgentSpec("replay"), (MetricSpec("latency"),), dataset=reading)
     limits = Settings(listen="unix:/nowhere", database=Path("nowhere.db"))
     if accepted:
         assert check_settings(settings, limits).dataset == reading
@@ -220,7 +218,7 @@ def test_what_a_client_says_about_its_file_is_kept_within_bounds(count: int, acc
 def test_the_name_of_a_metric_is_checked_for_every_client(name: str) -> None:
     """It is printed on other people's terminals; the rule is that of the spec."""
     limits = Settings(listen="unix:/nowhere", database=Path("nowhere.db"))
-    settings = RunSettings("r", AgentSettings("replay"), (MetricSettings(name, {}, "latency"),))
+    settings = RunSpec("r", AgentSpec("replay"), (MetricSpec(name, {}, "latency"),))
     with pytest.raises(SpecError, match="a metric's name has letters, digits and _") as refused:
         check_settings(settings, limits)
     assert [problem.field for problem in refused.value.problems] == ["metrics[0].name"]
@@ -231,7 +229,7 @@ def test_the_name_of_a_metric_is_checked_for_every_client(name: str) -> None:
 def test_names_of_runs_and_teams_hold_no_controls(text: str) -> None:
     """They are printed and logged."""
     limits = Settings(listen="unix:/nowhere", database=Path("nowhere.db"))
-    settings = RunSettings(text, AgentSettings("replay"), (MetricSettings("latency"),), team=text)
+    settings = RunSpec(text, AgentSpec("replay"), (MetricSpec("latency"),), team=text)
     with pytest.raises(SpecError, match="control characters") as refused:
         check_settings(settings, limits)
     assert [problem.field for problem in refused.value.problems] == ["name", "team"]

@@ -11,13 +11,13 @@ import pytest
 import yaml
 
 from assay.errors import SpecError
-from assay.model.run import AgentSettings
+from assay.model.run import AgentSpec
 from assay.specs.agents import ADAPTERS, check_agent
 from assay.specs.loader import load_spec, spec_from_mapping
 from assay.specs.prompt_options import PROMPT_KEYS, PROVIDERS
 
 
-def read(tmp_path: Path, adapter: str = "openai", **options: Any) -> AgentSettings:
+def read(tmp_path: Path, adapter: str = "openai", **options: Any) -> AgentSpec:
     """Return the agent of a spec with these options."""
     agent = {"adapter": adapter, "target": "some-model", **options}
     data = {"dataset": "d.jsonl", "agent": agent, "metrics": ["exact_match"]}
@@ -26,7 +26,7 @@ def read(tmp_path: Path, adapter: str = "openai", **options: Any) -> AgentSettin
 
 def test_every_provider_fills_a_prompt() -> None:
     """What a run does with a prompt, e.g. name its price, is the same for every provider of a spec."""
-    assert {name for name in ADAPTERS if AgentSettings(name).fills_prompt} == set(PROVIDERS)
+    assert {name for name in ADAPTERS if AgentSpec(name).fills_prompt} == set(PROVIDERS)
 
 
 def test_a_prompt_file_travels_as_text_with_its_name_and_hash(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_all_mistakes_come_with_their_lines(tmp_path: Path) -> None:
 
 def test_a_server_refuses_a_prompt_file_without_its_text() -> None:
     """A file name alone means nothing to a server with other files."""
-    agent = AgentSettings("openai", "m", options={"prompt_file": "prompt.md"})
+    agent = AgentSpec("openai", "m", options={"prompt_file": "prompt.md"})
     assert [problem.field for problem in check_agent(agent)] == ["agent.prompt_file"]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay.errors import SpecError
-from assay.model.run import AgentSettings
+from assay.model.run import AgentSpec
 from assay.model.trace_settings import TraceSettings, without_traces
 from assay.specs.agents import check_agent
 from assay.specs.loader import spec_from_mapping
@@ -49,7 +49,7 @@ def test_a_wrong_map_is_refused_with_its_field(value: object, field: str, messag
 PYTHON = {"adapter": "python", "target": "agent:answer"}
 
 
-def agent(traces: object, **more: Any) -> AgentSettings:
+def agent(traces: object, **more: Any) -> AgentSpec:
     """Return the settings of an agent with traces."""
     data = {"dataset": "d", "metrics": ["exact_match"], "agent": {**PYTHON, **more, "traces": traces}}
     return spec_from_mapping(data).settings.agent
@@ -112,5 +112,5 @@ def test_every_mistake_is_named() -> None:
     (problem,) = problems("zipkin")
     assert problem == "agent.traces: must be otlp, or a mapping such as {file: spans.jsonl, wait: 2s}, not 'zipkin'"
     assert problems({"file": 7}) == ["agent.traces.file: must be a string, not 7"]
-    (found,) = check_agent(AgentSettings("python", "m:f", options={"traces": 3}))
+    (found,) = check_agent(AgentSpec("python", "m:f", options={"traces": 3}))
     assert found.field == "agent.traces"

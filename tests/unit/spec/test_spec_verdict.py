@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from assay.errors import SpecError
-from assay.model.run_settings import RunSettings
+from assay.model.run_spec import RunSpec
 from assay.specs.loader import spec_from_mapping
 from assay.specs.presets import PRESETS
 
 JUDGE = {"provider": "replay"}
 
 
-def settings(**spec: Any) -> RunSettings:
+def settings(**spec: Any) -> RunSpec:
     """The settings of a run by this spec."""
     return spec_from_mapping(spec, needs_dataset=False, needs_agent=False).settings
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from assay.model.model_price import ModelPrice
-    from assay.model.run_settings import JudgeSettings
+    from assay.model.run_spec import JudgeSpec
 
 
 SERVICE_NAME = "assay.judge.v1.JudgeService"
@@ -180,7 +180,7 @@ def judge_access(jury: tuple[str, ...] = (), **options: Any) -> JudgeAccess:
     return access
 
 
-def _judge_of_spec(path: Path, problems: list[Problem]) -> JudgeSettings | None:
+def _judge_of_spec(path: Path, problems: list[Problem]) -> JudgeSpec | None:
     """Return the judge of a spec. Without one, or if the spec is wrong, add to `problems` and return None."""
     from assay.specs.judging import JudgeReader
     from assay.specs.loader import read_spec_file
@@ -199,7 +199,7 @@ def _judge_of_spec(path: Path, problems: list[Problem]) -> JudgeSettings | None:
     return None if problems_of_spec else judge
 
 
-def _named_in_spec(judge: JudgeSettings) -> JudgeName:
+def _named_in_spec(judge: JudgeSpec) -> JudgeName:
     return JudgeName(
         judge.provider, judge.model, judge.base_url, judge.key_variable, judge.temperature, judge.max_tokens,
         judge.prices,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import IO
 
     from assay.client.client import Client
-    from assay.model.run import CaseResult
+    from assay.model.run import RowResult
 
 COLUMNS = ("id", "question", "answer", "reference", "human", "probability")
 _FORMS = (".csv", ".jsonl")
@@ -37,7 +37,7 @@ class Drawn:
         left_out: Number of rows left out: without an answer, or conversations.
     """
 
-    rows: list[CaseResult]
+    rows: list[RowResult]
     total: int
     left_out: int
 
@@ -88,13 +88,13 @@ def sample(run: str, count: int, seed: int, output: Path, server: str | None) ->
 
 async def _drawn(client: Client, reference: str, count: int, seed: int) -> Drawn:
     run_id = await find_run(client, reference)
-    drawn = await draw(client.list_results(run_id), count, seed)
+    drawn = await draw(client.list_rows(run_id), count, seed)
     if not drawn.rows:
         raise NotFoundError(f"run {run_id} has no answer to label", reason="CASE_NOT_FOUND")
     return drawn
 
 
-async def draw(rows: AsyncIterator[CaseResult], count: int, seed: int) -> Drawn:
+async def draw(rows: AsyncIterator[RowResult], count: int, seed: int) -> Drawn:
     """Draw answered rows with equal probability; deterministic for a seed.
 
     Args:
@@ -105,7 +105,7 @@ async def draw(rows: AsyncIterator[CaseResult], count: int, seed: int) -> Drawn:
     Source: J. S. Vitter, "Random sampling with a reservoir", 1985, algorithm R.
     """
     generator = random.Random(seed)  # noqa: S311  # a sample, no secret
-    reservoir: list[tuple[int, CaseResult]] = []
+    reservoir: list[tuple[int, RowResult]] = []
     total = left_out = 0
     async for row in rows:
         if row.response is None or row.status.is_failed or row.turns:
@@ -119,7 +119,7 @@ async def draw(rows: AsyncIterator[CaseResult], count: int, seed: int) -> Drawn:
     return Drawn([row for _, row in sorted(reservoir, key=lambda numbered: numbered[0])], total, left_out)
 
 
-def _material(row: CaseResult) -> tuple[str, str, str, str | None]:
+def _material(row: RowResult) -> tuple[str, str, str, str | None]:
     from assay.metrics.core.score import reference_text
 
     name = f"{row.case_id}#{row.repeat_index + 1}" if row.repeat_index else row.case_id

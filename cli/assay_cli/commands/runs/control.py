@@ -79,7 +79,7 @@ async def _take_up(client: Client, stack: LocalStack | None, run: Run) -> Run:
     """Resume a run that was interrupted when its command, and with it the local stack, ended."""
     from assay.model.run import PauseCause
 
-    if stack is None or run.pause_cause is not PauseCause.INTERRUPTED or run.settings.needs_host:
+    if stack is None or run.pause_cause is not PauseCause.INTERRUPTED or run.spec.needs_host:
         return run
     _start_services(stack, run)
     click.echo("the run was interrupted: resuming it", err=True)
@@ -99,7 +99,7 @@ def pause(run_id: str, server: str | None, as_json: bool) -> int:
     """
 
     async def main() -> int:
-        from assay.model.run import Run, RunState, StateChange
+        from assay.model.run import Run, RunState, StateChanged
 
         going = (RunState.PENDING, RunState.RUNNING)
         async with connect(server) as (client, _):
@@ -107,7 +107,7 @@ def pause(run_id: str, server: str | None, as_json: bool) -> int:
             if run.state in going:
                 click.echo("finishing calls in flight; Ctrl-C stops waiting, not the pause", err=True)
                 async for event in client.watch_run(run.run_id, after_sequence=run.last_sequence):
-                    if isinstance(event, Run | StateChange) and event.state not in going:
+                    if isinstance(event, Run | StateChanged) and event.state not in going:
                         break
                 run = await client.get_run(run.run_id, partial=False)
             _print(run, as_json)
@@ -226,4 +226,4 @@ def _start_services(stack: LocalStack, run: Run) -> None:
     from assay.client.service_start import start_services_of
     from assay.specs.model import Spec
 
-    start_services_of(stack, Spec(run.settings))
+    start_services_of(stack, Spec(run.spec))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from assay.client.client import Client
     from assay.client.watched_rows import WatchedRows
     from assay.local_stack.stack import LocalStack
-    from assay.model.run import CaseResult, Run, StateChange
+    from assay.model.run import RowResult, Run, StateChanged
     from assay.reports.ci_outputs import CiOutputs
     from assay.reports.document.prepared_rows import PreparedRows
     from assay.reports.document.report import Report
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from assay_cli.baseline_comparison import Against
     from assay_cli.output.console import ConsoleSummary
 
-    Recording = Callable[[AsyncIterator[CaseResult], Run], AsyncIterator[CaseResult]]
+    Recording = Callable[[AsyncIterator[RowResult], Run], AsyncIterator[RowResult]]
 
 _RESUME = "`assay runs resume "
 _PLAIN_RESUME = re.compile(r"`assay runs resume \S+?(?: --spec SPEC)?`")
@@ -150,8 +150,8 @@ async def follow_to_end(
         if not is_own:
             raise
         raise type(error)(f"{error.message}\n{options.how_to_continue(run)}", reason=error.reason) from error
-    # A succeeded run is described by its summary.
-    if options.output_kind is OutputKind.TEXT and not options.rerun_command and run.state is not RunState.SUCCEEDED:
+    # A completed run is described by its summary.
+    if options.output_kind is OutputKind.TEXT and not options.rerun_command and run.state is not RunState.COMPLETED:
         click.echo(state_line(run, options.why_paused(run)), file=options.out)
     return await conclude(client, run, options, stack, watched)
 
@@ -192,7 +192,7 @@ async def _drive(
     # stdout is for results: the agent's output goes to stderr.
     with agent_stdout(), shown as progress:
 
-        def take(event: Run | StateChange | CaseResult) -> None:
+        def take(event: Run | StateChanged | RowResult) -> None:
             progress.take(event)
             if with_answers:
                 watched.take(event)
@@ -218,7 +218,7 @@ def _preparation(run: Run, options: OutputOptions) -> PreparedRows | None:
         return None
     from assay.reports.writing import row_preparation
 
-    return row_preparation(options.reports, [metric.name for metric in run.settings.metrics])
+    return row_preparation(options.reports, [metric.name for metric in run.spec.metrics])
 
 
 async def conclude(
@@ -260,7 +260,7 @@ async def conclude(
                 await console.read(client)
         _print_summary(console, options)
         return _print_end(run, console, options)
-    rows = watched.rows(client, run) if watched is not None else client.list_results(run.run_id)
+    rows = watched.rows(client, run) if watched is not None else client.list_rows(run.run_id)
     rows = _followed_by(rows, stack.release) if stack is not None else rows
     rows = options.recorded(rows, run) if options.recorded is not None else rows
     # A report that cannot be written must not lose the verdict.
@@ -287,7 +287,7 @@ async def conclude(
     return _print_end(run, console, options, reports)
 
 
-async def _followed_by(rows: AsyncIterator[CaseResult], action: Callable[[], None]) -> AsyncIterator[CaseResult]:
+async def _followed_by(rows: AsyncIterator[RowResult], action: Callable[[], None]) -> AsyncIterator[RowResult]:
     """Yield the rows, then call a function, while the reports are still being written."""
     async for row in rows:
         yield row
@@ -367,7 +367,7 @@ def code_of(run: Run, spec: Path | None, target: str | None) -> UserCode | None:
     """
     from assay.errors import InvalidInputError, SpecError
 
-    settings = run.settings
+    settings = run.spec
     if not settings.needs_host:
         return None
     from assay_cli.agent_process import load_user_code
@@ -413,7 +413,7 @@ def check_functions(run: Run, spec: Spec) -> None:
             "started the run",
             name,
         )
-        for name, target in run.settings.function_targets.items()
+        for name, target in run.spec.function_targets.items()
         if own.get(name) != target
     ]
     if problems:
@@ -427,9 +427,9 @@ def state_line(run: Run, reason: str | None = None) -> str:
     reason = f" ({why})" if why else ""
     unscored = counts.answered - counts.finished
     answered = f"{count_text(unscored, 'further answer')} stored, " if unscored > 0 else ""
-    agent = f"agent {shorten(run.settings.agent.target, 60) or 'replay'}"
-    if run.settings.source_run_id:
-        agent = f"answers of {run.settings.source_run_id}"
+    agent = f"agent {shorten(run.spec.agent.target, 60) or 'replay'}"
+    if run.spec.source_run_id:
+        agent = f"answers of {run.spec.source_run_id}"
     return (
         f"{run.run_id}  {run.state.value}{reason}  {counts.finished}/{counts.total} rows, {answered}"
         f"{counts.passed} passed, {counts.failed} failed  {agent}"

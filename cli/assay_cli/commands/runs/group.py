@@ -244,7 +244,7 @@ def _heading(run: Run) -> str:
     from assay.reports.words.judging_text import judge_line
     from assay.reports.words.run_description import description_lines, selection_line
 
-    judged_by = [judge_line(run.settings.judge)] if run.settings.judge is not None else []
+    judged_by = [judge_line(run.spec.judge)] if run.spec.judge is not None else []
     # The cases head the summary.
     cases = selection_line(run) if run.summary is None else ""
     return "\n".join(filter(None, [state_line(run), *description_lines(run), cases, *judged_by]))

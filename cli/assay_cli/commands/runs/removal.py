@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from assay.model.run import Deletion, Run
 
-_ENDED = ("succeeded", "failed", "cancelled")
+_ENDED = ("completed", "failed", "cancelled")
 _AT_REST = (*_ENDED, "paused")
 _MOST_RUNS = 1_000_000
 
@@ -78,7 +78,7 @@ def delete(run_ids: tuple[str, ...], yes: bool, with_baselines: bool, server: st
         async with connect(server) as (client, _):
             named = [await find_run(client, run_id) for run_id in run_ids]
             runs = [await client.get_run(run_id, partial=False) for run_id in dict.fromkeys(named)]
-            deletions = [_Deletion(run, await client.delete_run(run.run_id, only_check=True)) for run in runs]
+            deletions = [_Deletion(run, await client.delete_run(run.run_id, validate_only=True)) for run in runs]
             if len(deletions) > 1:
                 deletions = _with_shared_datasets(deletions, await client.list_runs(_MOST_RUNS))
             click.echo(_shown(deletions), err=as_json)
@@ -112,7 +112,7 @@ def delete(run_ids: tuple[str, ...], yes: bool, with_baselines: bool, server: st
     "states",
     callback=_read_states,
     metavar="A,B",
-    help="Only runs in these states: succeeded, failed, cancelled, paused; default: all but paused.",
+    help="Only runs in these states: completed, failed, cancelled, paused; default: all but paused.",
 )
 @click.option("--dry-run", is_flag=True, help="List the runs, and delete nothing.")
 @_yes_option
@@ -144,7 +144,7 @@ def prune(
             chosen = _chosen(stored, older_than, keep, states)
             checked: list[_Deletion] = []
             for run in chosen:
-                checked += await _unless_changed(run, client.delete_run(run.run_id, only_check=True))
+                checked += await _unless_changed(run, client.delete_run(run.run_id, validate_only=True))
             deletions = _with_shared_datasets([entry for entry in checked if not entry.deletion.baselines], stored)
             click.echo(_shown(deletions) if deletions or not checked else "no run to delete", err=as_json)
             for line in _named_by_baselines(checked, "it is kept"):
@@ -252,7 +252,7 @@ def _named_by_baselines(deletions: Sequence[_Deletion], fate: str) -> Iterator[s
 
 def _dataset(run: Run) -> str:
     # A dataset is named after the first file with these cases; a run knows its own file.
-    return run.settings.dataset.file if run.settings.dataset is not None else run.dataset.name
+    return run.spec.dataset.file if run.spec.dataset is not None else run.dataset.name
 
 
 def _summed(deletions: Sequence[_Deletion]) -> str:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from assay.client.client import Client
     from assay.filters.row_filter import RowFilter, RowOrder
-    from assay.model.run import CaseResult, Run
+    from assay.model.run import RowResult, Run
 
 _LISTED_ROWS = 50
 _PAGE = 500
@@ -39,7 +39,7 @@ _CASE_CHARS = 40
 _REASON_CHARS = 60
 
 
-def row_table(run: Run, rows: Sequence[CaseResult], width: int) -> str:
+def row_table(run: Run, rows: Sequence[RowResult], width: int) -> str:
     """Return rows as aligned columns.
 
     Args:
@@ -48,9 +48,9 @@ def row_table(run: Run, rows: Sequence[CaseResult], width: int) -> str:
         width: Characters of a line; a pipe or a wide terminal gets case ids uncut.
     """
     case_chars, reason_chars = (None, WIDE) if width >= WIDE else (_CASE_CHARS, _REASON_CHARS)
-    repeats = run.settings.repeats > 1
-    units = units_of(run.settings)
-    metrics = [metric.name for metric in run.settings.metrics if metric.name != _LATENCY]  # it has its own column
+    repeats = run.spec.repeats > 1
+    units = units_of(run.spec)
+    metrics = [metric.name for metric in run.spec.metrics if metric.name != _LATENCY]  # it has its own column
     lines = [("case", *(("repeat",) if repeats else ()), "outcome", _LATENCY, *metrics, "reason")]
     for row in rows:
         values = (metric_value(row, name) for name in metrics)
@@ -89,7 +89,7 @@ async def _run_with_metrics(client: Client, run_id: str, selection: RowSelection
         InvalidInputError: A metric is missing; names the option.
     """
     run = await client.get_run(run_id, partial=False)
-    metrics = [metric.name for metric in run.settings.metrics]
+    metrics = [metric.name for metric in run.spec.metrics]
     if problems := unknown_metrics(selection.row_filter, selection.order, metrics):
         options = ("--where" if problem.field.startswith("filter") else "--sort" for problem in problems)
         raise InvalidInputError(
@@ -141,7 +141,7 @@ async def show_failed(client: Client, run_id: str, selection: RowSelection, *, a
         NotFoundError: The run does not exist.
     """
     run = await _run_with_metrics(client, run_id, selection)
-    listed = client.list_results(run_id, failed_only=True, where=selection.row_filter, order_by=selection.order)
+    listed = client.list_rows(run_id, failed_only=True, where=selection.row_filter, order_by=selection.order)
     rows = _first(listed, selection.limit)
     if as_json:
         head = json_text(with_schema("failing-rows", {"run_id": run_id}), indent=1)
@@ -178,10 +178,10 @@ async def show_rows(client: Client, run_id: str, selection: RowSelection, *, as_
     """
     run = await _run_with_metrics(client, run_id, selection)
     limit = selection.limit or _LISTED_ROWS
-    rows: list[CaseResult] = []
+    rows: list[RowResult] = []
     token, total = "", 0
     while len(rows) < limit:
-        page = await client.result_page(
+        page = await client.row_page(
             run_id,
             selection.row_filter,
             selection.order,
@@ -219,7 +219,7 @@ def _name(order: RowOrder) -> str:
     return f"{name}, largest first" if order.descending else name
 
 
-async def _first(rows: AsyncIterator[CaseResult], limit: int | None) -> AsyncIterator[CaseResult]:
+async def _first(rows: AsyncIterator[RowResult], limit: int | None) -> AsyncIterator[RowResult]:
     count = 0
     async for row in rows:
         yield row

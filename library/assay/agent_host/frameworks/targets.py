@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     from assay.model.answers.agent_response import AgentResponse
     from assay.model.frameworks import Framework
-    from assay.model.run import AgentSettings
+    from assay.model.run import AgentSpec
 
 
 def open_framework_agent(
-    agent: AgentSettings, folder: Path, *, has_lifespan: bool = False
+    agent: AgentSpec, folder: Path, *, has_lifespan: bool = False
 ) -> Callable[..., Awaitable[AgentResponse]]:
     """Return a function that asks a framework's agent.
 

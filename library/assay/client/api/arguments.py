@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from assay.model.run import CaseResult, Run, StateChange
+    from assay.model.run import RowResult, Run, StateChanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Arguments:
     dataset: str | Path | Iterable[Any] | None = None
     select: CaseSelection | None = None
     server: str | None = None
-    on_event: Callable[[Run | StateChange | CaseResult], None] | None = None
+    on_event: Callable[[Run | StateChanged | RowResult], None] | None = None
     progress: bool | None = None
     output_dir: str | Path | None = None
     reports: Sequence[str] | None = None

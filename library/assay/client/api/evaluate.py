@@ -38,7 +38,7 @@ from assay.local_stack.early_start import early_start
 from assay.local_stack.home import Home
 from assay.local_stack.stack import LocalStack
 from assay.model.report_settings import ReportSettings
-from assay.model.run import CaseResult, CaseSelection, Run, StateChange
+from assay.model.run import CaseSelection, RowResult, Run, StateChanged
 from assay.parsing.names import unknown_name
 from assay.reports.atomic import check_folder
 from assay.reports.writing import check_formats, write_reports
@@ -73,7 +73,7 @@ def evaluate(
     dataset: str | Path | Iterable[Any] | None = None,
     select: CaseSelection | None = None,
     server: str | None = None,
-    on_event: Callable[[Run | StateChange | CaseResult], None] | None = None,
+    on_event: Callable[[Run | StateChanged | RowResult], None] | None = None,
     progress: bool | None = None,
     output_dir: str | Path | None = None,
     reports: Sequence[str] | None = None,
@@ -120,7 +120,7 @@ async def evaluate_async(
     dataset: str | Path | Iterable[Any] | None = None,
     select: CaseSelection | None = None,
     server: str | None = None,
-    on_event: Callable[[Run | StateChange | CaseResult], None] | None = None,
+    on_event: Callable[[Run | StateChanged | RowResult], None] | None = None,
     progress: bool | None = None,
     output_dir: str | Path | None = None,
     reports: Sequence[str] | None = None,
@@ -195,7 +195,7 @@ class Following:
     code: UserCode
     server: str | None
     output_dir: Path | None
-    on_event: Callable[[Run | StateChange | CaseResult], None] | None
+    on_event: Callable[[Run | StateChanged | RowResult], None] | None
     shown: bool
 
     async def to_end(self, client: Client, stack: LocalStack | None, run: Run) -> Evaluation:
@@ -209,7 +209,7 @@ class Following:
             if self.server is None:
                 progress.judge_environ = os.environ
 
-            def take(event: Run | StateChange | CaseResult) -> None:
+            def take(event: Run | StateChanged | RowResult) -> None:
                 progress.take(event)
                 watched.take(event)
                 if self.on_event is not None:
@@ -221,11 +221,11 @@ class Following:
             raise AssayError(f"run {run.run_id} {run.state.value}: {run.state_reason}", reason="RUN_UNFINISHED")
         return Evaluation(run, await self._rows(run, watched.rows(client, run)))
 
-    async def _rows(self, run: Run, stored: AsyncIterator[CaseResult]) -> tuple[CaseResult, ...]:
+    async def _rows(self, run: Run, stored: AsyncIterator[RowResult]) -> tuple[RowResult, ...]:
         """Return the rows of a finished run, after writing the requested reports."""
         if self.output_dir is None:
             return tuple([row async for row in stored])
-        rows: list[CaseResult] = []
+        rows: list[RowResult] = []
         with with_report_hint(run, self.server):
             reports = await write_reports(
                 run,

@@ -13,7 +13,7 @@ from assay.reports.words.metric_text import units_of, value_text
 from assay.reports.words.selected_cases import SelectedCases, selected_cases
 
 if TYPE_CHECKING:
-    from assay.model.run import CaseResult, MetricSummary, Run, RunSummary
+    from assay.model.run import MetricSummary, RowResult, Run, RunSummary
 
 _MOST_METRICS_SHOWN = 12
 
@@ -28,7 +28,7 @@ class Evaluation:
     """
 
     run: Run
-    rows: tuple[CaseResult, ...]
+    rows: tuple[RowResult, ...]
 
     def __repr__(self) -> str:
         """Return verdict, pass rate and metrics on two lines, then the first error of the agent and of each metric."""
@@ -38,7 +38,7 @@ class Evaluation:
             passed = f"{summary.passed:,} of {summary.decided:,} rows passed ({summary.pass_rate:.1%})"
         if self.selection is not None:
             passed += f", {self.selection.sentence}"
-        units = units_of(self.run.settings)
+        units = units_of(self.run.spec)
         shown = [
             f"{metric.metric} {value_text(units.get(metric.metric, ''), metric.value)}"
             for metric in summary.metrics[:_MOST_METRICS_SHOWN]

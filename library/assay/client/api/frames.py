@@ -15,10 +15,10 @@ from assay.reports.words.metric_text import units_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay.model.run import CaseResult, Run
+    from assay.model.run import RowResult, Run
 
 
-def row_record(row: CaseResult) -> dict[str, Any]:
+def row_record(row: RowResult) -> dict[str, Any]:
     """Return a row as a record with an entry per metric; absent values are None.
 
     A metric whose name clashes with another entry becomes `score.NAME`.
@@ -56,7 +56,7 @@ def row_record(row: CaseResult) -> dict[str, Any]:
 
 def metric_records(run: Run) -> list[dict[str, Any]]:
     """Return a record per metric of a run; absent values are None."""
-    units = units_of(run.settings)
+    units = units_of(run.spec)
     records = []
     for metric in run.summary.metrics if run.summary is not None else ():
         low, high = metric.interval or (None, None)
@@ -86,11 +86,11 @@ def run_record(run: Run) -> dict[str, Any]:
     summary = run.summary
     record: dict[str, Any] = {
         "run_id": run.run_id,
-        "name": run.settings.name,
+        "name": run.spec.name,
         "state": run.state.value,
         "verdict": summary.overall_status if summary is not None else None,
         "created_at": run.created_at,
-        "agent": f"{run.settings.agent.adapter} {run.settings.agent.target}".strip(),
+        "agent": f"{run.spec.agent.adapter} {run.spec.agent.target}".strip(),
         "dataset": run.dataset.name,
         "total": run.counts.total,
         "finished": run.counts.finished,
@@ -99,7 +99,7 @@ def run_record(run: Run) -> dict[str, Any]:
         "agent_errors": run.counts.agent_errors,
         "interrupted": run.counts.interrupted,
         "pass_rate": summary.pass_rate if summary is not None else None,
-        "labels": dict(run.settings.labels),
+        "labels": dict(run.spec.labels),
     }
     values = {metric.metric: metric.value for metric in summary.metrics} if summary is not None else {}
     return {**record, **{f"score.{name}" if name in record else name: value for name, value in values.items()}}

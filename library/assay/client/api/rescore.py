@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from assay.client.api.evaluation import Evaluation
-    from assay.model.run import CaseResult, Run, StateChange
+    from assay.model.run import RowResult, Run, StateChanged
 
 
 def rescore(
@@ -31,7 +31,7 @@ def rescore(
     *,
     metrics: Sequence[str] | None = None,
     server: str | None = None,
-    on_event: Callable[[Run | StateChange | CaseResult], None] | None = None,
+    on_event: Callable[[Run | StateChanged | RowResult], None] | None = None,
     progress: bool | None = None,
     output_dir: str | Path | None = None,
     reports: Sequence[str] | None = None,

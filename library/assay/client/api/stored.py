@@ -68,7 +68,7 @@ def list_runs(
         limit: Maximum number of runs.
         name: Only runs of this name; None for any.
         labels: Only runs with these labels.
-        where: Further conditions, such as "state:succeeded since:2026-11-01" (docs/filters.md); None for none.
+        where: Further conditions, such as "state:completed since:2026-11-01" (docs/filters.md); None for none.
         order_by: "created", "ended", "name" or "pass_rate", descending with a leading "-"; None for "-created".
         server: Address of an orchestrator; None for the local stack.
 
@@ -110,6 +110,6 @@ def get_run(reference: str = "latest", *, server: str | None = None) -> Evaluati
             stored = await client.get_run(await find_run_id(client, reference))
             if stored.summary is None:
                 raise WrongStateError(f"run {stored.run_id} has no rows yet")
-            return Evaluation(stored, tuple([row async for row in client.list_results(stored.run_id)]))
+            return Evaluation(stored, tuple([row async for row in client.list_rows(stored.run_id)]))
 
     return run_to_end(read())

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from assay.client.client import Client
     from assay.comparison.model import Comparison, ComparisonSettings
-    from assay.model.run import CaseResult, Run
+    from assay.model.run import RowResult, Run
 
 RunSource = str | Path | Evaluation
 """A results.json, a stored run by its id, a prefix of it or "latest", or a result of `assay.evaluate`."""
@@ -114,7 +114,7 @@ def _spec_baseline(report: Report) -> str:
 
 
 async def _in_memory(source: Evaluation, folder: Path, stack: AsyncExitStack) -> Report:
-    async def rows() -> AsyncIterator[CaseResult]:
+    async def rows() -> AsyncIterator[RowResult]:
         for row in source.rows:
             yield row
 
@@ -123,7 +123,7 @@ async def _in_memory(source: Evaluation, folder: Path, stack: AsyncExitStack) ->
 
 async def _stored(client: Client, reference: str, folder: Path, stack: AsyncExitStack, spec_baseline: str) -> Report:
     run = await _run(client, reference, spec_baseline)
-    return await _report(run, client.list_results(run.run_id), folder, stack)
+    return await _report(run, client.list_rows(run.run_id), folder, stack)
 
 
 async def _run(client: Client, reference: str, spec_baseline: str) -> Run:
@@ -133,7 +133,7 @@ async def _run(client: Client, reference: str, spec_baseline: str) -> Run:
     return run
 
 
-async def _report(run: Run, rows: AsyncIterator[CaseResult], folder: Path, stack: AsyncExitStack) -> Report:
+async def _report(run: Run, rows: AsyncIterator[RowResult], folder: Path, stack: AsyncExitStack) -> Report:
     return await stack.enter_async_context(report_of_run(run, None, rows, folder, lambda row: None))
 
 
@@ -170,7 +170,7 @@ async def _runs(client: Client, references: Sequence[str]) -> list[Run]:
     """Return the runs that references mean; "baseline" is the baseline of the other runs' spec."""
     runs: dict[int, Run] = {}
     for index, reference in sorted(enumerate(references), key=lambda numbered: numbered[1] == SPEC_BASELINE):
-        name = next((run.settings.baseline_name for run in runs.values()), "")
+        name = next((run.spec.baseline_name for run in runs.values()), "")
         runs[index] = await _run(client, reference, name)
     return [runs[index] for index in range(len(references))]
 

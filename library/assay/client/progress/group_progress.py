@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from assay.client.progress.row_outcomes import RowOutcomes
 from assay.client.progress.run_progress import starting_text
-from assay.model.run import CaseResult, Run, StateChange
+from assay.model.run import RowResult, Run, StateChanged
 from assay.text.screen import can_redraw, columns_of
 from assay.text.unsafe_text import clean, shorten
 
@@ -35,7 +35,7 @@ class GroupProgress:
         self._names = {run.run_id: clean(shorten(name, _MAX_NAME_CHARS)) for name, run in runs.items()}
         self._total = {run.run_id: run.counts.total for run in runs.values()}
         self._done = {run.run_id: run.counts.finished if run.finished else 0 for run in runs.values()}
-        self._rows = {run.run_id: RowOutcomes(run.settings.repeats) for run in runs.values()}
+        self._rows = {run.run_id: RowOutcomes(run.spec.repeats) for run in runs.values()}
         self._hidden = hidden or sys.stderr is None
         self._live = not self._hidden and can_redraw(sys.stderr)
         self._clock = clock
@@ -53,21 +53,21 @@ class GroupProgress:
             self._show()
             self._write("\n")
 
-    def taker(self, run_id: str) -> Callable[[Run | StateChange | CaseResult], None]:
+    def taker(self, run_id: str) -> Callable[[Run | StateChanged | RowResult], None]:
         """Return the listener for the snapshots and events of a run."""
 
         rows = self._rows[run_id]
         before = self._done[run_id]
 
-        def take(event: Run | StateChange | CaseResult) -> None:
-            if isinstance(event, CaseResult):
+        def take(event: Run | StateChanged | RowResult) -> None:
+            if isinstance(event, RowResult):
                 if not rows.take(event):
                     return
                 self._done[run_id] = before + rows.done
                 every_s = _LIVE_EVERY_S if self._live else _PLAIN_EVERY_S
                 if self._clock() - self._shown_at >= every_s or self._done == self._total:
                     self._show()
-            elif isinstance(event, StateChange) and event.reason:
+            elif isinstance(event, StateChanged) and event.reason:
                 self._say(f"{self._names[run_id]} {event.state.value}: {clean(event.reason)}")
 
         return take

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from assay.model.run import CaseResult
+    from assay.model.run import RowResult
 
 _NONE, _PASSED, _FAILED, _UNDECIDED = range(4)
 
@@ -37,7 +37,7 @@ class RowOutcomes:
         """Number of failed rows."""
         return self._counts[_FAILED]
 
-    def take(self, row: CaseResult) -> bool:
+    def take(self, row: RowResult) -> bool:
         """Add a row; return whether it is new rather than a repetition or replacement."""
         place = row.case_index * self._repeats + row.repeat_index
         if place >= len(self._outcomes):

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from assay.client.progress.row_outcomes import RowOutcomes
-from assay.model.run import CaseResult, Run, RunState, StateChange
+from assay.model.run import RowResult, Run, RunState, StateChanged
 from assay.reports.words.judging_text import judge_line, judging_cost
 from assay.reports.words.run_description import cases_over_dataset
 from assay.specs.model import checks_of, wants_verdicts
@@ -41,7 +41,7 @@ class Progress(StartProgress, Protocol):
     judge_environ: Mapping[str, str] | None
     """Environment of the run's judge service, for the limit of a spend cap; None if unknown."""
 
-    def take(self, event: Run | StateChange | CaseResult) -> None:
+    def take(self, event: Run | StateChanged | RowResult) -> None:
         """Take one snapshot or event."""
 
     def __enter__(self) -> Self:
@@ -85,7 +85,7 @@ class _Hidden:
         self._run = run
         self._clock = clock
         self._total = run.counts.total
-        self._rows = RowOutcomes(run.settings.repeats)
+        self._rows = RowOutcomes(run.spec.repeats)
         self._judging_usd: float | None = None
         self._done_before = 0  # rows stored before the watch began
         self._begun_with = 0
@@ -95,7 +95,7 @@ class _Hidden:
         self._unsaid = ""
         self._starting = ""
         self._starting_since: float | None = None
-        self._unit = "rows" if run.settings.repeats > 1 else "cases"
+        self._unit = "rows" if run.spec.repeats > 1 else "cases"
 
     def __enter__(self) -> Self:
         return self
@@ -105,12 +105,12 @@ class _Hidden:
     ) -> None:
         pass
 
-    def take(self, event: Run | StateChange | CaseResult) -> None:
+    def take(self, event: Run | StateChanged | RowResult) -> None:
         """Take one snapshot or event."""
         if self._unsaid:
             self.say(self._unsaid)
             self._unsaid = ""
-        if isinstance(event, CaseResult):
+        if isinstance(event, RowResult):
             is_new = self._rows.take(event)
             self._is_stale = self._is_stale or not is_new
             if is_new and self._done <= self._done_before + 1:
@@ -134,7 +134,7 @@ class _Hidden:
             # Printed when the run continues; a run that stays paused gets its own sentence at the end.
             self._unsaid = f"{event.state.value}: {event.reason}"
 
-    def _is_over(self, change: StateChange) -> bool:
+    def _is_over(self, change: StateChanged) -> bool:
         """Return whether the run left this state before the watch began, such as the pause of a resumed run."""
         states_before = self._joined
         return (
@@ -187,7 +187,7 @@ class _Hidden:
     def say_run(self) -> None:
         """Show the run, and the judge with its spend cap if a metric needs a judge."""
         self.say(f"run {self._run.run_id}: {cases_over_dataset(self._run)}")
-        settings = self._run.settings
+        settings = self._run.spec
         if settings.judge is not None and wants_verdicts(settings.metrics, checks_of(settings)):
             self.say(judge_line(settings.judge, self.judge_environ))
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.metrics.core.threshold_metric import ThresholdMetric
-    from assay.model.run import CaseResult, Score
+    from assay.model.run import RowResult, Score
 
 _ORIGIN: Mapping[str, Any] = {
     "model": "",
@@ -73,7 +73,7 @@ class EmbedderFold(MeanFold):
         super().__init__(metric)
         self._record = EmbedderRecord()
 
-    def add(self, row: CaseResult, score: Score) -> None:
+    def add(self, row: RowResult, score: Score) -> None:
         """Add a row."""
         super().add(row, score)
         self._record.add(score)

@@ -27,7 +27,7 @@ from assay.statistics.clustered_mean import ClusteredMean
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from assay.model.run import CaseResult
+    from assay.model.run import RowResult
 
     _Kind = tuple[int | None, int, int]
     """The cluster of a case, its decided runs, and those of them that passed."""
@@ -65,7 +65,7 @@ class RepeatsFold:
         self._most_runs = self._undecided = 0
         self._cases: Counter[_Kind] = Counter()
 
-    def add(self, row: CaseResult, cluster: int | None = None) -> None:
+    def add(self, row: RowResult, cluster: int | None = None) -> None:
         """Add a row.
 
         Args:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assay.model.answers.agent_response import AgentResponse
-    from assay.model.run import CaseResult
+    from assay.model.run import RowResult
 
 _FAILED = "agent error ({kind})"
 _TIMED_OUT = _FAILED.format(kind=AgentErrorKind.TIMEOUT.value)
@@ -50,7 +50,7 @@ def is_unanswered(score: Score) -> bool:
     return score.value is None and (score.status is not ScoreStatus.ERROR or score.reason == "agent_error")
 
 
-def timed_out(row: CaseResult) -> bool:
+def timed_out(row: RowResult) -> bool:
     """Return whether a stored row is an agent error by timeout."""
     return row.status.is_failed and row.reason.startswith(_TIMED_OUT)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from assay.model.answers.agent_response import AgentResponse
     from assay.model.case import Case
     from assay.model.metric_call import MetricOutcome
-    from assay.model.run import CaseResult, MetricSummary
+    from assay.model.run import MetricSummary, RowResult
 
 JURY = "jury"
 """The field of a score's detail with the verdict of each judge."""
@@ -123,7 +123,7 @@ class Row:
 class Aggregate(Protocol):
     """Folds the rows of a run into a metric's summary, in any order."""
 
-    def add(self, row: CaseResult, score: Score) -> None:
+    def add(self, row: RowResult, score: Score) -> None:
         """Add a row."""
 
     def result(self) -> MetricSummary:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from assay.metrics.core.info import MetricInfo
     from assay.metrics.core.score import Row
-    from assay.model.run import CaseResult
+    from assay.model.run import RowResult
 
 _AGENT_ERROR = "agent_error"
 _INVALID_ANSWER = frozenset(
@@ -42,7 +42,7 @@ class MeanFold:
         self.passed = self.failed = 0
         self._has_turns = False
 
-    def add(self, row: CaseResult, score: Score) -> None:
+    def add(self, row: RowResult, score: Score) -> None:
         """Add a row."""
         if score.status is ScoreStatus.SCORED and score.value is not None:
             self.values.add(score.value)

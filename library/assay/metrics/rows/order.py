@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from assay.metrics.core.score import Metric
-    from assay.model.run import MetricSettings
+    from assay.model.run import MetricSpec
 
 
-def check_metrics(metrics: Mapping[str, MetricSettings], *, others: Collection[str] = ()) -> list[Problem]:
+def check_metrics(metrics: Mapping[str, MetricSpec], *, others: Collection[str] = ()) -> list[Problem]:
     """Return the problems of a run's metrics together: unknown or circular inputs, and different vectors to keep.
 
     Args:
@@ -56,7 +56,7 @@ def _vector_problems(built: Mapping[str, Metric]) -> list[Problem]:
 
 
 def _formula_problems(
-    formula: Formula, settings: MetricSettings, named: Mapping[str, MetricSettings], others: Collection[str]
+    formula: Formula, settings: MetricSpec, named: Mapping[str, MetricSpec], others: Collection[str]
 ) -> list[str]:
     messages = [
         _input_problem(name, settings, named) for name in formula.inputs if name not in others and name != formula.name
@@ -70,7 +70,7 @@ def _formula_problems(
 
 
 def _composite_problems(
-    metric: Metric, reads: Sequence[str], named: Mapping[str, MetricSettings], others: Collection[str]
+    metric: Metric, reads: Sequence[str], named: Mapping[str, MetricSpec], others: Collection[str]
 ) -> list[str]:
     """Return the problems of the inputs of a built-in composite; a missing input is reported by its rows."""
     known = [name for name in named if name != metric.name]
@@ -83,11 +83,11 @@ def _composite_problems(
     return messages
 
 
-def _is_of_the_run(settings: MetricSettings) -> bool:
+def _is_of_the_run(settings: MetricSpec) -> bool:
     return bool(getattr(METRICS[settings.kind], "keeps_vector", False))
 
 
-def _input_problem(name: str, reader: MetricSettings, named: Mapping[str, MetricSettings]) -> str:
+def _input_problem(name: str, reader: MetricSpec, named: Mapping[str, MetricSpec]) -> str:
     if name in named:
         whole_run = _is_of_the_run(named[name])
         return f"{name} has one value for the whole run and none for a row: a formula cannot read it" * whole_run

@@ -27,7 +27,7 @@ from assay.reports.words.selected_cases import selected_document, selection_docu
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.model.run import CaseResult, GroupSummary, MetricSummary, Run, RunSummary, Score
+    from assay.model.run import GroupSummary, MetricSummary, RowResult, Run, RunSummary, Score
     from assay.model.stopping import StoppedEarly
     from assay.specs.model import Spec
 
@@ -49,11 +49,11 @@ def head_document(
     assert run.summary is not None, "only runs with a summary are reported"
     summary = run.summary
     source = "gate" if summary.gates else "threshold"
-    units, kinds = units_of(run.settings), {metric.name: metric.kind for metric in run.settings.metrics}
+    units, kinds = units_of(run.spec), {metric.name: metric.kind for metric in run.spec.metrics}
     return {
         "schema": SCHEMA,
         "timestamp": run.created_at,
-        "prompt_path": run.settings.agent.options.get("prompt_file"),
+        "prompt_path": run.spec.agent.options.get("prompt_file"),
         "test_cases_path": writable(spec.dataset) if spec and spec.dataset else run.dataset.name,
         "test_cases_count": run.dataset.case_count,
         "config": _settings(run),
@@ -108,13 +108,13 @@ def head_document(
 def _provenance(run: Run, spec: Spec | None) -> dict[str, Any]:
     return {
         "run_id": run.run_id,
-        "name": run.settings.name,
-        "spec_name": run.settings.spec_name or run.settings.name,
-        "source_run_id": run.settings.source_run_id or None,
-        "labels": dict(run.settings.labels),
-        "note": run.settings.note or None,
-        "group_id": run.settings.group_id or None,
-        "stopping": dataclasses.asdict(run.settings.stopping) if run.settings.stopping is not None else None,
+        "name": run.spec.name,
+        "spec_name": run.spec.spec_name or run.spec.name,
+        "source_run_id": run.spec.source_run_id or None,
+        "labels": dict(run.spec.labels),
+        "note": run.spec.note or None,
+        "group_id": run.spec.group_id or None,
+        "stopping": dataclasses.asdict(run.spec.stopping) if run.spec.stopping is not None else None,
         "state": run.state.value,
         "state_reason": run.state_reason or None,
         "created_at": run.created_at,
@@ -123,8 +123,8 @@ def _provenance(run: Run, spec: Spec | None) -> dict[str, Any]:
         "assay_version": run.assay_version,
         "spec_path": writable(spec.source) if spec and spec.source else None,
         "dataset": dataset_document(run),
-        "selection": selection_document(run.settings.selection),
-        "code": dataclasses.asdict(run.settings.code) if run.settings.code is not None else None,
+        "selection": selection_document(run.spec.selection),
+        "code": dataclasses.asdict(run.spec.code) if run.spec.code is not None else None,
     }
 
 
@@ -142,7 +142,7 @@ def verdict_document(run: Run) -> dict[str, Any]:
 
 def dataset_document(run: Run) -> dict[str, Any]:
     """Return a run's dataset with the recognised reading of its file; that is null if there was no file."""
-    reading = run.settings.dataset
+    reading = run.spec.dataset
     return {
         **dataclasses.asdict(run.dataset),
         # An equal dataset that was stored before, under another name and format, is kept in its place.
@@ -156,7 +156,7 @@ def dataset_document(run: Run) -> dict[str, Any]:
     }
 
 
-def row_document(row: CaseResult) -> dict[str, Any]:
+def row_document(row: RowResult) -> dict[str, Any]:
     """Return a row of the report."""
     response = response_to_json(row.response) if row.response is not None else {}
     return {
@@ -194,7 +194,7 @@ def score_document(score: Score) -> dict[str, Any]:
     }
 
 
-def _turn(row: CaseResult, index: int) -> dict[str, Any]:
+def _turn(row: RowResult, index: int) -> dict[str, Any]:
     """Return a turn of a conversation, with its scores if turns were scored separately."""
     turn = row.turns[index]
     response = response_to_json(turn.response) if turn.response is not None else {}
@@ -218,11 +218,11 @@ def _turn(row: CaseResult, index: int) -> dict[str, Any]:
 
 
 def _settings(run: Run) -> dict[str, Any]:
-    settings = dataclasses.asdict(run.settings)
+    settings = dataclasses.asdict(run.spec)
     in_run = ("dataset", "selection", "labels", "note", "group_id", "stopping", "spec_name", "source_run_id", "code")
     for name in in_run:
         del settings[name]  # stands in `run`
-    settings["approvals"] = approvals_to_json(run.settings.approvals)
+    settings["approvals"] = approvals_to_json(run.spec.approvals)
     options = settings["agent"]["options"]
     for sent in ("headers", "metadata"):
         if options.get(sent):
@@ -283,7 +283,7 @@ _FLAT_OF_ROW = ("hit_rate", "mrr", "judge_score", "combined_score")
 """Scores in the rows of an agent with sources, besides the mapping of all scores."""
 
 
-def _flat_of_row(row: CaseResult) -> dict[str, Any]:
+def _flat_of_row(row: RowResult) -> dict[str, Any]:
     flat = {score.metric: score.value for score in row.scores if score.metric in _FLAT_OF_ROW}
     usage = row.response.usage if row.response is not None else None
     return {**flat, "num_tokens": tokens_used(usage)} if flat else {}

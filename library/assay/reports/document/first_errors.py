@@ -14,7 +14,7 @@ from assay.text.unsafe_text import shorten
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from assay.model.run import CaseResult
+    from assay.model.run import RowResult
 
 _FRAME = re.compile(r'^ *File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 _MESSAGE_CHARS = 300
@@ -53,7 +53,7 @@ class FirstError:
         return f"{source} failed on {rows}, first on case {shorten(self.case_id, _FRAME_CHARS)}: {message}{where}"
 
 
-def first_errors(rows: Iterable[CaseResult]) -> list[FirstError]:
+def first_errors(rows: Iterable[RowResult]) -> list[FirstError]:
     """Return the first errors of the agent and of at most five metrics, with the number of rows that have one."""
     errors: dict[str, tuple[str, str, str]] = {}
     counts: dict[str, int] = {}
@@ -66,7 +66,7 @@ def first_errors(rows: Iterable[CaseResult]) -> list[FirstError]:
     return [FirstError(source, *errors[source], counts[source]) for source in shown]
 
 
-def _errors(row: CaseResult) -> Iterable[tuple[str, str, str]]:
+def _errors(row: RowResult) -> Iterable[tuple[str, str, str]]:
     if row.status.is_failed:
         error = row.response.error if row.response is not None else None
         yield _AGENT, error.message if error is not None else row.reason, error.traceback if error is not None else ""

@@ -14,7 +14,7 @@ from assay.text.unsafe_text import json_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from assay.model.run import CaseResult
+    from assay.model.run import RowResult
 
     PartMaker = Callable[[Mapping[str, Any], Sequence[str]], Any]
 
@@ -48,8 +48,8 @@ class PreparedRows:
     def __init__(self, metrics: Sequence[str], makers: Mapping[str, PartMaker]) -> None:
         self.metrics = list(metrics)
         self._makers = makers
-        self._waiting: deque[CaseResult] = deque()
-        self._made: dict[tuple[int, int], tuple[CaseResult, RowParts]] = {}
+        self._waiting: deque[RowResult] = deque()
+        self._made: dict[tuple[int, int], tuple[RowResult, RowParts]] = {}
         self._is_scheduled = False
 
     @property
@@ -57,7 +57,7 @@ class PreparedRows:
         """The formats that keep a part of each row."""
         return list(self._makers)
 
-    def take(self, row: CaseResult, char_count: int) -> None:
+    def take(self, row: RowResult, char_count: int) -> None:
         """Add a row, to be prepared soon.
 
         Args:
@@ -71,7 +71,7 @@ class PreparedRows:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._make_some)
 
-    def of(self, row: CaseResult) -> RowParts:
+    def of(self, row: RowResult) -> RowParts:
         """Return and drop the parts of a row, preparing them now if needed."""
         known, parts = self._made.pop((row.case_index, row.repeat_index), (None, None))
         return parts if parts is not None and known is row else self._parts(row)
@@ -89,7 +89,7 @@ class PreparedRows:
         if self._is_scheduled:
             asyncio.get_running_loop().call_soon(self._make_some)
 
-    def _parts(self, row: CaseResult) -> RowParts:
+    def _parts(self, row: RowResult) -> RowParts:
         line = json_text(row_document(row))
         if not self._makers:
             return RowParts(line, {})

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from assay.model.run import CaseResult, MetricSettings, Run
+    from assay.model.run import MetricSpec, RowResult, Run
     from assay.specs.model import Spec
 
 _CHUNK_BYTES = 1 << 20
@@ -39,12 +39,12 @@ class QualityScores:
         metrics: The run's metrics.
     """
 
-    def __init__(self, metrics: Sequence[MetricSettings]) -> None:
+    def __init__(self, metrics: Sequence[MetricSpec]) -> None:
         self._found: dict[str, list[float | None]] = {metric.name: [] for metric in metrics if metric.kind == "quality"}
         self._case: int | None = None
         self._open: dict[str, list[float]] = {}
 
-    def take(self, row: CaseResult) -> None:
+    def take(self, row: RowResult) -> None:
         """Add the next row, in dataset order."""
         if row.case_index != self._case:
             self._close()
@@ -118,9 +118,9 @@ class Report:
 async def report_of_run(
     run: Run,
     spec: Spec | None,
-    rows: AsyncIterator[CaseResult],
+    rows: AsyncIterator[RowResult],
     folder: Path,
-    also: Callable[[CaseResult], None],
+    also: Callable[[RowResult], None],
     prepared: PreparedRows | None = None,
 ) -> AsyncIterator[Report]:
     """Read the rows of a run once, pass each to `also`, and yield the run's report.
@@ -136,7 +136,7 @@ async def report_of_run(
     Raises:
         SetupError: The rows cannot be written to the folder.
     """
-    ratings = QualityScores(run.settings.metrics)
+    ratings = QualityScores(run.spec.metrics)
     prepared = prepared if prepared is not None else PreparedRows((), {})
     parts: dict[str, list[Any]] = {name: [] for name in prepared.formats}
     row_count = 0

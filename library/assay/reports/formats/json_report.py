@@ -10,7 +10,7 @@ from assay.text.unsafe_text import json_text
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from assay.model.run import CaseResult
+    from assay.model.run import RowResult
     from assay.reports.document.report import Report
     from assay.reports.folder import ReportFolder
 
@@ -33,7 +33,7 @@ def write_document(report: Report, file: IO[str]) -> None:
     file.write("\n ]\n}\n")
 
 
-async def write_rows(file: IO[str], rows: AsyncIterator[CaseResult]) -> None:
+async def write_rows(file: IO[str], rows: AsyncIterator[RowResult]) -> None:
     """Write the documents of rows that come one after the other, with commas between them."""
     separator = "\n  "
     async for row in rows:

@@ -114,7 +114,7 @@ def _sentence(run: Run, calibration: JudgeCalibration) -> str:
 
 def _corrected(run: Run, calibration: JudgeCalibration) -> Iterator[tuple[MetricSummary, Figure]]:
     """Yield the metrics that pass exactly if the calibrated judge passes, with their corrected pass rates."""
-    kinds = {metric.name: metric.kind for metric in run.settings.metrics}
+    kinds = {metric.name: metric.kind for metric in run.spec.metrics}
     for metric in run.summary.metrics if run.summary is not None else ():
         is_asked = (
             kinds.get(metric.metric, metric.metric) == _METRICS.get(calibration.rubric) and not calibration.criterion

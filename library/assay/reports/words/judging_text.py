@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
     from assay.model.canary_summary import CanarySummary
     from assay.model.judging_summary import JudgingSummary
-    from assay.model.run import CaseResult, JudgeSettings, Score
+    from assay.model.run import JudgeSpec, RowResult, Score
 
 _LEAST_SHOWN_USD = 0.00005
 
 
-def judge_line(judge: JudgeSettings, environ: Mapping[str, str] | None = None) -> str:
+def judge_line(judge: JudgeSpec, environ: Mapping[str, str] | None = None) -> str:
     """Return the line on a run's judge and its spend cap.
 
     Args:
@@ -39,12 +39,12 @@ def judge_line(judge: JudgeSettings, environ: Mapping[str, str] | None = None) -
     return f"{'jury' if judge.others else 'judge'}  {who}{rubric}{cap}{batch}"
 
 
-def _recorded_in(judge: JudgeSettings) -> str:
+def _recorded_in(judge: JudgeSpec) -> str:
     who = f" ({shorten(judge.model, 80)})" if judge.model else ""
     return f"recorded in {shorten(judge.recorded_file, 60)}{who}"
 
 
-def judging_line(judging: JudgingSummary, judge: JudgeSettings | None = None) -> str:
+def judging_line(judging: JudgingSummary, judge: JudgeSpec | None = None) -> str:
     """Return the line on the number, origin and cost of a run's verdicts.
 
     Args:
@@ -116,7 +116,7 @@ def canary_line(canaries: CanarySummary) -> str:
     return f"canaries  {canaries.count}{undecided}: {mark}{canaries.sentence}{cost}"
 
 
-def judge_reasons(row: CaseResult) -> list[str]:
+def judge_reasons(row: RowResult) -> list[str]:
     """Return the judge's reasons for not passing an answer, each with its metric; untrusted and of any length.
 
     For an invalid verdict the reason is why it is invalid; each judge of a jury gives its own.
@@ -139,7 +139,7 @@ def _giver(judge: str, part: Mapping[str, Any]) -> str:
     return "rule" if isinstance(verdict, dict) and verdict.get("by_rule") else judge or "judge"
 
 
-def judging_cost(row: CaseResult) -> float | None:
+def judging_cost(row: RowResult) -> float | None:
     """Return the cost of a row's verdicts in US dollars, including canaries; None if none has a cost."""
     judgings: dict[object, Mapping[str, Any]] = {}
     for score in row.scores:

@@ -14,7 +14,7 @@ from assay.text.unsafe_text import clean, shorten
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from assay.model.run import CaseResult, MetricSummary, RunSettings, Score
+    from assay.model.run import MetricSummary, RowResult, RunSpec, Score
 
 _SMALL, _LARGE = 0.00005, 1e9  # values between have four decimals
 RULES = {"at_least": "≥", "more_than": ">", "at_most": "≤"}
@@ -23,7 +23,7 @@ _MOST_KEPT = 100
 _MOST_REASON_CHARS = 300
 
 
-def units_of(settings: RunSettings) -> dict[str, str]:
+def units_of(settings: RunSpec) -> dict[str, str]:
     """Return the unit of each metric of a run, by name."""
     return {metric.name: METRICS[metric.kind].info.unit for metric in settings.metrics}
 
@@ -100,7 +100,7 @@ class Uncomputed:
         self.partial: dict[str, int] = {}
         """By metric, the number of rows without a value that were read, if these are not all of them."""
 
-    def take(self, row: CaseResult, *, only: str | None = None) -> None:
+    def take(self, row: RowResult, *, only: str | None = None) -> None:
         """Add a row; with `only`, just the score of that metric."""
         for score in row.scores:
             if only not in (None, score.metric):

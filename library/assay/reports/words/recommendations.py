@@ -11,7 +11,7 @@ from assay.metrics import METRICS
 from assay.metrics.core.similarity import LANGUAGE_MISMATCH
 from assay.model.dependent_cases import COPIES
 from assay.model.run import GateOutcome
-from assay.model.run_settings import FUNCTION_METRIC
+from assay.model.run_spec import FUNCTION_METRIC
 from assay.reports.words.metric_text import count_text
 from assay.reports.words.run_commands import rescore_command, resume_command
 
@@ -52,7 +52,7 @@ def _rows(count: int) -> str:
 
 
 def _is_judged(run: Run, name: str) -> bool:
-    kinds = [metric.kind for metric in run.settings.metrics if metric.name == name]
+    kinds = [metric.kind for metric in run.spec.metrics if metric.name == name]
     return any(kind in METRICS and METRICS[kind].info.needs_judge for kind in kinds)
 
 
@@ -74,7 +74,7 @@ def _of_own_errors(run: Run, summary: RunSummary, remedy_of: Callable[[str], str
         invalid = metric.detail.get("invalid_answers", 0)
         if invalid:
             answers = "answer reports" if invalid == 1 else "answers report"
-            kind = next((settings.kind for settings in run.settings.metrics if settings.name == metric.metric), "")
+            kind = next((settings.kind for settings in run.spec.metrics if settings.name == metric.metric), "")
             yield (
                 f"{metric.metric} could not be computed on {_rows(invalid)}, whose {answers} an invalid "
                 f"{kind if kind in _REPORTED else ' or '.join(_REPORTED)} (negative, or not finite): correct what the "
@@ -82,7 +82,7 @@ def _of_own_errors(run: Run, summary: RunSummary, remedy_of: Callable[[str], str
             )
         if own := metric.n_own_error - invalid:
             failed = f"{metric.metric} could not be computed on {_rows(own)} through no fault of the agent"
-            if run.settings.judge is not None and run.settings.judge.recorded_file and _is_judged(run, metric.metric):
+            if run.spec.judge is not None and run.spec.judge.recorded_file and _is_judged(run, metric.metric):
                 yield f"{failed}: add the missing verdicts to the recorded file, or run with a judge."
             else:
                 yield f"{failed}: the rows say why{remedy_of(metric.metric)}."
@@ -90,7 +90,7 @@ def _of_own_errors(run: Run, summary: RunSummary, remedy_of: Callable[[str], str
 
 def _remedy(run: Run, spec: Path | None, server: str | None, name: str) -> str:
     """Return the remedy for a failed metric; a deterministic computation is not worth a retry."""
-    kind = next((metric.kind for metric in run.settings.metrics if metric.name == name), "")
+    kind = next((metric.kind for metric in run.spec.metrics if metric.name == name), "")
     if kind == FUNCTION_METRIC:
         command = rescore_command(run, spec=spec, server=server)
         return f"; correct the function, then score the stored answers with `{command}`"
@@ -118,7 +118,7 @@ def _worst(metric: MetricSummary, groups: Sequence[GroupSummary]) -> str:
 
 
 def _of_missing(run: Run, summary: RunSummary) -> Iterator[str]:
-    kinds = {metric.name: metric.kind for metric in run.settings.metrics}
+    kinds = {metric.name: metric.kind for metric in run.spec.metrics}
     for metric in summary.metrics:
         if (
             metric.value is not None
@@ -127,7 +127,7 @@ def _of_missing(run: Run, summary: RunSummary) -> Iterator[str]:
             or run.counts.agent_errors == run.counts.total
         ):
             continue  # no metric reads an answer where every call failed
-        if run.settings.judge is None and _is_judged(run, metric.metric):
+        if run.spec.judge is None and _is_judged(run, metric.metric):
             yield f"{metric.metric} was computed on no row: it needs a judge; name one under `judge` in the spec."
             continue
         if kinds.get(metric.metric) == FUNCTION_METRIC:

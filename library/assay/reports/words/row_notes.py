@@ -28,7 +28,7 @@ def _again(run: Run) -> Iterator[str]:
 
 
 def _repeats(run: Run) -> Iterator[str]:
-    if (times := run.settings.repeats) > 1:
+    if (times := run.spec.repeats) > 1:
         yield (
             f"each of {count_text(run.dataset.case_count, 'case')} was run {times:,} times: intervals count cases, not "
             "rows"
@@ -36,11 +36,11 @@ def _repeats(run: Run) -> Iterator[str]:
 
 
 def _copies(run: Run) -> Iterator[str]:
-    reading = run.settings.dataset
+    reading = run.spec.dataset
     if reading is not None and reading.copy_count:
         copies = f"{reading.copy_count:,} of {count_text(run.dataset.case_count, 'case')}"
         verb = "repeats" if reading.copy_count == 1 else "repeat"
-        counted = f"clusters by {run.settings.cluster}" if run.settings.cluster else "copies of a case once"
+        counted = f"clusters by {run.spec.cluster}" if run.spec.cluster else "copies of a case once"
         yield f"{reading.first_copy}; {copies} {verb} an earlier one: intervals count {counted}"
 
 

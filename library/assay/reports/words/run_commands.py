@@ -28,7 +28,7 @@ def resume_command(run: Run, *, retry_errors: bool = False, spec: Path | None = 
     awaits_verdicts = run.awaits_verdicts_alone and not retry_errors
     words = ["assay", "runs", "resume", run.run_id]
     words += ["--retry-errors"] if retry_errors else []
-    words += ["--spec", str(spec or SPEC)] if run.settings.needs_host and not awaits_verdicts else []
+    words += ["--spec", str(spec or SPEC)] if run.spec.needs_host and not awaits_verdicts else []
     return shlex.join([*words, *_on(server)])
 
 

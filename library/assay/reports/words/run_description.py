@@ -18,10 +18,10 @@ _SHORT_CHARS = 100
 
 def cases_over_dataset(run: Run) -> str:
     """Return the number of a run's cases, their dataset and their selection."""
-    reading, selected = run.settings.dataset, selected_cases(run)
+    reading, selected = run.spec.dataset, selected_cases(run)
     # The orchestrator names a dataset as the client did that uploaded it first.
     name = reading.file if reading is not None else run.dataset.name
-    repeats = f", {run.settings.repeats} times each" if run.settings.repeats > 1 else ""
+    repeats = f", {run.spec.repeats} times each" if run.spec.repeats > 1 else ""
     return f"{_cases(run)} over {name}{repeats}{f': {selected.why}' if selected is not None else ''}"
 
 
@@ -33,7 +33,7 @@ def selection_line(run: Run) -> str:
 
 def description_lines(run: Run) -> list[str]:
     """Return one line each for the agent, prompt, labels and note of a run, if it has them."""
-    settings = run.settings
+    settings = run.spec
     file, first_line = _prompt(run)
     lines = [
         ("agent", _agent(run)),
@@ -48,29 +48,29 @@ def short(run: Run) -> str:
     """Return what distinguishes a run from others, in a few words of one line."""
     file, first_line = _prompt(run)
     parts = [
-        run.settings.name,
-        run.settings.agent.target or _agent(run),
+        run.spec.name,
+        run.spec.agent.target or _agent(run),
         file or first_line[:_VALUE_CHARS],
         _labels(run),
-        _cases(run) if run.settings.selection is not None else "",
-        run.settings.note,
+        _cases(run) if run.spec.selection is not None else "",
+        run.spec.note,
     ]
     return shorten("; ".join(filter(None, parts)), _SHORT_CHARS)
 
 
 def description_document(run: Run) -> dict[str, Any]:
     """Return the same as data for programs."""
-    agent = run.settings.agent
+    agent = run.spec.agent
     file, first_line = _prompt(run)
     return {
-        "labels": dict(run.settings.labels),
-        "note": run.settings.note or None,
+        "labels": dict(run.spec.labels),
+        "note": run.spec.note or None,
         "agent": {"adapter": agent.adapter, "target": agent.target or None},
-        "source_run_id": run.settings.source_run_id or None,
+        "source_run_id": run.spec.source_run_id or None,
         "model": agent.target if agent.fills_prompt else None,
         "prompt_file": file or None,
         "prompt": first_line or None,
-        "selection": selection_document(run.settings.selection),
+        "selection": selection_document(run.spec.selection),
     }
 
 
@@ -82,18 +82,18 @@ def _cases(run: Run) -> str:
 
 
 def _agent(run: Run) -> str:
-    if run.settings.source_run_id:
-        return f"answers of {run.settings.source_run_id}"
-    return f"{run.settings.agent.adapter} {run.settings.agent.target}".strip()
+    if run.spec.source_run_id:
+        return f"answers of {run.spec.source_run_id}"
+    return f"{run.spec.agent.adapter} {run.spec.agent.target}".strip()
 
 
 def _labels(run: Run) -> str:
-    return " ".join(f"{key}={value}" for key, value in run.settings.labels.items())
+    return " ".join(f"{key}={value}" for key, value in run.spec.labels.items())
 
 
 def _prompt(run: Run) -> tuple[str, str]:
     """Return the file of a run's prompt and the first line of its text; each is empty if missing."""
-    options = run.settings.agent.options
+    options = run.spec.agent.options
     text = options.get("prompt")
     lines = text.strip().splitlines() if isinstance(text, str) else []
     return str(options.get("prompt_file") or ""), lines[0] if lines else ""

@@ -39,7 +39,7 @@ class SelectedCases:
 
 def selected_cases(run: Run) -> SelectedCases | None:
     """Return the part of its dataset that a run covers; None if it covers all of it."""
-    selection, reading, count = run.settings.selection, run.settings.dataset, run.dataset.case_count
+    selection, reading, count = run.spec.selection, run.spec.dataset, run.dataset.case_count
     left_out = reading.left_out_count if reading is not None else 0
     total = selection.total_count if selection is not None else count
     total = None if total is None else total + left_out

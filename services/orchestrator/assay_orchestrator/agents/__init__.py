@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assay.errors import Problem
-    from assay.model.run import AgentSettings
+    from assay.model.run import AgentSpec
     from assay_orchestrator.agents.access import AgentAccess
     from assay_orchestrator.agents.hosted import HostedAgent
     from assay_orchestrator.agents.protocol import Agent
@@ -25,7 +25,7 @@ __all__ = ["NotAskedError", "RetryingAgent", "agent_problems", "build_agent"]
 
 
 def build_agent(
-    settings: AgentSettings,
+    settings: AgentSpec,
     access: AgentAccess,
     *,
     hosted: HostedAgent | None,
@@ -80,7 +80,7 @@ def build_agent(
     return RetryingAgent(agent, retries, pausing=pausing, marks_cold=marks_cold, dry_run=dry_run)
 
 
-async def agent_problems(settings: AgentSettings, access: AgentAccess) -> Sequence[Problem]:
+async def agent_problems(settings: AgentSpec, access: AgentAccess) -> Sequence[Problem]:
     """Return why the service behind an agent will not answer; no call that costs anything is made.
 
     Args:
@@ -109,7 +109,7 @@ async def agent_problems(settings: AgentSettings, access: AgentAccess) -> Sequen
     return ()
 
 
-async def _reply_problems(settings: AgentSettings, access: AgentAccess) -> Sequence[Problem]:
+async def _reply_problems(settings: AgentSpec, access: AgentAccess) -> Sequence[Problem]:
     checked: A2aAgent | AdkServerAgent
     if settings.adapter == "a2a":
         from assay_orchestrator.agents.a2a import A2aAgent

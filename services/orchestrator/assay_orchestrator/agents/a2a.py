@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from assay.model.answers.approvals import Decision
     from assay.model.answers.interrupts import Interrupt
     from assay.model.case import Case
-    from assay.model.run import AgentSettings
+    from assay.model.run import AgentSpec
     from assay_orchestrator.agents.access import AgentAccess
 
 _PREFLIGHT_TIMEOUT_S = 10.0
@@ -158,9 +158,7 @@ class A2aAgent:
         InvalidInputError: The host is not allowed, or a variable or secret is missing or not allowed.
     """
 
-    def __init__(
-        self, settings: AgentSettings, access: AgentAccess, *, poll_timeout_s: float = _POLL_TIMEOUT_S
-    ) -> None:
+    def __init__(self, settings: AgentSpec, access: AgentAccess, *, poll_timeout_s: float = _POLL_TIMEOUT_S) -> None:
         problems: list[Problem] = []
         options = A2aOptions.from_options(settings.options, problems)
         self._connection = HttpConnection(settings, access, problems, headers=options.headers)

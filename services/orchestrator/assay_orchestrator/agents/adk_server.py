@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from assay.model.answers.approvals import Decision
     from assay.model.answers.interrupts import Interrupt
     from assay.model.case import Case
-    from assay.model.run import AgentSettings
+    from assay.model.run import AgentSpec
     from assay_orchestrator.agents.access import AgentAccess
 
 PREFLIGHT_TIMEOUT_S = 10.0
@@ -54,7 +54,7 @@ class AdkServerAgent:
         InvalidInputError: The host is not allowed, or a variable or secret is missing or not allowed.
     """
 
-    def __init__(self, settings: AgentSettings, access: AgentAccess) -> None:
+    def __init__(self, settings: AgentSpec, access: AgentAccess) -> None:
         problems: list[Problem] = []
         self._options = AdkServerOptions.from_options(settings.options, problems)
         self._connection = HttpConnection(settings, access, problems, headers=self._options.headers)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from assay.http.egress import AddressInfo, Egress
     from assay.model.answers.agent_response import AgentRequest
     from assay.model.case import Case
-    from assay.model.run import AgentSettings
+    from assay.model.run import AgentSpec
     from assay_orchestrator.agents.access import AgentAccess
 
 SERVICE = "assay.agent.v1.AgentService"
@@ -144,7 +144,7 @@ class GrpcAgent:
         InvalidInputError: The host is not allowed, or a variable or secret is missing or not allowed.
     """
 
-    def __init__(self, settings: AgentSettings, access: AgentAccess) -> None:
+    def __init__(self, settings: AgentSpec, access: AgentAccess) -> None:
         problems: list[Problem] = []
         options = GrpcOptions.from_options(settings.options, problems)
         self.target = settings.target

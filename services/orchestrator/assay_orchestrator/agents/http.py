@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from assay.errors import Problem
     from assay.model.answers.agent_response import AgentRequest, AgentResponse
     from assay.model.case import Case
-    from assay.model.run import AgentSettings
+    from assay.model.run import AgentSpec
     from assay_orchestrator.agents.access import AgentAccess
     from assay_orchestrator.scorers.pool import ScorerPool
 
@@ -139,7 +139,7 @@ class HttpAgent:
 
     def __init__(
         self,
-        settings: AgentSettings,
+        settings: AgentSpec,
         access: AgentAccess,
         *,
         scorers: ScorerPool | None = None,

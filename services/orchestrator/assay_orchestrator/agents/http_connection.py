@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from assay.model.answers.agent_response import AgentRequest
-    from assay.model.run import AgentSettings
+    from assay.model.run import AgentSpec
     from assay_orchestrator.agents.access import AgentAccess
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -79,7 +79,7 @@ class HttpConnection:
 
     def __init__(
         self,
-        settings: AgentSettings,
+        settings: AgentSpec,
         access: AgentAccess,
         problems: list[Problem],
         *,

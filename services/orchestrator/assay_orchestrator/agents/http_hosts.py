@@ -11,11 +11,11 @@ from assay_orchestrator.agents.targets import agent_address
 
 if TYPE_CHECKING:
     from assay.http.addresses import Address
-    from assay.model.run import AgentSettings
+    from assay.model.run import AgentSpec
     from assay_orchestrator.agents.access import AgentAccess
 
 
-def check_host(settings: AgentSettings, access: AgentAccess) -> list[Problem]:
+def check_host(settings: AgentSpec, access: AgentAccess) -> list[Problem]:
     """Return a problem if an agent that Assay calls may not be called from here."""
     if settings.fills_prompt:
         return _check(agent_address(settings), "", access, "agent.base_url")

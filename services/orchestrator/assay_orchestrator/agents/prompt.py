@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from assay.model.answers.agent_response import AgentRequest
     from assay.model.case import Case
     from assay.model.model_price import ModelPrice
-    from assay.model.run import AgentSettings
+    from assay.model.run import AgentSpec
     from assay.providers.client import ModelClient
     from assay.providers.messages import Reply
     from assay.specs.prompt_options import PromptOptions
@@ -150,7 +150,7 @@ class PromptAgent:
             is missing or not allowed.
     """
 
-    def __init__(self, settings: AgentSettings, access: AgentAccess, budget: RunBudget | None = None) -> None:
+    def __init__(self, settings: AgentSpec, access: AgentAccess, budget: RunBudget | None = None) -> None:
         problems: list[Problem] = []
         self._settings = settings
         self._budget = budget or RunBudget()

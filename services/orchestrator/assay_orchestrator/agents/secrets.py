@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from assay.http.addresses import Address
     from assay.model.answers.agent_response import AgentResponse
-    from assay.model.run import AgentSettings
+    from assay.model.run import AgentSpec
     from assay_orchestrator.agents.access import AgentAccess
 
 SECRET_MISSING = "SecretMissing"  # noqa: S105 - the name of an error
@@ -183,7 +183,7 @@ class Secrets:
         keep_out_of_logs(self._values, self._secrets)
 
 
-def binding_problems(settings: AgentSettings, access: AgentAccess) -> list[Problem]:
+def binding_problems(settings: AgentSpec, access: AgentAccess) -> list[Problem]:
     """Return which variables and secrets may not be sent to an agent; the calling process checks whether they exist.
 
     Args:

@@ -12,7 +12,7 @@ from assay.specs.grpc_options import target_host
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.model.run import AgentSettings, JudgeSettings
+    from assay.model.run import AgentSpec, JudgeSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ def covering(targets: Sequence[Target], called: Address) -> list[Target]:
     return [target for target in targets if covers(target.address, called)]
 
 
-def agent_address(settings: AgentSettings) -> Address:
+def agent_address(settings: AgentSpec) -> Address:
     """Return the address of an agent; variables in its settings are not filled in."""
     if settings.adapter == "grpc":
         port = settings.target.rpartition(":")[2]
@@ -47,6 +47,6 @@ def agent_address(settings: AgentSettings) -> Address:
     return url_address(settings.target)
 
 
-def judge_address(judge: JudgeSettings) -> Address:
+def judge_address(judge: JudgeSpec) -> Address:
     """Return the address of a judge; empty if recorded verdicts replace it."""
     return url_address(judge.base_url or OWN_URLS.get(judge.provider, ""))

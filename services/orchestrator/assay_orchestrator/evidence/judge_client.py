@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from assay.judge.v1.judge_pb2_grpc import JudgeServiceAsyncStub
     from assay.metrics.core.score import JudgeEvidence
     from assay.model.answers.agent_response import AgentResponse
-    from assay.model.run import JudgeSettings
+    from assay.model.run import JudgeSpec
     from assay_orchestrator.evidence.verdict_wire import JudgedRow
 
     T = TypeVar("T")
@@ -137,7 +137,7 @@ class RunJudge:
     def __init__(
         self,
         stub: JudgeServiceAsyncStub,
-        judge: JudgeSettings,
+        judge: JudgeSpec,
         account: RunAccount,
         *,
         place: int,
@@ -486,7 +486,7 @@ def _account_in(answer: judge_pb2.GradeResponse) -> tuple[int, int]:
     return round(answer.spending.spent_usd * _NANO), round(answer.spending.reserved_usd * _NANO)
 
 
-def _sentence(message: str, reason: str, judge: JudgeSettings, command: str) -> str:
+def _sentence(message: str, reason: str, judge: JudgeSpec, command: str) -> str:
     """Return why the judging stopped, and the command that resumes it; `command` is its beginning."""
     if reason == "spend_cap_reached":
         cap = judge.spend_cap_usd

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from assay.judge.v1.judge_pb2_grpc import JudgeServiceAsyncStub
     from assay.model.answers.agent_response import AgentResponse
-    from assay.model.run import JudgeSettings
+    from assay.model.run import JudgeSpec
     from assay_orchestrator.evidence.judge_client import RunAccount
     from assay_orchestrator.evidence.verdict_wire import JudgedRow
 
@@ -42,7 +42,7 @@ class RunJury:
     def __init__(
         self,
         stub: JudgeServiceAsyncStub | None,
-        judge: JudgeSettings,
+        judge: JudgeSpec,
         account: RunAccount,
         *,
         ask_round: int,

@@ -17,7 +17,7 @@ from assay_orchestrator.evidence.verdict_wire import RubricUse, check_use, faile
 if TYPE_CHECKING:
     from assay.model.answers.agent_response import AgentResponse
     from assay.model.case import RecordedVerdict
-    from assay.model.run import JudgeSettings
+    from assay.model.run import JudgeSpec
     from assay_orchestrator.evidence.verdict_wire import JudgedRow, NotYetError
 
 _NOT_RECORDED = "not_recorded"
@@ -30,7 +30,7 @@ class RecordedJudge:
         judge: The source of the verdicts, and the rubric of `judge_score`.
     """
 
-    def __init__(self, judge: JudgeSettings) -> None:
+    def __init__(self, judge: JudgeSpec) -> None:
         self._judge = judge
         self._structured = own_rubric(judge) if judge.rubric_yaml else RubricUse(ANSWER)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from assay.model.answers.agent_request import Message
     from assay.model.answers.agent_response import AgentResponse
     from assay.model.case import Case
-    from assay.model.run import JudgeSettings
+    from assay.model.run import JudgeSpec
 
 MAX_TEXT_CHARS = 400_000
 """The maximum size of a request to a judge."""
@@ -93,7 +93,7 @@ class RubricUse:
     keeps_references: bool = True
 
 
-def own_rubric(judge: JudgeSettings) -> RubricUse:
+def own_rubric(judge: JudgeSpec) -> RubricUse:
     """Return the run's own rubric."""
     rubric = read_rubric(judge.rubric_yaml)
     names = [criterion.name for criterion in rubric.criteria]
@@ -120,7 +120,7 @@ def _scale(criteria: Sequence[str], minimum: float, maximum: float) -> tuple[flo
     return None if own else (minimum, maximum)
 
 
-def judge_model(judge: JudgeSettings) -> judge_pb2.JudgeModel:
+def judge_model(judge: JudgeSpec) -> judge_pb2.JudgeModel:
     """Return the message that names the judge."""
     return judge_pb2.JudgeModel(
         provider=judge.provider,
@@ -169,7 +169,7 @@ def grade_request(
     return None if is_too_large else request
 
 
-def evidence_of(verdict: judge_pb2.Verdict, judge: JudgeSettings, use: RubricUse) -> JudgeEvidence:
+def evidence_of(verdict: judge_pb2.Verdict, judge: JudgeSpec, use: RubricUse) -> JudgeEvidence:
     """Return the evidence that a metric scores; an invalid verdict is replaced by its reason."""
     evidence = failed_evidence(verdict.reason or "no_verdict", verdict.message)
     if verdict.status == judge_pb2.VERDICT_STATUS_VALID:
@@ -183,7 +183,7 @@ def failed_evidence(reason: str, message: str) -> JudgeEvidence:
     return JudgeEvidence(None, error=reason, detail={"message": message[:_MAX_MESSAGE_CHARS]} if message else {})
 
 
-def _provenance(verdict: judge_pb2.Verdict, judge: JudgeSettings, use: RubricUse) -> dict[str, Any]:
+def _provenance(verdict: judge_pb2.Verdict, judge: JudgeSpec, use: RubricUse) -> dict[str, Any]:
     """Return the provenance of a verdict: its judge, its inputs, and its usage."""
     provenance: dict[str, Any] = {
         "status": _STATUSES.get(verdict.status, "unavailable"),

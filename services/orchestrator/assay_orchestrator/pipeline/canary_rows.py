@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from assay.judging.canaries import Canary
     from assay.metrics.core.score import JudgeEvidence, Metric
     from assay.model.case import Case
-    from assay.model.run import CaseResult, Score
+    from assay.model.run import RowResult, Score
     from assay_orchestrator.evidence.jury import RunJury
     from assay_orchestrator.evidence.verdict_wire import JudgedRow
 
@@ -65,7 +65,7 @@ class CanaryRows:
             if not row.repeat_index and (canary := chosen.get(row.case_index)) is not None
         ]
 
-    async def observed(self, result: CaseResult, row: JudgedRow) -> CaseResult:
+    async def observed(self, result: RowResult, row: JudgedRow) -> RowResult:
         """Return a row's result with the judge's evidence on the canaries beside it.
 
         Args:

@@ -61,7 +61,7 @@ def scored_turns(
         case: The row's case.
         answers: One per turn, for the turns that were asked.
         metrics: The run's metrics.
-        turn_score: How a conversation is valued, one of `assay.model.run_settings.TURN_SCORES`.
+        turn_score: How a conversation is valued, one of `assay.model.run_spec.TURN_SCORES`.
     """
     last = answers[-1]
     if len(case.turns) == 1 or turn_score == "last":

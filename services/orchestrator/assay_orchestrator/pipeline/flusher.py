@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from assay.errors import StorageError
 from assay.identity.quotas import nano_from_usd
 from assay.model.answers.possible_usage import counted_tokens, possible_cost
-from assay.model.run import CaseResult
+from assay.model.run import RowResult
 from assay.process.failpoints import failpoint
 from assay_orchestrator.budgets.run_budget import RunBudget
 from assay_orchestrator.store.rows import attempts, results
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
 
-    from assay.model.run import CaseResult
+    from assay.model.run import RowResult
     from assay_orchestrator.pipeline.storage_pauses import RunStore
     from assay_orchestrator.store.rows.attempts import AttemptKey
     from assay_orchestrator.store.rows.results import AnswerRecord, RowKey, Stored
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _MAX_BATCH = 500
 _RELEASED_PER_ROUND = 32
-_FIELDS = [field.name for field in dataclasses.fields(CaseResult)]
+_FIELDS = [field.name for field in dataclasses.fields(RowResult)]
 _FIELDS_OF, _SEQUENCE = attrgetter(*_FIELDS), _FIELDS.index("sequence")
 
 
@@ -48,7 +48,7 @@ class _Entry:
 
     shard: Shard
     answer: AnswerRecord | None
-    result: CaseResult | None
+    result: RowResult | None
     begun: AttemptKey | None
     done: asyncio.Future[None]
 
@@ -82,7 +82,7 @@ class Flusher:
         self,
         store: RunStore,
         run_id: str,
-        on_results: Callable[[Sequence[CaseResult]], None],
+        on_results: Callable[[Sequence[RowResult]], None],
         on_held: Callable[[float, Mapping[Shard, int]], None],
         *,
         is_replay: bool = False,
@@ -106,7 +106,7 @@ class Flusher:
         self._stored: deque[asyncio.Future[None]] = deque()
         self._is_releasing = False
 
-    async def put(self, shard: Shard, answer: AnswerRecord | None, result: CaseResult | None) -> None:
+    async def put(self, shard: Shard, answer: AnswerRecord | None, result: RowResult | None) -> None:
         """Store an answer, a result, or both together; they are durable when this returns.
 
         Raises:
@@ -133,7 +133,7 @@ class Flusher:
                 await self._store.write_once(lambda c: attempts.clear_journal(c, self._run_id, self._open.values()))
 
     async def _put(
-        self, shard: Shard, answer: AnswerRecord | None, result: CaseResult | None, begun: AttemptKey | None
+        self, shard: Shard, answer: AnswerRecord | None, result: RowResult | None, begun: AttemptKey | None
     ) -> None:
         entry = _Entry(shard, answer, result, begun, asyncio.get_running_loop().create_future())
         self._waiting.append(entry)
@@ -206,7 +206,7 @@ class _Batch:
         self._answers = [entry.answer for entry in entries if entry.answer is not None]
         self._attempts = [entry.begun for entry in entries if entry.begun is not None]
         self._call_count = 0
-        self.rows: Sequence[CaseResult] = [entry.result for entry in entries if entry.result is not None]
+        self.rows: Sequence[RowResult] = [entry.result for entry in entries if entry.result is not None]
         self._keys = [(row.case_index, row.repeat_index) for row in self.rows]
         # The cost of an answer is stored with the answer, and so is that of calls without one; never with the journal
         # alone, which does not show whether the cost is already stored.
@@ -261,19 +261,19 @@ class _Batch:
         return stored
 
 
-def _numbered(rows: Sequence[CaseResult], first: int) -> list[CaseResult]:
+def _numbered(rows: Sequence[RowResult], first: int) -> list[RowResult]:
     """Return the rows with their sequence; by position, which takes a fifth of the time of `dataclasses.replace`."""
     numbered = []
     for sequence, row in enumerate(rows, first):
         values = [*_FIELDS_OF(row)]
         values[_SEQUENCE] = sequence
-        numbered.append(CaseResult(*values))
+        numbered.append(RowResult(*values))
     return numbered
 
 
 def spent_on(
     answers: Sequence[AnswerRecord],
-    rows: Sequence[CaseResult],
+    rows: Sequence[RowResult],
     *,
     counts_answers: bool,
     is_judged: bool,

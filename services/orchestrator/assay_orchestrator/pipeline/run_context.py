@@ -46,7 +46,7 @@ class RunContext:
         pausing: Set when the run is about to pause: questions in flight end and are stored, no more are asked.
         max_attempts: Attempts at a row before it is a dead letter.
         turns: How many rows of all runs a round of the event loop may start and score.
-        turn_score: How a conversation is valued, one of `assay.model.run_settings.TURN_SCORES`.
+        turn_score: How a conversation is valued, one of `assay.model.run_spec.TURN_SCORES`.
         is_replay: Whether the answers are recorded, in the dataset or by another run.
         source_run_id: The run whose stored answers are scored; empty for none.
         stop_look: Checks whether the run stops early; None if it asks all cases.

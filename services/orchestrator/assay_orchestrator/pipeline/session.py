@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
     from types import TracebackType
 
-    from assay.model.run import CaseResult
+    from assay.model.run import RowResult
     from assay_orchestrator.pipeline.run_context import RunContext
     from assay_orchestrator.pipeline.storage_pauses import RunStore
     from assay_orchestrator.store.rows.stops import StopLook
@@ -76,7 +76,7 @@ class Session:
         context: RunContext,
         *,
         alone: bool,
-        on_results: Callable[[Sequence[CaseResult]], None],
+        on_results: Callable[[Sequence[RowResult]], None],
         known_s: float = 1.0,
         until_sure: Callable[[], Awaitable[None]] | None = None,
         on_stopped: Callable[[StopLook], Awaitable[None]] | None = None,
@@ -84,7 +84,7 @@ class Session:
         self.context = context
         context.budget.attach(store)
 
-        def stored(rows: Sequence[CaseResult]) -> None:
+        def stored(rows: Sequence[RowResult]) -> None:
             context.observed.stored(rows)
             on_results(rows)
 

@@ -15,7 +15,7 @@ from assay.model.answers.agent_response import AgentErrorKind, AgentRequest, Age
 from assay.model.answers.approvals import remaining_approvals
 from assay.model.answers.response_limits import MAX_ANSWER_BYTES
 from assay.model.limits import MAX_BYTES_PER_CHAR
-from assay.model.run import CaseResult
+from assay.model.run import RowResult
 from assay.process.failpoints import failpoint
 from assay.specs.judging import NO_JUDGE
 from assay.storage.texts import json_text
@@ -256,7 +256,7 @@ class ShardRunner:
         except NotAskedError:
             pass  # the run is being paused or has stopped early: stored parts of this row remain
 
-    async def _put(self, work: _Work, answer: AnswerRecord | None, result: CaseResult | None) -> None:
+    async def _put(self, work: _Work, answer: AnswerRecord | None, result: RowResult | None) -> None:
         await self._session.flusher.put(self._shard, answer, result)
         if self._context.host is not None:
             # The result contains the functions' outcomes for every turn.
@@ -420,14 +420,14 @@ class ShardRunner:
         turns: Sequence[ScoredTurn],
         evidence: Sequence[_Evidence],
         outcomes: Sequence[_Outcomes],
-    ) -> CaseResult:
+    ) -> RowResult:
         turn_score = self._context.turn_score_of(work.case)
         row = scored_row(work.case, answers, turns, evidence, turn_score, outcomes)
         await self._context.turns.take()
         scores = made_advisory(await self._context.scorer.score(row), self._context.optional)
         # For watchers that receive answers; conversations contain more than that, so their watchers read the store.
         shown = _shown(work.case, row.response) if len(work.case.turns) == 1 else {}
-        return CaseResult(
+        return RowResult(
             case_index=work.case_index,
             repeat_index=work.repeat_index,
             case_id=work.case.case_id,

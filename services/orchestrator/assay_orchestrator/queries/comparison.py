@@ -167,7 +167,7 @@ class Comparisons:
         self._kept = None  # frees memory: two would not fit at a time
         row_filter = parse_row_filter(settings.where, where="settings.where") if settings.where else None
         if row_filter is not None:
-            metric_names = [metric.name for run in runs for metric in run.settings.metrics]
+            metric_names = [metric.name for run in runs for metric in run.spec.metrics]
             if problems := unknown_metrics(row_filter, DATASET_ORDER, metric_names):
                 raise InvalidInputError(problems)
         # Equal datasets ask equal questions.
@@ -250,7 +250,7 @@ def check_size(runs: Sequence[Run]) -> None:
             f"the runs have {total:,} rows, more than the {MAX_COMPARED_ROWS:,} that are compared at once: compare "
             "fewer runs"
         )
-    metrics = {metric.name for run in runs for metric in run.settings.metrics}
+    metrics = {metric.name for run in runs for metric in run.spec.metrics}
     figures = math.comb(len(runs), 2) * len(metrics)
     if figures > MAX_COMPARED_FIGURES:
         raise InvalidInputError(
@@ -271,7 +271,7 @@ def _read_run(
     """Return a run in the form for comparisons, and the position of each of its cases."""
     # As from its report: the compared values must not depend on where the run was read.
     facts = facts_of(json.loads(json_text(head_document(run, None))))
-    configured = {metric.name for metric in run.settings.metrics}
+    configured = {metric.name for metric in run.spec.metrics}
     implied = [name for name in facts.metrics if name not in configured]
     cases, indexes = CaseScores(tuple(facts.metrics), cluster or facts.cluster, facts.max_agent_errors), list[int]()
     meeting: set[tuple[int, int]] | None = None

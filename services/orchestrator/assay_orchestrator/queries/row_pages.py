@@ -32,7 +32,7 @@ _LIMIT_S = 10.0
 _REMEDY = "search for a longer or rarer text, add conditions, or leave out counts and order"
 
 T = TypeVar("T")
-_Found: TypeAlias = "tuple[list[pb.CaseResult], Position | None, int | None, RowFacets | None]"
+_Found: TypeAlias = "tuple[list[pb.RowResult], Position | None, int | None, RowFacets | None]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class RowPage:
         facets: Counts of these rows; None if not requested.
     """
 
-    results: Sequence[pb.CaseResult]
+    results: Sequence[pb.RowResult]
     next_page_token: str
     total_count: int | None
     facets: RowFacets | None
@@ -116,7 +116,7 @@ class RowPages:
             DeadlineError: The query took too long.
         """
         _check_metrics(run, request.row_filter, request.order)
-        bound_to = ("ListResults", run.run_id, *request.binding)
+        bound_to = ("ListRows", run.run_id, *request.binding)
         after = await self._position(scope, bound_to, request)
 
         def read(connection: sa.Connection) -> _Found:
@@ -192,5 +192,5 @@ def _query(connection: sa.Connection, scope: Scope, run_id: str, request: PageRe
 
 
 def _check_metrics(run: Run, row_filter: RowFilter, order: RowOrder) -> None:
-    if problems := unknown_metrics(row_filter, order, [metric.name for metric in run.settings.metrics]):
+    if problems := unknown_metrics(row_filter, order, [metric.name for metric in run.spec.metrics]):
         raise InvalidInputError(problems)

@@ -14,7 +14,7 @@ from assay.metrics.rows.order import check_metrics
 from assay.model.cluster_key import cluster_problem
 from assay.model.labels import VARIANT_LABEL, label_problems
 from assay.model.limits import MAX_GROUP_CHARS, MAX_REPEATS, MAX_RUN_WEIGHT, MAX_TEAM_CHARS, MIN_RUN_WEIGHT
-from assay.model.run_settings import TURN_SCORES
+from assay.model.run_spec import TURN_SCORES
 from assay.parsing.names import metric_name_problem, name_problem
 from assay.specs.agents import check_agent
 from assay.specs.approvals import check_approvals
@@ -27,7 +27,7 @@ from assay_orchestrator.store.runs.lifecycle import ACTIVE_STATES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.model.run import CaseSelection, DatasetReading, MetricSettings, Run, RunSettings, SpendCap
+    from assay.model.run import CaseSelection, DatasetReading, MetricSpec, Run, RunSpec, SpendCap
     from assay_orchestrator.settings import Settings
 
 _MAX_DIGEST_CHARS = 64
@@ -37,11 +37,11 @@ _MAX_KEPT_BYTES = 500_000
 
 
 def check_settings(
-    settings: RunSettings,
+    settings: RunSpec,
     limits: Settings,
     access: AgentAccess | None = None,
     unreadable: Sequence[Problem] = (),
-) -> RunSettings:
+) -> RunSpec:
     """Return the settings with every metric parameter filled in.
 
     Args:
@@ -88,7 +88,7 @@ def _without_consequences(problems: Sequence[Problem], unreadable: Sequence[Prob
     return [problem for problem in problems if problem in unreadable or not (parts and problem.field.startswith(parts))]
 
 
-def check_source(source: Run, settings: RunSettings, dataset_id: str) -> None:
+def check_source(source: Run, settings: RunSpec, dataset_id: str) -> None:
     """Raise unless the answers of a run can be scored with other settings.
 
     Args:
@@ -106,15 +106,15 @@ def check_source(source: Run, settings: RunSettings, dataset_id: str) -> None:
             reason="RUN_ACTIVE",
         )
     problems = []
-    if source.settings.repeats != settings.repeats:
-        problems.append(Problem(f"must be {source.settings.repeats}, as in run {source.run_id}", "repeats"))
+    if source.spec.repeats != settings.repeats:
+        problems.append(Problem(f"must be {source.spec.repeats}, as in run {source.run_id}", "repeats"))
     if dataset_id and dataset_id != source.dataset.dataset_id:
         problems.append(Problem(f"must be that of run {source.run_id}, whose answers are scored", "dataset_id"))
     if problems:
         raise SpecError(problems)
 
 
-def _check_stopping(settings: RunSettings) -> list[Problem]:
+def _check_stopping(settings: RunSpec) -> list[Problem]:
     if settings.stopping is None:
         return []
     from assay.comparison.stopping_settings import stopping_problems  # imported here: few runs stop early
@@ -125,7 +125,7 @@ def _check_stopping(settings: RunSettings) -> list[Problem]:
     return problems
 
 
-def _check_names(settings: RunSettings) -> list[Problem]:
+def _check_names(settings: RunSpec) -> list[Problem]:
     problems_by_name = {
         "name": name_problem(settings.name, _MAX_NAME_CHARS),
         "team": name_problem(settings.team, MAX_TEAM_CHARS, required=False),
@@ -141,12 +141,12 @@ def _check_names(settings: RunSettings) -> list[Problem]:
     return [Problem(problem, field) for field, problem in problems_by_name.items() if problem]
 
 
-def _check_cluster(settings: RunSettings) -> list[Problem]:
+def _check_cluster(settings: RunSpec) -> list[Problem]:
     problem = cluster_problem(settings.cluster)
     return [Problem(problem, "cluster")] if problem else []
 
 
-def _check_bounds(settings: RunSettings) -> list[Problem]:
+def _check_bounds(settings: RunSpec) -> list[Problem]:
     bounds = {"max_agent_errors": settings.max_agent_errors, "max_metric_errors": settings.max_metric_errors}
     return [
         Problem(f"must be a share from 0 to 1, not {bound!r}", name)
@@ -155,7 +155,7 @@ def _check_bounds(settings: RunSettings) -> list[Problem]:
     ]
 
 
-def _check_gates(settings: RunSettings) -> list[Problem]:
+def _check_gates(settings: RunSpec) -> list[Problem]:
     kinds = {metric.name: metric.kind for metric in settings.metrics}
     problems: list[Problem] = []
     for index, gate in enumerate(settings.gates):
@@ -166,7 +166,7 @@ def _check_gates(settings: RunSettings) -> list[Problem]:
     return problems
 
 
-def _check_counts(settings: RunSettings) -> list[Problem]:
+def _check_counts(settings: RunSpec) -> list[Problem]:
     entries_by_field = {"metrics": settings.metrics, "gates": settings.gates}
     return [
         Problem(problem, field)
@@ -182,12 +182,12 @@ def _check_size(field: str, stored: DatasetReading | CaseSelection | None, remed
     return [Problem(f"is {size:,} bytes as JSON, more than {_MAX_KEPT_BYTES:,}: {remedy}", field)]
 
 
-def _complete_metrics(settings: RunSettings, problems: list[Problem]) -> list[MetricSettings]:
+def _complete_metrics(settings: RunSpec, problems: list[Problem]) -> list[MetricSpec]:
     if not settings.metrics:
         problems.append(Problem(f"name at least one metric of {', '.join(METRICS)}", "metrics"))
     names = [metric.name for metric in settings.metrics]
     completed = []
-    paths: dict[str, MetricSettings] = {}
+    paths: dict[str, MetricSpec] = {}
     for index, metric in enumerate(settings.metrics):
         where = f"metrics[{index}]"
         if problem := metric_name_problem(metric.name):
@@ -212,7 +212,7 @@ def check_spend_cap(run: Run, cap: SpendCap) -> None:
     Raises:
         InvalidInputError: The run has no judge, or the cap is not an amount of money.
     """
-    judge = run.settings.judge
+    judge = run.spec.judge
     if judge is None:
         raise InvalidInputError([Problem(f"run {run.run_id} has no judge, so it spends nothing", "spend_cap")])
     if problems := check_judge(dataclasses.replace(judge, spend_cap_usd=cap.usd)):

@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from assay.errors import NotFoundError, WrongStateError
-from assay.model.run import AgentSettings, Run, RunCounts, RunSettings
+from assay.model.run import AgentSpec, Run, RunCounts, RunSpec
 from assay.wire.run import SETTINGS
 from assay.wire.summary import SUMMARY
 from assay_orchestrator.store.removal import deletions
@@ -92,7 +92,7 @@ def readable_run(record: RunRecord, dataset: DatasetRef) -> Run:
     try:
         return _whole(record, dataset)
     except WrongStateError as problem:
-        spec = dataclasses.asdict(RunSettings(name=record.run_id, agent=AgentSettings(UNREADABLE), metrics=()))
+        spec = dataclasses.asdict(RunSpec(name=record.run_id, agent=AgentSpec(UNREADABLE), metrics=()))
         return _run(dataclasses.replace(record, spec=spec, summary=None, state_reason=problem.message), dataset)
 
 
@@ -110,7 +110,7 @@ def _whole(record: RunRecord, dataset: DatasetRef) -> Run:
 def _run(record: RunRecord, dataset: DatasetRef) -> Run:
     return Run(
         run_id=record.run_id,
-        settings=SETTINGS.from_json(record.spec),
+        spec=SETTINGS.from_json(record.spec),
         dataset=dataset,
         state=record.state,
         state_reason=record.state_reason,

@@ -28,7 +28,7 @@ from assay_orchestrator.store.teams import audit, quotas, tokens
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from assay.model.run import DatasetRef, RunSettings
+    from assay.model.run import DatasetRef, RunSpec
     from assay.model.scope import Scope
     from assay.storage.database import Database
     from assay_orchestrator.engine.worker import ShardWorker
@@ -54,7 +54,7 @@ class Creation:
         self._settings = settings
 
     async def create(
-        self, scope: Scope, request_id: str, settings: RunSettings, dataset: DatasetRef, asked: RunSettings
+        self, scope: Scope, request_id: str, settings: RunSpec, dataset: DatasetRef, asked: RunSpec
     ) -> str:
         """Create a run and return its id; a repeated request returns the id of the first.
 
@@ -81,7 +81,7 @@ class Creation:
         return existing.run_id
 
     async def _accept(
-        self, scope: Scope, request_id: str, request_hash: str, settings: RunSettings, dataset: DatasetRef
+        self, scope: Scope, request_id: str, request_hash: str, settings: RunSpec, dataset: DatasetRef
     ) -> RunRecord:
         agent = settings.agent
         if settings.stopping is not None and settings.stopping.cases != dataset.case_count:
@@ -159,7 +159,7 @@ class Creation:
             )
 
 
-def _shard_rows(settings: RunSettings) -> int:
+def _shard_rows(settings: RunSpec) -> int:
     """Return the maximum rows of a shard: few if a run must not get far ahead of the other run of its group."""
     if not settings.group_id:
         return shards.SHARD_ROWS
@@ -174,16 +174,14 @@ def _new_run_id(name: str) -> str:
     return f"{slug}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
 
 
-def _is_same(existing: RunRecord, settings: RunSettings, dataset: DatasetRef) -> bool:
+def _is_same(existing: RunRecord, settings: RunSpec, dataset: DatasetRef) -> bool:
     """Return whether a stored run matches a request; client versions spell out different parts of the same spec."""
     if existing.dataset_id != dataset.dataset_id:
         return False
-    stored, requested = (
-        without_defaults(run_settings) for run_settings in (SETTINGS.from_json(existing.spec), settings)
-    )
+    stored, requested = (without_defaults(run_spec) for run_spec in (SETTINGS.from_json(existing.spec), settings))
     return _request_hash(stored, dataset) == _request_hash(requested, dataset)
 
 
-def _request_hash(settings: RunSettings, dataset: DatasetRef) -> str:
+def _request_hash(settings: RunSpec, dataset: DatasetRef) -> str:
     content = json.dumps([dataclasses.asdict(settings), dataset.dataset_id], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()

@@ -16,13 +16,13 @@ from assay_orchestrator.evidence.verdict_wire import judge_model
 if TYPE_CHECKING:
     from assay.judge.v1.judge_pb2_grpc import JudgeServiceAsyncStub
     from assay.model.judging_summary import JudgingSummary
-    from assay.model.run import JudgeSettings
+    from assay.model.run import JudgeSpec
 
 _TIMEOUT_S = 2.0
 _LACKING = ("JUDGE_KEY_MISSING", "JUDGE_NOT_INSTALLED", "JUDGE_PRICE_UNKNOWN")
 
 
-async def judge_problems(stub: JudgeServiceAsyncStub, judge: JudgeSettings) -> list[Problem]:
+async def judge_problems(stub: JudgeServiceAsyncStub, judge: JudgeSpec) -> list[Problem]:
     """Return why a judge service will not judge for a run: not allowed, or a missing key, price or rubric.
 
     A judge service that cannot be reached or is starting yields no problem here; the run will report it.
@@ -46,7 +46,7 @@ async def judge_problems(stub: JudgeServiceAsyncStub, judge: JudgeSettings) -> l
     return problems or await _rubric_problems(stub, judge)
 
 
-async def _rubric_problems(stub: JudgeServiceAsyncStub, judge: JudgeSettings) -> list[Problem]:
+async def _rubric_problems(stub: JudgeServiceAsyncStub, judge: JudgeSpec) -> list[Problem]:
     try:
         known_rubrics = () if judge.rubric_yaml or not judge.rubric else await _rubrics(stub)
     except grpc.aio.AioRpcError:
@@ -77,7 +77,7 @@ def _problems(problem: Exception, where: str) -> list[Problem]:
 
 
 async def with_account(
-    stub: JudgeServiceAsyncStub, judging: JudgingSummary, *, judge: JudgeSettings, run_id: str, scope: str
+    stub: JudgeServiceAsyncStub, judging: JudgingSummary, *, judge: JudgeSpec, run_id: str, scope: str
 ) -> JudgingSummary:
     """Return the judging summary with the figures of the judge's account; unchanged if the judge cannot be asked.
 

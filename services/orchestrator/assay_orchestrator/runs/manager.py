@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from assay.errors import AssayError, NotFoundError, SpecError, StorageError
 from assay.gates.stopping_text import stopped_sentence
-from assay.model.run import Run, RunSettings, RunState
+from assay.model.run import Run, RunSpec, RunState
 from assay.model.scope import Scope
 from assay.process.failpoints import failpoint
 from assay.telemetry.tracing import is_tracing
@@ -146,7 +146,7 @@ class RunManager:
         await self._deleter.recover()
 
     async def create(
-        self, scope: Scope, request_id: str, settings: RunSettings, dataset: DatasetRef, asked: RunSettings
+        self, scope: Scope, request_id: str, settings: RunSpec, dataset: DatasetRef, asked: RunSpec
     ) -> Run:
         """Accept a run and start it; a repeated request returns the run of the first. See `Creation.create`.
 
@@ -156,7 +156,7 @@ class RunManager:
         """
         return await self.get(scope, await self._creation.create(scope, request_id, settings, dataset, asked))
 
-    async def preflight(self, scope: Scope, settings: RunSettings, access: AgentAccess) -> None:
+    async def preflight(self, scope: Scope, settings: RunSpec, access: AgentAccess) -> None:
         """Raise unless the services of a run work for its team: its agent, the embedder and the judge.
 
         Args:
@@ -190,7 +190,7 @@ class RunManager:
             NotFoundError: The scope cannot reach the run.
         """
         run = await self.get(scope, run_id)
-        if run.summary is not None or run.settings.agent.adapter == UNREADABLE:
+        if run.summary is not None or run.spec.agent.adapter == UNREADABLE:
             return run
         return dataclasses.replace(run, summary=await self._partial.of(run))
 
@@ -264,7 +264,7 @@ class RunManager:
         Args:
             scope: The scope of the caller.
             run_id: The run.
-            retry_errors: Also retry rows with errors, of a run that is paused, has succeeded or has failed.
+            retry_errors: Also retry rows with errors, of a run that is paused, has completed or has failed.
             spend_cap: A new cap on the judging spend; None keeps the current one.
 
         Raises:
@@ -275,18 +275,18 @@ class RunManager:
         run = await self.get(scope, run_id)
         if spend_cap is not None:
             check_spend_cap(run, spend_cap)
-        self._planner.check_access(run.settings, await self.access.of(scope.team))
+        self._planner.check_access(run.spec, await self.access.of(scope.team))
         self._worker.pauses.retry(run_id)
         await self._resume(scope, run_id, retry_errors=retry_errors, spend_cap=spend_cap)
         return await self.get(scope, run_id)
 
-    async def delete(self, scope: Scope, run_id: str, *, only_check: bool, with_baselines: bool) -> Deletion:
+    async def delete(self, scope: Scope, run_id: str, *, validate_only: bool, with_baselines: bool) -> Deletion:
         """Remove a run with all its rows, and its dataset if no other run uses it.
 
         Args:
             scope: The scope of the caller.
             run_id: The run.
-            only_check: Delete nothing; only return what would be deleted.
+            validate_only: Delete nothing; only return what would be deleted.
             with_baselines: Also delete a run that a baseline names.
 
         Raises:
@@ -295,7 +295,7 @@ class RunManager:
         """
         self._require_at_rest(await self.get(scope, run_id))
         deletion = await self._catalogue.estimate_deletion(scope, run_id)
-        if only_check:
+        if validate_only:
             return deletion
         begin = partial(deletions.begin_deletion, scope=scope, run_id=run_id, with_baselines=with_baselines)
         while (pending := await self._database.write(begin)) is None:
@@ -437,12 +437,12 @@ class RunManager:
         )
         run = await self._catalogue.load(run_id)
         access = await self.access.of(team)
-        if run.settings.stopping is not None:
+        if run.spec.stopping is not None:
             # Takes half a second, too long for the first stop look, which holds its locks.
             await asyncio.to_thread(importlib.import_module, "scipy.special")
         scope = await self._service_scopes.of(team)
         budget = await self._budgets.open(team, run_id)
-        self._targets.add(run_id, team, run.settings, access)
+        self._targets.add(run_id, team, run.spec, access)
         context = self._planner.context_of(run, access, budget, scope=scope, pause_count=pause_count)
         if is_tracing():
             traces = CaseTraces.of_run(run, context.team, traceparent, self._settings.traced_cases)
@@ -567,7 +567,7 @@ class RunManager:
         has_ended = await self._end(run_id, lambda c: control.conclude(c, run_id, sequence, data, reason=reason))
         if has_ended:
             outcome = run_id, summary.row_count, summary.agent_errors, summary.overall_status
-            _log.info("run succeeded: run=%s rows=%s agent_errors=%s verdict=%s", *outcome)
+            _log.info("run completed: run=%s rows=%s agent_errors=%s verdict=%s", *outcome)
         return has_ended
 
     async def _fail(self, run_id: str, reason: str) -> None:

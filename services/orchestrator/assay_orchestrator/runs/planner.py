@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from assay.errors import Problem
     from assay.judge.v1.judge_pb2_grpc import JudgeServiceAsyncStub
     from assay.metrics.core.embedding import EmbeddingSettings
-    from assay.model.run import AgentSettings, JudgeSettings, Run, RunSettings, RunSummary
+    from assay.model.run import AgentSpec, JudgeSpec, Run, RunSpec, RunSummary
     from assay_orchestrator.agents.access import AgentAccess
     from assay_orchestrator.budgets.run_budget import RunBudget
     from assay_orchestrator.evidence.embedding_client import EmbeddingClient
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _KEY_PLACE = "of the judge service, or a variable with --secret-variables"
 
 
-def agent_key(agent: AgentSettings, limits: Mapping[str, int]) -> str:
+def agent_key(agent: AgentSpec, limits: Mapping[str, int]) -> str:
     """Return the key under which an agent has a limit, its whole target or its host; empty without a limit."""
     host = urlsplit(agent.target).hostname or "" if "://" in agent.target else ""
     if agent.adapter == "grpc":
@@ -93,7 +93,7 @@ class Planner:
             InvalidInputError: The agent may not be called, or not be sent the secrets in its settings.
             WrongStateError: The run needs an embedder or a judge, and this orchestrator has none.
         """
-        settings = run.settings
+        settings = run.spec
         self.check_access(settings, access)
         pausing = asyncio.Event()
         budget.pausing = pausing
@@ -147,7 +147,7 @@ class Planner:
         """End the scorers."""
         await self._scorers.aclose()
 
-    def check_access(self, settings: RunSettings, access: AgentAccess) -> None:
+    def check_access(self, settings: RunSpec, access: AgentAccess) -> None:
         """Raise unless the agent and the judges of a run may be called and be sent their secrets.
 
         Raises:
@@ -159,7 +159,7 @@ class Planner:
         if problems:
             raise SpecError(problems)
 
-    async def agent_problems(self, settings: RunSettings, access: AgentAccess) -> Sequence[Problem]:
+    async def agent_problems(self, settings: RunSpec, access: AgentAccess) -> Sequence[Problem]:
         """Return why a run's agent cannot be called; if workers call it, as far as this process knows."""
         if self._settings.role == "api":
             return binding_problems(settings.agent, access)
@@ -168,7 +168,7 @@ class Planner:
         except InvalidInputError as refusal:
             return refusal.problems
 
-    async def embedder_problems(self, settings: RunSettings, scope: str) -> Sequence[Problem]:
+    async def embedder_problems(self, settings: RunSpec, scope: str) -> Sequence[Problem]:
         """Return why the embedder will not serve a run's models, as far as it can be asked in a team's name."""
         embeddings = needed_embeddings(settings.metrics, checks_of(settings) or ())
         if self._embedder is None or not embeddings:
@@ -179,7 +179,7 @@ class Planner:
 
         return await embedder_problems(self._embedder, embeddings, scope or settings.team or LOCAL.team)
 
-    async def judge_problems(self, settings: RunSettings, access: AgentAccess) -> Sequence[Problem]:
+    async def judge_problems(self, settings: RunSpec, access: AgentAccess) -> Sequence[Problem]:
         """Return why the judge service will not judge for a run, as far as it can be asked."""
         judge = settings.judge
         if (
@@ -196,7 +196,7 @@ class Planner:
 
     async def with_judge_account(self, run: Run, summary: RunSummary, *, team: str, scope: str) -> RunSummary:
         """Return the summary of a judged run with its judge's account, as far as the judge can be asked."""
-        judge, judging = run.settings.judge, summary.judging
+        judge, judging = run.spec.judge, summary.judging
         if self._judge is None or judge is None or judge.recorded_file or judging is None:
             return summary
         from assay_orchestrator.runs.judge_service import with_account  # imported here: most runs are not judged
@@ -208,8 +208,8 @@ class Planner:
     def _run_judge(
         self, run: Run, team: str, pausing: asyncio.Event, scope: str, pause_count: int, budget: RunBudget
     ) -> RunJury | None:
-        judge = run.settings.judge
-        if judge is None or not wants_verdicts(run.settings.metrics, checks_of(run.settings)):
+        judge = run.spec.judge
+        if judge is None or not wants_verdicts(run.spec.metrics, checks_of(run.spec)):
             return None
         service = None if judge.recorded_file else self._judge
         if service is None and not judge.recorded_file:
@@ -221,13 +221,13 @@ class Planner:
         from assay_orchestrator.evidence.jury import RunJury
 
         patience_s = self._settings.judge_patience_s
-        needs_spec, is_hosted = bool(run.settings.functions), run.settings.needs_host
+        needs_spec, is_hosted = bool(run.spec.functions), run.spec.needs_host
         account = RunAccount(run.run_id, scope, budget, needs_spec=needs_spec, is_hosted=is_hosted)
         named = with_team(judge, team)
         return RunJury(service, named, account, ask_round=pause_count, patience_s=patience_s, pausing=pausing)
 
     def _embedders(
-        self, settings: RunSettings, embeddings: Iterable[EmbeddingSettings], scope: str
+        self, settings: RunSpec, embeddings: Iterable[EmbeddingSettings], scope: str
     ) -> dict[EmbeddingSettings, EmbeddingClient]:
         if self._embedder is None:
             return {}
@@ -290,7 +290,7 @@ class Planner:
             hosted.detach_all(reason)
 
 
-def judge_key_problems(judge: JudgeSettings, access: AgentAccess) -> list[Problem]:
+def judge_key_problems(judge: JudgeSpec, access: AgentAccess) -> list[Problem]:
     """Return why the secrets used as judge keys may not be sent to the judges, as far as this process knows."""
     problems = []
     for place, judge_settings in enumerate(judge.judges):
@@ -303,7 +303,7 @@ def judge_key_problems(judge: JudgeSettings, access: AgentAccess) -> list[Proble
     return problems
 
 
-def with_team(judge: JudgeSettings, team: str) -> JudgeSettings:
+def with_team(judge: JudgeSpec, team: str) -> JudgeSpec:
     """Return the judge for a request: its secrets name the team, which the judge service does not know."""
     key = judge.key_variable
     if _is_secret(judge):
@@ -312,5 +312,5 @@ def with_team(judge: JudgeSettings, team: str) -> JudgeSettings:
     return dataclasses.replace(judge, key_variable=key, others=tuple(with_team(other, team) for other in judge.others))
 
 
-def _is_secret(judge: JudgeSettings) -> bool:
+def _is_secret(judge: JudgeSpec) -> bool:
     return judge.key_variable.startswith(SCHEME)

@@ -13,7 +13,7 @@ from assay_orchestrator.agents.targets import agent_address, covering, judge_add
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay.model.run import RunSettings
+    from assay.model.run import RunSpec
     from assay_orchestrator.agents.access import AgentAccess
     from assay_orchestrator.agents.targets import Target
     from assay_orchestrator.pipeline.session import Sessions
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 class CheckingPlanner(Protocol):
     """The planner, which knows what a run may call."""
 
-    def check_access(self, settings: RunSettings, access: AgentAccess) -> None:
+    def check_access(self, settings: RunSpec, access: AgentAccess) -> None:
         """Raise SpecError unless the agent and the judges of a run may be called."""
 
 
@@ -43,7 +43,7 @@ class _Watched:
     """A run, and what its team allowed it at the last check."""
 
     team: str
-    settings: RunSettings
+    settings: RunSpec
     access: AgentAccess
 
 
@@ -75,7 +75,7 @@ class TargetWatch(PeriodicCheck):
         self._watched: dict[str, _Watched] = {}
         self._leaving: set[str] = set()
 
-    def add(self, run_id: str, team: str, settings: RunSettings, access: AgentAccess) -> None:
+    def add(self, run_id: str, team: str, settings: RunSpec, access: AgentAccess) -> None:
         """Watch a run from now on, until no shard of it is in progress here.
 
         Args:

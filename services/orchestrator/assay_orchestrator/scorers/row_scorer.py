@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assay.metrics.core.score import Metric, Row
-    from assay.model.run import MetricSettings
+    from assay.model.run import MetricSpec
     from assay_orchestrator.scorers.pool import ScorerPool
 
 WORK_AT_ONCE = 50_000
@@ -38,7 +38,7 @@ class RowScorer:
     """
 
     def __init__(
-        self, pool: ScorerPool, run_id: str, settings: Sequence[MetricSettings], metrics: Sequence[Metric]
+        self, pool: ScorerPool, run_id: str, settings: Sequence[MetricSpec], metrics: Sequence[Metric]
     ) -> None:
         self._pool = pool
         self._run_id = run_id

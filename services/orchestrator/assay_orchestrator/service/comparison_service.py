@@ -61,7 +61,7 @@ class ComparisonService(comparison_pb2_grpc.ComparisonServiceServicer):
         if not run.finished or run.summary is None:
             raise WrongStateError(
                 f"run {run.run_id} is {run.state.value}: a baseline is a run that has ended, with rows",
-                reason="RUN_NOT_FINISHED",
+                reason="RUN_NOT_ENDED",
             )
         baseline = await self._database.write(lambda c: baselines.set_baseline(c, scope, request.name, run.run_id))
         return comparison_pb2.SetBaselineResponse(baseline=BASELINE.to_wire(baseline))

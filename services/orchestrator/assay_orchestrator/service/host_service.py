@@ -95,12 +95,12 @@ class HostService(host_pb2_grpc.HostServiceServicer):
         if not 1 <= attach.concurrency <= _MAX_CONCURRENCY:
             raise InvalidInputError([Problem(f"must be 1 to {_MAX_CONCURRENCY}", "attach.concurrency")])
         run = await self._runs.get(scope, attach.run_id)
-        if not run.settings.needs_host:
+        if not run.spec.needs_host:
             raise InvalidInputError(
-                [Problem(f"run {run.run_id} uses the {run.settings.agent.adapter} adapter, which no client hosts")]
+                [Problem(f"run {run.run_id} uses the {run.spec.agent.adapter} adapter, which no client hosts")]
             )
-        if run.settings.functions and not attach.computes_metrics:
-            names = ", ".join(metric.name for metric in run.settings.functions)
+        if run.spec.functions and not attach.computes_metrics:
+            names = ", ".join(metric.name for metric in run.spec.functions)
             raise WrongStateError(
                 f"run {run.run_id} has metrics in Python code ({names}), which this client does not compute: use the "
                 "client of the server's version, and `assay runs resume RUN --spec SPEC`",

@@ -129,7 +129,7 @@ class RunService(run_pb2_grpc.RunServiceServicer):
         run = await get(scope, request.run_id)
         judging = run.summary.judging if run.summary is not None else None
         if judging is not None and judging.fingerprints:
-            team = scope.team if self._fixed_scope is not None else run.settings.team
+            team = scope.team if self._fixed_scope is not None else run.spec.team
             stored = await self._database.read(lambda c: calibrations.calibrations_of(c, team, judging.fingerprints))
             run = dataclasses.replace(run, calibrations=stored)
         return run_pb2.GetRunResponse(run=self._to_wire(run))
@@ -178,7 +178,7 @@ class RunService(run_pb2_grpc.RunServiceServicer):
         """Remove a run."""
         scope = self._scope()
         gone = await self._manager.delete(
-            scope, request.run_id, only_check=request.validate_only, with_baselines=request.with_baselines
+            scope, request.run_id, validate_only=request.validate_only, with_baselines=request.with_baselines
         )
         return DELETION.to_wire(gone)
 
@@ -213,7 +213,7 @@ class RunService(run_pb2_grpc.RunServiceServicer):
                         resume_sequence=step.before,
                     ) from None
 
-    async def ListResults(self, request: row_pb2.ListResultsRequest, context: Context) -> row_pb2.ListResultsResponse:
+    async def ListRows(self, request: row_pb2.ListRowsRequest, context: Context) -> row_pb2.ListRowsResponse:
         """Return a page of results."""
         scope = self._scope()
         page_request = PageRequest(
@@ -231,8 +231,8 @@ class RunService(run_pb2_grpc.RunServiceServicer):
         page = await self._rows.read(scope, run, page_request)
         if page_request.with_answers and not (request.case_id or request.page_token):
             await record_export(run.run_id)
-        return row_pb2.ListResultsResponse(
-            results=page.results,
+        return row_pb2.ListRowsResponse(
+            rows=page.results,
             next_page_token=page.next_page_token,
             total_count=page.total_count,
             facets=facets_to_wire(page.facets) if page.facets is not None else None,

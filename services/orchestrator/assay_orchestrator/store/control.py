@@ -1,7 +1,7 @@
 """The control operations of a run: cancel, pause, resume, conclude, reopen.
 
 Each is one transaction that locks the run's row, looks its transition up in the table of `lifecycle`, and stores it
-with everything that belongs to it. A run that has succeeded without retryable errors stays as it is. Reopening applies
+with everything that belongs to it. A run that has completed without retryable errors stays as it is. Reopening applies
 to shards that are done but lack rows: they wait again. Deleting is `deletions.begin_deletion`. Client requests carry a
 scope; concluding, reopening and pausing for a quota are background work.
 """
@@ -151,7 +151,7 @@ def resume(connection: sa.Connection, scope: Scope, run_id: str, resumption: Res
 def conclude(
     connection: sa.Connection, run_id: str, sequence: int, summary: dict[str, Any], *, reason: str = ""
 ) -> bool:
-    """End a run as SUCCEEDED, unless it has moved since its summary was folded.
+    """End a run as COMPLETED, unless it has moved since its summary was folded.
 
     Args:
         connection: The transaction.
@@ -200,7 +200,7 @@ def _restart(connection: sa.Connection, run: RunRecord, resumption: Resumption) 
     )
     require_transition(run.run_id, run.phase, command)
     has_errors = resumption.retry_errors and attempts.has_errors(connection, run.run_id, resumption.max_attempts)
-    if run.state is RunState.SUCCEEDED and not has_errors:
+    if run.state is RunState.COMPLETED and not has_errors:
         return False
     if has_errors:
         attempts.request_retry(connection, run.run_id)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from assay.model.answers.agent_response import AgentResponse
-    from assay.model.run import CaseResult, RowAttempt, StateChange
+    from assay.model.run import RowAttempt, RowResult, StateChanged
     from assay.model.scope import Scope
     from assay.v1 import row_pb2 as pb
     from assay_orchestrator.store.rows.found_rows import Position, RowQuery
@@ -30,18 +30,18 @@ _CUT_CHARS = 200
 
 def read_events(
     connection: sa.Connection, scope: Scope, run_id: str, after: int, count: int, *, with_answers: bool
-) -> list[StateChange | CaseResult]:
+) -> list[StateChanged | RowResult]:
     """Return up to `count` current events after a sequence number, in order and without gaps.
 
     Raises:
         NotFoundError: The scope cannot reach the run, or it was deleted.
     """
     runs.require_run(connection, scope, run_id)
-    rows: Sequence[CaseResult] = results.read_sequence(connection, run_id, after, count)
+    rows: Sequence[RowResult] = results.read_sequence(connection, run_id, after, count)
     changes = runs.read_state_changes(connection, run_id, after, count)
     if with_answers:
         rows = _complete(connection, run_id, rows)
-    events: list[StateChange | CaseResult] = [*rows, *changes]
+    events: list[StateChanged | RowResult] = [*rows, *changes]
     events.sort(key=lambda event: event.sequence)
     return events[:count]
 
@@ -55,7 +55,7 @@ def read_page(
     count: int,
     *,
     with_answers: bool = True,
-) -> tuple[list[pb.CaseResult], Position | None]:
+) -> tuple[list[pb.RowResult], Position | None]:
     """Return the messages of up to `count` rows of a query, and the position of the last if more follow.
 
     A page may end early to fit in one message.
@@ -78,7 +78,7 @@ def read_page(
     return page, positioned[len(page) - 1][1] if len(positioned) > len(page) else None
 
 
-def read_results(connection: sa.Connection, scope: Scope, run_id: str, case_index: int) -> list[CaseResult]:
+def read_results(connection: sa.Connection, scope: Scope, run_id: str, case_index: int) -> list[RowResult]:
     """Return the results of a case with their answers, by repeat.
 
     Raises:
@@ -110,7 +110,7 @@ def read_attempts(connection: sa.Connection, scope: Scope, run_id: str, case_id:
     return attempts.read_attempts(connection, run_id, find_case(connection, scope, run_id, case_id))
 
 
-def _complete(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]) -> list[CaseResult]:
+def _complete(connection: sa.Connection, run_id: str, rows: Sequence[RowResult]) -> list[RowResult]:
     """Return the rows with their answers, inputs and references."""
     if not rows:
         return []
@@ -122,7 +122,7 @@ def _complete(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]
     ]
 
 
-def _completed(row: CaseResult, questions: Questions, answers: Sequence[AgentResponse]) -> CaseResult:
+def _completed(row: RowResult, questions: Questions, answers: Sequence[AgentResponse]) -> RowResult:
     last_turn = questions.turns[-1]
     row = dataclasses.replace(
         row,
@@ -135,7 +135,7 @@ def _completed(row: CaseResult, questions: Questions, answers: Sequence[AgentRes
     return row if len(questions.turns) == 1 else dataclasses.replace(row, turns=_turns(row, questions.turns, answers))
 
 
-def _turns(row: CaseResult, questions: Sequence[AskedTurn], answers: Sequence[AgentResponse]) -> list[TurnResult]:
+def _turns(row: RowResult, questions: Sequence[AskedTurn], answers: Sequence[AgentResponse]) -> list[TurnResult]:
     """Return the turns of a conversation; turns that no longer fit in the row's message lose their texts."""
     room = MAX_PAGE_BYTES - result_to_wire(row).ByteSize()
     turns = []

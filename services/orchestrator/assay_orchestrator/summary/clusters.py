@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
 
-    from assay.model.run import CaseResult, Run
+    from assay.model.run import RowResult, Run
 
 
 class CaseClusters:
@@ -35,7 +35,7 @@ class CaseClusters:
         self._index: int | None = None
         self.depend = bool(key or copies)
 
-    def of(self, row: CaseResult) -> int | None:
+    def of(self, row: RowResult) -> int | None:
         """Return the number of a row's cluster, as `ClusteredMean` takes it, and count its case."""
         index = row.case_index
         if not self.depend:
@@ -50,7 +50,7 @@ class CaseClusters:
                 self._sizes[number] = self._sizes.get(number, 0) + 1
         return self._own(index) if number is None else number
 
-    def within(self, kind: str, name: str, row: CaseResult, cluster: int | None) -> int | None:
+    def within(self, kind: str, name: str, row: RowResult, cluster: int | None) -> int | None:
         """Return the number of a row's cluster among the rows of one category or tag.
 
         If the group is the cluster itself, its cases are what varies: they are then as independent as without a key.
@@ -67,7 +67,7 @@ class CaseClusters:
         copy = self._copies.get(row.case_index)
         return self._own(row.case_index) if copy is None else copy
 
-    def _shared(self, row: CaseResult) -> int | None:
+    def _shared(self, row: RowResult) -> int | None:
         if not self._key:
             return self._copies.get(row.case_index)
         name = cluster_of(self._key, row.category, row.tags)
@@ -100,5 +100,5 @@ def copies_of(connection: sa.Connection, run: Run) -> dict[int, int]:
 
     Nothing is read if the client counted none.
     """
-    reading = run.settings.dataset
+    reading = run.spec.dataset
     return {} if reading is not None and not reading.copy_count else datasets.find_copies(connection, run.run_id)

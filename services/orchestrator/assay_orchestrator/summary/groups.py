@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from assay.gates.gates import Gate
     from assay.metrics.core.score import Aggregate, Metric
-    from assay.model.run import CaseResult, Interval, MetricSummary
+    from assay.model.run import Interval, MetricSummary, RowResult
     from assay_orchestrator.summary.clusters import CaseClusters
 
 MAX_GROUPS = 1000
@@ -47,7 +47,7 @@ class _Group:
             index: MetricIntervals(metric) for index, metric in enumerate(metrics) if metric.name in gated
         }
 
-    def add(self, row: CaseResult, cluster: int | None) -> None:
+    def add(self, row: RowResult, cluster: int | None) -> None:
         self.total += 1
         self.passed += row.passed is True
         self.failed += row.passed is False
@@ -103,14 +103,14 @@ class Groups:
         self._categories: dict[str, _Group] = {}
         self._tags: dict[str, _Group] = {}
 
-    def add(self, row: CaseResult, cluster: int | None) -> None:
+    def add(self, row: RowResult, cluster: int | None) -> None:
         """Add a row, with its cluster from `CaseClusters.of`."""
         if row.category:
             self._add("category", self._categories, row.category, row, cluster)
         for tag in dict.fromkeys(row.tags):
             self._add("tag", self._tags, tag, row, cluster)
 
-    def _add(self, kind: str, groups: dict[str, _Group], name: str, row: CaseResult, cluster: int | None) -> None:
+    def _add(self, kind: str, groups: dict[str, _Group], name: str, row: RowResult, cluster: int | None) -> None:
         group = groups.get(name)
         if group is None:
             if len(groups) >= MAX_GROUPS:
@@ -144,7 +144,7 @@ class Weights:
         self._values: defaultdict[str, ExactSum] = defaultdict(ExactSum)
         self._totals: defaultdict[str, ExactSum] = defaultdict(ExactSum)
 
-    def add(self, row: CaseResult) -> None:
+    def add(self, row: RowResult) -> None:
         """Add a row."""
         self._differ = self._differ or row.weight != 1.0
         if row.passed is not None:

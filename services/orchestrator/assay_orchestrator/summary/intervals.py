@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assay.metrics.core.score import Metric
-    from assay.model.run import CaseResult, Interval, MetricSummary, Score
+    from assay.model.run import Interval, MetricSummary, RowResult, Score
 
 _OF_VALUE = ("interval", "accuracy_interval")
 _OF_PASSES = "pass_rate_interval"
@@ -85,7 +85,7 @@ class RunIntervals:
         self.metrics = {metric.name: MetricIntervals(metric) for metric in metrics}
         self.verdicts, self.errors = ClusteredMean(), ClusteredMean()
 
-    def add(self, row: CaseResult, cluster: int | None) -> None:
+    def add(self, row: RowResult, cluster: int | None) -> None:
         """Add a row, with its cluster from `CaseClusters.of`."""
         for metric, score in zip(self.metrics.values(), row.scores, strict=True):
             metric.add(score, cluster)

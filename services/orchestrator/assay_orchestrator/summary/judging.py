@@ -10,13 +10,13 @@ from assay.metrics.core.score import JURY
 from assay.metrics.core.turn_scores import turn_details
 from assay.metrics.jury.jury_agreement import AgreementFold
 from assay.model.judging_summary import JudgingSummary, JurorSummary
-from assay.model.run_settings import CANARY_LIMIT
+from assay.model.run_spec import CANARY_LIMIT
 from assay.statistics.exact_sum import ExactSum
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from assay.model.run import CaseResult
+    from assay.model.run import RowResult
 
 _MOST_FINGERPRINTS = 20
 
@@ -66,7 +66,7 @@ class JudgingFold:
         self._jurors: dict[int, _Juror] = {}
         self._agreement: dict[str, AgreementFold] = {}
 
-    def add(self, row: CaseResult) -> None:
+    def add(self, row: RowResult) -> None:
         """Add a row; a verdict shared by several of its metrics counts once."""
         verdicts: dict[object, tuple[int | None, Mapping[str, Any]]] = {}
         for score in row.scores:

@@ -35,10 +35,10 @@ _MOST_SHARE = 0.1
 
 def fold(connection: sa.Connection, run: Run) -> RunSummary:
     """Return the summary over the stored rows of a run."""
-    metrics = [build_metric(metric) for metric in run.settings.metrics]
+    metrics = [build_metric(metric) for metric in run.spec.metrics]
     rows = results.read_all(connection, run.run_id)
-    rules = SummaryRules.of(run.settings, copies_of(connection, run))
-    summary = summarise(rows, metrics, run.settings.gates, rules=rules)
+    rules = SummaryRules.of(run.spec, copies_of(connection, run))
+    summary = summarise(rows, metrics, run.spec.gates, rules=rules)
     asked_again, scored_again = attempts.count_repeated(connection, run.run_id)
     return dataclasses.replace(
         summary,

@@ -17,7 +17,7 @@ from assay.metrics.core.row_verdict import is_unanswered, timed_out
 from assay.metrics.latency import LatencyFold
 from assay.model.answers.agent_response import AgentStatus
 from assay.model.run import RunSummary
-from assay.model.run_settings import CANARY_LIMIT, MAX_ERRORS
+from assay.model.run_spec import CANARY_LIMIT, MAX_ERRORS
 from assay_orchestrator.summary.clusters import CaseClusters
 from assay_orchestrator.summary.gates import Tally, judge_gates
 from assay_orchestrator.summary.groups import Groups, Weights
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from assay.metrics.core.score import Metric
-    from assay.model.run import CaseResult
-    from assay.model.run_settings import RunSettings
+    from assay.model.run import RowResult
+    from assay.model.run_spec import RunSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class SummaryRules:
     repeats: int | None = None
 
     @classmethod
-    def of(cls, settings: RunSettings, copies: Mapping[int, int] = MappingProxyType({})) -> SummaryRules:
+    def of(cls, settings: RunSpec, copies: Mapping[int, int] = MappingProxyType({})) -> SummaryRules:
         """Return the rules of a run.
 
         Args:
@@ -88,7 +88,7 @@ NO_RULES = SummaryRules()
 
 
 def summarise(
-    rows: Iterable[CaseResult], metrics: Sequence[Metric], gates: Sequence[str], *, rules: SummaryRules = NO_RULES
+    rows: Iterable[RowResult], metrics: Sequence[Metric], gates: Sequence[str], *, rules: SummaryRules = NO_RULES
 ) -> RunSummary:
     """Return the summary of a run.
 

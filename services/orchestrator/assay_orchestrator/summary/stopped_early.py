@@ -27,14 +27,14 @@ def stopped_early(connection: sa.Connection, run: Run, judging: JudgingSummary |
         run: The run.
         judging: The judging summary of its rows.
     """
-    settings = run.settings.stopping
+    settings = run.spec.stopping
     stop = stops.read_stop(connection, run.run_id) if settings is not None else None
     if settings is None or stop is None:
         return None
     from assay.comparison.model import Verdict  # imported here: few runs stop early
 
     counts = row_costs.read_counts(connection, run.run_id)
-    unasked = settings.cases * run.settings.repeats - counts.rows
+    unasked = settings.cases * run.spec.repeats - counts.rows
     share = unasked / counts.rows if counts.rows else 0.0
     tokens, usd = _used(row_costs.read_usage(connection, run.run_id), judging)
     elapsed_s = _seconds(run.started_at, counts.last_stored_at)

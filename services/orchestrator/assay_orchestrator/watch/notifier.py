@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assay.errors import AssayError
-    from assay.model.run import CaseResult
+    from assay.model.run import RowResult
     from assay.v1 import run_pb2 as pb
 
 _MAX_RECENT = 2000
@@ -70,7 +70,7 @@ class Notifier:
     def __init__(self) -> None:
         self._watched: dict[str, _WatchedRun] = {}
 
-    def publish(self, run_id: str, rows: Sequence[CaseResult]) -> None:
+    def publish(self, run_id: str, rows: Sequence[RowResult]) -> None:
         """Publish durable results, in the order of their sequence."""
         watched = self._watched.get(run_id)
         if watched is None or not rows:

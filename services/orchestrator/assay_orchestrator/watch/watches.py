@@ -198,7 +198,7 @@ class Watches:
 
 
 def _is_complete(event: pb.RunEvent) -> bool:
-    return not event.HasField("case_finished") or event.case_finished.HasField("response")
+    return not event.HasField("row_finished") or event.row_finished.HasField("response")
 
 
 def _ends(events: Sequence[pb.RunEvent]) -> bool:

@@ -12,7 +12,7 @@ from assay.filters.matching import matches
 from assay.filters.row_text import parse_row_filter
 from assay.model.answers.agent_response import FAILED_STATUSES, AgentResponse, AgentStatus
 from assay.model.answers.possible_usage import possible_cost, possible_tokens
-from assay.model.run import CaseResult, Score, ScoreStatus, TurnResult
+from assay.model.run import RowResult, Score, ScoreStatus, TurnResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -35,8 +35,8 @@ def row_predicate(where: str) -> Callable[[Mapping[str, Any]], bool]:
     return lambda row: matches(wanted, _result(row))
 
 
-def _result(row: Mapping[str, Any]) -> CaseResult:
-    return CaseResult(
+def _result(row: Mapping[str, Any]) -> RowResult:
+    return RowResult(
         case_id=row["case_id"],
         case_index=0,
         repeat_index=row["repeat"],

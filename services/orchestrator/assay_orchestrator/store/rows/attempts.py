@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from assay.metrics.core.score import score_from_json, score_to_json
 from assay.model.answers.agent_response import FAILED_STATUSES, AgentStatus, response_from_json, response_to_json
-from assay.model.run import AttemptOutcome, CaseResult, RowAttempt, ScoreStatus
+from assay.model.run import AttemptOutcome, RowAttempt, RowResult, ScoreStatus
 from assay.storage.texts import json_text
 from assay.storage.times import now
 from assay_orchestrator.store import schema
@@ -153,7 +153,7 @@ def archive_failed_rows(connection: sa.Connection, shard: Shard, max_attempts: i
     shards.change_shard(connection, run_id, shard.shard_index, retry_errors=False)
 
 
-def _archive_rows(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]) -> None:
+def _archive_rows(connection: sa.Connection, run_id: str, rows: Sequence[RowResult]) -> None:
     indexes = sorted({row.case_index for row in rows})
     answers = results.read_answers(connection, run_id, indexes)
     number = count_attempts(connection, run_id, indexes[0], indexes[-1] - indexes[0] + 1)
@@ -191,9 +191,7 @@ def read_attempts(connection: sa.Connection, run_id: str, case_index: int) -> li
     return sorted(attempts, key=lambda attempt: (attempt.repeat_index, attempt.attempt_index))
 
 
-def _retryable(
-    connection: sa.Connection, run_id: str, page: Sequence[CaseResult], max_attempts: int
-) -> list[CaseResult]:
+def _retryable(connection: sa.Connection, run_id: str, page: Sequence[RowResult], max_attempts: int) -> list[RowResult]:
     first = page[0].case_index
     number = count_attempts(connection, run_id, first, page[-1].case_index - first + 1)
     return [
@@ -204,7 +202,7 @@ def _retryable(
     ]
 
 
-def _key(row: CaseResult) -> RowKey:
+def _key(row: RowResult) -> RowKey:
     return row.case_index, row.repeat_index
 
 
@@ -216,7 +214,7 @@ def _columns(run_id: str, key: AttemptKey) -> dict[str, Any]:
     return {"run_id": run_id, "case_index": key[0], "repeat_index": key[1], "attempt_index": key[2]}
 
 
-def _result_to_json(row: CaseResult) -> dict[str, Any]:
+def _result_to_json(row: RowResult) -> dict[str, Any]:
     return {
         "case_id": row.case_id,
         "category": row.category,
@@ -238,7 +236,7 @@ def _attempt(row: Any) -> RowAttempt:
     if row.result_json is not None:
         data = json.loads(row.result_json)
         answers = [response_from_json(answer) for answer in json.loads(row.answers_json or "[]")]
-        result = CaseResult(
+        result = RowResult(
             **{
                 **data,
                 "case_index": row.case_index,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assay.filters.row_filter import RowFilter, RowOrder
-    from assay.model.run import CaseResult
+    from assay.model.run import RowResult
     from assay.model.scope import Scope
 
 MAX_FACET_NAMES = 100
@@ -67,7 +67,7 @@ class RowQuery:
 
 def find_rows(
     connection: sa.Connection, scope: Scope, run_id: str, query: RowQuery, after: Position | None, count: int
-) -> list[tuple[CaseResult, Position]]:
+) -> list[tuple[RowResult, Position]]:
     """Return up to `count` rows after a position, with their own positions and without answers.
 
     Raises:
@@ -209,7 +209,7 @@ def _neighbour(
 
 def _plain(
     connection: sa.Connection, run_id: str, query: RowQuery, after: Position | None, count: int
-) -> list[tuple[CaseResult, Position]]:
+) -> list[tuple[RowResult, Position]]:
     case_index, repeat_index = after.key if after is not None else (-1, -1)
     before_case = None
     if query.case_index is not None:

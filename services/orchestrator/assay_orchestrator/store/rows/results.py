@@ -19,7 +19,7 @@ from assay.model.answers.agent_response import (
     response_from_json,
     response_to_json,
 )
-from assay.model.run import CaseResult, RunState, ScoreStatus
+from assay.model.run import RowResult, RunState, ScoreStatus
 from assay.storage.bulk import insert_rows
 from assay.storage.texts import json_text
 from assay.storage.times import now
@@ -72,7 +72,7 @@ def put_rows(
     connection: sa.Connection,
     run_id: str,
     new_answers: Sequence[AnswerRecord],
-    new_results: Sequence[CaseResult],
+    new_results: Sequence[RowResult],
     epochs: Mapping[int, int],
 ) -> Stored:
     """Store answers and results; results get the run's next sequence numbers, in the order of the argument.
@@ -114,8 +114,8 @@ def _size_bytes(rows: Sequence[Mapping[str, Any]], *columns: str) -> int:
 
 
 def without_stored(
-    connection: sa.Connection, run_id: str, new_answers: Sequence[AnswerRecord], new_results: Sequence[CaseResult]
-) -> tuple[Sequence[AnswerRecord], Sequence[CaseResult]]:
+    connection: sa.Connection, run_id: str, new_answers: Sequence[AnswerRecord], new_results: Sequence[RowResult]
+) -> tuple[Sequence[AnswerRecord], Sequence[RowResult]]:
     """Return the answers and results that are not stored yet: a commit may have succeeded unnoticed."""
     answered = _stored_keys(
         connection, schema.answers, run_id, ("case_index", "repeat_index", "turn_index"), new_answers
@@ -132,7 +132,7 @@ def _stored_keys(
     table: sa.Table,
     run_id: str,
     columns: Sequence[str],
-    rows: Sequence[AnswerRecord] | Sequence[CaseResult],
+    rows: Sequence[AnswerRecord] | Sequence[RowResult],
 ) -> set[tuple[int, ...]]:
     if not rows:
         return set()
@@ -141,7 +141,7 @@ def _stored_keys(
     return {tuple(row) for row in connection.execute(query)}
 
 
-def remove_rows(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]) -> None:
+def remove_rows(connection: sa.Connection, run_id: str, rows: Sequence[RowResult]) -> None:
     """Remove results, so that their rows are unfinished again; failed agent answers are removed with them."""
     table = schema.results
     _remove_values(connection, run_id, rows)
@@ -154,14 +154,14 @@ def remove_rows(connection: sa.Connection, run_id: str, rows: Sequence[CaseResul
         connection.execute(schema.answers.delete().where(*_are(schema.answers, run_id, failed)))
 
 
-def _are(table: sa.Table, run_id: str, rows: Sequence[CaseResult]) -> tuple[sa.ColumnElement[bool], ...]:
+def _are(table: sa.Table, run_id: str, rows: Sequence[RowResult]) -> tuple[sa.ColumnElement[bool], ...]:
     keys = [(row.case_index, row.repeat_index) for row in rows]
     # By position too: SQLite cannot look up pairs in the primary key.
     positions = schema.at_positions(table.c.case_index, sorted({case_index for case_index, _ in keys}))
     return table.c.run_id == run_id, positions, sa.tuple_(table.c.case_index, table.c.repeat_index).in_(keys)
 
 
-def _remove_values(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]) -> None:
+def _remove_values(connection: sa.Connection, run_id: str, rows: Sequence[RowResult]) -> None:
     table = schema.score_values.c
     keys = [
         {"of_metric": score.metric, "of_case": row.case_index, "of_repeat": row.repeat_index}
@@ -298,7 +298,7 @@ def with_answered(connection: sa.Connection, record: RunRecord) -> RunRecord:
     return dataclasses.replace(record, answered_count=connection.execute(first).scalar_one())
 
 
-def read_sequence(connection: sa.Connection, run_id: str, after: int, count: int) -> list[CaseResult]:
+def read_sequence(connection: sa.Connection, run_id: str, after: int, count: int) -> list[RowResult]:
     """Return up to `count` results after a sequence number, in that order."""
     table = schema.results
     rows = connection.execute(
@@ -310,7 +310,7 @@ def read_sequence(connection: sa.Connection, run_id: str, after: int, count: int
     return [_record(row) for row in rows]
 
 
-def read_case(connection: sa.Connection, run_id: str, case_index: int) -> list[tuple[CaseResult, str]]:
+def read_case(connection: sa.Connection, run_id: str, case_index: int) -> list[tuple[RowResult, str]]:
     """Return the results of a case, by repeat, and when each was stored."""
     table = schema.results
     rows = connection.execute(
@@ -330,7 +330,7 @@ def read_in_order(
     failed_only: bool = False,
     suspects_only: bool = False,
     before_case: int | None = None,
-) -> list[CaseResult]:
+) -> list[RowResult]:
     """Return up to `count` results after the row `after`, in dataset order.
 
     Args:
@@ -361,7 +361,7 @@ def read_in_order(
     return [_record(row) for row in connection.execute(query).all()]
 
 
-def read_rows(connection: sa.Connection, run_id: str, keys: Sequence[RowKey]) -> dict[RowKey, CaseResult]:
+def read_rows(connection: sa.Connection, run_id: str, keys: Sequence[RowKey]) -> dict[RowKey, RowResult]:
     """Return the results with the given keys, by key."""
     if not keys:
         return {}
@@ -389,7 +389,7 @@ def may_have_error() -> sa.ColumnElement[bool]:
     return sa.or_(table.c.status.in_(FAILED_STATUSES), failed_score)
 
 
-def read_all(connection: sa.Connection, run_id: str, page_size: int = 1000) -> Iterator[CaseResult]:
+def read_all(connection: sa.Connection, run_id: str, page_size: int = 1000) -> Iterator[RowResult]:
     """Yield every result of a run in dataset order, page by page."""
     after: RowKey = (-1, -1)
     while page := read_in_order(connection, run_id, after, page_size):
@@ -420,7 +420,7 @@ def _answer_values(run_id: str, moment: str, answer: AnswerRecord) -> dict[str, 
     }
 
 
-def _values(run_id: str, sequence: int, moment: str, row: CaseResult) -> dict[str, Any]:
+def _values(run_id: str, sequence: int, moment: str, row: RowResult) -> dict[str, Any]:
     return {
         "run_id": run_id,
         "case_index": row.case_index,
@@ -476,11 +476,11 @@ def _counts_update() -> dml.ReturningUpdate[int]:
     return table.update().where(own).values(sums).returning(table.c.last_sequence)
 
 
-def _record(row: Any) -> CaseResult:
+def _record(row: Any) -> RowResult:
     # By position: reading a column by name costs several times as much, and a run has many rows.
     (_, case_index, repeat_index, sequence, case_id, category, status, passed, latency_ms, reason, scores_json, _,
      tags_json, weight, vector, started_at, duration_ms, _) = row  # fmt: skip
-    return CaseResult(
+    return RowResult(
         case_index=case_index,
         repeat_index=repeat_index,
         case_id=case_id,

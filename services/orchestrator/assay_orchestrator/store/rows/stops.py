@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assay.comparison.stopping import Stop, Stopping
-    from assay.model.run_settings import RunSettings
+    from assay.model.run_spec import RunSpec
     from assay.model.stopping import StoppingSettings
     from assay_orchestrator.store.runs.runs import RunRecord
     from assay_orchestrator.store.shards.shards import Shard
@@ -40,7 +40,7 @@ _LARGEST_VALUE = 1e100
 _Values = list[float | None]
 
 
-def require_group(connection: sa.Connection, run: RunRecord, settings: RunSettings) -> None:
+def require_group(connection: sa.Connection, run: RunRecord, settings: RunSpec) -> None:
     """Raise unless a new run fits the runs of its group: all or none of them stop early, and at most two do.
 
     Raises:
@@ -94,7 +94,7 @@ class StopLook:
         settings: Its settings, with a group and early stopping.
     """
 
-    def __init__(self, run_id: str, settings: RunSettings) -> None:
+    def __init__(self, run_id: str, settings: RunSpec) -> None:
         assert settings.stopping is not None, "only runs that may stop early are checked"
         self._run_id = run_id
         self._group_id = settings.group_id

@@ -28,13 +28,13 @@ def find_unused_approvals(connection: sa.Connection, run: Run) -> tuple[UnusedAp
         connection: The store.
         run: A run whose rows all have an answer.
     """
-    reading = run.settings.dataset
+    reading = run.spec.dataset
     own = _approvals_of_cases(connection, run.run_id) if reading is not None and reading.approvals_count else {}
-    if not own and not run.settings.approvals:
+    if not own and not run.spec.approvals:
         return ()
     stops = _stops(connection, run.run_id)
     common = [stop for index, interrupts in stops.items() if index not in own for stop in interrupts]
-    unused = [UnusedApproval(tool) for tool in unstopped_tools(run.settings.approvals, common)]
+    unused = [UnusedApproval(tool) for tool in unstopped_tools(run.spec.approvals, common)]
     cases: dict[str, list[str]] = defaultdict(list)
     for index, (case_id, approvals) in own.items():
         for tool in unstopped_tools(approvals, stops[index]):

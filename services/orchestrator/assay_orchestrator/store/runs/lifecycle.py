@@ -27,7 +27,7 @@ class Phase(Enum):
     PAUSING = "pausing"
     WAITING_FOR_STORAGE = "waiting for storage"
     PAUSED = "paused"
-    SUCCEEDED = "succeeded"
+    COMPLETED = "completed"
     FAILED = "failed"
     CANCELLED = "cancelled"
     DELETED = "deleted"
@@ -80,7 +80,7 @@ def _paused(cause: PauseCause) -> Transition:
 
 
 _ACTIVE_PHASES = (Phase.PENDING, Phase.RUNNING, Phase.PAUSING, Phase.WAITING_FOR_STORAGE)
-_ENDED_PHASES = (Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED)
+_ENDED_PHASES = (Phase.COMPLETED, Phase.FAILED, Phase.CANCELLED)
 
 RUNNABLE_PHASES = (Phase.PENDING, Phase.RUNNING)
 """Phases in which workers take a run's shards."""
@@ -108,7 +108,7 @@ _TABLE: dict[Command, dict[Phase, Transition]] = {
         Phase.WAITING_FOR_STORAGE: Transition(Phase.RUNNING),
         Phase.PAUSED: Transition(Phase.RUNNING),
     },
-    Command.RETRY: dict.fromkeys((Phase.PAUSED, Phase.SUCCEEDED, Phase.FAILED), Transition(Phase.RUNNING)),
+    Command.RETRY: dict.fromkeys((Phase.PAUSED, Phase.COMPLETED, Phase.FAILED), Transition(Phase.RUNNING)),
     Command.CHANGE_CAP: {Phase.PAUSED: Transition(Phase.RUNNING)},
     Command.CANCEL: {
         **dict.fromkeys((*_ACTIVE_PHASES, Phase.PAUSED), Transition(Phase.CANCELLED)),
@@ -128,7 +128,7 @@ _TABLE: dict[Command, dict[Phase, Transition]] = {
     ),
     Command.REGAIN_STORAGE: {Phase.WAITING_FOR_STORAGE: Transition(Phase.RUNNING)},
     Command.REOPEN: {phase: Transition(phase, Effect.NOTHING) for phase in _ACTIVE_PHASES},
-    Command.CONCLUDE: dict.fromkeys(_ACTIVE_PHASES, Transition(Phase.SUCCEEDED)),
+    Command.CONCLUDE: dict.fromkeys(_ACTIVE_PHASES, Transition(Phase.COMPLETED)),
     Command.FAIL: dict.fromkeys(_ACTIVE_PHASES, Transition(Phase.FAILED)),
 }
 
@@ -162,11 +162,9 @@ def require_transition(run_id: str, phase: Phase, command: Command) -> Transitio
 def refusal(run_id: str, phase: Phase, command: Command) -> WrongStateError:
     """Return the error of a refused request."""
     if phase is Phase.CANCELLED and command is Command.RETRY:
-        return WrongStateError(
-            f"run {run_id} is cancelled and cannot be resumed: start a new one", reason="RUN_FINISHED"
-        )
+        return WrongStateError(f"run {run_id} is cancelled and cannot be resumed: start a new one", reason="RUN_ENDED")
     if phase in _ENDED_PHASES:
-        return WrongStateError(f"run {run_id} {ended_text(RunState(phase.value), 'already ')}", reason="RUN_FINISHED")
+        return WrongStateError(f"run {run_id} {ended_text(RunState(phase.value), 'already ')}", reason="RUN_ENDED")
     remedy = {
         Command.RETRY: "pause it, or wait for its end, before its errors are retried",
         Command.CHANGE_CAP: "pause it before its spend cap is changed",
@@ -202,5 +200,5 @@ def is_shown_waiting(state: RunState, cause: PauseCause | None, storage_problem:
 
 
 def ended_text(state: RunState, adverb: str = "") -> str:
-    """Return how a run ended, e.g. "has succeeded" or "was cancelled"; an adverb ends with a space."""
+    """Return how a run ended, e.g. "has completed" or "was cancelled"; an adverb ends with a space."""
     return f"{'was' if state is RunState.CANCELLED else 'has'} {adverb}{state.value}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from assay.errors import NotFoundError
-from assay.model.run import FINISHED_STATES, PauseCause, RunState, StateChange
+from assay.model.run import FINISHED_STATES, PauseCause, RunState, StateChanged
 from assay.model.scope import Scope
 from assay.storage.texts import CleanText, json_text
 from assay.storage.times import now
@@ -72,7 +72,7 @@ class RunRecord:
 
     @property
     def finished(self) -> bool:
-        """Whether the run has succeeded, failed or been cancelled."""
+        """Whether the run has completed, failed or been cancelled."""
         return self.state in FINISHED_STATES
 
     @property
@@ -356,7 +356,7 @@ def count_active(connection: sa.Connection) -> int:
     return connection.execute(query).scalar_one()
 
 
-def read_state_changes(connection: sa.Connection, run_id: str, after: int, count: int) -> list[StateChange]:
+def read_state_changes(connection: sa.Connection, run_id: str, after: int, count: int) -> list[StateChanged]:
     """Return up to `count` state changes after a sequence number, in that order."""
     table = schema.run_events
     rows = connection.execute(
@@ -365,7 +365,7 @@ def read_state_changes(connection: sa.Connection, run_id: str, after: int, count
         .order_by(table.c.sequence)
         .limit(count)
     ).all()
-    return [StateChange(row.sequence, RunState(row.state), row.reason, row.created_at) for row in rows]
+    return [StateChanged(row.sequence, RunState(row.state), row.reason, row.created_at) for row in rows]
 
 
 def count_pauses(connection: sa.Connection, run_id: str) -> int:

@@ -37,7 +37,7 @@ _URL = re.compile(r"https?://", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class AgentSettings:
+class AgentSpec:
     """How a run calls its agent; times are in seconds."""
 
     adapter: str
@@ -67,7 +67,7 @@ class AgentSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class MetricSettings:
+class MetricSpec:
     """A metric that a run computes.
 
     Args:
@@ -93,7 +93,7 @@ class MetricSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgeSettings:
+class JudgeSpec:
     """The judge of a run's answers, its parameters and its budget.
 
     Args:
@@ -137,13 +137,13 @@ class JudgeSettings:
     canary_limit: float = CANARY_LIMIT
     accepts_canaries: bool = False
     batch: bool = False
-    others: tuple[JudgeSettings, ...] = ()
+    others: tuple[JudgeSpec, ...] = ()
     recorded_file: str = ""
     sample_offset: int = 0
     prices: ModelPrice | None = None
 
     @property
-    def judges(self) -> tuple[JudgeSettings, ...]:
+    def judges(self) -> tuple[JudgeSpec, ...]:
         """Each judge as settings of its own, with the common settings of the jury."""
         single = dataclasses.replace(self, others=())
         asked = ("provider", "model", "base_url", "key_variable", "temperature", "max_tokens", "prices")
@@ -227,7 +227,7 @@ class CaseSelection:
 
 
 @dataclass(frozen=True, slots=True)
-class RunSettings:
+class RunSpec:
     """The settings of a run: the part of a spec that is sent to the orchestrator.
 
     Args:
@@ -258,13 +258,13 @@ class RunSettings:
     """
 
     name: str
-    agent: AgentSettings
-    metrics: Sequence[MetricSettings]
+    agent: AgentSpec
+    metrics: Sequence[MetricSpec]
     gates: Sequence[str] = ()
     repeats: int = 1
     preset: str = ""
     dataset: DatasetReading | None = None
-    judge: JudgeSettings | None = None
+    judge: JudgeSpec | None = None
     team: str = ""
     weight: float = 1.0
     max_agent_errors: float = MAX_ERRORS
@@ -287,7 +287,7 @@ class RunSettings:
         return (self.spec_name or self.name)[:MAX_NAME_CHARS].strip()
 
     @property
-    def functions(self) -> tuple[MetricSettings, ...]:
+    def functions(self) -> tuple[MetricSpec, ...]:
         """The metrics that are functions on the user's side."""
         return tuple(metric for metric in self.metrics if metric.is_function)
 
