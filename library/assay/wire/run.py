@@ -149,10 +149,10 @@ CALIBRATION = Converter(
 RUN = Converter(
     Run,
     run_pb2.Run,
-    renamed={"settings": "spec", "created_at": "create_time", "started_at": "start_time", "ended_at": "end_time"},
+    renamed={"created_at": "create_time", "started_at": "start_time", "ended_at": "end_time"},
     parts={
         "run_id": _RUN_ID,
-        "settings": SETTINGS,
+        "spec": SETTINGS,
         "dataset": DATASET,
         "state": STATES,
         "counts": Converter(RunCounts, run_pb2.RunCounts),
