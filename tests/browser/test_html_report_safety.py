@@ -58,7 +58,7 @@ ATTACKS = (
 )
 PAYLOADS = ["".join(parts) for parts in itertools.product(STARTS, ATTACKS)]
 KEPT = ("schema", "run_id", "created_at", "started_at", "ended_at", "status", "overall_status", "outcome", "source",
-        "rule", "unit", "timestamp", "metric")  # fmt: skip
+        "rule", "unit", "timestamp", "kind")  # fmt: skip
 
 
 def filled(value: Any, payload: str) -> Any:
@@ -100,7 +100,7 @@ def rich_document(rows: list[dict[str, Any]], language: str = "") -> dict[str, A
     group = {"total": 2, "passed": 1, "failed": 1, "pass_rate": 0.5, "metrics": {"similarity": 0.5}}
     found = document(
         rows,
-        {"similarity": metric(target=0.9, meets_target=False), "latency": metric(unit="s", metric="latency")},
+        {"similarity": metric(target=0.9, meets_target=False), "latency": metric(unit="s", kind="latency")},
         categories=[{**group, "name": f"g{language}"}],
         tags=[{**group, "name": f"t{language}"}],
         gates=[gate(), gate("similarity > 1", "fail", meets_target=False), gate("x > 1", "incomplete", actual=None)],

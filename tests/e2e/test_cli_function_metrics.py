@@ -31,7 +31,7 @@ SPEC: dict[str, Any] = {
     "name": "small",
     "dataset": "qa.jsonl",
     "agent": {"adapter": "python", "target": "agent:answer"},
-    "metrics": ["exact_match", {"right": {"metric": "metrics:right", "threshold": 0.9}}, "metrics.py:short"],
+    "metrics": ["exact_match", {"right": {"function": "metrics:right", "threshold": 0.9}}, "metrics.py:short"],
     "gates": ["right >= 0.9"],
 }
 WAITING = """
@@ -99,7 +99,7 @@ def test_a_corrected_function_scores_stored_answers(shared_project: Cli) -> None
 def test_an_error_of_a_function_is_shown_with_its_reason(shared_project: Cli) -> None:
     """The summary says what the function raised, and `--verbose` its traceback; the run is incomplete."""
     shared_project.write("metrics.py", METRICS)
-    shared_project.write("assay.yaml", {**SPEC, "metrics": [{"flawed": {"metric": "metrics:flawed", "threshold": 1}}],
+    shared_project.write("assay.yaml", {**SPEC, "metrics": [{"flawed": {"function": "metrics:flawed", "threshold": 1}}],
                                         "gates": ["flawed >= 1"], "max_metric_errors": 0})  # fmt: skip
     done = shared_project.run("run", "--output-dir", "out", status=3)
     assert "errors  flawed on 1 of 20 rows: LookupError: no such thing" in done.stdout
@@ -110,7 +110,7 @@ def test_an_error_of_a_function_is_shown_with_its_reason(shared_project: Cli) ->
 def test_every_problem_of_functions_is_named_before_the_run(shared_project: Cli) -> None:
     """Missing functions, wrong parameters and wrong places, at once and before anything is asked."""
     shared_project.write("metrics.py", "def wrong(zzz): return 1\nclass Kind: pass\n")
-    entries: list[Any] = ["metrics:rong", "metrics:wrong", {"kind": {"metric": "metrics:Kind"}}, "nowhere:f"]
+    entries: list[Any] = ["metrics:rong", "metrics:wrong", {"kind": {"function": "metrics:Kind"}}, "nowhere:f"]
     shared_project.write("assay.yaml", {**SPEC, "metrics": entries, "gates": []})
     for command in ("validate", "run"):
         said = shared_project.run(command, status=2).stderr
@@ -146,7 +146,7 @@ def waiting(project: Cli) -> tuple[subprocess.Popen[str], set[str]]:
     """Start a run whose function hangs on the row c10; return it with the rows that were stored by then."""
     project.write("agent.py", COUNTING_AGENT)
     project.write("metrics.py", WAITING)
-    project.write("assay.yaml", {**SPEC, "metrics": [{"right": {"metric": "metrics:right", "threshold": 0.9}}]})
+    project.write("assay.yaml", {**SPEC, "metrics": [{"right": {"function": "metrics:right", "threshold": 0.9}}]})
     process = project.start("run", "assay.yaml", "--set", "agent.concurrency=2", "--output-dir", "out")
     listed = project.folder / "called.txt"
 
@@ -168,7 +168,7 @@ def test_a_killed_command_is_resumed_without_calling_functions_again(project: Cl
     process.communicate()
     (run_id,) = [run["run_id"] for run in json.loads(project.run("runs", "list", "--json").stdout)["runs"]]
     assert "metrics.py" not in project.run("runs", "resume", run_id, status=2).stderr
-    project.write("other.yaml", {**SPEC, "metrics": [{"right": {"metric": "other:right", "threshold": 0.9}}]})
+    project.write("other.yaml", {**SPEC, "metrics": [{"right": {"function": "other:right", "threshold": 0.9}}]})
     refused = project.run("runs", "resume", run_id, "--spec", "other.yaml", status=2).stderr
     assert f"right: is 'metrics:right' in run {run_id}, and 'other:right' in this spec" in refused
     (project.folder / "called.txt").unlink()
@@ -202,7 +202,7 @@ import assay
 def right(answer, reference):
     return answer == reference
 
-own = {"right": {"metric": right, "higher_is_better": True}}
+own = {"right": {"function": right, "higher_is_better": True}}
 listed = {"right": {"threshold": 0.5}}
 cases = [{"question": "a", "answer": "A"}, {"question": "b", "answer": "nope"}]
 spec = {"metrics": ["latency", listed]}

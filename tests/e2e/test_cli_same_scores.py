@@ -38,7 +38,7 @@ def answer(request):
 '''
 METRICS: list[Any] = [
     "exact_match", "rouge", "tokens", "hit_rate", "mrr", "tool_calls", "coverage", "retrieval_accuracy",
-    {"shape": {"metric": "json_schema", "schema": {"type": "object", "properties": {"share": {"maximum": 40}}}}},
+    {"shape": {"kind": "json_schema", "schema": {"type": "object", "properties": {"share": {"maximum": 40}}}}},
     {"blend": {"formula": "0.5 * exact_match + 0.5 * mrr"}},
 ]  # fmt: skip
 

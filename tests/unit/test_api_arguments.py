@@ -76,7 +76,7 @@ def test_an_agent_of_the_spec_that_is_no_mapping_is_a_problem_of_the_spec() -> N
 @pytest.mark.parametrize(
     ("metrics", "problem"),
     [
-        ([len], "metrics: must be a mapping of names to functions, such as {'off_by': {'metric': off_by, "),
+        ([len], "metrics: must be a mapping of names to functions, such as {'off_by': {'function': off_by, "),
         ({"two words": answer}, "metrics: a metric's name has letters, digits and _, and starts with a letter, not"),
         ({3: answer}, "metrics: a metric's name has letters, digits and _, and starts with a letter, not 3"),
         ({"m": lambda zzz: 1}, "metrics.m: has the parameter 'zzz', and a metric receives answer, text"),
@@ -95,7 +95,7 @@ def test_a_function_takes_the_place_of_one_that_the_spec_names(tmp_path: Path) -
     spec = tmp_path / "assay.yaml"
     spec.write_text("dataset: d.jsonl\nagent: {adapter: replay}\nmetrics: [latency, 'metrics:m']\n")
     (problem,) = refusals(spec, answer, metrics={"m": lambda answer: 1, "other": lambda answer: 1})
-    assert problem == ("other: is not a Python metric of the spec: list it as `- other: {metric: 'metrics:other'}`")
+    assert problem == ("other: is not a Python metric of the spec: list it as `- other: {function: 'metrics:other'}`")
 
 
 @pytest.mark.parametrize(

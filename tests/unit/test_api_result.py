@@ -59,7 +59,7 @@ def evaluation(metric_count: int = 2, *, decided: int = 4) -> Evaluation:
     summary = RunSummary(
         "PASS", (), (), 0.75 if decided else None, 3 if decided else 0, decided, metrics, LatencySummary(), row_count=4
     )
-    kinds = [MetricSpec(metric.metric, metric="exact_match") for metric in metrics]
+    kinds = [MetricSpec(metric.metric, kind="exact_match") for metric in metrics]
     settings = RunSpec("api", AgentSpec("python"), kinds)
     run = Run(
         "api-1", settings, DatasetRef("d", "records", "plain", 4), RunState.COMPLETED, "", RunCounts(4, 4), "now",

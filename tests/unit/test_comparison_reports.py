@@ -400,11 +400,11 @@ def test_a_direction_that_is_declared_later_is_the_same_metric(declared: bool | 
     assert (facts[0].metrics["off_by"].measures == facts[1].metrics["off_by"].measures) is (declared is not False)
 
 
-_OFF_BY = {"metric": "python", "rule": "at_least", "value": 1.0, "unit": "", "version": "1"}
+_OFF_BY = {"kind": "python", "rule": "at_least", "value": 1.0, "unit": "", "version": "1"}
 
 
 def _off_by(declared: bool | None) -> dict[str, Any]:
-    return {"name": "off_by", "metric": "python", "parameters": {"function": "m:f", "higher_is_better": declared}}
+    return {"name": "off_by", "kind": "python", "parameters": {"function": "m:f", "higher_is_better": declared}}
 
 
 @pytest.mark.parametrize("case_id", ["16", "a b", "a  b", "-1", "it's", "$HOME", "ä", 'q"x'])

@@ -29,14 +29,14 @@ def metrics(**named: dict[str, Any]) -> list[Metric]:
     """Metrics by the names of a run."""
     built = []
     for name, settings in named.items():
-        kind = settings.get("metric", name)
-        parameters = {key: value for key, value in settings.items() if key != "metric"}
+        kind = settings.get("kind", name)
+        parameters = {key: value for key, value in settings.items() if key != "kind"}
         complete = complete_parameters(kind, parameters, where="m")
         built.append(build_metric(MetricSpec(name, complete, "" if kind == name else kind)))
     return built
 
 
-PLAIN = metrics(exact_match={}, latency={}, long_answers={"metric": "formula", "formula": "answer_words"})
+PLAIN = metrics(exact_match={}, latency={}, long_answers={"kind": "formula", "formula": "answer_words"})
 WITH_VECTORS = metrics(semantic_similarity={}, exact_match={"threshold": None})
 
 
@@ -180,7 +180,7 @@ def test_a_failure_elsewhere_leaves_a_group_alone(gate: str) -> None:
 
 def test_a_metric_without_a_value_is_incomplete() -> None:
     """A metric that no row had anything for is named; so is one that decides no row."""
-    chosen = metrics(hit_rate={}, mine={"metric": "formula", "formula": "answer_words"})
+    chosen = metrics(hit_rate={}, mine={"kind": "formula", "formula": "answer_words"})
     rows = [row(RIGHT, chosen, category="a")]
     assert outcome("hit_rate >= 0", rows, chosen).reason == "hit_rate was computed on no row (no expected sources)"
     assert outcome("hit_rate.pass_rate >= 0", rows, chosen).reason == "hit_rate gave no row a verdict"
@@ -262,7 +262,7 @@ def test_gates_do_not_change_the_rest_of_a_summary() -> None:
 
 def test_a_metric_named_like_a_number_of_repeats_is_itself() -> None:
     """A run's own metric called pass_at_k is what its gate compares, not the run's repeats."""
-    chosen = metrics(pass_at_k={"metric": "exact_match"})
+    chosen = metrics(pass_at_k={"kind": "exact_match"})
     result = outcome("pass_at_k >= 0.6", [row(fate, chosen, index) for index, fate in enumerate(FATES)], chosen)
     assert result.outcome is GateOutcome.PASS
     assert result.actual == pytest.approx(0.6)

@@ -56,7 +56,7 @@ def sql_document(**config: Any) -> dict[str, Any]:
     }
     rows = [row("c1", scores=scores, passed=False, category="count", response={"sql": "SELECT 1", "data_rows": 3})]
     units = {"retrieval_accuracy": "%", "generation_fidelity": "%", "latency": "s", "extra": ""}
-    results = {name: metric(0.5, metric=name, unit=unit) for name, unit in units.items()}
+    results = {name: metric(0.5, kind=name, unit=unit) for name, unit in units.items()}
     report = document(rows, results)
     report["config"] |= {"preset": "sql-agent", **config}
     return report

@@ -156,10 +156,10 @@ ODD = {
     "equal values": document([row(f"c{number}") for number in range(5)], {"similarity": metric(interval=[0.8, 0.8])}),
     "zero everywhere": document(
         [row(latency_ms=0.0, scores={"cost": score(0.0)})],
-        {"cost": metric(0.0, unit="USD", metric="cost", interval=[0, 0], threshold=None, meets_threshold=None)},
+        {"cost": metric(0.0, unit="USD", kind="cost", interval=[0, 0], threshold=None, meets_threshold=None)},
         latency={"count": 1, "mean_s": 0.0, "p50_s": 0.0, "p95_s": 0.0, "max_s": 0.0},
     ),
-    "below zero": document([row()], {"mine": metric(-3.0, metric="formula", interval=[-4, -2], threshold=-1)}),
+    "below zero": document([row()], {"mine": metric(-3.0, kind="formula", interval=[-4, -2], threshold=-1)}),
     "no metrics": document([row(scores={}, passed=None)], {}),
     "no references": document([failed("c1", references=[], answer="")]),
     "a conversation": document([row(turns=[TURN])]),

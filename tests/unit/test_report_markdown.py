@@ -227,5 +227,5 @@ def test_sparse_runs_have_a_report(tmp_path: Path, hits: Mapping[str, Any]) -> N
     is_inert(text_of(tmp_path, hits))
     older = {**hits, "results": {name: dict(each) for name, each in hits["results"].items()}}
     for each in older["results"].values():
-        del each["interval"], each["unit"], each["metric"]
+        del each["interval"], each["unit"], each["kind"]
     is_inert(text_of(tmp_path, older))

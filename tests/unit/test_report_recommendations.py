@@ -54,7 +54,7 @@ def run_with(
     settings = RunSpec(
         "test",
         AgentSpec("replay"),
-        [MetricSpec(metric.metric, metric=(kinds or {}).get(metric.metric, "")) for metric in metrics],
+        [MetricSpec(metric.metric, kind=(kinds or {}).get(metric.metric, "")) for metric in metrics],
         gates,
         repeats,
     )
@@ -166,7 +166,7 @@ def row(case: int, repeat: int, value: float | None) -> RowResult:
 )
 def test_ratings_are_aligned_with_the_cases(rows: list[RowResult], scores: list[float | None]) -> None:
     """One a case, null where there is none, never compacted."""
-    ratings = QualityScores([MetricSpec("rated", metric="quality"), MetricSpec("rouge")])
+    ratings = QualityScores([MetricSpec("rated", kind="quality"), MetricSpec("rouge")])
     for each in rows:
         ratings.take(each)
     assert ratings.result() == {"rated": {"quality_scores": scores}}

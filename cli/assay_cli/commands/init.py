@@ -23,7 +23,7 @@ _METRIC_ENTRIES = """
 next: add them to `metrics` of the assay.yaml in the same folder, then `assay validate`:
 
 metrics:
-  - helpfulness: {metric: "metrics:helpfulness", threshold: 0.5}
+  - helpfulness: {function: "metrics:helpfulness", threshold: 0.5}
   - "metrics:is_brief\""""
 
 

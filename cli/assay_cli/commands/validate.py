@@ -278,8 +278,8 @@ def _named_functions(data: dict[str, Any]) -> list[MetricSpec]:
     metrics = []
     listed = data.get("metrics")
     for item in listed if isinstance(listed, list) else ():
-        name, entry = next(iter(item.items()), ("", None)) if isinstance(item, dict) else (item, {"metric": item})
-        target = entry.get("metric") if isinstance(entry, dict) else None
+        name, entry = next(iter(item.items()), ("", None)) if isinstance(item, dict) else (item, {"function": item})
+        target = entry.get("function") if isinstance(entry, dict) else None
         name = own_name(name) if names_function(name) else str(name)
         settings = MetricSpec(name, {}, "none")
         with contextlib.suppress(InvalidInputError):  # reported already

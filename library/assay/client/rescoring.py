@@ -106,7 +106,7 @@ def _mapping_of(source: Run, metrics: Sequence[str] | None) -> tuple[dict[str, A
 
 
 def _entry(name: str, kind: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: {**parameters, **({"metric": kind} if kind != name else {})}}
+    return {name: {**parameters, **({"kind": kind} if kind != name else {})}}
 
 
 def _can_hold(gate: str, kinds: Mapping[str, str], repeats: int) -> bool:

@@ -211,7 +211,7 @@ def _known(plain: type[StoppingSettings | StoppedEarly], data: Mapping[str, Any]
 def facts_of_settings(settings: RunSpec) -> dict[str, MetricFacts]:
     """Return the facts of a run's metrics before it has a row, and of the pass rate; without unknown kinds."""
     known = ((metric.name, metric.kind) for metric in settings.metrics if metric.kind in METRICS)
-    metrics = {name: _metric(name, {"metric": kind, "rule": METRICS[kind].info.rule}) for name, kind in known}
+    metrics = {name: _metric(name, {"kind": kind, "rule": METRICS[kind].info.rule}) for name, kind in known}
     return {**metrics, PASS_RATE: MetricFacts(PASS_RATE, PASS_RATE, "%", scale=(0.0, 1.0))}
 
 
@@ -238,7 +238,7 @@ def _metrics(results: Mapping[str, Any], configured: Sequence[Mapping[str, Any]]
 
 
 def _metric(name: str, result: Mapping[str, Any], parameters: Mapping[str, Any] | None = None) -> MetricFacts:
-    kind = result.get("metric") or name
+    kind = result.get("kind") or name
     info = METRICS[kind].info if kind in METRICS else None
     embedders = result.get("models") or ()
     models = {f"{embedder['model']} {embedder['revision'] or ''}".rstrip() for embedder in embedders}
@@ -284,6 +284,6 @@ def _ranking(results: Mapping[str, Any]) -> dict[str, float | None]:
     names = {"exact_match": "accuracy", "consistency": "consistency", "quality": "quality"}
     values: dict[str, float | None] = {}
     for name, result in results.items():
-        if (known := names.get(result.get("metric") or name)) is not None:
+        if (known := names.get(result.get("kind") or name)) is not None:
             values.setdefault(known, result.get("value"))
     return values

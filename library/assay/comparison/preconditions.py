@@ -75,7 +75,7 @@ def _needs_code(run: RunFacts) -> bool:
     """Return whether the agent of a run, or one of its metrics, is code on the user's side."""
     agent, metrics = run.config.get("agent") or {}, run.config.get("metrics") or ()
     is_hosted = AgentSpec(str(agent.get("adapter")), str(agent.get("target"))).is_hosted
-    return is_hosted or any(metric.get("metric") == FUNCTION_METRIC for metric in metrics)
+    return is_hosted or any(metric.get("kind") == FUNCTION_METRIC for metric in metrics)
 
 
 def _overlaps(overlaps: Sequence[Overlap]) -> Iterator[Mismatch]:

@@ -46,14 +46,12 @@ def _flat(value: Any, path: str) -> list[tuple[str, Any]]:
     if isinstance(value, Mapping):
         return [pair for key, entry in value.items() for pair in _flat(entry, f"{path}.{key}" if path else str(key))]
     if _is_list_of_named(value):
-        return _flat({entry["name"]: _settings_of(entry) for entry in value}, path)
+        return _flat({entry["name"]: _without_name(entry) for entry in value}, path)
     return [(path, value)]
 
 
-def _settings_of(named: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of an entry of a list; the kind of a metric defaults to its name."""
-    settings = {key: value for key, value in named.items() if key != "name"}
-    return {**settings, "metric": named["name"]} if settings.get("metric") == "" else settings
+def _without_name(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if key != "name"}
 
 
 def _is_list_of_named(value: Any) -> bool:

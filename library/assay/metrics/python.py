@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 INFO = MetricInfo(
     "python",
     "Python",
-    "A function of your own, called on your side with each answer: `metric: module:function` in the spec.",
+    "A function of your own, called on your side with each answer: `function: module:function` in the spec.",
     (
         Parameter("function", "text", None, "The function: module:function or file.py:function.", required=True),
         Parameter("threshold", "number", None, "Least value of a row, and least mean of the run."),

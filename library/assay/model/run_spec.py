@@ -72,19 +72,18 @@ class MetricSpec:
 
     Args:
         name: Its name in the run.
-        metric: The kind of metric; empty if the name is the kind.
+        kind: The kind of metric; by default its name.
         is_optional: Whether the verdict ignores it if it cannot be computed.
     """
 
     name: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    metric: str = ""
+    kind: str = ""
     is_optional: bool = False
 
-    @property
-    def kind(self) -> str:
-        """The kind of metric."""
-        return self.metric or self.name
+    def __post_init__(self) -> None:
+        if not self.kind:
+            object.__setattr__(self, "kind", self.name)
 
     @property
     def is_function(self) -> bool:

@@ -510,7 +510,7 @@ class SpecReader:
     def _metric(self, item: object, where: str) -> MetricSpec | None:
         entry: Any = None
         if isinstance(item, str):
-            name, entry = (own_name(item), {"metric": item}) if names_function(item) else (item, None)
+            name, entry = (own_name(item), {"function": item}) if names_function(item) else (item, None)
         elif isinstance(item, dict) and len(item) == 1:
             name, entry = next(iter(item.items()))
             where = f"{where}.{name}"
@@ -522,16 +522,11 @@ class SpecReader:
         if not isinstance(entry, dict):
             self._report(where, f"must be a mapping of parameters, not {entry!r}")
             return None
-        # `my_score: {formula: …}` is short for `my_score: {metric: formula, formula: …}`.
-        kind = entry.get("metric", "formula" if "formula" in entry else name)
-        parameters = {key: value for key, value in entry.items() if key not in ("metric", "optional")}
+        # `{formula: …}` is short for `{kind: formula, formula: …}`, `{function: …}` for `{kind: python, function: …}`.
+        implied = {"formula": "formula", "function": FUNCTION_METRIC}
+        kind = entry.get("kind", next((kind for key, kind in implied.items() if key in entry), name))
+        parameters = {key: value for key, value in entry.items() if key not in ("kind", "optional")}
         is_optional = Fields(entry, lambda key, message: self._report(f"{where}.{key}", message)).flag("optional")
-        if names_function(kind):
-            # `helpfulness: {metric: "metrics:helpfulness"}` is short for `{metric: python, function: …}`.
-            if "function" in parameters:
-                self._report(f"{where}.function", "is given under `metric` already: leave one of them out")
-                return None
-            kind, parameters["function"] = FUNCTION_METRIC, kind
         # As for `assay score`: `exact-match` is exact_match, and `similarity` a semantic_similarity of that name.
         if isinstance(kind, str) and (known := known_kind(kind)):
             name = known if name == kind and "-" in kind else name
@@ -543,7 +538,7 @@ class SpecReader:
             return None
         try:
             complete = complete_parameters(kind, parameters, where=where)
-            return MetricSpec(name, complete, "" if kind == name else kind, is_optional)
+            return MetricSpec(name, complete, kind, is_optional)
         except InvalidInputError as error:
             self._take(error.problems)
             return None

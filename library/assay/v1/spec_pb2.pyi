@@ -673,14 +673,14 @@ class MetricSpec(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     PARAMETERS_JSON_FIELD_NUMBER: _builtins.int
-    METRIC_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
     IS_OPTIONAL_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The metric's name in this run, e.g. "semantic_similarity"."""
     parameters_json: _builtins.str
     """The metric's parameters: the text of one JSON object, or empty for the defaults."""
-    metric: _builtins.str
-    """The kind of metric; empty if the name is a kind."""
+    kind: _builtins.str
+    """The kind of metric; empty in a request if the name is a kind."""
     is_optional: _builtins.bool
     """Whether the run can end without the metric: if it cannot be computed, the run's verdict ignores it."""
     def __init__(
@@ -688,12 +688,12 @@ class MetricSpec(_message.Message):
         *,
         name: _builtins.str = ...,
         parameters_json: _builtins.str = ...,
-        metric: _builtins.str = ...,
+        kind: _builtins.str = ...,
         is_optional: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_optional", b"is_optional", "metric", b"metric", "name", b"name", "parameters_json", b"parameters_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_optional", b"is_optional", "kind", b"kind", "name", b"name", "parameters_json", b"parameters_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

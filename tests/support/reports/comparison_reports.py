@@ -49,8 +49,8 @@ def run_document(name: str, marks: str, *, prefix: str = "", **changes: Any) -> 
     right = sum(each["passed"] for each in rows) / len(rows)
     rated = [value for each in rows if (value := each["scores"]["quality"]["value"]) is not None]
     results = {
-        "accuracy": metric(right, metric="exact_match", unit="%", version="1", threshold=0.6),
-        "quality": metric(sum(rated) / len(rated), metric="quality", version="1", threshold=3.5),
+        "accuracy": metric(right, kind="exact_match", unit="%", version="1", threshold=0.6),
+        "quality": metric(sum(rated) / len(rated), kind="quality", version="1", threshold=3.5),
     }
     report = document(rows, results, **{"judging": JUDGING, **changes})
     report["prompt_path"] = f"prompts/{name}.md"

@@ -84,7 +84,7 @@ def sql() -> dict[str, Any]:
     text = {"question": "كم مشروعاً متعثراً لدينا؟", "answer": "141 مشروعاً"}
     rows = [row("c1", category="count", scores=scores, response={"sql": "SELECT 1", "data_rows": 1}, **text)]
     units = {"retrieval_accuracy": "%", "generation_fidelity": "%", "latency": "s"}
-    results = {name: metric(1.0, metric=name, unit=unit, threshold=None) for name, unit in units.items()}
+    results = {name: metric(1.0, kind=name, unit=unit, threshold=None) for name, unit in units.items()}
     report = document(rows, results, partial=True, total=20)
     report["config"]["preset"] = "sql-agent"
     return report

@@ -97,7 +97,7 @@ def interrupted(case_id: str, **changes: Any) -> dict[str, Any]:
 def metric(value: float | None = 0.8, **changes: Any) -> dict[str, Any]:
     """Return the entry of a metric in the results."""
     return {
-        "metric": "semantic_similarity",
+        "kind": "semantic_similarity",
         "unit": "",
         "value": value,
         "n_scored": 1,
@@ -141,7 +141,7 @@ def document(rows: Rows, results: Mapping[str, Any] | None = None, **summary: An
         "config": {
             "name": "manual",
             "agent": {"adapter": "python", "target": "agent:answer", "options": {}},
-            "metrics": [{"name": name, "metric": each["metric"], "parameters": {}} for name, each in results.items()],
+            "metrics": [{"name": name, "kind": each["kind"], "parameters": {}} for name, each in results.items()],
             "gates": ["pass_rate >= 0.5"],
             "repeats": max((each["repeat"] for each in rows), default=0) + 1,
             "preset": "",

@@ -55,7 +55,7 @@ def test_charts_say_the_numbers_of_the_document(tmp_path: Path) -> None:
     rows = [row("a", category="x"), failed("b", category="x"), agent_error("c"), row("d", passed=None)]
     results = {
         "similarity": metric(0.81, meets_threshold=True, target=0.9, meets_target=False),
-        "hits": metric(0.5, unit="%", metric="hit_rate", threshold=0.8, meets_threshold=False, interval=[0.25, 0.75]),
+        "hits": metric(0.5, unit="%", kind="hit_rate", threshold=0.8, meets_threshold=False, interval=[0.25, 0.75]),
     }
     summary = {"gates": [gate("hits > 0.8", "fail", actual=0.5)], "pass_rate_interval": [0.1, 0.8]}
     charts = drawn_document(tmp_path, summed(rows, results, **summary))

@@ -453,8 +453,8 @@ def _configured(name: str, kind: str, parameters: dict[str, Any], threshold: flo
     """Return the head of a run's document with one metric."""
     return {
         "run": {"run_id": name, "name": name, "labels": {}, "dataset": {}},
-        "config": {"metrics": [{"name": "m", "metric": kind, "parameters": parameters}]},
-        "results": {"m": {"metric": kind, "version": "1", "threshold": threshold, "value": 1.0}},
+        "config": {"metrics": [{"name": "m", "kind": kind, "parameters": parameters}]},
+        "results": {"m": {"kind": kind, "version": "1", "threshold": threshold, "value": 1.0}},
         "summary": {"total": 20, "finished": 20, "judging": None},
     }
 
@@ -523,7 +523,7 @@ def test_rows_that_pass_by_other_thresholds_have_no_common_pass_rate() -> None:
 def test_rows_that_pass_by_a_metric_of_one_run_have_no_common_pass_rate() -> None:
     """A further metric makes rows fail that passed before: the agent got no worse by it."""
     heads = [_configured(name, "exact_match", {}) for name in "ab"]
-    heads[1]["results"]["length"] = {"metric": "tokens", "version": "1", "value": 1.0, "passed": 3, "failed": 17}
+    heads[1]["results"]["length"] = {"kind": "tokens", "version": "1", "value": 1.0, "passed": 3, "failed": 17}
     comparison = _compared_heads(*heads)
     assert comparison.mismatches == ()
     assert comparison.pairs[0].metric("m").verdict is Verdict.B_BETTER
@@ -552,7 +552,7 @@ def test_conversations_with_another_value_are_not_compared() -> None:
 def test_thresholds_of_rows_are_known(kind: str) -> None:
     """A kind whose rows are scored by the threshold is one whose rows pass by it."""
     source = inspect.getsource(sys.modules[METRIC_KINDS[kind].__module__])
-    of_rows = _metric("m", {"metric": kind, "threshold": 0.5}).row_threshold is not None
+    of_rows = _metric("m", {"kind": kind, "threshold": 0.5}).row_threshold is not None
     assert of_rows is ("scored_by_threshold(" in source)
 
 
@@ -679,14 +679,14 @@ def test_what_changed() -> None:
 
 
 def test_a_metric_of_one_run_alone_has_changed_with_its_kind() -> None:
-    """A metric that names no kind is of its own name's, which is what the other run lacks."""
-    tokens = {"name": "tokens", "metric": "", "parameters": {"threshold": None}}
-    short = {"name": "short", "metric": "formula", "parameters": {}}
-    changed = changes([{"metrics": [tokens]}, {"metrics": [tokens | {"name": "cost"}, short]}])
+    """The changes name the kind of a metric that the other run lacks."""
+    tokens = {"name": "tokens", "kind": "tokens", "parameters": {"threshold": None}}
+    short = {"name": "short", "kind": "formula", "parameters": {}}
+    changed = changes([{"metrics": [tokens]}, {"metrics": [tokens | {"name": "cost", "kind": "cost"}, short]}])
     assert [(one.path, one.values) for one in changed] == [
-        ("metrics.tokens.metric", ("tokens", None)),
-        ("metrics.cost.metric", (None, "cost")),
-        ("metrics.short.metric", (None, "formula")),
+        ("metrics.tokens.kind", ("tokens", None)),
+        ("metrics.cost.kind", (None, "cost")),
+        ("metrics.short.kind", (None, "formula")),
     ]
 
 
@@ -696,7 +696,7 @@ def test_facts_of_a_document() -> None:
         "run": {"run_id": "r", "name": "n", "labels": {}, "dataset": {"dataset_id": "d", "name": "qa"}},
         "prompt_path": "prompts/terse.md",
         "config": {},
-        "results": {"speed": {"metric": "latency", "unit": "s", "rule": "at_most", "value": 1.0}},
+        "results": {"speed": {"kind": "latency", "unit": "s", "rule": "at_most", "value": 1.0}},
         "summary": {"total": 2, "finished": 2, "judging": None, "latency": {"p95_s": 2.0}},
     }
     run_facts = facts_of(head)

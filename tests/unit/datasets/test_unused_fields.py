@@ -28,15 +28,15 @@ def warnings_of(records: list[dict[str, Any]], *metrics: Any) -> list[str]:
     [
         ({"thresholds": {"rouge": 0.3}}, ["exact_match"], "thresholds.rouge: holds a threshold that nothing is"),
         ({"thresholds": {"rogue": 0.3}}, ["rouge"], "the run computes no rogue; did you mean 'rouge'?"),
-        ({"thresholds": {"mine": 0.3}}, [{"mine": {"metric": "rouge"}}], None),
-        ({"thresholds": {"rouge": 0.3}}, [{"mine": {"metric": "rouge"}}], "the run computes no rouge: add the metric"),
+        ({"thresholds": {"mine": 0.3}}, [{"mine": {"kind": "rouge"}}], None),
+        ({"thresholds": {"rouge": 0.3}}, [{"mine": {"kind": "rouge"}}], "the run computes no rouge: add the metric"),
         ({"threshold": 0.3}, ["latency"], "the run computes neither semantic_similarity nor assertions"),
         ({"threshold": 0.3}, ["assertions"], None),
         ({"threshold": 0.3}, ["semantic_similarity"], None),
-        ({"threshold": 0.3}, [{"checks": {"metric": "assertions"}}], None),
+        ({"threshold": 0.3}, [{"checks": {"kind": "assertions"}}], None),
         ({"thresholds": {"semantic_similarity": 0.3}}, ["assertions"], "no semantic_similarity: add the metric"),
         ({"assertions": CHECKED["assertions"]}, ["latency"], "assertions: holds checks that nothing is compared with"),
-        ({"assertions": CHECKED["assertions"]}, [{"checks": {"metric": "assertions"}}], None),
+        ({"assertions": CHECKED["assertions"]}, [{"checks": {"kind": "assertions"}}], None),
     ],
 )
 def test_a_warning_tells_what_nothing_reads(record: dict[str, Any], metrics: list[Any], message: str | None) -> None:

@@ -469,7 +469,7 @@ def problems_of(*metrics: str | dict[str, Any]) -> dict[str, str]:
         ([{"m": {"formula": "n"}}, {"n": {"formula": "m"}}], "metrics[0].m.formula", "m reads n reads m"),
         ([{"m": {"formula": "n"}}, {"n": {"formula": "m"}}], "metrics[1].n.formula", "n reads m reads n"),
         (["consistency", {"m": {"formula": "consistency"}}], "metrics[1].m.formula", "one value for the whole run"),
-        ([{"m": {"formula": "cost_usd"}}, {"cost_usd": {"metric": "cost"}}], "metrics[0].m.formula", "another name"),
+        ([{"m": {"formula": "cost_usd"}}, {"cost_usd": {"kind": "cost"}}], "metrics[0].m.formula", "another name"),
         ([{"m": {"formula": "combined_score"}}, {"combined_score": {"judge": "m"}}], "metrics[1].combined_score",
          "combined_score reads m reads combined_score"),
     ],

@@ -41,7 +41,7 @@ def warned(record: dict[str, Any], metrics: list[Any], **spec: Any) -> list[str]
         ("reference", ["exact_match", "rouge", "semantic_similarity", "satisfaction", "latency"],
          ["exact_match", "rouge", "semantic_similarity", "satisfaction"]),
         ("expected_sources", ["hit_rate", "mrr", "combined_score", "sources"], ["hit_rate", "mrr", "combined_score"]),
-        ("expected_tools", ["tool_calls", {"mine": {"metric": "tool_calls", "forbidden": ["x"]}}], ["tool_calls"]),
+        ("expected_tools", ["tool_calls", {"mine": {"kind": "tool_calls", "forbidden": ["x"]}}], ["tool_calls"]),
         ("assertions", ["assertions", "latency"], ["assertions"]),
         ("expected_sources",
          ["hit_rate", {"a": {"formula": "hit_rate * 2"}}, {"b": {"formula": "coalesce(hit_rate, 0)"}}],
@@ -93,7 +93,7 @@ def test_a_gate_that_decides_nothing_is_a_warning(gate: str, message: str) -> No
     """A gate that cannot fail, cannot hold or asks for worse is a warning."""
     metrics = [
         "exact_match", "rouge", "quality", "semantic_similarity", "consistency", "latency", "assertions",
-        {"own": {"formula": "answer_words"}}, {"off": {"metric": "m:f", "higher_is_better": False}},
+        {"own": {"formula": "answer_words"}}, {"off": {"function": "m:f", "higher_is_better": False}},
     ]  # fmt: skip
     warnings = [each for each in warned(FULL, metrics, gates=[gate], judge=JUDGE) if each.startswith("gates[0]")]
     assert len(warnings) == bool(message)

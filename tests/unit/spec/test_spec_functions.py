@@ -20,8 +20,8 @@ def settings_of(*metrics: Any, **more: Any) -> RunSpec:
 def test_an_entry_names_its_function() -> None:
     """As its kind, as a parameter, or alone; then the name is that of the function."""
     settings = settings_of(
-        {"a": {"metric": "metrics:helpful", "threshold": 0.7, "timeout_s": 5}},
-        {"b": {"metric": "python", "function": "my/metrics.py:helpful"}},
+        {"a": {"function": "metrics:helpful", "threshold": 0.7, "timeout_s": 5}},
+        {"b": {"kind": "python", "function": "my/metrics.py:helpful"}},
         "package.metrics:Judge.polite",
         gates=["a >= 0.7", "polite.pass_rate >= 0.5"],
     )
@@ -42,13 +42,13 @@ def test_an_entry_names_its_function() -> None:
     ("entry", "message"),
     [
         ("metrics:", "a metric's name has letters"),
-        ({"m": {"metric": ":f"}}, "metrics[0].m.function: must be module:function or file.py:function, not ':f'"),
-        ({"m": {"metric": "a:b c"}}, "must be module:function"),
-        ({"m": {"metric": "a:f", "function": "b:f"}}, "metrics[0].m.function: is given under `metric` already"),
-        ({"m": {"metric": "python"}}, "metrics[0].m.function: is missing"),
-        ({"m": {"metric": "a:f", "treshold": 1}}, "did you mean 'threshold'?"),
-        ({"m": {"metric": "a:f", "timeout_s": 0}}, "must be from 0.001 to 3600"),
-        ({"m": {"metric": "a:f", "higher_is_better": "no"}}, "must be true or false"),
+        ({"m": {"function": ":f"}}, "metrics[0].m.function: must be module:function or file.py:function, not ':f'"),
+        ({"m": {"function": "a:b c"}}, "must be module:function"),
+        ({"m": {"kind": "a:f"}}, "metrics[0].m: unknown metric 'a:f'"),
+        ({"m": {"kind": "python"}}, "metrics[0].m.function: is missing"),
+        ({"m": {"function": "a:f", "treshold": 1}}, "did you mean 'threshold'?"),
+        ({"m": {"function": "a:f", "timeout_s": 0}}, "must be from 0.001 to 3600"),
+        ({"m": {"function": "a:f", "higher_is_better": "no"}}, "must be true or false"),
     ],
 )
 def test_what_names_no_function_is_refused(entry: Any, message: str) -> None:

@@ -97,7 +97,7 @@ def test_metrics_and_gates_are_counted_before_they_are_read() -> None:
     """A run has at most 200 metrics and 200 gates; ten thousand are one problem."""
     names = [f"m{index}" for index in range(10_000)]
     given = {"name": "r", "dataset": "d.jsonl", "agent": {"adapter": "replay"},
-             "metrics": [{name: {"metric": "nonsense"}} for name in names], "gates": ["nonsense"] * 10_000}  # fmt: skip
+             "metrics": [{name: {"kind": "nonsense"}} for name in names], "gates": ["nonsense"] * 10_000}  # fmt: skip
     settings = RunSpec(
         "r",
         AgentSpec("replay"),

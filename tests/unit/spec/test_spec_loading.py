@@ -129,8 +129,8 @@ def test_what_is_no_dataset_of_a_spec(dataset: object, sentence: str) -> None:
         ("exact-match", "exact_match", "exact_match"),
         ("similarity", "similarity", "semantic_similarity"),
         ({"retrieval": {"threshold": 0.5}}, "retrieval", "retrieval_accuracy"),
-        ({"own": {"metric": "hit-rate"}}, "own", "hit_rate"),
-        ({"fidelity": {"metric": "exact_match"}}, "fidelity", "exact_match"),
+        ({"own": {"kind": "hit-rate"}}, "own", "hit_rate"),
+        ({"fidelity": {"kind": "exact_match"}}, "fidelity", "exact_match"),
     ],
 )
 def test_metrics_have_the_names_that_scoring_without_a_run_takes(written: Any, name: str, kind: str) -> None:

@@ -90,15 +90,15 @@ def _of_metrics(metrics: object) -> Iterator[Problem]:
     if metrics is None:
         return
     if not isinstance(metrics, Mapping):
-        due = "a mapping of names to functions, such as {'off_by': {'metric': off_by, 'higher_is_better': False}}"
+        due = "a mapping of names to functions, such as {'off_by': {'function': off_by, 'higher_is_better': False}}"
         yield from _unless(False, "metrics", due, metrics)
         return
     for name, function in metrics.items():
         if problem := metric_name_problem(name if isinstance(name, str) else ""):
             yield Problem(f"{problem}, not {name!r}", "metrics")
-        elif isinstance(function, Mapping) and "metric" not in function:
-            yield Problem("has no function: write it as {'metric': function, ...}", f"metrics.{name}")
-        elif isinstance(binding := bind(function["metric"] if isinstance(function, Mapping) else function), str):
+        elif isinstance(function, Mapping) and "function" not in function:
+            yield Problem("has no function: write it as {'function': function, ...}", f"metrics.{name}")
+        elif isinstance(binding := bind(function["function"] if isinstance(function, Mapping) else function), str):
             yield Problem(binding, f"metrics.{name}")
 
 

@@ -86,7 +86,7 @@ def evaluate(
         spec: Path of a spec, or a mapping with its content.
         agent: A function of a request or of its text, called in this process instead of the spec's agent.
         metrics: Functions by metric name, called in this process instead of the spec's; a spec given as a mapping may
-            leave them out. With parameters, which override the spec's: {"off_by": {"metric": off_by,
+            leave them out. With parameters, which override the spec's: {"off_by": {"function": off_by,
             "higher_is_better": False}}.
         dataset: A file, cases as mappings, or a data frame; replaces the spec's dataset.
         select: Selection of cases; None for all.
@@ -320,11 +320,11 @@ def _spec(arguments: Arguments, environs: tuple[Mapping[str, str] | None, Mappin
 
 def _functions(metrics: Mapping[str, Callable[..., Any] | Mapping[str, Any]]) -> dict[str, Callable[..., Any]]:
     """Return the functions of metrics, which may come with parameters."""
-    return {name: metric["metric"] if isinstance(metric, Mapping) else metric for name, metric in metrics.items()}
+    return {name: metric["function"] if isinstance(metric, Mapping) else metric for name, metric in metrics.items()}
 
 
 def _parameters(metric: object) -> dict[str, Any]:
-    return {key: value for key, value in metric.items() if key != "metric"} if isinstance(metric, Mapping) else {}
+    return {key: value for key, value in metric.items() if key != "function"} if isinstance(metric, Mapping) else {}
 
 
 def _with_metrics(spec: Mapping[str, Any], metrics: Mapping[str, object]) -> dict[str, Any]:
@@ -341,9 +341,10 @@ def _with_metrics(spec: Mapping[str, Any], metrics: Mapping[str, object]) -> dic
             merged.append(item)
             continue
         missing.pop(name, None)
-        parameters = item[name] if isinstance(item, dict) else None
-        merged.append({name: {"metric": f"caller:{name}", **(parameters or {}), **_parameters(metrics[name])}})
-    more = ({name: {"metric": f"caller:{name}", **_parameters(metrics[name])}} for name in missing)
+        parameters = (item[name] if isinstance(item, dict) else None) or {}
+        function = {} if "kind" in parameters else {"function": f"caller:{name}"}
+        merged.append({name: {**function, **parameters, **_parameters(metrics[name])}})
+    more = ({name: {"function": f"caller:{name}", **_parameters(metrics[name])}} for name in missing)
     return {**data, "metrics": [*merged, *more]}
 
 
@@ -351,7 +352,7 @@ def _check_named(spec: Spec, metrics: Mapping[str, object]) -> None:
     """Check that a spec file lists the metrics of all given functions."""
     named = spec.settings.function_targets
     problems = [
-        Problem(f"is not a Python metric of the spec: list it as `- {name}: {{metric: 'metrics:{name}'}}`", name)
+        Problem(f"is not a Python metric of the spec: list it as `- {name}: {{function: 'metrics:{name}'}}`", name)
         for name in metrics
         if name not in named
     ]

@@ -106,7 +106,7 @@ def _thresholds(head: Mapping[str, Any], figures: LatencyFigures) -> list[float]
     return [
         float(result["threshold"])
         for result in head["results"].values()
-        if result.get("metric") == "latency"
+        if result.get("kind") == "latency"
         and result["threshold"] is not None
         and result["threshold"] <= figures.upper_s
     ]

@@ -159,5 +159,5 @@ def _range_of(result: Mapping[str, Any]) -> tuple[float, float]:
 def _bounds(result: Mapping[str, Any]) -> tuple[float, float] | None:
     if result.get("unit") == "%":
         return 0.0, 1.0
-    kind = METRICS.get(result.get("metric", ""))
+    kind = METRICS.get(result.get("kind", ""))
     return kind.info.scale if kind is not None else None

@@ -60,7 +60,7 @@ def head_document(
         "run": _provenance(run, spec),
         "results": {
             metric.metric: {
-                "metric": kinds.get(metric.metric, metric.metric),
+                "kind": kinds.get(metric.metric, metric.metric),
                 "version": metric.version or None,
                 "unit": units.get(metric.metric, ""),
                 **_result(metric),

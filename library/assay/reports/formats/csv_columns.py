@@ -62,7 +62,7 @@ def row_columns(head: Mapping[str, Any]) -> Sequence[Column]:
 
 def metric_kinds(head: Mapping[str, Any]) -> dict[str, str]:
     """Return the kind of each metric of a run by its name."""
-    return {name: result["metric"] for name, result in head["results"].items()}
+    return {name: result["kind"] for name, result in head["results"].items()}
 
 
 def name_of_kind(kind: str, kinds: Mapping[str, str]) -> str:

@@ -61,7 +61,7 @@ def write(report: Report, folder: ReportFolder, options: Mapping[str, Any]) -> N
     figures = RowFigures(metrics, report.head["summary"]["latency"]["max_s"], FIRST_CASES)
     figures.take(report.row_lines())
     view = SummaryView(report.head, figures)
-    columns = [name for name in metrics if report.head["results"][name].get("metric", name) != "latency"]
+    columns = [name for name in metrics if report.head["results"][name].get("kind", name) != "latency"]
     style, script = joined(HERE / name for name in STYLES), joined(HERE / name for name in SCRIPTS)
     pieces = _page().generate(
         view=view,

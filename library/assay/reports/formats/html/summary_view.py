@@ -291,7 +291,7 @@ class SummaryView:
         for metric in self.head["config"]["metrics"]:
             sources = self._figures.sources.get(metric["name"], {})
             parts = [f"{key} {', '.join(values)}" for key, values in sources.items()]
-            kind = metric.get("metric")
+            kind = metric.get("kind")
             parts += [f"metric {kind}"] if kind and kind != metric["name"] else []
             parameters = {key: value for key, value in metric["parameters"].items() if value is not None}
             parts += [json.dumps(parameters, ensure_ascii=False)] if parameters else []
@@ -336,7 +336,7 @@ def moment(text: str | None) -> str:
 
 def _scale(result: Mapping[str, Any], shown: Sequence[float]) -> tuple[float, float]:
     """Return the values at the ends of a metric's bar: its bounds, or else the range of the values shown."""
-    info = METRICS[result["metric"]].info if result.get("metric") in METRICS else None
+    info = METRICS[result["kind"]].info if result.get("kind") in METRICS else None
     low, high = (info.scale if info else None) or (0.0, 1.0 if result.get("unit") == "%" else 0.0)
     if low < 0 <= min(shown):
         low = 0.0  # similarities are rarely negative, and bars that begin at 0 are easier to compare
