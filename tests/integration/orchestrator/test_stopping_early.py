@@ -184,7 +184,7 @@ async def test_refusals_at_creation(serve: Callable[..., Any], settings_of: Call
         with pytest.raises(SpecError, match="dataset_id: differs from the dataset of run"):
             await client.create_run(settings[1], fewer.dataset_id)
         second = await client.create_run(settings[1], dataset.dataset_id)
-        assert second.settings.stopping == pair.stopping
+        assert second.spec.stopping == pair.stopping
         for run in (first, second):
             await client.cancel_run(run.run_id)
 
