@@ -11,6 +11,7 @@ from benchmarks.error_rates.comparing import NAMES, compare
 from benchmarks.error_rates.rates import ALPHA, Rate, Setting, averaged, counted
 
 from assay.comparison.allowed_drop import AllowedDrop, allowed_drop, not_excluded, too_large
+from assay.comparison.model import RunRef
 
 
 def settings() -> Iterator[Setting]:
@@ -56,7 +57,7 @@ def _drops(rng: np.random.Generator, cases: int, drop: float, limit: float, tria
     )
     outcomes = []
     for comparison in compare(a, b, is_binary=True, bounds=(0.0, 1.0)):
-        known = allowed_drop("B", comparison, limit)
+        known = allowed_drop(RunRef("B", "b"), comparison, limit)
         fails = any(too_large(*NAMES[::-1], comparison, known))
         outcomes.append(_Outcome(known, fails, fails or any(not_excluded(*NAMES[::-1], comparison, known, ALPHA))))
     return outcomes

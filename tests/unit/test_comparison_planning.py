@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.comparison.compare import recommend
+from assay.comparison.model import RunRef
 from assay.comparison.row_pace import Pace
 from assay.statistics.clusters import least_units
 from assay.statistics.paired import mcnemar
@@ -170,11 +171,12 @@ def test_ranking_scores(metrics: dict[str, float | None], score: float | None) -
 def test_rankings_and_recommendations() -> None:
     """The best first, those without a score last; confidence follows from the tests between the first two."""
     assert [name for name, _ in ranked({"c": None, "b": 0.5, "a": 0.5, "d": 0.9})] == ["d", "a", "b", "c"]
-    assert recommend("a", "b", {"accuracy": "a", "quality": "a"}).confidence == "high"
-    assert recommend("a", "b", {"accuracy": "a", "quality": "tie"}).confidence == "medium"
-    assert recommend("a", "b", {"accuracy": "a", "quality": "b"}).confidence == "low"
-    assert recommend("a", "b", {"accuracy": "tie"}).improvements == ()
-    found = recommend("a", "b", {"accuracy": "b"})
+    first = RunRef("a", "run-a")
+    assert recommend(first, "b", {"accuracy": "a", "quality": "a"}).confidence == "high"
+    assert recommend(first, "b", {"accuracy": "a", "quality": "tie"}).confidence == "medium"
+    assert recommend(first, "b", {"accuracy": "a", "quality": "b"}).confidence == "low"
+    assert recommend(first, "b", {"accuracy": "tie"}).improvements == ()
+    found = recommend(first, "b", {"accuracy": "b"})
     assert (found.label, found.confidence, found.note) == ("a", "low", "ranking_and_tests_disagree")
 
 

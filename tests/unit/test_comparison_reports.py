@@ -29,7 +29,7 @@ from assay.comparison.decision import DecisionRules, decide
 from assay.comparison.facts import facts_of
 from assay.comparison.joined import label_of
 from assay.comparison.metric_pairs import FEW_CLUSTERS, LARGE_LOSSES
-from assay.comparison.model import FailOn, NoiseFloor, Verdict
+from assay.comparison.model import FailOn, NoiseFloor, RunRef, Side, Verdict
 from assay.errors import InvalidInputError
 from assay.model.limits import MAX_COMPARED_RUNS
 from assay.reports.charts.fonts import Fonts
@@ -177,7 +177,7 @@ def test_what_is_not_decided_is_never_called_equal(of_two: ComparisonReport) -> 
 def test_the_worst_case_is_said_before_the_complete_cases(of_two: ComparisonReport) -> None:
     """A run that fails on the hard cases is not better: the figures with the worst values for them come first."""
     counts = {"a_rows": 0, "b_rows": 29, "a_cases": 0, "b_cases": 29, "a_only": 0, "b_only": 29}
-    errors = model.ErrorComparison(**counts, p=3.7e-9, worse="B", differ=True)
+    errors = model.ErrorComparison(**counts, p=3.7e-9, worse=Side.B, differ=True)
     report = changed(
         of_two,
         verdict=Verdict.WITHHELD,
@@ -216,7 +216,7 @@ def test_values_over_other_cases_have_their_number(of_three: ComparisonReport) -
 def test_errors_are_in_the_first_line_whatever_the_verdict(of_three: ComparisonReport) -> None:
     """The first line names errors, also for three runs."""
     counts = {"a_rows": 0, "b_rows": 9, "a_cases": 0, "b_cases": 9, "a_only": 0, "b_only": 9}
-    errors = model.ErrorComparison(**counts, p=0.0039, worse="B", differ=True)
+    errors = model.ErrorComparison(**counts, p=0.0039, worse=Side.B, differ=True)
     pair, *others = of_three.comparison.pairs
     pairs = (replace(pair, errors=errors), *others)
     report = replace(of_three, comparison=replace(of_three.comparison, pairs=pairs))
@@ -419,13 +419,12 @@ def test_the_command_that_shows_a_case_works_when_pasted(case_id: str) -> None:
 
 def test_lost_cases_come_with_the_command_that_shows_one(of_two: ComparisonReport) -> None:
     """Of the first case whose id a terminal takes; there is none for runs in files."""
-    key = "A_vs_B"
-    first, second = of_two.comparison.flipped[key][:2]
+    (pair,) = of_two.comparison.pairs
+    first, second = pair.flipped_cases[:2]
     assert not any("assay runs show" in line for line in short_lines(of_two))
     for case_id, shown in ((first.case_id, first.case_id), ("a\x1b[1m", second.case_id)):
-        flipped = {key: (replace(first, case_id=case_id, a=1, b=0), replace(second, a=1, b=0))}
-        pairs = tuple(replace(pair, n_lost=2) for pair in of_two.comparison.pairs)
-        comparison = replace(of_two.comparison, flipped=flipped, pairs=pairs)
+        flipped = (replace(first, case_id=case_id, a=1, b=0), replace(second, a=1, b=0))
+        comparison = replace(of_two.comparison, pairs=(replace(pair, n_lost=2, flipped_cases=flipped),))
         (lost,) = [line for line in short_lines(replace(of_two, comparison=comparison, server="h:1")) if "lost" in line]
         run_id = of_two.comparison.variants[1].run_id
         assert lost.endswith(f"; assay runs show {run_id} --case {shown} --server h:1")
@@ -587,6 +586,7 @@ def largest(report: ComparisonReport) -> ComparisonReport:
     comparison = report.comparison
     labels = [label_of(index) for index in range(MAX_COMPARED_RUNS)]
     names = [f"{label}{'|@team ' * 12}" for label in labels]
+    cases = comparison.pairs[0].flipped_cases * 8
     changes = tuple(replace(comparison.changes[0], path=f"{name}{name}", values=tuple(names)) for name in names)
     grown = replace(
         comparison,
@@ -594,12 +594,13 @@ def largest(report: ComparisonReport) -> ComparisonReport:
             replace(comparison.variants[index % 3], label=label, name=name, prompt_path=name)
             for index, (label, name) in enumerate(zip(labels, names, strict=True))
         ),
-        pairs=tuple(replace(comparison.pairs[0], a=a, b=b) for a, b in itertools.combinations(labels, 2)),
+        pairs=tuple(
+            replace(comparison.pairs[0], a=RunRef(a, a), b=RunRef(b, b), flipped_cases=cases)
+            for a, b in itertools.combinations(labels, 2)
+        ),
         ranking=tuple(replace(comparison.ranking[0], label=label) for label in labels),
-        flipped={f"A_vs_{label}": comparison.flipped["A_vs_B"] * 8 for label in labels},
-        flipped_count=dict.fromkeys((f"A_vs_{label}" for label in labels), 48),
         changes=changes,
-        not_worse_than_best=tuple(labels),
+        not_worse_than_best=tuple(RunRef(label, label) for label in labels),
     )
     heads = [report.heads[0]] * len(labels)
     return replace(report, comparison=grown, heads=heads, runs=(), cases=None)

@@ -12,7 +12,7 @@ from assay.statistics.thresholds import exceeds, text_apart
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from assay.comparison.model import MetricComparison
+    from assay.comparison.model import MetricComparison, RunRef
 
 _LEAST_CHANCE = 0.001
 _AFTER_LOOKS = frozenset({"always_valid", "stagewise"})
@@ -23,7 +23,8 @@ class AllowedDrop:
     """The drop of a run and the largest allowed drop.
 
     Args:
-        label: The run, compared with the first one.
+        label: The label of the run, which is compared with the first one.
+        run_id: The run.
         drop: The amount by which the primary metric is worse; below 0 if it is better.
         allowed: The largest allowed drop.
         bound: The largest drop that the values do not exclude, one-sided at 1 - alpha; None if they exclude none.
@@ -33,6 +34,7 @@ class AllowedDrop:
     """
 
     label: str
+    run_id: str
     drop: float
     allowed: float
     bound: float | None
@@ -40,7 +42,7 @@ class AllowedDrop:
     is_narrow: bool
 
 
-def allowed_drop(label: str, metric: MetricComparison, allowed: float | None) -> AllowedDrop | None:
+def allowed_drop(run: RunRef, metric: MetricComparison, allowed: float | None) -> AllowedDrop | None:
     """Return the drop of a run's primary metric and the allowed one; None if either is missing."""
     difference = metric.difference if metric.median_unbiased is None else metric.median_unbiased
     if difference is None or allowed is None:
@@ -55,7 +57,8 @@ def allowed_drop(label: str, metric: MetricComparison, allowed: float | None) ->
     if metric.standard_error and metric.interval_method not in _AFTER_LOOKS and not differ:
         chance = NormalDist().cdf(-allowed / metric.standard_error)
     return AllowedDrop(
-        label=label,
+        label=run.label,
+        run_id=run.run_id,
         drop=-difference if metric.higher_is_better else difference,
         allowed=allowed,
         bound=bound,

@@ -78,12 +78,14 @@ class CaseVariant:
 
     Args:
         label: The label of the run.
+        run_id: The run.
         values: The values of the requested metrics.
         change: The change against the first run; None for the first run itself.
         answer: The beginning of the answer of its first repeat; None if answers were not requested.
     """
 
     label: str
+    run_id: str
     values: tuple[CaseValue, ...]
     change: CaseChange | None = None
     answer: str | None = None
@@ -136,6 +138,7 @@ class CaseList:
         runs = matched_runs(runs)
         self._metrics = common_metrics(runs)
         self.primary = primary_metric(runs, self._metrics, settings)
+        self._run_ids = [run.facts.run_id for run in runs]
         self._cases = cases = [run.cases for run in runs]
         self._joined = [JoinedRuns(0, at, cases, settings) for at in range(1, len(cases))]
         self._ids = cases[0].case_ids
@@ -207,7 +210,7 @@ class CaseList:
                 values.append(
                     CaseValue(name, None if math.isnan(value) else value, difference if has_difference else None)
                 )
-            return CaseVariant(label_of(at), tuple(values), changes[at].get(place))
+            return CaseVariant(label_of(at), self._run_ids[at], tuple(values), changes[at].get(place))
 
         return [
             ComparedCase(

@@ -23,6 +23,8 @@ from assay.comparison.model import (
     PairComparison,
     RankedVariant,
     Reason,
+    RunRef,
+    Side,
     Variant,
     VariantRecommendation,
     Verdict,
@@ -109,14 +111,17 @@ def compare_runs(runs: Sequence[ComparedRun], settings: ComparisonSettings) -> C
     called = run_names(variants)
     of_pairs = [(called[label_of(joint.a)], called[label_of(joint.b)]) for joint in joined for _ in names]
     verdicts = decided(compare_values(values, settings), values, settings, stopping, of_pairs)
-    flips = [joint.flips(primary, metrics) for joint in joined]
     pairs = tuple(
-        joint.comparison(verdicts[at * len(names) : (at + 1) * len(names)], flips[at])
+        joint.comparison(
+            _ref(variants[joint.a]),
+            _ref(variants[joint.b]),
+            verdicts[at * len(names) : (at + 1) * len(names)],
+            joint.flips(primary, metrics),
+            most_flipped=min(_MOST_FLIPPED, _MOST_FLIPPED_OF_ALL // len(joined)),
+        )
         for at, joint in enumerate(joined)
     )
     ranking = _ranking(variants, primary, better=better)
-    most_flipped = min(_MOST_FLIPPED, _MOST_FLIPPED_OF_ALL // len(pairs))
-    flipped = {f"{joint.a}_vs_{joint.b}": flips[at] for at, joint in enumerate(pairs)}
     return Comparison(
         settings=settings,
         assay_version=__version__,
@@ -129,8 +134,6 @@ def compare_runs(runs: Sequence[ComparedRun], settings: ComparisonSettings) -> C
         ranking=ranking,
         recommendation=_recommendation(ranking, pairs, variants),
         not_worse_than_best=_not_worse(variants, pairs, primary, better=better),
-        flipped={name: flips_of_pair.worst(most_flipped) for name, flips_of_pair in flipped.items()},
-        flipped_count={name: flips_of_pair.count for name, flips_of_pair in flipped.items()},
         filtered=bool(settings.where),
         random_draws={"sign_assignments": DRAWS, "sign_assignments_near_alpha": MORE_DRAWS, "resamples": 10_000},
         stopping=stopping,
@@ -149,21 +152,21 @@ def with_questions(comparison: Comparison, questions: Mapping[str, str]) -> Comp
         comparison: The comparison.
         questions: By the case's id in the first run; only pairs with the first run get questions.
     """
+
+    def asked(pair: PairComparison) -> PairComparison:
+        cases = (
+            replace(case, question=questions.get(case.case_id, "")[:QUESTION_CHARS]) for case in pair.flipped_cases
+        )
+        return replace(pair, flipped_cases=tuple(cases))
+
     first = comparison.variants[0].label
-    flipped = {
-        key: tuple(replace(case, question=questions.get(case.case_id, "")[:QUESTION_CHARS]) for case in cases)
-        for key, cases in comparison.flipped.items()
-        if key.startswith(f"{first}_vs_")
-    }
-    return replace(comparison, flipped={**comparison.flipped, **flipped})
+    pairs = (asked(pair) if pair.a.label == first else pair for pair in comparison.pairs)
+    return replace(comparison, pairs=tuple(pairs))
 
 
 def flipped_ids(comparison: Comparison) -> set[str]:
     """Return the ids in the first run of the cases that came out differently in another run."""
-    first = comparison.variants[0].label
-    return {
-        case.case_id for key, cases in comparison.flipped.items() if key.startswith(f"{first}_vs_") for case in cases
-    }
+    return {case.case_id for pair in comparison.baseline_pairs for case in pair.flipped_cases}
 
 
 def with_floors(comparison: Comparison, floors: Mapping[str, NoiseFloor]) -> Comparison:
@@ -351,62 +354,68 @@ def _estimate(
     return estimate(values.a, values, settings)
 
 
+def _ref(variant: Variant) -> RunRef:
+    return RunRef(variant.label, variant.run_id)
+
+
 def _ranking(variants: Sequence[Variant], primary: str, *, better: bool) -> tuple[RankedVariant, ...]:
     """Return the runs by their classical score; without any score, by the primary metric."""
     scores = {variant.label: variant.ranking_score for variant in variants}
+    ids = {variant.label: variant.run_id for variant in variants}
     if all(score is None for score in scores.values()):
         sign = 1 if better else -1
         means = {variant.label: variant.metrics[primary].value for variant in variants}
         order = ranked({label: None if mean is None else sign * mean for label, mean in means.items()})
-        return tuple(RankedVariant(label, None) for label, _ in order)
-    return tuple(RankedVariant(label, score) for label, score in ranked(scores))
+        return tuple(RankedVariant(label, ids[label], None) for label, _ in order)
+    return tuple(RankedVariant(label, ids[label], score) for label, score in ranked(scores))
 
 
 def _recommendation(
     ranking: Sequence[RankedVariant], pairs: Sequence[PairComparison], variants: Sequence[Variant]
 ) -> VariantRecommendation:
-    first, second = ranking[0].label, ranking[1].label
-    pair = next(pair for pair in pairs if {pair.a, pair.b} == {first, second})
+    first, second = ranking[0], ranking[1]
+    pair = next(pair for pair in pairs if {pair.a.label, pair.b.label} == {first.label, second.label})
     winners = {
-        metric.metric: pair.a if metric.classical.winner == "A" else pair.b
+        metric.metric: (pair.a if metric.classical.winner is Side.A else pair.b).label
         for metric in pair.metrics
-        if metric.classical is not None and metric.classical.winner != "tie"
+        if metric.classical is not None and metric.classical.winner is not Side.NEITHER
     }
-    recommendation = recommend(first, second, winners)
+    recommendation = recommend(RunRef(first.label, first.run_id), second.label, winners)
     differ = len({frozenset(name for name, metric in variant.metrics.items() if metric.n) for variant in variants}) > 1
     return replace(recommendation, note="metrics_differ") if differ and not recommendation.note else recommendation
 
 
-def recommend(first: str, second: str, winners: Mapping[str, str]) -> VariantRecommendation:
+def recommend(first: RunRef, second: str, winners: Mapping[str, str]) -> VariantRecommendation:
     """Return the recommendation by the first two variants of a ranking and the tests between them.
 
     Args:
         first: The first of the ranking.
-        second: The next one.
-        winners: By metric, the significantly better one of the two; other metrics are ties.
+        second: The label of the next one.
+        winners: By metric, the label of the significantly better one of the two; other metrics are ties.
     """
-    better = tuple(name for name, winner in winners.items() if winner == first)
+    better = tuple(name for name, winner in winners.items() if winner == first.label)
     worse = [name for name, winner in winners.items() if winner == second]
     if len(worse) > len(better):
-        return VariantRecommendation(first, better, "low", "ranking_and_tests_disagree")
+        return VariantRecommendation(first.label, first.run_id, better, "low", "ranking_and_tests_disagree")
     confidence = "low" if worse or not better else "high" if len(better) > 1 else "medium"
-    return VariantRecommendation(first, better, confidence)
+    return VariantRecommendation(first.label, first.run_id, better, confidence)
 
 
 def _not_worse(
     variants: Sequence[Variant], pairs: Sequence[PairComparison], primary: str, *, better: bool
-) -> tuple[str, ...]:
-    """Return the leader by the primary metric and all runs that are not significantly worse than it."""
-    known = [(variant.metrics[primary].value, variant.label) for variant in variants]
-    with_value = [(value, label) for value, label in known if value is not None]
+) -> tuple[RunRef, ...]:
+    """Return the leader by the primary metric and then all runs that are not significantly worse than it."""
+    known = [(variant.metrics[primary].value, variant) for variant in variants]
+    with_value = [(value, variant) for value, variant in known if value is not None]
     if not with_value:
         return ()
     leader = (max if better else min)(with_value, key=lambda entry: entry[0])[1]
     worse = set()
     for pair in pairs:
         verdict = pair.metric(primary).verdict
-        if leader == pair.a and verdict is Verdict.A_BETTER:
-            worse.add(pair.b)
-        if leader == pair.b and verdict is Verdict.B_BETTER:
-            worse.add(pair.a)
-    return tuple(variant.label for variant in variants if variant.label not in worse)
+        if leader.label == pair.a.label and verdict is Verdict.A_BETTER:
+            worse.add(pair.b.label)
+        if leader.label == pair.b.label and verdict is Verdict.B_BETTER:
+            worse.add(pair.a.label)
+    others = (variant for variant in variants if variant is not leader and variant.label not in worse)
+    return tuple(map(_ref, (leader, *others)))

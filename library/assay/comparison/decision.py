@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from assay.comparison.allowed_drop import AllowedDrop, allowed_drop, drop_notes, not_excluded, too_large
-from assay.comparison.model import FailOn, Reason, Verdict
+from assay.comparison.model import FailOn, Reason, Side, Verdict
 from assay.comparison.run_names import run_names
 
 if TYPE_CHECKING:
@@ -103,10 +103,10 @@ def decide(comparison: Comparison, rules: DecisionRules, *, of_run: bool = False
     if comparison.mismatches and not rules.allow_mismatch:
         return Decision(NOT_COMPARABLE, tuple(mismatch.message for mismatch in comparison.mismatches))
     names = run_names(comparison.variants, of_run=of_run)
-    against = [pair for pair in comparison.pairs if pair.a == comparison.variants[0].label]
-    primaries = [(names[pair.b], names[pair.a], pair.metric(comparison.primary)) for pair in against]
+    against = comparison.baseline_pairs
+    primaries = [(names[pair.b.label], names[pair.a.label], pair.metric(comparison.primary)) for pair in against]
     drops = [allowed_drop(pair.b, pair.metric(comparison.primary), rules.max_drop) for pair in against]
-    erring = [sentence for pair in against if (sentence := erring_text(pair, names[pair.a], names[pair.b]))]
+    erring = [sentence for pair in against if (sentence := erring_text(pair, names[pair.a.label], names[pair.b.label]))]
     decision = _decided(comparison, primaries, drops, erring, rules)
     known = {drop.label: drop for drop in drops if drop is not None}
     notes = drop_notes(list(known.values()), [names[label] for label in known], is_tested=rules.max_drop_test)
@@ -189,7 +189,7 @@ def erring_text(pair: PairComparison, a: str, b: str) -> str:
         b: The name of the second.
     """
     errors = pair.errors
-    if errors is None or errors.worse != pair.b:
+    if errors is None or errors.worse is not Side.B:
         return ""
     cases = pair.n_common - pair.n_changed
     return (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from assay.comparison.cases import is_shared
 from assay.comparison.facts import MetricFacts
 from assay.comparison.metric_pairs import PairedValues
-from assay.comparison.model import PASS_RATE, ErrorComparison, FlippedCase, PairComparison
+from assay.comparison.model import PASS_RATE, ErrorComparison, FlippedCase, PairComparison, Side
 from assay.statistics.paired import differences, mcnemar_p
 from assay.statistics.thresholds import meets
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from assay.comparison.cases import CaseScores
     from assay.comparison.metric_pairs import NoVerdict
-    from assay.comparison.model import ComparisonSettings, ErrorComparison, MetricComparison
+    from assay.comparison.model import ComparisonSettings, MetricComparison, RunRef
 
 
 _PULL = (
@@ -36,7 +36,6 @@ def compared_errors(
     a: NDArray[np.int_],
     b: NDArray[np.int_],
     rows: Sequence[tuple[int, float]],
-    labels: tuple[str, str],
     *,
     alpha: float,
 ) -> ErrorComparison | None:
@@ -46,7 +45,6 @@ def compared_errors(
         a: The number of rows with an error of each case in A.
         b: The number of rows with an error of the same cases in B.
         rows: For A and B, the number of rows, and the share of errors from which they may move a difference.
-        labels: The labels of A and B.
         alpha: Level of the test.
     """
     if not a.any() and not b.any():
@@ -62,7 +60,7 @@ def compared_errors(
         a_only,
         b_only,
         p,
-        worse="" if p >= alpha else labels[b_only > a_only],
+        worse=Side.NEITHER if p >= alpha else Side.B if b_only > a_only else Side.A,
         differ=p < alpha or many or abs(a_only - b_only) > math.sqrt(len(a)) / _PULL,
     )
 
@@ -169,30 +167,41 @@ class JoinedRuns:
         sides = ((self._one, self.here), (self._other, self.there))
         a, b = (run.error_rows(metric)[places] for run, places in sides)
         rows = [(int(run.rows(metric)[places].sum()), run.max_agent_errors) for run, places in sides]
-        return compared_errors(a, b, rows, (label_of(self.a), label_of(self.b)), alpha=self._alpha)
+        return compared_errors(a, b, rows, alpha=self._alpha)
 
     def columns(self, metric: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the values of both runs over the compared cases, NaN without a value."""
         return self._one.values(metric)[self.here], self._other.values(metric)[self.there]
 
-    def comparison(self, metrics: Sequence[MetricComparison], flips: Flips) -> PairComparison:
-        """Return the pair with its metrics and the number of flipped cases."""
+    def comparison(
+        self, a: RunRef, b: RunRef, metrics: Sequence[MetricComparison], flips: Flips, *, most_flipped: int
+    ) -> PairComparison:
+        """Return the pair with its metrics and flipped cases.
+
+        Args:
+            a: The first run.
+            b: The second run.
+            metrics: The metrics of both.
+            flips: The flipped cases.
+            most_flipped: The largest number of flipped cases to return.
+        """
         wins = Counter(metric.classical.winner for metric in metrics if metric.classical is not None)
-        winner = "tie" if wins["A"] == wins["B"] else label_of(self.a if wins["A"] > wins["B"] else self.b)
+        margin = wins[Side.A] - wins[Side.B]
         return PairComparison(
-            a=label_of(self.a),
-            b=label_of(self.b),
+            a=a,
+            b=b,
             n_common=self.n_common,
             n_only_a=self.n_only_a,
             n_only_b=self.n_only_b,
             n_changed=self.n_changed,
             overlap=self.overlap,
             metrics=tuple(metrics),
-            classical_winner=winner,
+            classical_winner=Side.A if margin > 0 else Side.B if margin < 0 else Side.NEITHER,
             matched_by="content" if self._one.is_matched_by_content or self._other.is_matched_by_content else "id",
             n_lost=flips.count_of(-1),
             n_won=flips.count_of(1),
             errors=self.errors(),
+            flipped_cases=flips.worst(most_flipped),
         )
 
     def flips(self, primary: str, metrics: Mapping[str, MetricFacts]) -> Flips:
@@ -229,11 +238,6 @@ class Flips:
     values: tuple[NDArray[np.float64], NDArray[np.float64]]
     turned: NDArray[np.float64]
     depth: NDArray[np.float64]
-
-    @property
-    def count(self) -> int:
-        """The number of flipped cases."""
-        return self.count_of(-1) + self.count_of(1)
 
     def count_of(self, sign: int) -> int:
         """Return the number of cases that are worse in B, or better.

@@ -9,7 +9,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from assay.comparison.cases import is_shared
-from assay.comparison.model import ClassicalTest, Estimate, MetricComparison, PassTable, Reason, Verdict
+from assay.comparison.model import ClassicalTest, Estimate, MetricComparison, PassTable, Reason, Side, Verdict
 from assay.statistics.clustered_mean import clustered_wilson
 from assay.statistics.clusters import in_clusters
 from assay.statistics.equivalence import rate_equivalence, score_equivalence
@@ -329,10 +329,10 @@ def _classical(pair: PairedValues, settings: ComparisonSettings) -> ClassicalTes
         name = "chi_square" if test.other_p is None else "fisher_exact"
     else:
         test, name = t_test(pair.a.tolist(), pair.b.tolist()), "t_test"
-    winner = "tie"
+    winner = Side.NEITHER
     if test.is_significant(settings.alpha):
         difference = math.fsum(pair.b.tolist()) / len(pair.b) - math.fsum(pair.a.tolist()) / len(pair.a)
-        winner = "B" if (difference > 0) is pair.higher_is_better else "A"
+        winner = Side.B if (difference > 0) is pair.higher_is_better else Side.A
     return ClassicalTest(name, test.statistic, test.p, test.note, test.other_p, winner)
 
 

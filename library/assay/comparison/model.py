@@ -78,6 +78,27 @@ class Estimate:
     n: int
 
 
+class Side(StrEnum):
+    """A run of a pair, or neither."""
+
+    A = "a"
+    B = "b"
+    NEITHER = "neither"
+
+
+@dataclass(frozen=True, slots=True)
+class RunRef:
+    """A compared run in a list of runs or in a pair.
+
+    Args:
+        label: "A" for the first run, then "B" and so on.
+        run_id: The run.
+    """
+
+    label: str
+    run_id: str
+
+
 @dataclass(frozen=True, slots=True)
 class Variant:
     """A compared run.
@@ -158,7 +179,7 @@ class ClassicalTest:
         p: Its p-value, which decides; None likewise.
         note: A stable word on what to know; empty for nothing.
         usual_p: Chi-square's p-value where Fisher's decides.
-        winner: "A", "B" or "tie" at the level of the comparison.
+        winner: The better run at the level of the comparison.
     """
 
     test: str
@@ -166,7 +187,7 @@ class ClassicalTest:
     p: float | None
     note: str
     usual_p: float | None
-    winner: str
+    winner: Side
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +202,7 @@ class ErrorComparison:
         a_only: Cases with an error of A alone.
         b_only: Cases with an error of B alone.
         p: Exact McNemar p-value of `a_only` against `b_only`, not adjusted for other tests.
-        worse: Label of the run that errs significantly more often; empty if neither does.
+        worse: The run with significantly more errors.
         differ: Whether the errors may bias a difference: p is below the level, one run alone errs on over √n / 4 more
             cases than the other, or as many rows of a run have an error as its `max_agent_errors`.
     """
@@ -193,7 +214,7 @@ class ErrorComparison:
     a_only: int
     b_only: int
     p: float
-    worse: str = ""
+    worse: Side = Side.NEITHER
     differ: bool = False
 
 
@@ -379,34 +400,42 @@ class PairComparison:
     """A pair of runs.
 
     Args:
-        a: Label of the first; the first of all runs is the baseline.
-        b: Label of the second.
+        a: The first; the first of all runs is the baseline.
+        b: The second.
         n_common: Cases with a row in both.
         n_only_a: Cases only in A.
         n_only_b: Cases only in B.
         n_changed: Cases in both whose question or references differ; they are not compared.
         overlap: Common cases as a share of the smaller run.
         metrics: The primary metric first, then the others in report order.
-        classical_winner: The run that wins more of the unpaired tests, or "tie".
+        classical_winner: The run that wins more of the unpaired tests.
         matched_by: How cases were matched: by "id", or by "content", that is question and references.
         n_lost: Cases that are worse in B.
         n_won: Cases that are better in B.
         errors: Rows whose agent failed; None if there are none.
+        flipped_cases: The cases that came out differently, worst for B first; at most 50, and 1,000 of all pairs. Of
+            more, three quarters are the worst and the others the best.
     """
 
-    a: str
-    b: str
+    a: RunRef
+    b: RunRef
     n_common: int
     n_only_a: int
     n_only_b: int
     n_changed: int
     overlap: float
     metrics: tuple[MetricComparison, ...]
-    classical_winner: str = "tie"
+    classical_winner: Side = Side.NEITHER
     matched_by: str = "id"
     n_lost: int = 0
     n_won: int = 0
     errors: ErrorComparison | None = None
+    flipped_cases: tuple[FlippedCase, ...] = ()
+
+    @property
+    def n_flipped(self) -> int:
+        """The number of cases that came out differently."""
+        return self.n_lost + self.n_won
 
     def metric(self, name: str) -> MetricComparison:
         """Return the comparison of one metric."""
@@ -486,11 +515,13 @@ class RankedVariant:
     """A place in the ranking.
 
     Args:
-        label: The run.
+        label: The run's label.
+        run_id: The run.
         score: The classical weighted score; None if the run has none of its metrics.
     """
 
     label: str
+    run_id: str
     score: float | None
 
 
@@ -499,13 +530,15 @@ class VariantRecommendation:
     """The recommended run, by the classical ranking.
 
     Args:
-        label: The first of the ranking.
+        label: The label of the first of the ranking.
+        run_id: That run.
         improvements: Metrics on which it is significantly better than the second, by unpaired tests.
         confidence: "high", "medium" or "low".
         note: "ranking_and_tests_disagree", "metrics_differ" or empty.
     """
 
     label: str
+    run_id: str
     improvements: tuple[str, ...]
     confidence: str
     note: str = ""
@@ -526,10 +559,8 @@ class Comparison:
         changes: The settings in which they differ.
         ranking: The runs by their classical score, the best first.
         recommendation: The recommendation by the ranking.
-        not_worse_than_best: Labels that are not significantly worse than the highest mean of the primary metric.
-        flipped: The cases that came out differently, by pair such as "A_vs_B", worst for B first; at most 50, and 1,000
-            of all pairs. Of more, three quarters are the worst and the others the best.
-        flipped_count: The number of such cases, by pair.
+        not_worse_than_best: The run with the best mean of the primary metric, then the runs that are not
+            significantly worse; empty if no run has a value.
         filtered: Whether a filter chose the cases, so that figures are exploratory.
         random_draws: The number of assignments and resamples behind random figures, by name.
         stopping: The outcome of the rule by which both runs stop early; None if they share no rule.
@@ -545,16 +576,20 @@ class Comparison:
     changes: tuple[Change, ...] = ()
     ranking: tuple[RankedVariant, ...] = ()
     recommendation: VariantRecommendation | None = None
-    not_worse_than_best: tuple[str, ...] = ()
-    flipped: Mapping[str, tuple[FlippedCase, ...]] = field(default_factory=dict)
-    flipped_count: Mapping[str, int] = field(default_factory=dict)
+    not_worse_than_best: tuple[RunRef, ...] = ()
     filtered: bool = False
     random_draws: Mapping[str, int] = field(default_factory=dict)
     stopping: StoppingOutcome | None = None
 
     def pair(self, a: str, b: str) -> PairComparison:
         """Return the comparison of two runs by their labels."""
-        return next(pair for pair in self.pairs if (pair.a, pair.b) == (a, b))
+        return next(pair for pair in self.pairs if (pair.a.label, pair.b.label) == (a, b))
+
+    @property
+    def baseline_pairs(self) -> list[PairComparison]:
+        """Every run against the first."""
+        first = self.variants[0].label
+        return [pair for pair in self.pairs if pair.a.label == first]
 
     def variant(self, label: str) -> Variant:
         """Return a run by its label."""

@@ -54,6 +54,34 @@ P_VALUE_ADJUSTMENT_BH: PValueAdjustment.ValueType  # 2
 """Benjamini and Hochberg's, which bounds the share of false positives."""
 Global___PValueAdjustment: _TypeAlias = PValueAdjustment  # noqa: Y015
 
+class _PairSide:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PairSideEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PairSide.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PAIR_SIDE_UNSPECIFIED: _PairSide.ValueType  # 0
+    """Unknown."""
+    PAIR_SIDE_A: _PairSide.ValueType  # 1
+    """The first run."""
+    PAIR_SIDE_B: _PairSide.ValueType  # 2
+    """The second run."""
+    PAIR_SIDE_NEITHER: _PairSide.ValueType  # 3
+    """Neither run."""
+
+class PairSide(_PairSide, metaclass=_PairSideEnumTypeWrapper):
+    """PairSide names a run of a pair."""
+
+PAIR_SIDE_UNSPECIFIED: PairSide.ValueType  # 0
+"""Unknown."""
+PAIR_SIDE_A: PairSide.ValueType  # 1
+"""The first run."""
+PAIR_SIDE_B: PairSide.ValueType  # 2
+"""The second run."""
+PAIR_SIDE_NEITHER: PairSide.ValueType  # 3
+"""Neither run."""
+Global___PairSide: _TypeAlias = PairSide  # noqa: Y015
+
 class _PairVerdict:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -168,26 +196,6 @@ class RunComparison(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
-    class FlippedCountEntry(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
-
-        KEY_FIELD_NUMBER: _builtins.int
-        VALUE_FIELD_NUMBER: _builtins.int
-        key: _builtins.str
-        value: _builtins.int
-        def __init__(
-            self,
-            *,
-            key: _builtins.str = ...,
-            value: _builtins.int = ...,
-        ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-    @_typing.final
     class RandomDrawsEntry(_message.Message):
         DESCRIPTOR: _descriptor.Descriptor
 
@@ -218,8 +226,6 @@ class RunComparison(_message.Message):
     RANKING_FIELD_NUMBER: _builtins.int
     RECOMMENDATION_FIELD_NUMBER: _builtins.int
     NOT_WORSE_THAN_BEST_FIELD_NUMBER: _builtins.int
-    FLIPPED_FIELD_NUMBER: _builtins.int
-    FLIPPED_COUNT_FIELD_NUMBER: _builtins.int
     FILTERED_FIELD_NUMBER: _builtins.int
     RANDOM_DRAWS_FIELD_NUMBER: _builtins.int
     STOPPING_FIELD_NUMBER: _builtins.int
@@ -262,16 +268,10 @@ class RunComparison(_message.Message):
         """The recommendation from the ranking; absent for none."""
 
     @_builtins.property
-    def not_worse_than_best(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Labels of runs that are not significantly worse than the highest mean of the primary metric."""
-
-    @_builtins.property
-    def flipped(self) -> _containers.RepeatedCompositeFieldContainer[Global___FlippedCases]:
-        """Cases with different results, by pair."""
-
-    @_builtins.property
-    def flipped_count(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
-        """Number of cases with different results, by pair such as "A_vs_B"."""
+    def not_worse_than_best(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunRef]:
+        """The run with the best mean of the primary metric, then the runs that are not significantly worse; empty if no run
+        has a value.
+        """
 
     @_builtins.property
     def random_draws(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
@@ -294,16 +294,14 @@ class RunComparison(_message.Message):
         changes: _abc.Iterable[Global___SettingChange] | None = ...,
         ranking: _abc.Iterable[Global___RankedVariant] | None = ...,
         recommendation: Global___VariantRecommendation | None = ...,
-        not_worse_than_best: _abc.Iterable[_builtins.str] | None = ...,
-        flipped: _abc.Iterable[Global___FlippedCases] | None = ...,
-        flipped_count: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        not_worse_than_best: _abc.Iterable[Global___RunRef] | None = ...,
         filtered: _builtins.bool = ...,
         random_draws: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         stopping: Global___StoppingOutcome | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["recommendation", b"recommendation", "settings", b"settings", "stopping", b"stopping"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assay_version", b"assay_version", "changes", b"changes", "filtered", b"filtered", "flipped", b"flipped", "flipped_count", b"flipped_count", "mismatches", b"mismatches", "not_worse_than_best", b"not_worse_than_best", "omnibus", b"omnibus", "pairs", b"pairs", "primary", b"primary", "random_draws", b"random_draws", "ranking", b"ranking", "recommendation", b"recommendation", "settings", b"settings", "stopping", b"stopping", "variants", b"variants"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assay_version", b"assay_version", "changes", b"changes", "filtered", b"filtered", "mismatches", b"mismatches", "not_worse_than_best", b"not_worse_than_best", "omnibus", b"omnibus", "pairs", b"pairs", "primary", b"primary", "random_draws", b"random_draws", "ranking", b"ranking", "recommendation", b"recommendation", "settings", b"settings", "stopping", b"stopping", "variants", b"variants"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -439,6 +437,32 @@ class StoppingOutcome(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__z) -> _WhichOneofReturnType__z | None: ...
 
 Global___StoppingOutcome: _TypeAlias = StoppingOutcome  # noqa: Y015
+
+@_typing.final
+class RunRef(_message.Message):
+    """RunRef names one of the compared runs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LABEL_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    label: _builtins.str
+    """"A" for the first run, then "B" and so on."""
+    run_id: _builtins.str
+    """The run."""
+    def __init__(
+        self,
+        *,
+        label: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["label", b"label", "run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunRef: _TypeAlias = RunRef  # noqa: Y015
 
 @_typing.final
 class ComparedVariant(_message.Message):
@@ -658,10 +682,7 @@ class PairComparison(_message.Message):
     N_LOST_FIELD_NUMBER: _builtins.int
     N_WON_FIELD_NUMBER: _builtins.int
     ERRORS_FIELD_NUMBER: _builtins.int
-    a: _builtins.str
-    """Label of the first run."""
-    b: _builtins.str
-    """Label of the second run."""
+    FLIPPED_CASES_FIELD_NUMBER: _builtins.int
     n_common: _builtins.int
     """Cases with a row in both."""
     n_only_a: _builtins.int
@@ -672,14 +693,22 @@ class PairComparison(_message.Message):
     """Cases in both whose question or references differ; they are not compared."""
     overlap: _builtins.float
     """Common cases as a share of the smaller run, 0 to 1."""
-    classical_winner: _builtins.str
-    """The run that wins more of the unpaired tests, or "tie"."""
+    classical_winner: Global___PairSide.ValueType
+    """The run that wins more of the unpaired tests."""
     matched_by: _builtins.str
     """How cases were matched: "id", or "content" for question and references."""
     n_lost: _builtins.int
     """Cases that are worse in the second run."""
     n_won: _builtins.int
     """Cases that are better in the second run."""
+    @_builtins.property
+    def a(self) -> Global___RunRef:
+        """The first run."""
+
+    @_builtins.property
+    def b(self) -> Global___RunRef:
+        """The second run."""
+
     @_builtins.property
     def metrics(self) -> _containers.RepeatedCompositeFieldContainer[Global___MetricComparison]:
         """The primary metric first, then the others in report order."""
@@ -688,26 +717,34 @@ class PairComparison(_message.Message):
     def errors(self) -> Global___ErrorComparison:
         """Rows whose agent failed; absent if none did."""
 
+    @_builtins.property
+    def flipped_cases(self) -> _containers.RepeatedCompositeFieldContainer[Global___FlippedCase]:
+        """Cases that are worse or better in the second run, the worst first; at most 50. A comparison has at most 1,000 over
+        all pairs: of three or more runs, each pair has at most 1,000 divided by the number of pairs. With more cases, three
+        quarters are the worst and one quarter the best; ListComparedCases returns all.
+        """
+
     def __init__(
         self,
         *,
-        a: _builtins.str = ...,
-        b: _builtins.str = ...,
+        a: Global___RunRef | None = ...,
+        b: Global___RunRef | None = ...,
         n_common: _builtins.int = ...,
         n_only_a: _builtins.int = ...,
         n_only_b: _builtins.int = ...,
         n_changed: _builtins.int = ...,
         overlap: _builtins.float = ...,
         metrics: _abc.Iterable[Global___MetricComparison] | None = ...,
-        classical_winner: _builtins.str = ...,
+        classical_winner: Global___PairSide.ValueType = ...,
         matched_by: _builtins.str = ...,
         n_lost: _builtins.int = ...,
         n_won: _builtins.int = ...,
         errors: Global___ErrorComparison | None = ...,
+        flipped_cases: _abc.Iterable[Global___FlippedCase] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["errors", b"errors"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["a", b"a", "b", b"b", "errors", b"errors"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["a", b"a", "b", b"b", "classical_winner", b"classical_winner", "errors", b"errors", "matched_by", b"matched_by", "metrics", b"metrics", "n_changed", b"n_changed", "n_common", b"n_common", "n_lost", b"n_lost", "n_only_a", b"n_only_a", "n_only_b", b"n_only_b", "n_won", b"n_won", "overlap", b"overlap"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["a", b"a", "b", b"b", "classical_winner", b"classical_winner", "errors", b"errors", "flipped_cases", b"flipped_cases", "matched_by", b"matched_by", "metrics", b"metrics", "n_changed", b"n_changed", "n_common", b"n_common", "n_lost", b"n_lost", "n_only_a", b"n_only_a", "n_only_b", b"n_only_b", "n_won", b"n_won", "overlap", b"overlap"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -744,8 +781,8 @@ class ErrorComparison(_message.Message):
     """Cases with an error of the second run only."""
     p: _builtins.float
     """Exact McNemar p-value of these, 0 to 1, not adjusted for other tests."""
-    worse: _builtins.str
-    """Label of the run with significantly more errors; empty if neither has."""
+    worse: Global___PairSide.ValueType
+    """The run with significantly more errors."""
     differ: _builtins.bool
     """Whether errors may move a difference: p is below the level, a surplus is above √n / 4, or max_agent_errors is
     reached.
@@ -760,7 +797,7 @@ class ErrorComparison(_message.Message):
         a_only_count: _builtins.int = ...,
         b_only_count: _builtins.int = ...,
         p: _builtins.float = ...,
-        worse: _builtins.str = ...,
+        worse: Global___PairSide.ValueType = ...,
         differ: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
@@ -1220,8 +1257,8 @@ class ClassicalTest(_message.Message):
     """A stable word, or empty."""
     usual_p: _builtins.float
     """The p-value of chi-square if Fisher's test decides."""
-    winner: _builtins.str
-    """"A" for the first run of the pair, "B" for the second, or "tie"."""
+    winner: Global___PairSide.ValueType
+    """The significantly better run."""
     def __init__(
         self,
         *,
@@ -1230,7 +1267,7 @@ class ClassicalTest(_message.Message):
         p: _builtins.float | None = ...,
         note: _builtins.str = ...,
         usual_p: _builtins.float | None = ...,
-        winner: _builtins.str = ...,
+        winner: Global___PairSide.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_p", b"_p", "_statistic", b"_statistic", "_usual_p", b"_usual_p", "p", b"p", "statistic", b"statistic", "usual_p", b"usual_p"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -1361,20 +1398,24 @@ class RankedVariant(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     LABEL_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
     SCORE_FIELD_NUMBER: _builtins.int
     label: _builtins.str
     """The run's label."""
+    run_id: _builtins.str
+    """The run."""
     score: _builtins.float
     """The classical weighted score; absent if the run has none."""
     def __init__(
         self,
         *,
         label: _builtins.str = ...,
+        run_id: _builtins.str = ...,
         score: _builtins.float | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_score", b"_score", "score", b"score"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_score", b"_score", "label", b"label", "score", b"score"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_score", b"_score", "label", b"label", "run_id", b"run_id", "score", b"score"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__score: _TypeAlias = _typing.Literal["score"]  # noqa: Y015
     _WhichOneofArgType__score: _TypeAlias = _typing.Literal["_score", b"_score"]  # noqa: Y015
@@ -1389,11 +1430,14 @@ class VariantRecommendation(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     LABEL_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
     IMPROVEMENTS_FIELD_NUMBER: _builtins.int
     CONFIDENCE_FIELD_NUMBER: _builtins.int
     NOTE_FIELD_NUMBER: _builtins.int
     label: _builtins.str
     """Label of the first run in the ranking."""
+    run_id: _builtins.str
+    """That run."""
     confidence: _builtins.str
     """"high", "medium" or "low"."""
     note: _builtins.str
@@ -1406,47 +1450,18 @@ class VariantRecommendation(_message.Message):
         self,
         *,
         label: _builtins.str = ...,
+        run_id: _builtins.str = ...,
         improvements: _abc.Iterable[_builtins.str] | None = ...,
         confidence: _builtins.str = ...,
         note: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["confidence", b"confidence", "improvements", b"improvements", "label", b"label", "note", b"note"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["confidence", b"confidence", "improvements", b"improvements", "label", b"label", "note", b"note", "run_id", b"run_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___VariantRecommendation: _TypeAlias = VariantRecommendation  # noqa: Y015
-
-@_typing.final
-class FlippedCases(_message.Message):
-    """FlippedCases are the cases with different results in two runs."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    PAIR_FIELD_NUMBER: _builtins.int
-    CASES_FIELD_NUMBER: _builtins.int
-    pair: _builtins.str
-    """The pair, such as "A_vs_B"."""
-    @_builtins.property
-    def cases(self) -> _containers.RepeatedCompositeFieldContainer[Global___FlippedCase]:
-        """The cases, worst for the second run first; at most 50. With more cases, most of them are the worst and some the
-        best.
-        """
-
-    def __init__(
-        self,
-        *,
-        pair: _builtins.str = ...,
-        cases: _abc.Iterable[Global___FlippedCase] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cases", b"cases", "pair", b"pair"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___FlippedCases: _TypeAlias = FlippedCases  # noqa: Y015
 
 @_typing.final
 class FlippedCase(_message.Message):
@@ -1474,7 +1489,7 @@ class FlippedCase(_message.Message):
     case_id_b: _builtins.str
     """The case's id in the second run if it is another one; otherwise empty."""
     question: _builtins.str
-    """The beginning of the user's last text; empty if unknown."""
+    """The beginning of the user's last text, for pairs with the first of all runs; empty if unknown."""
     def __init__(
         self,
         *,

@@ -280,11 +280,14 @@ class CaseVariant(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     LABEL_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
     VALUES_FIELD_NUMBER: _builtins.int
     CHANGE_FIELD_NUMBER: _builtins.int
     ANSWER_FIELD_NUMBER: _builtins.int
     label: _builtins.str
     """The run's label."""
+    run_id: _builtins.str
+    """The run."""
     change: Global___CaseChange.ValueType
     """The change against the first run; unset for the first run."""
     answer: _builtins.str
@@ -299,13 +302,14 @@ class CaseVariant(_message.Message):
         self,
         *,
         label: _builtins.str = ...,
+        run_id: _builtins.str = ...,
         values: _abc.Iterable[Global___CaseValue] | None = ...,
         change: Global___CaseChange.ValueType = ...,
         answer: _builtins.str | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_answer", b"_answer", "answer", b"answer"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_answer", b"_answer", "answer", b"answer", "change", b"change", "label", b"label", "values", b"values"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_answer", b"_answer", "answer", b"answer", "change", b"change", "label", b"label", "run_id", b"run_id", "values", b"values"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__answer: _TypeAlias = _typing.Literal["answer"]  # noqa: Y015
     _WhichOneofArgType__answer: _TypeAlias = _typing.Literal["_answer", b"_answer"]  # noqa: Y015

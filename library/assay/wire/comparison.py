@@ -22,6 +22,8 @@ from assay.comparison.model import (
     PairComparison,
     PassTable,
     RankedVariant,
+    RunRef,
+    Side,
     Variant,
     VariantRecommendation,
     Verdict,
@@ -90,19 +92,6 @@ def _omnibus_from_wire(message: comparison_figures_pb2.RunComparison) -> dict[st
     }
 
 
-def _flipped_to_wire(flipped: Mapping[str, tuple[FlippedCase, ...]]) -> dict[str, Any]:
-    return {
-        "flipped": [
-            comparison_figures_pb2.FlippedCases(pair=pair, cases=map(_FLIPPED.to_wire, cases))
-            for pair, cases in flipped.items()
-        ]
-    }
-
-
-def _flipped_from_wire(message: comparison_figures_pb2.RunComparison) -> dict[str, tuple[FlippedCase, ...]]:
-    return {entry.pair: tuple(map(_FLIPPED.from_wire, entry.cases)) for entry in message.flipped}
-
-
 def _values_to_wire(values: tuple[Any, ...]) -> dict[str, Any]:
     return {"values_json": [json.dumps(value, ensure_ascii=False) for value in values]}
 
@@ -111,13 +100,18 @@ def _values_from_wire(message: comparison_figures_pb2.SettingChange) -> tuple[An
     return tuple(map(value_from_text, message.values_json))
 
 
-_FLIPPED = Converter(FlippedCase, comparison_figures_pb2.FlippedCase)
 _VERDICTS = EnumConverter(Verdict, comparison_figures_pb2.PairVerdict, unknown=Verdict.NO_DATA)
-_ERRORS = Converter(ErrorComparison, comparison_figures_pb2.ErrorComparison)
+_SIDES = EnumConverter(Side, comparison_figures_pb2.PairSide, unknown=Side.NEITHER)
+_ERRORS = Converter(ErrorComparison, comparison_figures_pb2.ErrorComparison, parts={"worse": _SIDES})
+_REF = Converter(RunRef, comparison_figures_pb2.RunRef)
 _PAIR = Converter(
     PairComparison,
     comparison_figures_pb2.PairComparison,
     parts={
+        "a": _REF,
+        "b": _REF,
+        "classical_winner": _SIDES,
+        "flipped_cases": Converter(FlippedCase, comparison_figures_pb2.FlippedCase),
         "metrics": Converter(
             MetricComparison,
             comparison_figures_pb2.MetricComparison,
@@ -130,7 +124,7 @@ _PAIR = Converter(
                 "one_sided": INTERVAL,
                 "noise_floor": Converter(NoiseFloor, comparison_figures_pb2.NoiseFloor),
                 "table": Converter(PassTable, comparison_figures_pb2.PassTable),
-                "classical": Converter(ClassicalTest, comparison_figures_pb2.ClassicalTest),
+                "classical": Converter(ClassicalTest, comparison_figures_pb2.ClassicalTest, parts={"winner": _SIDES}),
                 "errors": _ERRORS,
                 "worst_case": Converter(WorstCase, comparison_figures_pb2.WorstCase, parts={"interval": INTERVAL}),
             },
@@ -159,6 +153,7 @@ COMPARISON = Converter(
             spread={"values": Spread(("values_json",), _values_to_wire, _values_from_wire)},
         ),
         "ranking": Converter(RankedVariant, comparison_figures_pb2.RankedVariant),
+        "not_worse_than_best": _REF,
         "recommendation": Converter(VariantRecommendation, comparison_figures_pb2.VariantRecommendation),
         "stopping": Converter(
             StoppingOutcome,
@@ -169,7 +164,6 @@ COMPARISON = Converter(
     },
     spread={
         "omnibus": Spread(("omnibus",), _omnibus_to_wire, _omnibus_from_wire),
-        "flipped": Spread(("flipped",), _flipped_to_wire, _flipped_from_wire),
     },
 )
 COMPARED_CASE = Converter(

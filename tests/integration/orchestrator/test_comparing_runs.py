@@ -122,7 +122,7 @@ async def test_the_figures_are_those_of_the_reports_and_cases_are_listed(
             for change in CaseChange
         }
         assert sorted(case_id for part in parts.values() for case_id in part) == sorted(case.case_id for case in every)
-        flipped = (await compare_on_server(client, pair, ComparisonSettings())).flipped_count["A_vs_B"]
+        flipped = (await compare_on_server(client, pair, ComparisonSettings())).pairs[0].n_flipped
         assert len(parts[CaseChange.WORSE]) + len(parts[CaseChange.BETTER]) == flipped > 0
 
         worst = CaseQuery(("latency", "pass_rate"), "exact_match", order=CaseOrder.WORST_FIRST)

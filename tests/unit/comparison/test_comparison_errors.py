@@ -12,7 +12,7 @@ from assay.comparison.cases import CaseScores
 from assay.comparison.compare import ComparedRun, compare_runs
 from assay.comparison.decision import DecisionRules, decide
 from assay.comparison.facts import MetricFacts
-from assay.comparison.model import ComparisonSettings, ErrorComparison, FailOn, Verdict
+from assay.comparison.model import ComparisonSettings, ErrorComparison, FailOn, Side, Verdict
 from assay.model.answers.agent_response import AgentStatus
 
 if TYPE_CHECKING:
@@ -86,7 +86,9 @@ def test_a_run_that_fails_on_its_hard_cases_is_not_better() -> None:
     )
     assert metric.message.startswith("because of errors b has no value on 12 of 30 cases, a on 0")
     assert (
-        metric.errors == comparison.pairs[0].errors == ErrorComparison(0, 12, 0, 12, 0, 12, 2.0**-11, "B", differ=True)
+        metric.errors
+        == comparison.pairs[0].errors
+        == ErrorComparison(0, 12, 0, 12, 0, 12, 2.0**-11, Side.B, differ=True)
     )
     worst = metric.worst_case
     assert worst is not None
@@ -119,7 +121,7 @@ def test_a_verdict_that_the_worst_values_do_not_move_holds() -> None:
     """B is so much better on 28 cases that two failures counted as 0 do not change the verdict."""
     metric, _ = compared([[0.1]] * 30, [[FAILED]] * 2 + [[0.9]] * 28)
     assert metric.errors is not None
-    assert (metric.errors.differ, metric.errors.worse) == (True, "")  # 2 of 30 rows are more than 5 %
+    assert (metric.errors.differ, metric.errors.worse) == (True, Side.NEITHER)  # 2 of 30 rows are more than 5 %
     assert metric.worst_case is not None
     assert metric.worst_case.difference == pytest.approx((28 * 0.8 - 2 * 0.1) / 30)
     assert (metric.worst_case.holds, metric.verdict, metric.reason) == (True, Verdict.B_BETTER, "")
@@ -138,7 +140,7 @@ def test_errors_differ_from_the_bound_of_the_run_on(count: int, differ: bool) ->
     """Of 100 rows 5 are `max_agent_errors`, though 5 against 0 are not significant (0.0625)."""
     metric, _ = compared([[0.5]] * 100, [[FAILED]] * count + [[0.5]] * (100 - count))
     assert metric.errors is not None
-    assert (metric.errors.worse, metric.errors.differ) == ("", differ)
+    assert (metric.errors.worse, metric.errors.differ) == (Side.NEITHER, differ)
 
 
 def test_few_errors_that_do_not_differ_change_nothing() -> None:

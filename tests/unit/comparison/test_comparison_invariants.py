@@ -15,7 +15,7 @@ from tests.unit.comparison.comparing import compare_columns, compared, facts
 
 from assay.comparison.compare import ComparedRun, compare_runs
 from assay.comparison.facts import MetricFacts
-from assay.comparison.model import Adjustment, ComparisonSettings, ErrorComparison, MetricComparison, Verdict
+from assay.comparison.model import Adjustment, ComparisonSettings, ErrorComparison, MetricComparison, Side, Verdict
 from assay.comparison.what_changed import changes
 from assay.model.limits import MAX_COMPARED_RUNS
 from assay.wire.comparison import COMPARISON
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 MIRRORED = {Verdict.A_BETTER: Verdict.B_BETTER, Verdict.B_BETTER: Verdict.A_BETTER}
+OTHER = {Side.A: Side.B, Side.B: Side.A, Side.NEITHER: Side.NEITHER}
 CATEGORIES = ("refunds", "", "delivery")
 
 
@@ -105,7 +106,7 @@ def mirrored(one: MetricComparison) -> MetricComparison:
     """Return what swapping the two runs must make of a comparison."""
     classical = one.classical
     if classical is not None:
-        winner = {"A": "B", "B": "A"}.get(classical.winner, classical.winner)
+        winner = OTHER[classical.winner]
         statistic = negated(classical.statistic) if classical.test == "t_test" else classical.statistic
         classical = replace(classical, winner=winner, statistic=statistic)
     table = one.table and replace(one.table, a_only=one.table.b_only, b_only=one.table.a_only)
@@ -143,7 +144,7 @@ def mirrored_errors(one: ErrorComparison) -> ErrorComparison:
         b_cases=one.a_cases,
         a_only=one.b_only,
         b_only=one.a_only,
-        worse={"A": "B", "B": "A"}.get(one.worse, ""),
+        worse=OTHER[one.worse],
     )
 
 
@@ -181,7 +182,7 @@ def test_equal_rows_are_never_better(pair: list[dict[str, list[float | None]]], 
         assert metric.difference in (0, None)
         assert metric.p in (1, None)
         assert (metric.wins, metric.losses) == (0, 0)
-        assert metric.classical is None or metric.classical.winner == "tie"
+        assert metric.classical is None or metric.classical.winner is Side.NEITHER
 
 
 @given(columns(runs=3), SETTINGS)
@@ -230,9 +231,10 @@ def test_the_largest_comparison_fits() -> None:
     """26 runs with 20 metrics, long ids and prompts fit: cases and texts are cut, figures are not."""
     comparison = compare_runs([run(number) for number in range(MAX_COMPARED_RUNS)], ComparisonSettings())
     assert COMPARISON.to_wire(comparison).ByteSize() < MESSAGE_BYTES
-    assert sum(map(len, comparison.flipped.values())) <= 1_000
-    assert max(map(len, comparison.flipped.values())) == 3
-    assert max(comparison.flipped_count.values()) > 3
+    counts = [len(pair.flipped_cases) for pair in comparison.pairs]
+    assert sum(counts) <= 1_000
+    assert max(counts) == 3
+    assert max(pair.n_flipped for pair in comparison.pairs) > 3
     assert len(comparison.changes) == 20
 
 

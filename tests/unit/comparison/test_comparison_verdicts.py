@@ -64,7 +64,7 @@ def test_noise_of_vectors_is_no_difference() -> None:
         primary = comparison.pairs[0].metric("similarity")
         assert (primary.wins, primary.ties) == (40 - ties, ties)
         assert primary.verdict is (Verdict.INCONCLUSIVE if ties else Verdict.B_BETTER)
-        assert comparison.flipped_count["A_vs_B"] == 40 - ties
+        assert comparison.pairs[0].n_flipped == 40 - ties
 
 
 def test_no_interval_ends_below_its_beginning() -> None:
@@ -329,10 +329,10 @@ def test_three_runs() -> None:
     comparison = compare_columns(*columns)
     assert comparison.omnibus["exact_match"].test == "cochran_q"
     assert comparison.omnibus["exact_match"].p == pytest.approx(0.022371, abs=1e-6)
-    assert [(pair.a, pair.b) for pair in comparison.pairs] == [("A", "B"), ("A", "C"), ("B", "C")]
+    assert [(pair.a.label, pair.b.label) for pair in comparison.pairs] == [("A", "B"), ("A", "C"), ("B", "C")]
     chances = [variant.best_share for variant in comparison.variants]
     assert chances == pytest.approx([0.949, 0.051, 0.0], abs=0.02)
-    assert comparison.not_worse_than_best == ("A", "B", "C")  # eight cases decide nothing
+    assert {run.label for run in comparison.not_worse_than_best} == {"A", "B", "C"}  # eight cases decide nothing
     raw = [pair.metric("exact_match").p for pair in comparison.pairs]
     adjusted = [pair.metric("exact_match").p_adjusted for pair in comparison.pairs]
     assert raw == [0.5, 0.0625, 0.25]
@@ -368,12 +368,12 @@ def test_figures_of_a_filter_have_no_verdict() -> None:
 def test_flipped_cases_come_worst_first() -> None:
     """Cases that B alone has wrong come before those that A alone has wrong."""
     comparison = compare_columns({"exact_match": [1, 0, 1, 1]}, {"exact_match": [0, 1, 1, 0]})
-    assert [(case.case_id, case.a, case.b) for case in comparison.flipped["A_vs_B"]] == [
+    assert [(case.case_id, case.a, case.b) for case in comparison.pairs[0].flipped_cases] == [
         ("c0", 1.0, 0.0),
         ("c3", 1.0, 0.0),
         ("c1", 0.0, 1.0),
     ]
-    assert comparison.flipped_count["A_vs_B"] == 3
+    assert comparison.pairs[0].n_flipped == 3
 
 
 def _embedded(**changed: tuple[str, ...]) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def test_equal_questions_under_other_ids_are_one_case() -> None:
     (pair,) = comparison.pairs
     assert (pair.matched_by, pair.n_common, pair.n_only_a, pair.n_only_b, pair.n_changed) == ("content", 10, 0, 0, 0)
     assert not comparison.mismatches
-    ((lost,), counts) = comparison.flipped["A_vs_B"], (pair.n_lost, pair.n_won)
+    ((lost,), counts) = pair.flipped_cases, (pair.n_lost, pair.n_won)
     assert (lost.case_id, lost.case_id_b, counts) == ("h3", "n3", (1, 0))
 
 

@@ -52,7 +52,7 @@ def test_families_decide_as_whole_comparisons(*, all_pairs: bool) -> None:
     columns = equal_or_worse(np.random.default_rng(3), [0.0, 0.3, 0.1, 0.0, 0.2])
     runs = [run(f"run-{number}", column) for number, column in enumerate(columns)]
     compared = compare_runs(runs, ComparisonSettings(primary=METRIC, all_pairs=all_pairs))
-    verdicts = [pair.metric(METRIC).verdict for pair in compared.pairs if pair.a == "A"]
+    verdicts = [pair.metric(METRIC).verdict for pair in compared.pairs if pair.a.label == "A"]
     signs = [(verdict is Verdict.B_BETTER) - (verdict is Verdict.A_BETTER) for verdict in verdicts]
     assert family_verdicts(columns, all_pairs=all_pairs) == signs
     assert any(signs)

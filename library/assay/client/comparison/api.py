@@ -83,8 +83,8 @@ class ComparisonResult:
         names = run_names(self.comparison.variants)
         return [
             {
-                "a": names[pair.a],
-                "b": names[pair.b],
+                "a": names[pair.a.label],
+                "b": names[pair.b.label],
                 "metric": metric.metric,
                 "primary": metric.is_primary,
                 "verdict": metric.verdict.value,

@@ -78,7 +78,7 @@ class ComparisonReport:
     @property
     def baseline_pairs(self) -> Sequence[PairComparison]:
         """Every run against the first."""
-        return [pair for pair in self.comparison.pairs if pair.a == self.comparison.variants[0].label]
+        return self.comparison.baseline_pairs
 
     def shown(self, pair: PairComparison) -> Sequence[MetricComparison]:
         """Return the metrics of two runs, without those that no spec asks for and no run has."""

@@ -26,9 +26,9 @@ def write_cases(report: ComparisonReport, cases: ComparedCases, file: IO[str]) -
         *(metric.metric for metric in report.shown(comparison.pairs[0]) if metric.metric != PASS_RATE),
     ]
     labels = [variant.label for variant in comparison.variants]
-    places = [(report.place(pair.a), report.place(pair.b)) for pair in comparison.pairs]
+    places = [(report.place(pair.a.label), report.place(pair.b.label)) for pair in comparison.pairs]
     heading = ["Case", "Category", *(f"{label} {name}" for label in labels for name in metrics)]
-    heading += [f"{pair.b} - {pair.a} {name}" for pair in comparison.pairs for name in metrics]
+    heading += [f"{pair.b.label} - {pair.a.label} {name}" for pair in comparison.pairs for name in metrics]
     write_csv(file, heading, (_cells(case, metrics, places) for case in cases.cases()))
 
 

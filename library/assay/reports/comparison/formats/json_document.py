@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from assay.comparison.model import Side
 from assay.reports.comparison.words.headline import verdict_sentence
 from assay.reports.comparison.words.sentences import banners, cautions, decision_sentence, stopping_texts
-from assay.reports.comparison.words.tables import pair_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,19 +77,18 @@ def _stopped_early(report: ComparisonReport) -> dict[str, Any] | None:
 def _keys(report: ComparisonReport) -> Sequence[str]:
     """Return the names of the pairs: from the runs' names, or from their labels if two pairs would be alike."""
     names, pairs = report.names, report.comparison.pairs
-    keys = [f"{names[pair.a]}_vs_{names[pair.b]}" for pair in pairs]
-    return keys if len(set(keys)) == len(keys) else [pair_key(pair) for pair in pairs]
+    keys = [f"{names[pair.a.label]}_vs_{names[pair.b.label]}" for pair in pairs]
+    return keys if len(set(keys)) == len(keys) else [f"{pair.a.label}_vs_{pair.b.label}" for pair in pairs]
 
 
 def _pairwise(report: ComparisonReport, pair: PairComparison) -> dict[str, Any]:
-    winners = {"A": report.names[pair.a], "B": report.names[pair.b]}
+    winners = {Side.A: report.names[pair.a.label], Side.B: report.names[pair.b.label]}
     classical = [(metric.metric, metric.classical) for metric in pair.metrics if metric.classical is not None]
-    overall = report.names.get(pair.classical_winner, "tie")
     return {
-        "a": pair.a,
-        "b": pair.b,
-        "overall_winner": overall,
-        "significant_differences": [name for name, test in classical if test.winner != "tie"],
+        "a": plain(pair.a),
+        "b": plain(pair.b),
+        "overall_winner": winners.get(pair.classical_winner, "tie"),
+        "significant_differences": [name for name, test in classical if test.winner is not Side.NEITHER],
         "metrics_comparison": {
             metric.metric: {
                 "unit": report.units.get(metric.metric, ""),

@@ -259,7 +259,7 @@ def _differences(sheet: Sheet, area: Area, report: ComparisonReport) -> list[str
         heading = "Differences B - A, each on its own scale"
         ranges = [_reach([metric]) for _, _, metric in rows]
     else:
-        rows = [(f"{pair.b} - {pair.a}", pair, pair.metric(primary)) for pair in pairs]
+        rows = [(f"{pair.b.label} - {pair.a.label}", pair, pair.metric(primary)) for pair in pairs]
         heading = f"Differences of {primary} from A"
         ranges = [_reach([metric for *_, metric in rows])] * len(rows)
     inner = draw_heading(sheet, area, heading)
@@ -305,7 +305,7 @@ def _difference(
     sheet.dots([scale.at(shown.difference)], [middle], _fill(metric).colour, size=7, marker="D")
     alpha = report.comparison.settings.alpha
     tested = p_phrase(metric.worst_case.p) if metric.worst_case is not None else tested_text(metric, alpha)
-    label = f"{figures.change(shown)}, {verdict_text(metric, pair.a, pair.b)}, {tested}"
+    label = f"{figures.change(shown)}, {verdict_text(metric, pair.a.label, pair.b.label)}, {tested}"
     sheet.text((scale.end + 10, middle), label, width=area.right - scale.end - 10)
 
 

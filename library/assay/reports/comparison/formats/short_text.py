@@ -8,7 +8,7 @@ from assay.comparison.model import PASS_RATE, Verdict
 from assay.reports.comparison.words.figures import figures_of, metric_text, run_value
 from assay.reports.comparison.words.headline import Naming, pair_sentence, verdict_sentence
 from assay.reports.comparison.words.sentences import banners, cautions, decision_sentence
-from assay.reports.comparison.words.tables import changes_sentence, columns, flipped_cases
+from assay.reports.comparison.words.tables import changes_sentence, columns
 from assay.reports.words.run_commands import case_command
 from assay.text.unsafe_text import clean, shorten
 
@@ -77,12 +77,11 @@ def _runs(report: ComparisonReport) -> list[str]:
 
 def _cases(report: ComparisonReport, pair: PairComparison) -> Iterator[str]:
     """Yield a line of lost cases and a line of won cases, if there are any."""
-    flipped = flipped_cases(report, pair)
     better = pair.metric(report.comparison.primary).higher_is_better
-    lost = [case for case in flipped if _is_lost(case, higher_is_better=better)]
-    won = [case for case in flipped if not _is_lost(case, higher_is_better=better)]
+    lost = [case for case in pair.flipped_cases if _is_lost(case, higher_is_better=better)]
+    won = [case for case in pair.flipped_cases if not _is_lost(case, higher_is_better=better)]
     won.sort(key=lambda case: -abs(case.b - case.a))
-    name = f"{shorten(report.names[pair.b], _NAME_CHARS)} " if len(report.baseline_pairs) > 1 else ""
+    name = f"{shorten(report.names[pair.b.label], _NAME_CHARS)} " if len(report.baseline_pairs) > 1 else ""
     for word, count, cases in (("lost", pair.n_lost, lost), ("won", pair.n_won, won)):
         if count:
             yield f"  {name}{word} {count:,}{_named(report, pair, cases, count)}"
@@ -108,7 +107,7 @@ def _command(report: ComparisonReport, pair: PairComparison, cases: Sequence[Fli
     usable = next((case_id for case_id in ids if clean(case_id) == case_id), None)
     if report.server is None or usable is None:
         return ""
-    return f"; {case_command(report.comparison.variant(pair.b).run_id, usable, server=report.server)}"
+    return f"; {case_command(report.comparison.variant(pair.b.label).run_id, usable, server=report.server)}"
 
 
 def _case(case: FlippedCase) -> str:

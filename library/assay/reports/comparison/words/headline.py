@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from assay.comparison.decision import short_reason
-from assay.comparison.model import Reason, Verdict
+from assay.comparison.model import Reason, Side, Verdict
 from assay.comparison.stopped import ALWAYS_VALID, STAGEWISE
 from assay.reports.comparison.words.figures import figures_of, level_text, p_phrase, p_text, tested_text
 from assay.reports.words.metric_text import count_text
@@ -71,7 +71,9 @@ def _against_first(report: ComparisonReport, naming: Naming) -> str:
     groups: dict[tuple[Verdict, str], list[str]] = {}
     for pair in report.baseline_pairs:
         primary = pair.metric(metric)
-        groups.setdefault((primary.verdict, short_reason(primary, report.comparison.settings.alpha)), []).append(pair.b)
+        groups.setdefault((primary.verdict, short_reason(primary, report.comparison.settings.alpha)), []).append(
+            pair.b.label
+        )
     parts = [
         f"{_listed(report, labels, naming)} {'is' if len(labels) == 1 else 'are'} {_WORDS[verdict]}"
         + (f" ({reason})" if reason else "")
@@ -89,12 +91,11 @@ def _errors_of_runs(report: ComparisonReport, naming: Naming) -> list[str]:
 def _leader_sentence(report: ComparisonReport, naming: Naming) -> str:
     """Return the run with the best value, and the runs that are not significantly worse."""
     comparison = report.comparison
-    best = leader(report)
-    if best is None:
+    leading = [run.label for run in comparison.not_worse_than_best]
+    if not leading:
         return f"No verdict on {comparison.primary}: no run has a value."
-    first = _listed(report, [best], naming)
-    others = [label for label in comparison.not_worse_than_best if label != best]
-    worse = [label.label for label in comparison.variants if label.label not in comparison.not_worse_than_best]
+    first, others = _listed(report, leading[:1], naming), leading[1:]
+    worse = [variant.label for variant in comparison.variants if variant.label not in leading]
     if not others:
         return f"{first} is better than all other runs on {comparison.primary}."
     sentence = f"{first} has the best {comparison.primary}; not significantly worse: {_listed(report, others, naming)}"
@@ -109,18 +110,6 @@ def _listed(report: ComparisonReport, labels: Sequence[str], naming: Naming) -> 
     return f"{', '.join(shown)} and {last}" if shown else last
 
 
-def leader(report: ComparisonReport) -> str | None:
-    """Return the label of the run with the best value of the primary metric; None if no run has a value."""
-    comparison = report.comparison
-    better = comparison.pairs[0].metric(comparison.primary).higher_is_better
-    known = [
-        (value if better else -value, variant.label)
-        for variant in comparison.variants
-        if (value := variant.metrics[comparison.primary].value) is not None
-    ]
-    return max(known, key=lambda candidate: candidate[0])[1] if known else None
-
-
 def pair_sentence(report: ComparisonReport, pair: PairComparison, naming: Naming = Naming.BOTH) -> str:
     """Return the verdict of the primary metric on two runs, the run with more errors, and the missing cases."""
     verdict, primary = _verdict_of_pair(report, pair, naming), pair.metric(report.comparison.primary)
@@ -133,7 +122,7 @@ def _alone_sentence(report: ComparisonReport, pair: PairComparison, naming: Nami
     """Return the numbers of cases that only one run has; empty if there are none, or if a rule stopped the runs."""
     if report.comparison.stopping is not None:
         return ""
-    counts = [(pair.n_only_a, pair.a), (pair.n_only_b, pair.b)]
+    counts = [(pair.n_only_a, pair.a.label), (pair.n_only_b, pair.b.label)]
     parts = [f"{count:,} only in {named(report, label, naming)}" for count, label in counts if count]
     return (
         f"Not compared: {count_text(sum(count for count, _ in counts), 'case')}, {', '.join(parts)}." if parts else ""
@@ -142,7 +131,7 @@ def _alone_sentence(report: ComparisonReport, pair: PairComparison, naming: Nami
 
 def _verdict_of_pair(report: ComparisonReport, pair: PairComparison, naming: Naming) -> str:
     primary = pair.metric(report.comparison.primary)
-    a, b = (named(report, label, naming) for label in (pair.a, pair.b))
+    a, b = (named(report, label, naming) for label in (pair.a.label, pair.b.label))
     match primary.verdict:
         case Verdict.B_BETTER:
             return f"{b} is better than {a} on {primary.metric}: {_seen(report, primary, a, b)}."
@@ -207,17 +196,18 @@ def _cases(metric: MetricComparison, a: str, b: str) -> str:
 def errors_sentence(report: ComparisonReport, pair: PairComparison, naming: Naming) -> str:
     """Return the sentence on a run with agent errors in significantly more cases; empty if there is none."""
     errors = pair.errors
-    if errors is None or not errors.worse:
+    if errors is None or errors.worse is Side.NEITHER:
         return ""
     more, fewer = _cases_with_errors(errors, pair)
     of = count_text(pair.n_common - pair.n_changed, "case")
     counts = f"{more:,} against {fewer:,} of {of}, {p_phrase(errors.p)}"
-    return f"{named(report, errors.worse, naming)} has agent errors in significantly more cases: {counts}."
+    worse = pair.a if errors.worse is Side.A else pair.b
+    return f"{named(report, worse.label, naming)} has agent errors in significantly more cases: {counts}."
 
 
 def _cases_with_errors(errors: ErrorComparison, pair: PairComparison) -> tuple[int, int]:
     both = errors.a_cases, errors.b_cases
-    return both if errors.worse == pair.a else both[::-1]
+    return both if errors.worse is Side.A else both[::-1]
 
 
 def _decided_by(stopping: StoppingOutcome) -> str:

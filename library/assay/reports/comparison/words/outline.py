@@ -34,8 +34,6 @@ from assay.reports.comparison.words.sentences import (
 from assay.reports.comparison.words.tables import (
     changed_rows,
     code_sentence,
-    differing_count,
-    flipped_cases,
     matrix,
     metrics_of_pair,
     metrics_of_runs,
@@ -171,7 +169,7 @@ def _figures(report: ComparisonReport, called: Callable[[str], str]) -> Iterator
         yield Section(Part.DIFFERENCES, "Differences between all runs", (heading_sentence,), (shown,))
     elif first.n_common > first.n_changed:
         (name, _, _, difference, *others), (primary, *cells), *rows = metrics_of_pair(report, first)
-        heading = (name, called(first.a), called(first.b), difference, *others)
+        heading = (name, called(first.a.label), called(first.b.label), difference, *others)
         table = Table("Metrics", [heading, (f"{primary}{PRIMARY}", *cells), *rows], range(1))
         yield Section(Part.METRICS, "Metrics", tables=(table,))
         yield Section(Part.METHOD, "Method", tuple(_method_of_pair(report, first)))
@@ -180,14 +178,14 @@ def _figures(report: ComparisonReport, called: Callable[[str], str]) -> Iterator
 def _method_of_pair(report: ComparisonReport, pair: PairComparison) -> Iterator[str]:
     """Yield the meaning of the figures of two runs, and the test of each metric."""
     primary, *others = report.shown(pair)
-    yield f"* primary metric: {method_text(report, primary)} ({counts_text(primary, pair.a, pair.b)})"
+    yield f"* primary metric: {method_text(report, primary)} ({counts_text(primary, pair)})"
     yield meaning_sentence(report)
     yield floor_sentence(report, primary)
     for metric in others:
         if "as_primary" in metric.notes:
             yield f"{metric.metric}: all values are those of the primary metric"
             continue
-        tested = f"{method_text(report, metric)} ({counts_text(metric, pair.a, pair.b)})"
+        tested = f"{method_text(report, metric)} ({counts_text(metric, pair)})"
         yield f"{metric.metric}: {tested}, exploratory, {adjustment_text(report)}-adjusted"
 
 
@@ -207,11 +205,11 @@ def _pairs(report: ComparisonReport, naming: Naming, called: Callable[[str], str
     for pair in report.baseline_pairs:
         if pair.n_common == pair.n_changed:
             continue
-        a, b = called(pair.a), called(pair.b)
+        a, b = called(pair.a.label), called(pair.b.label)
         tables = []
         if (metric := table_metric(report, pair)) is not None:
             tables.append(Table("2 x 2 table", two_by_two(metric, a, b), head_names=range(1)))
-        if count := differing_count(report, pair):
+        if count := pair.n_flipped:
             caption = f"cases that came out differently, worst for {b} first"
             rows = [("case", "category", "question", "differs in", a, b), *_flipped(report, pair)]
             tables.append(Table(caption, rows, range(4), total=count))
@@ -222,7 +220,7 @@ def _sentences_of(report: ComparisonReport, pair: PairComparison, naming: Naming
     primary = pair.metric(report.comparison.primary)
     if len(report.comparison.variants) > 2:  # of two runs it is the verdict
         yield pair_sentence(report, pair, naming)
-    yield f"paired cases: {primary.n_pairs:,} ({joined_text(pair, primary)}); {counts_text(primary, pair.a, pair.b)}"
+    yield f"paired cases: {primary.n_pairs:,} ({joined_text(pair, primary)}); {counts_text(primary, pair)}"
     if detectable := detectable_sentence(report, primary):
         yield detectable
     if tests := classical_texts(report, pair):
@@ -231,7 +229,7 @@ def _sentences_of(report: ComparisonReport, pair: PairComparison, naming: Naming
 
 
 def _flipped(report: ComparisonReport, pair: PairComparison) -> Iterator[Row]:
-    for case in flipped_cases(report, pair):
+    for case in pair.flipped_cases:
         values = map(figures_of(report, case.metric).value, (case.a, case.b))
         yield (case.case_id, case.category, case.question, case.metric, *values)
 

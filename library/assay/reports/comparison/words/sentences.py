@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from assay.comparison.metric_pairs import FEW_CLUSTERS, LARGE_LOSSES
-from assay.comparison.model import PASS_RATE, Reason, Verdict
+from assay.comparison.model import PASS_RATE, Reason, Side, Verdict
 from assay.comparison.stopped import ALWAYS_VALID, STAGEWISE
 from assay.gates.stopping_text import saved_text
 from assay.model.answers.interrupts import interrupted_note
@@ -78,7 +78,9 @@ def cautions(report: ComparisonReport) -> list[str]:
     """Return the cautions about the primary metric of the runs against the first."""
     pairs = report.baseline_pairs
     names = report.names
-    prefixes = {id(pair): f"{names[pair.b]} against {names[pair.a]}: " if len(pairs) > 1 else "" for pair in pairs}
+    prefixes = {
+        id(pair): f"{names[pair.b.label]} against {names[pair.a.label]}: " if len(pairs) > 1 else "" for pair in pairs
+    }
     sentences = [f"{prefixes[id(pair)]}{caution}" for pair in pairs for caution in _cautions(report, pair)]
     return [*notices(report), *sentences]
 
@@ -91,7 +93,7 @@ def notices(report: ComparisonReport) -> list[str]:
 def _matchings(report: ComparisonReport) -> Iterator[str]:
     """Yield the numbers of cases that were matched by content, and that changed between the datasets."""
     for pair in report.baseline_pairs:
-        a, b = report.names[pair.a], report.names[pair.b]
+        a, b = report.names[pair.a.label], report.names[pair.b.label]
         if pair.matched_by == "content":
             alone = [f"{count:,} only in {name}" for count, name in ((pair.n_only_a, a), (pair.n_only_b, b)) if count]
             are = "is" if pair.n_common == 1 else "are"
@@ -126,7 +128,7 @@ def _agent_errors(report: ComparisonReport) -> Iterator[str]:
     They may explain why a run is worse although its agent is not.
     """
     variants, (first, *others) = report.comparison.variants, report.baseline_pairs
-    is_said = not others and first.errors is not None and first.errors.worse
+    is_said = not others and first.errors is not None and first.errors.worse is not Side.NEITHER
     if any(variant.agent_errors for variant in variants) and not is_said:
         counts = ", ".join(f"{report.names[variant.label]} {agent_errors_text(variant)}" for variant in variants)
         yield f"rows whose agent failed: {counts}"
@@ -253,15 +255,16 @@ def meaning_sentence(report: ComparisonReport) -> str:
     )
 
 
-def counts_text(metric: MetricComparison, a: str, b: str) -> str:
+def counts_text(metric: MetricComparison, pair: PairComparison) -> str:
     """Return the numbers of cases in which either run is better, and in which they are the same."""
-    return f"{b} won {metric.wins:,}, {a} won {metric.losses:,}, {metric.ties:,} same"
+    return f"{pair.b.label} won {metric.wins:,}, {pair.a.label} won {metric.losses:,}, {metric.ties:,} same"
 
 
 def joined_text(pair: PairComparison, metric: MetricComparison) -> str:
     """Return the numbers of cases that a metric leaves out, by reason."""
     changed = f", {pair.n_changed:,} changed" if pair.n_changed else ""
-    return f"{pair.n_only_a:,} only {pair.a}, {pair.n_only_b:,} only {pair.b}, {metric.n_dropped:,} dropped{changed}"
+    alone = f"{pair.n_only_a:,} only {pair.a.label}, {pair.n_only_b:,} only {pair.b.label}"
+    return f"{alone}, {metric.n_dropped:,} dropped{changed}"
 
 
 def adjustment_text(report: ComparisonReport) -> str:

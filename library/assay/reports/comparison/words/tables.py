@@ -23,7 +23,7 @@ from assay.text.unsafe_text import shorten
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay.comparison.model import FlippedCase, MetricComparison, PairComparison
+    from assay.comparison.model import MetricComparison, PairComparison
     from assay.reports.comparison.document.comparison_report import ComparisonReport
 
     Row = tuple[str, ...]
@@ -37,7 +37,15 @@ def metrics_of_pair(report: ComparisonReport, pair: PairComparison) -> list[Row]
     Where missing values decide, the figures with the worst of them have a line above those of the complete cases.
     """
     alpha = report.comparison.settings.alpha
-    heading = ("metric", pair.a, pair.b, f"{pair.b} - {pair.a} [{level_text(alpha)}]", "p", "p adjusted", "verdict")
+    heading = (
+        "metric",
+        pair.a.label,
+        pair.b.label,
+        f"{pair.b.label} - {pair.a.label} [{level_text(alpha)}]",
+        "p",
+        "p adjusted",
+        "verdict",
+    )
     rows: list[Row] = [heading]
     for metric in report.shown(pair):
         figures, name, verdict = (
@@ -54,7 +62,7 @@ def metrics_of_pair(report: ComparisonReport, pair: PairComparison) -> list[Row]
 
 
 def _verdict(metric: MetricComparison, pair: PairComparison) -> str:
-    return verdict_text(metric, pair.a, pair.b)
+    return verdict_text(metric, pair.a.label, pair.b.label)
 
 
 def metrics_of_runs(report: ComparisonReport) -> list[Row]:
@@ -75,7 +83,7 @@ def matrix(report: ComparisonReport) -> list[Row]:
     """
     comparison = report.comparison
     labels = [variant.label for variant in comparison.variants]
-    metrics = {(pair.a, pair.b): pair.metric(comparison.primary) for pair in comparison.pairs}
+    metrics = {(pair.a.label, pair.b.label): pair.metric(comparison.primary) for pair in comparison.pairs}
     figures = figures_of(report, comparison.primary)
 
     def cell(row: str, column: str) -> str:
@@ -141,18 +149,3 @@ def columns(rows: Sequence[Row], width: int) -> list[str]:
     cells = [[shorten(cell, width) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]) if cells else 0)]
     return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
-
-
-def differing_count(report: ComparisonReport, pair: PairComparison) -> int:
-    """Return the number of cases with different outcomes in two runs."""
-    return report.comparison.flipped_count.get(pair_key(pair), 0)
-
-
-def flipped_cases(report: ComparisonReport, pair: PairComparison) -> Sequence[FlippedCase]:
-    """Return the cases with different outcomes in two runs, the worst for the second run first."""
-    return report.comparison.flipped.get(pair_key(pair), ())
-
-
-def pair_key(pair: PairComparison) -> str:
-    """Return the key of two runs in a comparison's mappings."""
-    return f"{pair.a}_vs_{pair.b}"

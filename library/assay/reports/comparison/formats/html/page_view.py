@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from assay.comparison.model import Verdict
 from assay.reports.comparison.words.figures import figures_of, metric_text
 from assay.reports.comparison.words.outline import OPENING, Part, outline
-from assay.reports.comparison.words.tables import differing_count
 from assay.reports.formats.html.summary_view import moment
 from assay.reports.formats.html.svg import difference_bar
 from assay.reports.words.metric_text import count_text
@@ -65,9 +64,9 @@ class PageView:
         reach = max([*ends, (self.comparison.settings.margin or 0.0) * 1.5]) * 1.1 or 1.0
         return [
             {
-                "name": f"{pair.b} - {pair.a}",
+                "name": f"{pair.b.label} - {pair.a.label}",
                 "change": self._change(metric),
-                "chart": self._chart(f"difference-{pair.b}", metric, pair, reach),
+                "chart": self._chart(f"difference-{pair.b.label}", metric, pair, reach),
             }
             for pair, metric in zip(self.pairs, ones, strict=True)
         ]
@@ -75,7 +74,7 @@ class PageView:
     def _chart(self, name: str, metric: MetricComparison, pair: PairComparison, reach: float) -> Markup | str:
         if metric.difference is None:
             return ""
-        title = f"{pair.b} - {pair.a}, {metric.metric}: {self._change(metric)}"
+        title = f"{pair.b.label} - {pair.a.label}, {metric.metric}: {self._change(metric)}"
         is_good = {Verdict.B_BETTER: True, Verdict.A_BETTER: False}.get(metric.verdict)
         margin, shown = self.comparison.settings.margin, metric.worst_case or metric
         return difference_bar(
@@ -104,11 +103,11 @@ class PageView:
             "place": self.pairs.index(pair),
             "metric": metric_text(self.report, primary.metric),
             "counts": [
-                ("b_better", f"{pair.b} better", primary.wins),
-                ("a_better", f"{pair.a} better", primary.losses),
+                ("b_better", f"{pair.b.label} better", primary.wins),
+                ("a_better", f"{pair.a.label} better", primary.losses),
                 ("same", "same", primary.ties),
             ],
-            "flipped_count": differing_count(self.report, pair),
+            "flipped_count": pair.n_flipped,
         }
 
     def carried(self) -> str:
