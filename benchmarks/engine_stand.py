@@ -123,7 +123,7 @@ def recorded_cases(count: int, prefix: str = "c") -> Iterator[Case]:
     for index in range(count):
         answer = f"A{index}"
         recorded = AgentResponse(text=answer, latency_ms=1.0)
-        yield Case(f"{prefix}{index}", (Turn(f"q{index}", references=(answer,)),), recorded=recorded)
+        yield Case(f"{prefix}{index}", (Turn(f"q{index}", references=(answer,)),), recordings=((recorded,),))
 
 
 def plain_cases(count: int) -> Iterator[Case]:

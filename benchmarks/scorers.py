@@ -144,14 +144,14 @@ def _settings(name: str, metric: MetricSpec) -> RunSpec:
 
 
 def _cheap(index: int) -> Case:
-    return Case(f"c{index}", (Turn(f"q{index}", references=("right",)),), recorded=AgentResponse(text="right"))
+    return Case(f"c{index}", (Turn(f"q{index}", references=("right",)),), recordings=((AgentResponse(text="right"),),))
 
 
 def _hostile(index: int) -> Case:
     value: dict[str, Any] = {}
     for _ in range(_DEPTH):
         value = {"a": value}
-    return Case(f"h{index}", (Turn("q"),), recorded=AgentResponse(output=value))
+    return Case(f"h{index}", (Turn("q"),), recordings=((AgentResponse(output=value),),))
 
 
 def _percentiles(values: list[float]) -> dict[str, float]:

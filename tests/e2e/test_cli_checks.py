@@ -243,27 +243,27 @@ def test_a_hostile_criterion_and_answer_stay_material(judged: tuple[Cli, Scripte
     assert verdict["flags"] == ["addresses_judge"]
 
 
-def test_a_label_of_checks_is_a_gate_a_column_and_a_figure(shared_cli: Cli) -> None:
-    """The mean of the checks with a label is gated like a metric, and incomplete where no check has it or was made."""
-    tone = {"type": "contains", "value": "x", "metric": "tone"}
-    judged = {"type": "llm-rubric", "value": "polite", "metric": "manners"}
+def test_a_group_of_checks_is_a_gate_a_column_and_a_figure(shared_cli: Cli) -> None:
+    """The mean of a group of checks is gated like a metric, and incomplete if the group is empty or not made."""
+    tone = {"type": "contains", "value": "x", "group": "tone"}
+    judged = {"type": "llm-rubric", "value": "polite", "group": "manners"}
     records = [
         {"id": "a", "question": "q", "recorded": "x", "assertions": [tone, judged]},
         {"id": "b", "question": "r", "recorded": "y", "assertions": [tone]},
     ]
     shared_cli.write("qa.jsonl", "\n".join(map(json.dumps, records)))
-    gates = [f"assertions.label.{label} >= 50%" for label in ("tone", "manners", "none")]
+    gates = [f"assertions.group.{group} >= 50%" for group in ("tone", "manners", "none")]
     spec = {"name": "labels", "dataset": "qa.jsonl", "agent": {"adapter": "replay"}, "metrics": ["assertions"]}
     shared_cli.write("assay.yaml", {**spec, "gates": gates})
     done = shared_cli.run("run", "--no-progress", "--report", "csv", "--output-dir", "labels", status=3).stdout
-    assert re.search("PASS +assertions.label.tone >= 50% +actual 0.5", done)
-    assert "1 check with the label 'manners' was not made" in done
-    assert "no check has the label 'none'" in done
+    assert re.search("PASS +assertions.group.tone >= 50% +actual 0.5", done)
+    assert "1 check of the group 'manners' was not made" in done
+    assert "no check is in the group 'none'" in done
     (path,) = (shared_cli.folder / "labels").glob("evaluation_results_*.csv")
     rows = list(csv.DictReader(path.read_text("utf-8").splitlines()))
     assert [row["tone"] for row in rows] == ["1", "0"]
     listed = shared_cli.run(
-        "runs", "list", "--name", "labels", "--columns", "verdict,assertions.label.tone,cost,assertion"
+        "runs", "list", "--name", "labels", "--columns", "verdict,assertions.group.tone,cost,assertion"
     )
     known = "verdict, pass_rate, agent_errors, interrupted, latency.p50, latency.p95, assertions"
     assert listed.stderr.splitlines()[-2:] == [
@@ -272,6 +272,6 @@ def test_a_label_of_checks_is_a_gate_a_column_and_a_figure(shared_cli: Cli) -> N
     ]
     head, values = (line.split() for line in listed.stdout.splitlines()[:2])
     figures = dict(zip(head, values, strict=False))
-    assert [figures[name] for name in ("verdict", "assertions.label.tone", "cost")] == ["INCOMPLETE", "0.5", "-"]
+    assert [figures[name] for name in ("verdict", "assertions.group.tone", "cost")] == ["INCOMPLETE", "0.5", "-"]
     (found,) = json.loads(shared_cli.run("runs", "list", "--name", "labels", "--limit", "1", "--json").stdout)["runs"]
-    assert found["metrics"]["assertions"]["labels"] == {"tone": 0.5}
+    assert found["metrics"]["assertions"]["groups"] == {"tone": 0.5}

@@ -73,7 +73,7 @@ async def test_conversations_are_recorded_turn_by_turn(tmp_path: Path, capsys: p
 
     rows = [talk(0, *said), talk(1, late, None), talk(2, None, said[1], left_out=True)]
     await record(file, rows, [case(number, turns=2) for number in range(3)])
-    recorded = {one.case_id: one.recorded_conversation(0) for one in open_dataset(file).cases()}
+    recorded = {one.case_id: one.recordings[0] for one in open_dataset(file).cases()}
     assert recorded == {"c0": tuple(said), "c1": (late,)}
     assert "2 cases recorded" in (said_of := capsys.readouterr().err)
     assert "1 case left out" in said_of
@@ -85,7 +85,7 @@ async def test_each_repeat_has_its_answer(tmp_path: Path) -> None:
     answers = [AgentResponse(text=text) for text in "abc"]
     await record(file, [row(0, answers[0], 0), row(0, answers[1], 1), row(1, answers[2], 0)], [case(0), case(1)], 2)
     (found,) = open_dataset(file).cases()
-    assert (found.recorded, found.recorded_repeats) == (answers[0], (answers[1],))
+    assert found.recordings == ((answers[0],), (answers[1],))
 
 
 def test_a_recording_that_does_not_end_leaves_the_old_file(tmp_path: Path) -> None:

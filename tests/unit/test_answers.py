@@ -179,8 +179,8 @@ def test_no_way_around_for_a_wrong_latency(latency_ms: float) -> None:
     """An answer from a client or an uploaded case is held to the same rules."""
     message = response_to_wire(AgentResponse(text="t", latency_ms=latency_ms))
     assert plain_response(message) is None
-    case = Case("a", (Turn("Q", (), (), ()),), recorded=response_from_wire(message))
-    assert [problem.field for problem in case_problems(case)] == ["recorded"]
+    case = Case("a", (Turn("Q", (), (), ()),), recordings=((response_from_wire(message),),))
+    assert [problem.field for problem in case_problems(case)] == ["recordings[0].turns[0]"]
 
 
 @pytest.mark.parametrize("key", TEXT_KEYS)

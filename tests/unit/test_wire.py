@@ -142,11 +142,9 @@ CASE = st.builds(
     assertions=tuples_of(ASSERTION),
     thresholds=st.dictionaries(TEXT, NUMBER, max_size=3),
     weight=NUMBER,
-    labels=OBJECT,
+    human_labels=OBJECT,
     metadata=OBJECT,
-    recorded=or_none(RESPONSE),
-    recorded_repeats=tuples_of(RESPONSE),
-    recorded_turns=tuples_of(tuples_of(RESPONSE)),
+    recordings=tuples_of(tuples_of(RESPONSE)),
     verdicts=tuples_of(VERDICT),
     approvals=tuples_of(APPROVAL),
     place=or_none(COUNT),
@@ -155,8 +153,8 @@ CASE = st.builds(
 
 def with_answers(case: Case, texts: list[list[str]]) -> Case:
     """Return a case whose recorded answers are those of texts: others are completed where they are read."""
-    turns = tuple(tuple(AgentResponse(text=text) for text in each) for each in texts)
-    return dataclasses.replace(case, recorded=None, recorded_repeats=(), recorded_turns=turns)
+    recordings = tuple(tuple(AgentResponse(text=text) for text in each) for each in texts)
+    return dataclasses.replace(case, recordings=recordings)
 
 
 SETTINGS = st.builds(
@@ -446,7 +444,7 @@ def test_zeros_of_a_case_are_not_what_is_absent() -> None:
 def test_each_text_of_a_case_that_cannot_be_read_is_named_by_its_field() -> None:
     """All of them at once, in whatever it lies; a field of a newer version is not read, and breaks nothing."""
     wrong = agent_pb2.AgentResponse(metadata_json="{")
-    mappings = ["variables_json", "parameters_json", "expected_json", "labels_json", "metadata_json"]
+    mappings = ["variables_json", "parameters_json", "expected_json", "human_labels_json", "metadata_json"]
     message = case_pb2.Case(
         case_id="c",
         turns=[
@@ -456,15 +454,13 @@ def test_each_text_of_a_case_that_cannot_be_read_is_named_by_its_field() -> None
         contexts=["x"],
         category="x",
         tags=["x"],
-        recorded=wrong,
         choices=["x"],
         assertions=[case_pb2.Assertion(), case_pb2.Assertion(value_json="{")],
         thresholds={"m": 0.0},
         weight=0.0,
         verdicts=[case_pb2.RecordedVerdict(), case_pb2.RecordedVerdict(verdict_json="{")],
-        recorded_repeats=[agent_pb2.AgentResponse(), wrong],
         place=0,
-        recorded_turns=[case_pb2.RecordedTurns(), case_pb2.RecordedTurns(answers=[agent_pb2.AgentResponse(), wrong])],
+        recordings=[case_pb2.Recording(), case_pb2.Recording(turns=[agent_pb2.AgentResponse(), wrong])],
         approvals=[agent_pb2.Approval(approve=True), agent_pb2.Approval(), agent_pb2.Approval(edit_json="{")],
         **dict.fromkeys(mappings, "{"),
     )
@@ -476,7 +472,7 @@ def test_each_text_of_a_case_that_cannot_be_read_is_named_by_its_field() -> None
         case_from_wire(case_pb2.Case.FromString(message.SerializeToString() + of_a_newer_version))
     assert {problem.field for problem in caught.value.problems} == {
         *mappings, "turns[1].expected_tools[1].arguments_json", "assertions[1].value_json", "verdicts[1].verdict_json",
-        "recorded", "recorded_repeats[1]", "recorded_turns[1].answers[1]", "approvals[1]", "approvals[2]",
+        "recordings[1].turns[1]", "approvals[1]", "approvals[2]",
     }  # fmt: skip
 
 

@@ -38,7 +38,7 @@ _COUNTED = (
     ("expected_sources", "with expected sources"),
     ("expected_tools", "with expected tool calls"),
     ("assertions", "with checks of their own"),
-    ("labels", "with labels"),
+    ("human_labels", "with labels"),
     ("variables", "with variables"),
     ("choices", "with choices"),
     ("multi_turn", "with several turns"),

@@ -87,15 +87,13 @@ class AnswerRecording:
         case, answers = self._case, self._answers
         if case is None or len(answers) != self._run.spec.repeats:
             return
-        last = [turns[-1] for turns in answers]
-        earlier = tuple(turns[:-1] for turns in answers) if len(case.turns) > 1 else ()
-        case = replace(case, recorded=last[0], recorded_repeats=tuple(last[1:]), recorded_turns=earlier)
+        case = replace(case, recordings=tuple(answers))
         line = json_text(case_record(case))
         if len(line) >= MAX_RAW_CHARS:
             return
         file.write(line + "\n")
         self._cases += 1
-        self._errors += sum(answer.is_failed for answer in last)
+        self._errors += sum(turns[-1].is_failed for turns in answers)
 
     def summary(self, shown: Path) -> str:
         """Return how many cases were recorded and left out."""

@@ -175,8 +175,8 @@ def _check_repeats(spec: Spec, dataset: Dataset, info: DatasetInfo) -> list[Prob
     single = short = 0
     problems: list[Problem] = []
     for case in dataset.cases():
-        count = len(case.recorded_repeats) + 1
-        single += count == 1
+        count = len(case.recordings)
+        single += count <= 1
         short += 1 < count < repeats
         if 1 < count < repeats and short <= _MOST_PROBLEMS:
             message = (

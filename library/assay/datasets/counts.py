@@ -28,7 +28,7 @@ class CaseCounts:
         expected_sources: Cases with expected sources, in any turn.
         expected_tools: Cases with expected tool calls, in any turn.
         assertions: Cases with checks of their own.
-        labels: Cases with human labels.
+        human_labels: Cases with human labels.
         variables: Cases with template variables.
         choices: Cases with choices.
         categories: Cases by category; the empty name counts cases without one.
@@ -45,7 +45,7 @@ class CaseCounts:
     expected_sources: int = 0
     expected_tools: int = 0
     assertions: int = 0
-    labels: int = 0
+    human_labels: int = 0
     variables: int = 0
     choices: int = 0
     categories: dict[str, int] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class CaseCounts:
         self.expected_sources += any(turn.expected_sources for turn in case.turns)
         self.expected_tools += any(turn.expected_tools for turn in case.turns)
         self.assertions += bool(case.assertions)
-        self.labels += bool(case.labels)
+        self.human_labels += bool(case.human_labels)
         self.variables += bool(case.variables)
         self.choices += bool(case.choices)
         self.uncounted_categories += not _noted(self.categories, case.category)

@@ -54,7 +54,7 @@ class OptionalFields:
     def take(self, case: Case, record: Record) -> None:
         """Count the optional fields of a case."""
         expects = (turn.references or turn.expected_sources or turn.expected_tools for turn in case.turns[:-1])
-        if not case.recorded_turns and any(expects):
+        if not case.has_recorded_turns and any(expects):
             self._add(_TURNS, (), record)
         if case.assertions:
             self._add("assertions", ("assertions",), record)

@@ -3,7 +3,7 @@
     gate    = subject op number [ "%" ] [ "," "target" op number [ "%" ] ]
     subject = "pass_rate" | "agent_errors"
             | metric [ "." statistic ]
-            | metric ".label." label
+            | metric ".group." label
             | ( "category" | "tag" ) "." label "." ( "pass_rate" | metric )
             | ( "pass_at_k" | "pass_hat_k" ) "." k
     metric  = the name of a metric of the run
@@ -11,7 +11,7 @@
     op      = ">=" | ">" | "<=" | "<" | "=="
 
 `metric` alone is its aggregate; statistics are `pass_rate` (rows that passed by this metric, by those it decided)
-and those that the metric lists, e.g. `p95` of latency. `assertions.label.tone` is the mean of the checks with the label
+and those that the metric lists, e.g. `p95` of latency. `assertions.group.tone` is the mean of the checks of the group
 `tone`. `agent_errors` is the share of rows whose agent failed.
 k is a number of runs of each case. The target never decides the exit code: it is reported.
 
@@ -46,8 +46,8 @@ _PATTERN = re.compile(
 _PART = re.compile(rf"\.(?:({_QUOTED})|([\w-]+))")
 _GROUPS = ("category", "tag")
 _REPEATS = ("pass_at_k", "pass_hat_k")
-LABEL = "label."
-"""The prefix of a statistic of assertions that is the mean of the checks with a label."""
+CHECK_GROUP = "group."
+"""The prefix of a statistic of assertions that is the mean of a group of checks."""
 _WHOLE_RUN = ("pass_rate", "agent_errors")
 _DIRECTIONS = {">=": 1, ">": 1, "<=": -1, "<": -1}
 
@@ -160,7 +160,7 @@ def _statistic(name: str, stat: str, metrics: Mapping[str, str]) -> str:
     if name not in metrics:
         raise SpecError(unknown_name("name in a gate", name, [*_WHOLE_RUN, *metrics, *_GROUPS, *_REPEATS]))
     kind = METRICS.get(metrics[name])
-    if metrics[name] == "assertions" and stat.startswith(LABEL) and stat != LABEL:
+    if metrics[name] == "assertions" and stat.startswith(CHECK_GROUP) and stat != CHECK_GROUP:
         return stat
     known = ("value", "pass_rate", *(kind.info.stats if kind is not None else ()))
     if stat and stat not in known:
@@ -170,7 +170,7 @@ def _statistic(name: str, stat: str, metrics: Mapping[str, str]) -> str:
 
 def _is_rate(gate: Gate, metrics: Mapping[str, str]) -> bool:
     """Return whether a gate compares a share of rows or of cases."""
-    if gate.stat == "pass_rate" or gate.stat.startswith(LABEL) or gate.name not in metrics:
+    if gate.stat == "pass_rate" or gate.stat.startswith(CHECK_GROUP) or gate.name not in metrics:
         return True
     return gate.stat == "value" and _kind_info(gate, metrics, "unit") == "%"
 

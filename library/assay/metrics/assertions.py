@@ -10,7 +10,7 @@ value reaches that threshold. For an agent error no check holds.
 A check that was not made does not pass. If its weight is above 0, the row fails only if the other checks fail it in any
 case; otherwise the row is undecided, whatever other metrics say. `detail.checks` has the reason of each check; if it is
 a failure on Assay's side (no vector, no valid verdict), the row has no value. The aggregate is the mean; the detail has
-the mean by label and, in `unmade`, the checks that were not made by type and reason. A threshold of the metric applies
+the mean by group and, in `unmade`, the checks that were not made by type and reason. A threshold of the metric applies
 to the mean. A case without checks is skipped.
 """
 
@@ -104,8 +104,8 @@ def why_unmade(kind: str, *, has_judge: bool) -> str:
 class _Fold(MeanFold):
     def __init__(self, metric: ThresholdMetric) -> None:
         super().__init__(metric)
-        self._labels: dict[str, ExactSum] = {}
-        self._unmade_labels: Counter[str] = Counter()
+        self._groups: dict[str, ExactSum] = {}
+        self._unmade_groups: Counter[str] = Counter()
         self._made = self._held = 0
         self._unmade: dict[str, Counter[str]] = {}
         self._record = EmbedderRecord()
@@ -118,12 +118,12 @@ class _Fold(MeanFold):
             if check["passed"] is None:
                 why = check["reason"].partition(":")[0]  # what follows is of this check alone
                 self._unmade.setdefault(check["type"], Counter())[why] += 1
-                self._unmade_labels.update([check["label"]] if check["label"] else [])
+                self._unmade_groups.update([check["group"]] if check["group"] else [])
                 continue
             self._made += 1
             self._held += check["passed"]
-            if check["label"]:
-                self._labels.setdefault(check["label"], ExactSum()).add(check["score"])
+            if check["group"]:
+                self._groups.setdefault(check["group"], ExactSum()).add(check["score"])
 
     def detail(self, value: float | None) -> dict[str, Any]:
         unmade = {kind: dict(sorted(reasons.items())) for kind, reasons in sorted(self._unmade.items())}
@@ -132,8 +132,8 @@ class _Fold(MeanFold):
             "held": self._held,
             "not_made": sum(reasons.total() for reasons in self._unmade.values()),
             **({"unmade": unmade} if unmade else {}),
-            "metrics": {label: total.mean for label, total in sorted(self._labels.items())},
-            **({"unmade_labels": dict(sorted(self._unmade_labels.items()))} if self._unmade_labels else {}),
+            "groups": {group: total.mean for group, total in sorted(self._groups.items())},
+            **({"unmade_groups": dict(sorted(self._unmade_groups.items()))} if self._unmade_groups else {}),
             **(self._record.detail if self._record.has_rows else {}),
         }
 
@@ -196,7 +196,7 @@ class Assertions(ThresholdMetric):
     def explain(self, row: Row, score: Score) -> str:
         """Return the checks that fail the row, with expected and actual values."""
         broken = [check for check in score.detail["checks"] if check["passed"] is False]
-        sentences = [f"{check['label'] or check['type']}: {check['message']}" for check in broken[:_MOST_SHOWN]]
+        sentences = [f"{check['group'] or check['type']}: {check['message']}" for check in broken[:_MOST_SHOWN]]
         more = [f"and {len(broken) - _MOST_SHOWN:,} more"] if len(broken) > _MOST_SHOWN else []
         own = [f"{threshold_sentence(score)}"] if row.case.thresholds.get("assertions") is not None else []
         return "; ".join([*filter(None, own), *sentences, *more])
@@ -264,7 +264,7 @@ class _Made:
         if self.passed:
             return ""
         if self.passed is False:
-            broken = [check.metric or _type(check) for check, outcome in self.checks if outcome.holds is False]
+            broken = [check.group or _type(check) for check, outcome in self.checks if outcome.holds is False]
             return ", ".join(broken[:_MOST_SHOWN])
         unmade = [(check, outcome) for check, outcome in self.checks if outcome.holds is None]
         reasons = dict.fromkeys(f"{_type(check)} ({outcome.reason})" for check, outcome in self._open or unmade)
@@ -276,7 +276,7 @@ class _Made:
         return [
             {
                 "type": _type(check),
-                "label": check.metric,
+                "group": check.group,
                 "passed": outcome.holds,
                 "score": outcome.score,
                 "reason": "" if outcome.holds else outcome.reason if outcome.holds is None else "does_not_hold",

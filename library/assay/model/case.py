@@ -43,7 +43,7 @@ class Assertion:
         type: The type of check, e.g. "contains"; the names are in `assay.metrics.assertions`.
         value: The value it compares with; its type depends on the check.
         threshold: Least value at which a graded check passes; None for the check's default.
-        metric: A label under which checks are aggregated; empty for none.
+        group: The group whose mean the summary reports; empty for none.
         weight: Its share in the case's weighted score, at least 0.
         negate: Whether the check must fail.
     """
@@ -51,7 +51,7 @@ class Assertion:
     type: str
     value: Any = None
     threshold: float | None = None
-    metric: str = ""
+    group: str = ""
     weight: float = 1.0
     negate: bool = False
 
@@ -115,12 +115,11 @@ class Case:
         assertions: Checks of the answer that come with the case.
         thresholds: Row thresholds that replace the metrics' own, by metric.
         weight: How much the case counts in weighted aggregates, from 0 to MAX_WEIGHT.
-        labels: Human labels of recorded answers.
+        human_labels: Labels that people gave to recorded answers.
         metadata: Fields that Assay does not use.
-        recorded: An answer recorded in the dataset, for the replay adapter.
-        recorded_repeats: The answers of the second and further repeats; empty if `recorded` serves all repeats.
-        recorded_turns: For a conversation, the answers to the earlier turns, for each recorded answer; empty if only
-            last answers are recorded.
+        recordings: Recorded answers for the replay adapter, by repeat and turn; a single recording serves all repeats.
+            A recording ends at its first error. In a conversation, a single answer that is no error answers the last
+            turn.
         verdicts: Recorded verdicts on its answers, which come with the run.
         approvals: Scripted decisions for stops of the agent, shared by all turns; empty for the run's approvals.
         place: The position in the dataset, from 0, if cases are uploaded in another order; otherwise None.
@@ -138,11 +137,9 @@ class Case:
     assertions: tuple[Assertion, ...] = ()
     thresholds: dict[str, float] = field(default_factory=dict)
     weight: float = 1.0
-    labels: dict[str, Any] = field(default_factory=dict)
+    human_labels: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
-    recorded: AgentResponse | None = None
-    recorded_repeats: tuple[AgentResponse, ...] = ()
-    recorded_turns: tuple[tuple[AgentResponse, ...], ...] = ()
+    recordings: tuple[tuple[AgentResponse, ...], ...] = ()
     verdicts: tuple[RecordedVerdict, ...] = ()
     approvals: tuple[Approval, ...] = ()
     place: int | None = None
@@ -163,6 +160,18 @@ class Case:
         return self.turns[-1].references
 
     @property
+    def recorded(self) -> AgentResponse | None:
+        """The final recorded answer of the first repeat, or None."""
+        return self.recordings[0][-1] if self.recordings else None
+
+    @property
+    def has_recorded_turns(self) -> bool:
+        """Whether the case is a conversation with recorded answers to all turns, not only to the last one."""
+        due = len(self.turns)
+        is_conversation = due > 1 and bool(self.recordings)
+        return is_conversation and all(len(turns) == due or turns[-1].is_failed for turns in self.recordings)
+
+    @property
     def expects(self) -> dict[str, Any]:
         """The case's expectations besides references, as rows show them; see `expected_of_case`."""
         turn = self.turns[-1]
@@ -177,15 +186,7 @@ class Case:
 
     def without_answers(self) -> Case:
         """Return the case without the recorded answers."""
-        return replace(self, recorded=None, recorded_repeats=(), recorded_turns=())
-
-    def recorded_conversation(self, repeat_index: int) -> tuple[AgentResponse, ...]:
-        """Return a repeat's recorded answers, one per turn; empty if it has none for the earlier turns."""
-        # A single recording serves all repeats.
-        index = repeat_index if self.recorded_repeats else 0
-        if self.recorded is None or index >= len(self.recorded_turns):
-            return ()
-        return (*self.recorded_turns[index], (self.recorded, *self.recorded_repeats)[index])
+        return replace(self, recordings=())
 
 
 _CHECK_DEFAULTS = {part.name: part.default for part in fields(Assertion)}
@@ -273,9 +274,7 @@ _PARTS: dict[str, Callable[[Any], Any]] = {
     "choices": tuple,
     "tags": tuple,
     "assertions": _each(lambda assertion: Assertion(**assertion)),
-    "recorded": response_from_json,
-    "recorded_repeats": _each(response_from_json),
-    "recorded_turns": _each(_each(response_from_json)),
+    "recordings": _each(_each(response_from_json)),
     "verdicts": _each(lambda verdict: RecordedVerdict(**verdict)),
     "approvals": approvals_from_json,
 }
@@ -296,15 +295,9 @@ def _as_objects(values: Iterable[Any]) -> list[dict[str, Any]]:
     return [asdict(value) for value in values]
 
 
-def _answers_to_json(answers: Iterable[AgentResponse]) -> list[dict[str, Any]]:
-    return [response_to_json(response) for response in answers]
-
-
 _WRITERS: dict[str, Callable[[Any], Any]] = {
     "assertions": _as_objects,
-    "recorded": response_to_json,
-    "recorded_repeats": _answers_to_json,
-    "recorded_turns": lambda turns: [_answers_to_json(response) for response in turns],
+    "recordings": lambda recordings: [[response_to_json(answer) for answer in turns] for turns in recordings],
     "verdicts": _as_objects,
     "approvals": approvals_to_json,
 }

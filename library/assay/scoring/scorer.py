@@ -272,7 +272,7 @@ class Scorer:
         pairs = [
             (case, with_thoughts_apart(answer or AgentResponse()))
             for case in cases
-            for answer in (case.recorded, *case.recorded_repeats)
+            for answer in (turns[-1] for turns in case.recordings or ((None,),))
         ]
         embedded = self._embed(pairs)
         for case, response in pairs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from assay.gates.gates import LABEL, Gate, read_gate
+from assay.gates.gates import CHECK_GROUP, Gate, read_gate
 from assay.metrics import build_metric, decides_rows
 from assay.metrics.core.info import RULE_SIGNS, SHARE
 
@@ -93,7 +93,7 @@ def _subject(gate: Gate) -> str:
 
 
 def _bounds(gate: Gate, info: MetricInfo | None) -> tuple[float, float]:
-    if info is None or gate.stat.startswith(LABEL):
+    if info is None or gate.stat.startswith(CHECK_GROUP):
         return SHARE
     return info.bounds if gate.stat == "value" else info.score_stats.get(gate.stat, (0.0, math.inf))
 
@@ -102,7 +102,7 @@ def _direction(gate: Gate, info: MetricInfo | None) -> int:
     """Return 1 if higher is better, -1 if lower is better, 0 if unknown."""
     if info is None:
         return -1 if gate.name == "agent_errors" else 1
-    if gate.stat in info.score_stats or gate.stat.startswith(LABEL):
+    if gate.stat in info.score_stats or gate.stat.startswith(CHECK_GROUP):
         return 1
     if info.rule == "at_most":
         return -1

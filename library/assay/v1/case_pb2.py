@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from assay.agent.v1 import agent_pb2 as assay_dot_agent_dot_v1_dot_agent__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13\x61ssay/v1/case.proto\x12\x08\x61ssay.v1\x1a\x1a\x61ssay/agent/v1/agent.proto\"\xb0\x05\n\x04\x43\x61se\x12\x0f\n\x07\x63\x61se_id\x18\x01 \x01(\t\x12\x1d\n\x05turns\x18\x02 \x03(\x0b\x32\x0e.assay.v1.Turn\x12\x16\n\x0evariables_json\x18\x03 \x01(\t\x12\x17\n\x0fparameters_json\x18\x04 \x01(\t\x12\x10\n\x08\x63ontexts\x18\x05 \x03(\t\x12\x10\n\x08\x63\x61tegory\x18\x06 \x01(\t\x12\x0c\n\x04tags\x18\x07 \x03(\t\x12\x15\n\rexpected_json\x18\x08 \x01(\t\x12\x15\n\rmetadata_json\x18\t \x01(\t\x12/\n\x08recorded\x18\n \x01(\x0b\x32\x1d.assay.agent.v1.AgentResponse\x12\x0f\n\x07\x63hoices\x18\x0b \x03(\t\x12\'\n\nassertions\x18\x0c \x03(\x0b\x32\x13.assay.v1.Assertion\x12\x32\n\nthresholds\x18\r \x03(\x0b\x32\x1e.assay.v1.Case.ThresholdsEntry\x12\x13\n\x06weight\x18\x0e \x01(\x01H\x00\x88\x01\x01\x12\x13\n\x0blabels_json\x18\x0f \x01(\t\x12+\n\x08verdicts\x18\x10 \x03(\x0b\x32\x19.assay.v1.RecordedVerdict\x12\x37\n\x10recorded_repeats\x18\x11 \x03(\x0b\x32\x1d.assay.agent.v1.AgentResponse\x12\x12\n\x05place\x18\x12 \x01(\x04H\x01\x88\x01\x01\x12/\n\x0erecorded_turns\x18\x13 \x03(\x0b\x32\x17.assay.v1.RecordedTurns\x12+\n\tapprovals\x18\x14 \x03(\x0b\x32\x18.assay.agent.v1.Approval\x1a\x31\n\x0fThresholdsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\t\n\x07_weightB\x08\n\x06_place\"?\n\rRecordedTurns\x12.\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\x1d.assay.agent.v1.AgentResponse\"\xb0\x01\n\x0fRecordedVerdict\x12\x0e\n\x06rubric\x18\x01 \x01(\t\x12\x15\n\ranswer_sha256\x18\x02 \x01(\t\x12\r\n\x05judge\x18\x03 \x01(\t\x12\x14\n\x0cverdict_json\x18\x04 \x01(\t\x12\x19\n\x0crepeat_index\x18\x05 \x01(\rH\x00\x88\x01\x01\x12\x11\n\tcriterion\x18\x06 \x01(\t\x12\x12\n\nturn_index\x18\x07 \x01(\rB\x0f\n\r_repeat_index\"\x93\x01\n\tAssertion\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x12\n\nvalue_json\x18\x02 \x01(\t\x12\x16\n\tthreshold\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x0e\n\x06metric\x18\x04 \x01(\t\x12\x13\n\x06weight\x18\x05 \x01(\x01H\x01\x88\x01\x01\x12\x0e\n\x06negate\x18\x06 \x01(\x08\x42\x0c\n\n_thresholdB\t\n\x07_weight\"\x9d\x01\n\x04Turn\x12\r\n\x05input\x18\x01 \x01(\t\x12(\n\x07history\x18\x02 \x03(\x0b\x32\x17.assay.agent.v1.Message\x12\x12\n\nreferences\x18\x03 \x03(\t\x12\x18\n\x10\x65xpected_sources\x18\x04 \x03(\t\x12.\n\x0e\x65xpected_tools\x18\x05 \x03(\x0b\x32\x16.assay.v1.ExpectedTool\"C\n\x0c\x45xpectedTool\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\x0e\x61rguments_json\x18\x02 \x01(\t\x12\r\n\x05match\x18\x03 \x01(\tB;\n\x0c\x64\x65v.assay.v1P\x01Z\x1e\x61ssay.dev/gen/assay/v1;assayv1\xaa\x02\x08\x41ssay.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13\x61ssay/v1/case.proto\x12\x08\x61ssay.v1\x1a\x1a\x61ssay/agent/v1/agent.proto\"\xc4\x04\n\x04\x43\x61se\x12\x0f\n\x07\x63\x61se_id\x18\x01 \x01(\t\x12\x1d\n\x05turns\x18\x02 \x03(\x0b\x32\x0e.assay.v1.Turn\x12\x16\n\x0evariables_json\x18\x03 \x01(\t\x12\x17\n\x0fparameters_json\x18\x04 \x01(\t\x12\x10\n\x08\x63ontexts\x18\x05 \x03(\t\x12\x10\n\x08\x63\x61tegory\x18\x06 \x01(\t\x12\x0c\n\x04tags\x18\x07 \x03(\t\x12\x15\n\rexpected_json\x18\x08 \x01(\t\x12\x15\n\rmetadata_json\x18\t \x01(\t\x12\'\n\nrecordings\x18\n \x03(\x0b\x32\x13.assay.v1.Recording\x12\x0f\n\x07\x63hoices\x18\x0b \x03(\t\x12\'\n\nassertions\x18\x0c \x03(\x0b\x32\x13.assay.v1.Assertion\x12\x32\n\nthresholds\x18\r \x03(\x0b\x32\x1e.assay.v1.Case.ThresholdsEntry\x12\x13\n\x06weight\x18\x0e \x01(\x01H\x00\x88\x01\x01\x12\x19\n\x11human_labels_json\x18\x0f \x01(\t\x12+\n\x08verdicts\x18\x10 \x03(\x0b\x32\x19.assay.v1.RecordedVerdict\x12+\n\tapprovals\x18\x11 \x03(\x0b\x32\x18.assay.agent.v1.Approval\x12\x12\n\x05place\x18\x12 \x01(\x04H\x01\x88\x01\x01\x1a\x31\n\x0fThresholdsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\t\n\x07_weightB\x08\n\x06_place\"9\n\tRecording\x12,\n\x05turns\x18\x01 \x03(\x0b\x32\x1d.assay.agent.v1.AgentResponse\"\xb0\x01\n\x0fRecordedVerdict\x12\x0e\n\x06rubric\x18\x01 \x01(\t\x12\x15\n\ranswer_sha256\x18\x02 \x01(\t\x12\r\n\x05judge\x18\x03 \x01(\t\x12\x14\n\x0cverdict_json\x18\x04 \x01(\t\x12\x19\n\x0crepeat_index\x18\x05 \x01(\rH\x00\x88\x01\x01\x12\x11\n\tcriterion\x18\x06 \x01(\t\x12\x12\n\nturn_index\x18\x07 \x01(\rB\x0f\n\r_repeat_index\"\x92\x01\n\tAssertion\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x12\n\nvalue_json\x18\x02 \x01(\t\x12\x16\n\tthreshold\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\r\n\x05group\x18\x04 \x01(\t\x12\x13\n\x06weight\x18\x05 \x01(\x01H\x01\x88\x01\x01\x12\x0e\n\x06negate\x18\x06 \x01(\x08\x42\x0c\n\n_thresholdB\t\n\x07_weight\"\x9d\x01\n\x04Turn\x12\r\n\x05input\x18\x01 \x01(\t\x12(\n\x07history\x18\x02 \x03(\x0b\x32\x17.assay.agent.v1.Message\x12\x12\n\nreferences\x18\x03 \x03(\t\x12\x18\n\x10\x65xpected_sources\x18\x04 \x03(\t\x12.\n\x0e\x65xpected_tools\x18\x05 \x03(\x0b\x32\x16.assay.v1.ExpectedTool\"X\n\x0c\x45xpectedTool\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\x0e\x61rguments_json\x18\x02 \x01(\t\x12\"\n\x05match\x18\x03 \x01(\x0e\x32\x13.assay.v1.ToolMatch*\x83\x01\n\tToolMatch\x12\x1a\n\x16TOOL_MATCH_UNSPECIFIED\x10\x00\x12\x13\n\x0fTOOL_MATCH_NAME\x10\x01\x12\x15\n\x11TOOL_MATCH_SUBSET\x10\x02\x12\x14\n\x10TOOL_MATCH_EXACT\x10\x03\x12\x18\n\x14TOOL_MATCH_UNORDERED\x10\x04\x42;\n\x0c\x64\x65v.assay.v1P\x01Z\x1e\x61ssay.dev/gen/assay/v1;assayv1\xaa\x02\x08\x41ssay.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,18 +35,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'\n\014dev.assay.v1P\001Z\036assay.dev/gen/assay/v1;assayv1\252\002\010Assay.V1'
   _globals['_CASE_THRESHOLDSENTRY']._loaded_options = None
   _globals['_CASE_THRESHOLDSENTRY']._serialized_options = b'8\001'
+  _globals['_TOOLMATCH']._serialized_start=1282
+  _globals['_TOOLMATCH']._serialized_end=1413
   _globals['_CASE']._serialized_start=62
-  _globals['_CASE']._serialized_end=750
-  _globals['_CASE_THRESHOLDSENTRY']._serialized_start=680
-  _globals['_CASE_THRESHOLDSENTRY']._serialized_end=729
-  _globals['_RECORDEDTURNS']._serialized_start=752
-  _globals['_RECORDEDTURNS']._serialized_end=815
-  _globals['_RECORDEDVERDICT']._serialized_start=818
-  _globals['_RECORDEDVERDICT']._serialized_end=994
-  _globals['_ASSERTION']._serialized_start=997
-  _globals['_ASSERTION']._serialized_end=1144
-  _globals['_TURN']._serialized_start=1147
-  _globals['_TURN']._serialized_end=1304
-  _globals['_EXPECTEDTOOL']._serialized_start=1306
-  _globals['_EXPECTEDTOOL']._serialized_end=1373
+  _globals['_CASE']._serialized_end=642
+  _globals['_CASE_THRESHOLDSENTRY']._serialized_start=572
+  _globals['_CASE_THRESHOLDSENTRY']._serialized_end=621
+  _globals['_RECORDING']._serialized_start=644
+  _globals['_RECORDING']._serialized_end=701
+  _globals['_RECORDEDVERDICT']._serialized_start=704
+  _globals['_RECORDEDVERDICT']._serialized_end=880
+  _globals['_ASSERTION']._serialized_start=883
+  _globals['_ASSERTION']._serialized_end=1029
+  _globals['_TURN']._serialized_start=1032
+  _globals['_TURN']._serialized_end=1189
+  _globals['_EXPECTEDTOOL']._serialized_start=1191
+  _globals['_EXPECTEDTOOL']._serialized_end=1279
 # @@protoc_insertion_point(module_scope)

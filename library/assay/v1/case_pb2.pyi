@@ -18,6 +18,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -28,6 +29,38 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _ToolMatch:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ToolMatchEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ToolMatch.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TOOL_MATCH_UNSPECIFIED: _ToolMatch.ValueType  # 0
+    """Not set."""
+    TOOL_MATCH_NAME: _ToolMatch.ValueType  # 1
+    """Only the tool's name counts."""
+    TOOL_MATCH_SUBSET: _ToolMatch.ValueType  # 2
+    """The call has the expected arguments, and may have more."""
+    TOOL_MATCH_EXACT: _ToolMatch.ValueType  # 3
+    """The call has the expected arguments and no others."""
+    TOOL_MATCH_UNORDERED: _ToolMatch.ValueType  # 4
+    """As TOOL_MATCH_EXACT, but lists match in any order."""
+
+class ToolMatch(_ToolMatch, metaclass=_ToolMatchEnumTypeWrapper):
+    """ToolMatch says how the arguments of a call are compared with expected ones."""
+
+TOOL_MATCH_UNSPECIFIED: ToolMatch.ValueType  # 0
+"""Not set."""
+TOOL_MATCH_NAME: ToolMatch.ValueType  # 1
+"""Only the tool's name counts."""
+TOOL_MATCH_SUBSET: ToolMatch.ValueType  # 2
+"""The call has the expected arguments, and may have more."""
+TOOL_MATCH_EXACT: ToolMatch.ValueType  # 3
+"""The call has the expected arguments and no others."""
+TOOL_MATCH_UNORDERED: ToolMatch.ValueType  # 4
+"""As TOOL_MATCH_EXACT, but lists match in any order."""
+Global___ToolMatch: _TypeAlias = ToolMatch  # noqa: Y015
 
 @_typing.final
 class Case(_message.Message):
@@ -66,17 +99,15 @@ class Case(_message.Message):
     TAGS_FIELD_NUMBER: _builtins.int
     EXPECTED_JSON_FIELD_NUMBER: _builtins.int
     METADATA_JSON_FIELD_NUMBER: _builtins.int
-    RECORDED_FIELD_NUMBER: _builtins.int
+    RECORDINGS_FIELD_NUMBER: _builtins.int
     CHOICES_FIELD_NUMBER: _builtins.int
     ASSERTIONS_FIELD_NUMBER: _builtins.int
     THRESHOLDS_FIELD_NUMBER: _builtins.int
     WEIGHT_FIELD_NUMBER: _builtins.int
-    LABELS_JSON_FIELD_NUMBER: _builtins.int
+    HUMAN_LABELS_JSON_FIELD_NUMBER: _builtins.int
     VERDICTS_FIELD_NUMBER: _builtins.int
-    RECORDED_REPEATS_FIELD_NUMBER: _builtins.int
-    PLACE_FIELD_NUMBER: _builtins.int
-    RECORDED_TURNS_FIELD_NUMBER: _builtins.int
     APPROVALS_FIELD_NUMBER: _builtins.int
+    PLACE_FIELD_NUMBER: _builtins.int
     case_id: _builtins.str
     """Id, unique in the dataset; 1 to 200 characters."""
     variables_json: _builtins.str
@@ -91,7 +122,7 @@ class Case(_message.Message):
     """Fields of the dataset that Assay does not read: the text of one JSON object, or empty."""
     weight: _builtins.float
     """Weight of the case in weighted aggregates, at least 0; absent means 1."""
-    labels_json: _builtins.str
+    human_labels_json: _builtins.str
     """Labels that people gave to recorded answers: the text of one JSON object, or empty."""
     place: _builtins.int
     """Position of the case in the client's dataset, from 0; set only if the client uploads cases in another order."""
@@ -108,8 +139,8 @@ class Case(_message.Message):
         """Free tags."""
 
     @_builtins.property
-    def recorded(self) -> _agent_pb2.AgentResponse:
-        """The recorded answer, for the "replay" adapter."""
+    def recordings(self) -> _containers.RepeatedCompositeFieldContainer[Global___Recording]:
+        """Recorded answers, for the "replay" adapter: one entry per repeat, at most 100. One entry answers all repeats."""
 
     @_builtins.property
     def choices(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -128,17 +159,6 @@ class Case(_message.Message):
         """Recorded verdicts, for a run whose judge has a recorded_file; at most 1,000."""
 
     @_builtins.property
-    def recorded_repeats(self) -> _containers.RepeatedCompositeFieldContainer[_agent_pb2.AgentResponse]:
-        """Recorded answers of the second and later repeats; empty if `recorded` answers all repeats. At most 99."""
-
-    @_builtins.property
-    def recorded_turns(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecordedTurns]:
-        """Recorded answers to the earlier turns of a conversation, one entry per repeat: as many as there are recorded
-        answers. `recorded` and `recorded_repeats` hold the answers to the last turn. Empty if only these are recorded.
-        At most 100.
-        """
-
-    @_builtins.property
     def approvals(self) -> _containers.RepeatedCompositeFieldContainer[_agent_pb2.Approval]:
         """Scripted decisions for the stops of the agent in any turn. They replace the approvals of the run. At most 100."""
 
@@ -154,21 +174,19 @@ class Case(_message.Message):
         tags: _abc.Iterable[_builtins.str] | None = ...,
         expected_json: _builtins.str = ...,
         metadata_json: _builtins.str = ...,
-        recorded: _agent_pb2.AgentResponse | None = ...,
+        recordings: _abc.Iterable[Global___Recording] | None = ...,
         choices: _abc.Iterable[_builtins.str] | None = ...,
         assertions: _abc.Iterable[Global___Assertion] | None = ...,
         thresholds: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
         weight: _builtins.float | None = ...,
-        labels_json: _builtins.str = ...,
+        human_labels_json: _builtins.str = ...,
         verdicts: _abc.Iterable[Global___RecordedVerdict] | None = ...,
-        recorded_repeats: _abc.Iterable[_agent_pb2.AgentResponse] | None = ...,
-        place: _builtins.int | None = ...,
-        recorded_turns: _abc.Iterable[Global___RecordedTurns] | None = ...,
         approvals: _abc.Iterable[_agent_pb2.Approval] | None = ...,
+        place: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_place", b"_place", "_weight", b"_weight", "place", b"place", "recorded", b"recorded", "weight", b"weight"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_place", b"_place", "_weight", b"_weight", "place", b"place", "weight", b"weight"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_place", b"_place", "_weight", b"_weight", "approvals", b"approvals", "assertions", b"assertions", "case_id", b"case_id", "category", b"category", "choices", b"choices", "contexts", b"contexts", "expected_json", b"expected_json", "labels_json", b"labels_json", "metadata_json", b"metadata_json", "parameters_json", b"parameters_json", "place", b"place", "recorded", b"recorded", "recorded_repeats", b"recorded_repeats", "recorded_turns", b"recorded_turns", "tags", b"tags", "thresholds", b"thresholds", "turns", b"turns", "variables_json", b"variables_json", "verdicts", b"verdicts", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_place", b"_place", "_weight", b"_weight", "approvals", b"approvals", "assertions", b"assertions", "case_id", b"case_id", "category", b"category", "choices", b"choices", "contexts", b"contexts", "expected_json", b"expected_json", "human_labels_json", b"human_labels_json", "metadata_json", b"metadata_json", "parameters_json", b"parameters_json", "place", b"place", "recordings", b"recordings", "tags", b"tags", "thresholds", b"thresholds", "turns", b"turns", "variables_json", b"variables_json", "verdicts", b"verdicts", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__place: _TypeAlias = _typing.Literal["place"]  # noqa: Y015
     _WhichOneofArgType__place: _TypeAlias = _typing.Literal["_place", b"_place"]  # noqa: Y015
@@ -182,28 +200,31 @@ class Case(_message.Message):
 Global___Case: _TypeAlias = Case  # noqa: Y015
 
 @_typing.final
-class RecordedTurns(_message.Message):
-    """RecordedTurns holds the recorded answers to the earlier turns of one repeat of a conversation."""
+class Recording(_message.Message):
+    """Recording holds the recorded answers of one repeat."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    ANSWERS_FIELD_NUMBER: _builtins.int
+    TURNS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def answers(self) -> _containers.RepeatedCompositeFieldContainer[_agent_pb2.AgentResponse]:
-        """The answers, one per turn, from the first turn to the last but one; at most 99."""
+    def turns(self) -> _containers.RepeatedCompositeFieldContainer[_agent_pb2.AgentResponse]:
+        """The answers by turn, from the first turn to the last, or to the first answer that is an error. In a conversation, a
+        single answer that is no error answers the last turn; replay then answers earlier turns with their first reference.
+        At least one, at most one per turn.
+        """
 
     def __init__(
         self,
         *,
-        answers: _abc.Iterable[_agent_pb2.AgentResponse] | None = ...,
+        turns: _abc.Iterable[_agent_pb2.AgentResponse] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["turns", b"turns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___RecordedTurns: _TypeAlias = RecordedTurns  # noqa: Y015
+Global___Recording: _TypeAlias = Recording  # noqa: Y015
 
 @_typing.final
 class RecordedVerdict(_message.Message):
@@ -262,7 +283,7 @@ class Assertion(_message.Message):
     TYPE_FIELD_NUMBER: _builtins.int
     VALUE_JSON_FIELD_NUMBER: _builtins.int
     THRESHOLD_FIELD_NUMBER: _builtins.int
-    METRIC_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
     WEIGHT_FIELD_NUMBER: _builtins.int
     NEGATE_FIELD_NUMBER: _builtins.int
     type: _builtins.str
@@ -271,8 +292,8 @@ class Assertion(_message.Message):
     """The expected value: the text of one JSON value; empty means null."""
     threshold: _builtins.float
     """Lowest passing value of a graded check; absent means the check's own."""
-    metric: _builtins.str
-    """A label that groups checks in the summary; empty for none."""
+    group: _builtins.str
+    """The group whose mean the summary reports; empty for none."""
     weight: _builtins.float
     """Weight of the check in the case's weighted score, at least 0; absent means 1."""
     negate: _builtins.bool
@@ -283,13 +304,13 @@ class Assertion(_message.Message):
         type: _builtins.str = ...,
         value_json: _builtins.str = ...,
         threshold: _builtins.float | None = ...,
-        metric: _builtins.str = ...,
+        group: _builtins.str = ...,
         weight: _builtins.float | None = ...,
         negate: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_threshold", b"_threshold", "_weight", b"_weight", "threshold", b"threshold", "weight", b"weight"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_threshold", b"_threshold", "_weight", b"_weight", "metric", b"metric", "negate", b"negate", "threshold", b"threshold", "type", b"type", "value_json", b"value_json", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_threshold", b"_threshold", "_weight", b"_weight", "group", b"group", "negate", b"negate", "threshold", b"threshold", "type", b"type", "value_json", b"value_json", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__threshold: _TypeAlias = _typing.Literal["threshold"]  # noqa: Y015
     _WhichOneofArgType__threshold: _TypeAlias = _typing.Literal["_threshold", b"_threshold"]  # noqa: Y015
@@ -361,16 +382,14 @@ class ExpectedTool(_message.Message):
     """The tool's name."""
     arguments_json: _builtins.str
     """The tool's arguments: the text of one JSON object; empty if only the name counts."""
-    match: _builtins.str
-    """How arguments are compared: "name", "subset" (the call may have more arguments), "exact", or "unordered" (exact,
-    but lists in any order); empty means "name".
-    """
+    match: Global___ToolMatch.ValueType
+    """How arguments are compared; unspecified means TOOL_MATCH_NAME."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         arguments_json: _builtins.str = ...,
-        match: _builtins.str = ...,
+        match: Global___ToolMatch.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...

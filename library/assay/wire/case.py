@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay.errors import DatasetError, Problem
 from assay.model.answers.agent_response import AgentResponse, json_text
-from assay.model.case import Assertion, Case, ExpectedTool, RecordedVerdict, Turn
+from assay.model.case import TOOL_MATCHES, Assertion, Case, ExpectedTool, RecordedVerdict, Turn
 from assay.v1 import case_pb2
 from assay.wire.agent import (
     approval_from_wire,
@@ -30,7 +30,7 @@ _U = TypeVar("_U")
 
 def case_to_wire(case: Case) -> case_pb2.Case:
     """Return the message for a case."""
-    message = case_pb2.Case(
+    return case_pb2.Case(
         case_id=case.case_id,
         turns=[
             case_pb2.Turn(
@@ -52,17 +52,13 @@ def case_to_wire(case: Case) -> case_pb2.Case:
         assertions=[_assertion_to_wire(assertion) for assertion in case.assertions],
         thresholds=case.thresholds,
         weight=None if case.weight == 1.0 else case.weight,
-        labels_json=mapping_to_text(case.labels),
+        human_labels_json=mapping_to_text(case.human_labels),
         metadata_json=mapping_to_text(case.metadata),
-        recorded_repeats=map(response_to_wire, case.recorded_repeats),
-        recorded_turns=[case_pb2.RecordedTurns(answers=map(response_to_wire, turns)) for turns in case.recorded_turns],
+        recordings=[case_pb2.Recording(turns=map(response_to_wire, turns)) for turns in case.recordings],
         verdicts=map(_verdict_to_wire, case.verdicts),
         place=case.place,
         approvals=map(approval_to_wire, case.approvals),
     )
-    if case.recorded is not None:
-        message.recorded.CopyFrom(response_to_wire(case.recorded))
-    return message
 
 
 def case_from_wire(message: case_pb2.Case) -> Case:
@@ -124,12 +120,12 @@ def _turn_from_wire(turn: case_pb2.Turn, where: str, texts: _Texts) -> Turn:
 
 def _expected_tool_to_wire(tool: ExpectedTool) -> case_pb2.ExpectedTool:
     arguments = "" if tool.arguments is None else json_text(tool.arguments, "arguments of an expected tool")
-    return case_pb2.ExpectedTool(name=tool.name, arguments_json=arguments, match=tool.match)
+    return case_pb2.ExpectedTool(name=tool.name, arguments_json=arguments, match=_MATCHES[tool.match])
 
 
 def _expected_tool_from_wire(tool: case_pb2.ExpectedTool, where: str, texts: _Texts) -> ExpectedTool:
     arguments = texts.mapping(tool.arguments_json, f"{where}.arguments_json") if tool.arguments_json else None
-    return ExpectedTool(tool.name, arguments, tool.match or "name")
+    return ExpectedTool(tool.name, arguments, _MATCH_NAMES.get(tool.match, "name"))
 
 
 def _assertion_to_wire(assertion: Assertion) -> case_pb2.Assertion:
@@ -137,7 +133,7 @@ def _assertion_to_wire(assertion: Assertion) -> case_pb2.Assertion:
         type=assertion.type,
         value_json="" if assertion.value is None else json_text(assertion.value, "value of an assertion"),
         threshold=assertion.threshold,
-        metric=assertion.metric,
+        group=assertion.group,
         weight=None if assertion.weight == 1.0 else assertion.weight,
         negate=assertion.negate,
     )
@@ -148,7 +144,7 @@ def _assertion_from_wire(assertion: case_pb2.Assertion, where: str, texts: _Text
         type=assertion.type,
         value=texts.value(assertion.value_json, f"{where}.value_json"),
         threshold=assertion.threshold if assertion.HasField("threshold") else None,
-        metric=assertion.metric,
+        group=assertion.group,
         weight=assertion.weight if assertion.HasField("weight") else 1.0,
         negate=assertion.negate,
     )
@@ -198,11 +194,13 @@ def _answer(message: agent_pb2.AgentResponse, where: str, texts: _Texts) -> Agen
     return texts.answer(message, where) or AgentResponse()
 
 
-def _answers(turns: case_pb2.RecordedTurns, where: str, texts: _Texts) -> tuple[AgentResponse, ...]:
-    return _each(f"{where}.answers", _answer)(turns.answers, texts)
+def _recording(recording: case_pb2.Recording, where: str, texts: _Texts) -> tuple[AgentResponse, ...]:
+    return _each(f"{where}.turns", _answer)(recording.turns, texts)
 
 
-_NAMES = {f"{name}_json": name for name in ("variables", "parameters", "expected", "labels", "metadata")}
+_MATCHES = {name: case_pb2.ToolMatch.Value(f"TOOL_MATCH_{name.upper()}") for name in TOOL_MATCHES}
+_MATCH_NAMES = {number: name for name, number in _MATCHES.items()}
+_NAMES = {f"{name}_json": name for name in ("variables", "parameters", "expected", "human_labels", "metadata")}
 _PARTS: dict[str, Callable[[Any, _Texts], Any]] = {
     "case_id": _plain,
     "turns": _each("turns", _turn_from_wire),
@@ -214,9 +212,7 @@ _PARTS: dict[str, Callable[[Any, _Texts], Any]] = {
     "assertions": _each("assertions", _assertion_from_wire),
     "thresholds": lambda thresholds, _: dict(thresholds),
     "weight": _plain,
-    "recorded": lambda answer, texts: texts.answer(answer, "recorded"),
-    "recorded_repeats": _each("recorded_repeats", _answer),
-    "recorded_turns": _each("recorded_turns", _answers),
+    "recordings": _each("recordings", _recording),
     "verdicts": _each("verdicts", _verdict_from_wire),
     "place": _plain,
     "approvals": lambda approvals, texts: texts.approvals(approvals),

@@ -45,7 +45,7 @@ def cases() -> list[Case]:
         Case(
             f"c{at}",
             (Turn(f"q{at}", references=(TEXTS[at], TEXTS[CASES + at])),),
-            recorded=AgentResponse(text=TEXTS[2 * CASES + at]),
+            recordings=((AgentResponse(text=TEXTS[2 * CASES + at]),),),
         )
         for at in range(CASES)
     ]

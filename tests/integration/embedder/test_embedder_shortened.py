@@ -68,7 +68,7 @@ def case(answer: str) -> Case:
     """Return a case with that recorded answer."""
     checks = (Assertion("similar", REFERENCE), Assertion("similar:dot", REFERENCE))
     recorded = AgentResponse(text=answer, latency_ms=1.0)
-    return Case("c", (Turn("q", references=(REFERENCE,)),), assertions=checks, recorded=recorded)
+    return Case("c", (Turn("q", references=(REFERENCE,)),), assertions=checks, recordings=((recorded,),))
 
 
 async def finished(folder: Path, embedder: Any, wanted: RunSpec, answer: str) -> tuple[Run, RowResult]:

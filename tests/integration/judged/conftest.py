@@ -186,8 +186,8 @@ class Stage:
 
 def case(number: int, text: str | None = None, **fields: Any) -> Case:
     """Return a case; a text becomes its recorded answer."""
-    recorded = AgentResponse(text=text) if text is not None else None
-    return Case(f"c{number}", (Turn(f"q{number}", references=(f"a{number}",)),), recorded=recorded, **fields)
+    recordings = ((AgentResponse(text=text),),) if text is not None else ()
+    return Case(f"c{number}", (Turn(f"q{number}", references=(f"a{number}",)),), recordings=recordings, **fields)
 
 
 @pytest.fixture

@@ -180,7 +180,7 @@ async def test_who_fails_or_says_nothing_costs_nothing(set_up: SetUp, case_of: C
     """An agent's error is not judged; an empty answer has the lowest score by rule."""
     stage = set_up()
     failed = AgentResponse(status=AgentStatus.ERROR)
-    cases = [case_of(1, ""), Case("c2", (Turn("q2", references=("a2",)),), recorded=failed), case_of(3, "a3")]
+    cases = [case_of(1, ""), Case("c2", (Turn("q2", references=("a2",)),), recordings=((failed,),)), case_of(3, "a3")]
     run, rows = await stage.done(stage.settings(adapter="replay"), cases)
     assert [score_of(row, "quality").value for row in rows] == [1.0, None, 4.0]
     assert (score_of(rows[1], "quality").reason, rows[1].passed) == ("agent_error", False)

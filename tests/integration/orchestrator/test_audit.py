@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     Open = Callable[[], Database]
     Drive = Callable[["World"], Awaitable[Any]]
 
-CASES = [Case("c", (Turn("?", references=("yes",)),), recorded=AgentResponse(AgentStatus.SUCCESS, text="yes"))]
+CASES = [Case("c", (Turn("?", references=("yes",)),), recordings=((AgentResponse(AgentStatus.SUCCESS, text="yes"),),))]
 SERVED = (*SERVICES, "assay.admin.v1.AdminService")
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 PAGE = "docs/operating.md"
 CASES = [
-    Case(f"c{n}", (Turn(f"q{n}", references=("yes",)),), recorded=AgentResponse(text="yes" if n else "no"))
+    Case(f"c{n}", (Turn(f"q{n}", references=("yes",)),), recordings=((AgentResponse(text="yes" if n else "no"),),))
     for n in range(5)
 ]
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 async def finished_run(client: Client, settings: RunSpec) -> str:
     """Return the id of a run over one case that has ended."""
-    cases = [Case("c0", (Turn("q", references=("yes",)),), recorded=AgentResponse(text="yes"))]
+    cases = [Case("c0", (Turn("q", references=("yes",)),), recordings=((AgentResponse(text="yes"),),))]
     dataset = await client.upload_dataset(cases, name="d")
     run_id = (await client.create_run(settings, dataset.dataset_id)).run_id
     await await_end(client, run_id)

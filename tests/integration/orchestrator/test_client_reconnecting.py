@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     SettingsOf = Callable[..., RunSpec]
 
 CASES = [
-    Case(f"c{i}", (Turn(f"q{i}", references=(f"a{i}",)),), recorded=AgentResponse(text=f"a{i}")) for i in range(1200)
+    Case(f"c{i}", (Turn(f"q{i}", references=(f"a{i}",)),), recordings=((AgentResponse(text=f"a{i}"),),))
+    for i in range(1200)
 ]
 
 

@@ -56,7 +56,9 @@ def cases(right: Callable[[int], bool], *, shift: int = 0) -> list[Case]:
             turns.append(Turn("and then", references=("yes",)))
         recorded = ERROR if index == 3 + shift else answer
         category = "ab"[index % 2] if index else ""
-        found.append(Case(f"c{index}", tuple(turns), recorded=recorded, category=category, tags=(f"doc:{index // 3}",)))
+        found.append(
+            Case(f"c{index}", tuple(turns), recordings=((recorded,),), category=category, tags=(f"doc:{index // 3}",))
+        )
     return found
 
 

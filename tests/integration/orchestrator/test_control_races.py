@@ -393,7 +393,11 @@ async def test_operators_at_two_processes_corrupt_nothing(
     chance = random.Random(seed)
     failed = error_response(AgentErrorKind.RAISED, "recorded", retryable=False)
     content = [
-        Case(f"c{i}", (Turn(f"q{i}", references=("a",)),), recorded=failed if i % 3 == 0 else AgentResponse(text="a"))
+        Case(
+            f"c{i}",
+            (Turn(f"q{i}", references=("a",)),),
+            recordings=((failed if i % 3 == 0 else AgentResponse(text="a"),),),
+        )
         for i in range(MANY_CASES)
     ]
     engine = sa.create_engine(

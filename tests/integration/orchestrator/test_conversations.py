@@ -165,7 +165,7 @@ async def test_repeats_of_a_conversation_are_rows_of_their_own(serve: Serve, set
 
 async def test_replay_scores_the_recorded_answer_alone(serve: Serve, settings_of: SettingsOf) -> None:
     """What stands for earlier answers is their reference: it earns nothing."""
-    talk = dataclasses.replace(TALK, recorded=AgentResponse(text="wrong"))
+    talk = dataclasses.replace(TALK, recordings=((AgentResponse(text="wrong"),),))
     async with serve() as client:
         dataset = await client.upload_dataset([talk], name="d")
         created = await client.create_run(settings_of(), dataset.dataset_id)
@@ -192,12 +192,7 @@ async def test_recorded_conversations_replay_to_the_same_scores(serve: Serve, se
             run = await host(client, await client.create_run(settings, dataset.dataset_id), agent)
             rows = [row async for row in client.list_rows(run.run_id)]
             given = [[turn.response for turn in row.turns if turn.response is not None] for row in rows]
-            recorded = dataclasses.replace(
-                TALK,
-                recorded=given[0][-1],
-                recorded_repeats=(given[1][-1],),
-                recorded_turns=tuple(tuple(answers[:-1]) for answers in given),
-            )
+            recorded = dataclasses.replace(TALK, recordings=tuple(map(tuple, given)))
             dataset = await client.upload_dataset([recorded], name="r")
             replay = dataclasses.replace(settings, agent=settings_of().agent)
             created = await client.create_run(replay, dataset.dataset_id)

@@ -53,7 +53,7 @@ HOSTILE = "100%_\\ \"' [x]^ \u202e\nПривет"
 
 
 def case(index: int, answer: AgentResponse, **changes: Any) -> Case:
-    made = Case(f"c{index}", (Turn(f"question {index}", references=("yes",)),), recorded=answer)
+    made = Case(f"c{index}", (Turn(f"question {index}", references=("yes",)),), recordings=((answer,),))
     return dataclasses.replace(made, **changes)
 
 

@@ -34,7 +34,10 @@ if TYPE_CHECKING:
     SettingsOf = Callable[..., RunSpec]
     Functions = dict[str, Callable[..., Any]]
 
-CASES = [Case(f"c{n}", (Turn(f"q{n}", references=(f"a{n}",)),), recorded=AgentResponse(text=f"a{n}")) for n in range(6)]
+CASES = [
+    Case(f"c{n}", (Turn(f"q{n}", references=(f"a{n}",)),), recordings=((AgentResponse(text=f"a{n}"),),))
+    for n in range(6)
+]
 AT_REST = (RunState.COMPLETED, RunState.PAUSED, RunState.FAILED)
 
 

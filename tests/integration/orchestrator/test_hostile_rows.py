@@ -47,28 +47,28 @@ def _nested(depth: int) -> dict[str, Any]:
 HOSTILE: dict[str, tuple[tuple[str, dict[str, Any]], Case]] = {
     "a schema of 1,000 constants on 20,000 numbers": (
         ("json_schema", {"schema": CONSTANTS}),
-        Case("hostile", (Turn("q"),), recorded=AgentResponse(output=list(range(20_000)))),
+        Case("hostile", (Turn("q"),), recordings=((AgentResponse(output=list(range(20_000))),),)),
     ),
     "a recursive schema that doubles on each level": (
         ("json_schema", {"schema": RECURSIVE}),
-        Case("hostile", (Turn("q"),), recorded=AgentResponse(output=_nested(60))),
+        Case("hostile", (Turn("q"),), recordings=((AgentResponse(output=_nested(60)),),)),
     ),
     "a pattern that leaves RE2 without its automaton": (
         ("regex", {"pattern": ALTERNATIVES}),
-        Case("hostile", (Turn("q"),), recorded=AgentResponse(text="a" * 900_000)),
+        Case("hostile", (Turn("q"),), recordings=((AgentResponse(text="a" * 900_000),),)),
     ),
     "a check of the case with such a pattern": (
         ("assertions", {}),
         Case(
             "hostile", (Turn("q"),), assertions=(Assertion("regex", ALTERNATIVES),),
-            recorded=AgentResponse(text="a" * 900_000),
+            recordings=((AgentResponse(text="a" * 900_000),),),
         ),
     ),
     "a check of the case with such a schema": (
         ("assertions", {}),
         Case(
             "hostile", (Turn("q"),), assertions=(Assertion("is-json", CONSTANTS),),
-            recorded=AgentResponse(output=list(range(20_000))),
+            recordings=((AgentResponse(output=list(range(20_000))),),),
         ),
     ),
 }  # fmt: skip
@@ -83,7 +83,9 @@ def database_url() -> str:
 def plain(case_id: str) -> Case:
     """Return a case with a right answer."""
     checks = (Assertion("contains", "right"),)
-    return Case(case_id, (Turn("q", references=("right",)),), assertions=checks, recorded=AgentResponse(text="right"))
+    return Case(
+        case_id, (Turn("q", references=("right",)),), assertions=checks, recordings=((AgentResponse(text="right"),),)
+    )
 
 
 def settings_with(*metrics: tuple[str, dict[str, Any]]) -> RunSpec:
@@ -160,7 +162,9 @@ async def test_a_hostile_row_is_an_error_of_that_row(hostile: str, serve: Serve)
 
 async def test_a_row_over_the_limit_is_scored_again_on_demand(serve: Serve) -> None:
     """With a higher limit, `retry_errors` scores the stored answer: the agent is not asked again."""
-    case = Case("slow", (Turn("q", references=("word " * 20_000,)),), recorded=AgentResponse(text="word " * 20_000))
+    case = Case(
+        "slow", (Turn("q", references=("word " * 20_000,)),), recordings=((AgentResponse(text="word " * 20_000),),)
+    )
     settings = settings_with(("rouge", {}))
     async with serve(scoring_timeout_s=0.01) as client:
         run = await await_end(client, await started(client, settings, [case]))
@@ -188,7 +192,7 @@ async def test_long_lists_and_texts_are_scored_right(serve: Serve) -> None:
     )
     settings = settings_with(("hit_rate", {}), ("mrr", {}), ("tool_calls", {}), ("rouge", {}))
     async with serve(scoring_timeout_s=600.0) as client:
-        case = Case("long", (turn,), recorded=dataclasses.replace(answer, text=answer.text[:250_000]))
+        case = Case("long", (turn,), recordings=((dataclasses.replace(answer, text=answer.text[:250_000]),),))
         run = await await_end(client, await started(client, settings, [case]))
         (row,) = (await rows_of(client, run.run_id)).values()
     values = [score.value for score in row.scores]

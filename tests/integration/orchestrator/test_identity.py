@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     SettingsOf = Callable[..., RunSpec]
 
-CASES = [Case("c", (Turn("?", references=("yes",)),), recorded=AgentResponse(AgentStatus.SUCCESS, text="yes"))]
+CASES = [Case("c", (Turn("?", references=("yes",)),), recordings=((AgentResponse(AgentStatus.SUCCESS, text="yes"),),))]
 ADMIN = "assay.admin.v1.AdminService"
 RUNS = "assay.v1.RunService"
 

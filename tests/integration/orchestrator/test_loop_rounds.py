@@ -80,7 +80,7 @@ async def test_rows_that_are_ready_together_share_rounds(
     ):
         monkeypatch.setattr(owner, name, rounds.noting(name, getattr(owner, name)))
     cases = [
-        Case(f"c{index}", (Turn("q", references=("right",)),), recorded=AgentResponse(text="right"))
+        Case(f"c{index}", (Turn("q", references=("right",)),), recordings=((AgentResponse(text="right"),),))
         for index in range(_ROWS)
     ]
     async with serve() as client:

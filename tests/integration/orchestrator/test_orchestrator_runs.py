@@ -43,7 +43,7 @@ def recorded(count: int) -> list[Case]:
         Case(
             f"c{i}",
             (Turn(f"q{i}", references=(f"a{i}",)),),
-            recorded=AgentResponse(text=f"a{i}" if i % 5 else "wrong", latency_ms=float(i)),
+            recordings=((AgentResponse(text=f"a{i}" if i % 5 else "wrong", latency_ms=float(i)),),),
         )
         for i in range(count)
     ]
@@ -101,7 +101,7 @@ async def test_events_carry_answers_only_where_asked_for(serve: Serve, settings_
 
 async def test_large_answers_travel_in_several_messages(serve: Serve, settings_of: SettingsOf) -> None:
     """Events and rows with large answers are cut into messages that fit."""
-    cases = [Case(f"c{i}", (Turn("q"),), recorded=AgentResponse(text="x" * 900_000)) for i in range(8)]
+    cases = [Case(f"c{i}", (Turn("q"),), recordings=((AgentResponse(text="x" * 900_000),),)) for i in range(8)]
     async with serve() as client:
         dataset = await client.upload_dataset(cases, name="d")
         run = await await_end(client, (await client.create_run(settings_of(), dataset.dataset_id)).run_id)
@@ -297,7 +297,7 @@ async def test_rows_are_summed_up_by_category_tag_and_weight(serve: Serve, setti
 
     def case(name: str, right: bool, **more: Any) -> Case:
         answer = AgentResponse(text="a" if right else "b")
-        return Case(name, (Turn("q", references=("a",)),), recorded=answer, **more)
+        return Case(name, (Turn("q", references=("a",)),), recordings=((answer,),), **more)
 
     cases = [
         case("1", True, category="x", tags=("smoke", "smoke", "slow")),

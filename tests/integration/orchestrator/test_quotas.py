@@ -38,7 +38,11 @@ if TYPE_CHECKING:
 
 CASES = [Case(f"c{number}", (Turn("?", references=("yes",)),)) for number in range(8)]
 RECORDED = [
-    Case(case.case_id, case.turns, recorded=AgentResponse(AgentStatus.SUCCESS, text="yes", usage=Usage(total_tokens=9)))
+    Case(
+        case.case_id,
+        case.turns,
+        recordings=((AgentResponse(AgentStatus.SUCCESS, text="yes", usage=Usage(total_tokens=9)),),),
+    )
     for case in CASES
 ]
 WAITING = ("python", "m:f")  # a run that waits for a client to host its agent

@@ -116,7 +116,9 @@ async def test_an_answer_that_is_not_there_is_an_error(serve: Serve, settings_of
 async def test_stand_ins_are_not_scored_as_answers(serve: Serve, settings_of: SettingsOf) -> None:
     """A conversation that recorded its last answer alone is scored by that alone, again."""
     talk = Case(
-        "talk", (Turn("c", references=("C",)), Turn("d", references=("D",))), recorded=AgentResponse(text="wrong")
+        "talk",
+        (Turn("c", references=("C",)), Turn("d", references=("D",))),
+        recordings=((AgentResponse(text="wrong"),),),
     )
     async with serve() as client:
         dataset = await client.upload_dataset([talk], name="d")
@@ -130,7 +132,7 @@ async def test_what_does_not_fit_is_refused(serve: Serve, settings_of: SettingsO
     """Another dataset, other repeats, an agent beside the answers, a run that is not there; a gate lacks its metric."""
     recorded = AgentResponse(text="A")
     async with serve() as client:
-        cases = [dataclasses.replace(CASES[0], recorded=recorded)]
+        cases = [dataclasses.replace(CASES[0], recordings=((recorded,),))]
         dataset = await client.upload_dataset(cases, name="d")
         other = await client.upload_dataset([dataclasses.replace(cases[0], case_id="x")], name="d")
         gated = dataclasses.replace(settings_of(), gates=("exact_match >= 0.5", "pass_rate >= 0.5"))

@@ -31,7 +31,10 @@ async def test_a_hosted_run_ends_without_workers(serve: Callable[..., Any], sett
     async def answer(request: AgentRequest) -> str:
         return "a" + request.input[1:]
 
-    cases = [Case(f"c{i}", (Turn(f"q{i}", references=(f"a{i}",)),), recorded=AgentResponse(text="")) for i in range(20)]
+    cases = [
+        Case(f"c{i}", (Turn(f"q{i}", references=(f"a{i}",)),), recordings=((AgentResponse(text=""),),))
+        for i in range(20)
+    ]
     async with serve(role="api") as client:
         dataset = await client.upload_dataset(cases, name="d")
         run = await client.create_run(settings_of("python", "m:f", concurrency=4), dataset.dataset_id)

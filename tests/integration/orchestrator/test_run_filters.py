@@ -151,7 +151,10 @@ async def test_runs_are_sorted_counted_and_shown_with_figures(
     async with serve() as client:
         ids = []
         for name, answers in (("b", [right, wrong]), ("a", [right, right]), ("c", [wrong, wrong])):
-            cases = [Case(f"c{n}", (Turn("?", references=("yes",)),), recorded=each) for n, each in enumerate(answers)]
+            cases = [
+                Case(f"c{n}", (Turn("?", references=("yes",)),), recordings=((each,),))
+                for n, each in enumerate(answers)
+            ]
             dataset = await client.upload_dataset(cases, name=f"{name}.json")
             settings = dataclasses.replace(settings_of(), name=name, team=f"team-{name}")
             ids.append((await client.create_run(settings, dataset.dataset_id)).run_id)
@@ -198,7 +201,9 @@ RIGHT = AgentResponse(AgentStatus.SUCCESS, text="yes")
 
 def cases() -> list[Case]:
     """Return cases with recorded answers, three of which pass."""
-    return [Case(case_id=f"c{n}", turns=(Turn(input="?", references=("yes",)),), recorded=RIGHT) for n in range(3)]
+    return [
+        Case(case_id=f"c{n}", turns=(Turn(input="?", references=("yes",)),), recordings=((RIGHT,),)) for n in range(3)
+    ]
 
 
 def stub_of(client: Client) -> Stub:

@@ -193,7 +193,7 @@ async def test_a_run_keeps_its_team_and_weight(
 ) -> None:
     """They come back with the run, and stand where the shards of all runs are put in order; wrong ones are refused."""
     async with serve() as client:
-        case = Case("c", (Turn("q", references=("a",)),), recorded=AgentResponse(text="a"))
+        case = Case("c", (Turn("q", references=("a",)),), recordings=((AgentResponse(text="a"),),))
         dataset = await client.upload_dataset([case], name="d")
         settings = dataclasses.replace(settings_of(), team="search", weight=2.5)
         run = await client.create_run(settings, dataset.dataset_id)

@@ -50,7 +50,7 @@ def cases(count: int, turns: int = 1) -> list[Case]:
         Case(
             f"c{i}",
             tuple(Turn(f"q{i}", references=(f"a{i}",)) for _ in range(turns)),
-            recorded=AgentResponse(text=f"a{i}"),
+            recordings=((AgentResponse(text=f"a{i}"),),),
         )
         for i in range(count)
     ]

@@ -361,7 +361,7 @@ async def test_a_stop_in_good_order_is_no_failed_try(serve: Serve, settings_of: 
 def recorded_cases(count: int) -> list[Case]:
     """Return cases with a recorded answer, which is right."""
     return [
-        Case(f"c{i}", (Turn(f"q{i}", references=(f"a{i}",)),), recorded=AgentResponse(text=f"a{i}"))
+        Case(f"c{i}", (Turn(f"q{i}", references=(f"a{i}",)),), recordings=((AgentResponse(text=f"a{i}"),),))
         for i in range(count)
     ]
 

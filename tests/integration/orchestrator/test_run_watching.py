@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 def recorded(count: int, size: int = 1) -> list[Case]:
     """Return cases with recorded answers of some size."""
-    return [Case(f"c{i}", (Turn(f"q{i}"),), recorded=AgentResponse(text="x" * size)) for i in range(count)]
+    return [Case(f"c{i}", (Turn(f"q{i}"),), recordings=((AgentResponse(text="x" * size),),)) for i in range(count)]
 
 
 async def paused_run(client: Client, settings: RunSpec) -> Run:
@@ -307,7 +307,7 @@ async def test_rows_of_a_watch_are_those_that_are_stored(serve: Serve, settings_
 async def test_pages_fit_in_messages_whatever_characters_take(serve: Serve, settings_of: SettingsOf, text: str) -> None:
     """A character takes three bytes in Chinese, and six where JSON escapes it: 600 rows of 24 and 48 kB are read."""
     answer = AgentResponse(text="a", output={"said": text})
-    cases = [Case(f"c{i}", (Turn("q"),), recorded=answer) for i in range(600)]
+    cases = [Case(f"c{i}", (Turn("q"),), recordings=((answer,),)) for i in range(600)]
     async with serve() as client:
         run = await run_cases(client, settings_of(), cases)
         listed = [row async for row in client.list_rows(run.run_id)]
@@ -319,7 +319,7 @@ async def test_pages_fit_in_messages_whatever_characters_take(serve: Serve, sett
 async def test_an_answer_that_fits_in_no_message_fails_its_row_alone(serve: Serve, settings_of: SettingsOf) -> None:
     """What adapters measure is texts: 500 kB of control characters are 3 MB once JSON has escaped them."""
     large = AgentResponse(output="\x01" * 500_000, usage=Usage(cost_usd=0.5), latency_ms=2.0)
-    cases = [Case("large", (Turn("q", references=("r" * 900_000,)),), recorded=large), *recorded(2)]
+    cases = [Case("large", (Turn("q", references=("r" * 900_000,)),), recordings=((large,),)), *recorded(2)]
     async with serve() as client:
         run = await run_cases(client, settings_of(), cases)
         rows = {row.case_id: row.response async for row in client.list_rows(run.run_id)}
@@ -344,7 +344,7 @@ OWNED = (schema.runs, schema.score_values, schema.results, schema.answers, schem
 def answered(count: int) -> list[Case]:
     """Return cases with recorded answers."""
     return [
-        Case(f"c{i}", (Turn(f"q{i}", references=(f"a{i}",)),), recorded=AgentResponse(text=f"a{i}"))
+        Case(f"c{i}", (Turn(f"q{i}", references=(f"a{i}",)),), recordings=((AgentResponse(text=f"a{i}"),),))
         for i in range(count)
     ]
 

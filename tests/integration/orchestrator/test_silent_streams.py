@@ -40,7 +40,9 @@ UPLOAD_COUNT = HOST_COUNT = 896
 WATCH_COUNT = 208
 ENDS = {"FIRST_MESSAGE_TIMEOUT", "OVERLOADED", "WATCH_TOO_SLOW"}
 BUSY = {"CANCELLED"}  # what gRPC ends by itself where a machine is too busy to accept all within half a minute
-CASES = [Case(f"c{n}", (Turn("q", references=("a",)),), recorded=AgentResponse(text="a" * 1000)) for n in range(300)]
+CASES = [
+    Case(f"c{n}", (Turn("q", references=("a",)),), recordings=((AgentResponse(text="a" * 1000),),)) for n in range(300)
+]
 
 
 @pytest.fixture

@@ -64,7 +64,7 @@ def case(number: int) -> Case:
         f"c{number}",
         (Turn("q", references=("x" * (number + 1), "reference")),),
         assertions=(Assertion("similar", f"{number} text", threshold=0.1),),
-        recorded=AgentResponse(text=f"a{number}" * (number + 1)),
+        recordings=((AgentResponse(text=f"a{number}" * (number + 1)),),),
     )
 
 

@@ -88,7 +88,8 @@ def admin(migrated_postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
 async def running(client: Client, settings: Any) -> AsyncIterator[tuple[Run, _Agent]]:
     """Yield a run whose hosted agent was asked some questions and holds its answers back, and the agent."""
     cases = [
-        Case(f"c{i}", (Turn(f"q{i}", references=(f"a{i}",)),), recorded=AgentResponse(text="")) for i in range(_CASES)
+        Case(f"c{i}", (Turn(f"q{i}", references=(f"a{i}",)),), recordings=((AgentResponse(text=""),),))
+        for i in range(_CASES)
     ]
     agent = _Agent()
     dataset = await client.upload_dataset(cases, name="d")
@@ -472,7 +473,9 @@ async def test_what_follows_a_shard_that_could_not_be_ended_begins_when_it_is(
     settings_of: Callable[..., RunSpec],
 ) -> None:
     """The end of a shard is refused, so that the next one of its run is enqueued when the pause ends."""
-    cases = [Case(f"c{i}", (Turn("q", references=("a",)),), recorded=AgentResponse(text="a")) for i in range(1_500)]
+    cases = [
+        Case(f"c{i}", (Turn("q", references=("a",)),), recordings=((AgentResponse(text="a"),),)) for i in range(1_500)
+    ]
     async with serve_at(tmp_path, storage_backoff=Backoff(first_s=0.02, max_s=0.1)) as client:
         with closing(sqlite3.connect(tmp_path / "assay.db", isolation_level=None)) as admin:
             dataset = await client.upload_dataset(cases, name="d")

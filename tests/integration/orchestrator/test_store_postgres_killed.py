@@ -80,7 +80,8 @@ def _stored(url: str) -> tuple[set[str], set[str]]:
 def cases() -> list[Case]:
     """Return cases that the agent answers rightly."""
     return [
-        Case(f"c{i}", (Turn(f"q{i}", references=(f"a{i}",)),), recorded=AgentResponse(text="")) for i in range(_CASES)
+        Case(f"c{i}", (Turn(f"q{i}", references=(f"a{i}",)),), recordings=((AgentResponse(text=""),),))
+        for i in range(_CASES)
     ]
 
 

@@ -34,7 +34,7 @@ def recorded(index: int) -> AgentResponse:
 async def finished(client: Client, settings: RunSpec, count: int) -> Run:
     """Return a finished run over so many cases; every fifth has no reference."""
     cases = [
-        Case(f"c{i}", (Turn(f"q{i}", references=(f"a{i}",) if i % 5 else ()),), recorded=recorded(i))
+        Case(f"c{i}", (Turn(f"q{i}", references=(f"a{i}",) if i % 5 else ()),), recordings=((recorded(i),),))
         for i in range(count)
     ]
     return await run_cases(client, settings, cases)

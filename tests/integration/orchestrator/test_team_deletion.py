@@ -60,7 +60,8 @@ def cases_of(team: str, count: int = 3) -> list[Case]:
     recorded = AgentResponse(AgentStatus.SUCCESS, text=secret(team, "answer"))
     turn = Turn(secret(team, "question"), references=(secret(team, "reference"),))
     return [
-        Case(f"c{number}", (turn,), recorded=recorded, category=secret(team, "category")) for number in range(count)
+        Case(f"c{number}", (turn,), recordings=((recorded,),), category=secret(team, "category"))
+        for number in range(count)
     ]
 
 

@@ -51,7 +51,7 @@ A, B = Scope("a"), Scope("b")
 AT = "2026-05-01T00:00:00.000Z"
 DATASET = DatasetRef("d", "names", "plain/json", 1)
 RECORDED = AgentResponse(AgentStatus.SUCCESS, text="yes")
-CASES = [Case(f"c{n}", (Turn("?", references=("yes",)),), recorded=RECORDED) for n in range(3)]
+CASES = [Case(f"c{n}", (Turn("?", references=("yes",)),), recordings=((RECORDED,),)) for n in range(3)]
 
 
 def store_dataset(connection: sa.Connection, scope: Scope, upload_id: str) -> None:

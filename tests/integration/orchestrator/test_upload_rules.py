@@ -73,9 +73,10 @@ def case(**fields: Any) -> case_pb2.Case:
     return case_pb2.Case(**{"case_id": "c", "turns": [case_pb2.Turn(input="q", references=["a"])], **fields})
 
 
-def answer(**fields: Any) -> agent_pb2.AgentResponse:
-    """Return a recorded answer."""
-    return agent_pb2.AgentResponse(**{"status": agent_pb2.AGENT_STATUS_SUCCESS, "text": "a", **fields})
+def recorded(**fields: Any) -> list[case_pb2.Recording]:
+    """Return the recording of one answer."""
+    answer = agent_pb2.AgentResponse(**{"status": agent_pb2.AGENT_STATUS_SUCCESS, "text": "a", **fields})
+    return [case_pb2.Recording(turns=[answer])]
 
 
 def check(**fields: Any) -> case_pb2.Assertion:
@@ -101,28 +102,35 @@ BAD = {
             )
         ]
     ),
-    "cases[1].turns[0].expected_tools[0].match: must be one of": case(
-        turns=[case_pb2.Turn(input="q", expected_tools=[case_pb2.ExpectedTool(name="t", match="nearly")])]
-    ),
     "cases[1].assertions[0].threshold: must be a number": case(assertions=[check(threshold=math.nan)]),
     "cases[1].assertions[0].weight: must be a number": case(assertions=[check(weight=math.inf)]),
     "cases[1].assertions[0].value: is nested": case(assertions=[check(value_json=DEEP)]),
     "cases[1].assertions[0]: unknown check": case(assertions=[check(type="contians")]),
-    "cases[1].recorded: is not a valid recorded answer: usage.input_tokens": case(
-        recorded=answer(usage=agent_pb2.Usage(input_tokens=TOO_LARGE))
+    "cases[1].recordings[0].turns[0]: is not a valid recorded answer: usage.input_tokens": case(
+        recordings=recorded(usage=agent_pb2.Usage(input_tokens=TOO_LARGE))
     ),
-    "cases[1].recorded: is not a valid recorded answer: usage.cost_usd": case(
-        recorded=answer(usage=agent_pb2.Usage(cost_usd=math.nan))
+    "cases[1].recordings[0].turns[0]: is not a valid recorded answer: usage.cost_usd": case(
+        recordings=recorded(usage=agent_pb2.Usage(cost_usd=math.nan))
     ),
-    "cases[1].recorded: is not a valid recorded answer: data_rows": case(recorded=answer(data_rows=TOO_LARGE)),
-    "cases[1].recorded: is not a valid recorded answer: latency_ms": case(recorded=answer(latency_ms=math.nan)),
-    "cases[1].recorded: is not a valid recorded answer: sources[0].score": case(
-        recorded=answer(sources=[agent_pb2.Source(id="s", score=math.inf)])
+    "cases[1].recordings[0].turns[0]: is not a valid recorded answer: data_rows": case(
+        recordings=recorded(data_rows=TOO_LARGE)
     ),
-    "cases[1].recorded: is not a valid recorded answer: tool_calls[0].name": case(recorded=answer(tool_calls=[{}])),
-    "cases[1].recorded: is not a valid recorded answer: it is nested": case(recorded=answer(output_json=DEEP)),
-    "cases[1].recorded: cannot be read": case(recorded=answer(output_json="[")),
-    "cases[1].recorded: the answer is larger": case(recorded=answer(text="x" * (2 * 1024 * 1024 + 1))),
+    "cases[1].recordings[0].turns[0]: is not a valid recorded answer: latency_ms": case(
+        recordings=recorded(latency_ms=math.nan)
+    ),
+    "cases[1].recordings[0].turns[0]: is not a valid recorded answer: sources[0].score": case(
+        recordings=recorded(sources=[agent_pb2.Source(id="s", score=math.inf)])
+    ),
+    "cases[1].recordings[0].turns[0]: is not a valid recorded answer: tool_calls[0].name": case(
+        recordings=recorded(tool_calls=[{}])
+    ),
+    "cases[1].recordings[0].turns[0]: is not a valid recorded answer: it is nested": case(
+        recordings=recorded(output_json=DEEP)
+    ),
+    "cases[1].recordings[0].turns[0]: cannot be read": case(recordings=recorded(output_json="[")),
+    "cases[1].recordings[0].turns[0]: the answer is larger": case(
+        recordings=recorded(text="x" * (2 * 1024 * 1024 + 1))
+    ),
     "cases[1]: is larger than 1 MiB": case(metadata_json=json.dumps({"a": "\u0001" * 200_000})),
 }
 
@@ -137,13 +145,13 @@ async def test_a_case_that_could_not_be_run_is_refused(serve: Serve) -> None:
 
 async def test_every_problem_of_an_upload_is_told_at_once(serve: Serve) -> None:
     """Of one case and of all."""
-    twice = case(weight=-1.0, thresholds={"latency": math.nan}, recorded=answer(latency_ms=math.inf))
+    twice = case(weight=-1.0, thresholds={"latency": math.nan}, recordings=recorded(latency_ms=math.inf))
     async with serve() as client:
         said = await refusal(client, [twice, *BAD.values()][:12])
         assert [line.split(":")[0] for line in said.splitlines()[:3]] == [
             "cases[0].weight",
             "cases[0].thresholds.latency",
-            "cases[0].recorded",
+            "cases[0].recordings[0].turns[0]",
         ]
         assert len(said.splitlines()) == 14
 
@@ -244,7 +252,7 @@ async def test_what_is_accepted_can_be_read_and_run(serve: Serve, settings_of: S
 
 async def test_an_upload_that_begins_while_the_process_starts_is_whole(serve: Serve, settings_of: SettingsOf) -> None:
     """The start discards broken uploads: one that has begun before waits for it, and is stored once it is wanted."""
-    cases = [Case(f"c{i}", (Turn(f"q{i}"),), recorded=AgentResponse(text="a")) for i in range(700)]
+    cases = [Case(f"c{i}", (Turn(f"q{i}"),), recordings=((AgentResponse(text="a"),),)) for i in range(700)]
     wanted, uploads = asyncio.Event(), []
 
     async with AsyncExitStack() as stack:
@@ -303,7 +311,7 @@ async def test_an_upload_that_is_cancelled_while_it_is_stored_leaves_nothing(
 
 def checked_case(number: int, *checks: Assertion) -> Case:
     """Return a case with an answer and checks of it."""
-    return Case(f"c{number}", (Turn("q"),), assertions=checks, recorded=AgentResponse(text="It opens at nine."))
+    return Case(f"c{number}", (Turn("q"),), assertions=checks, recordings=((AgentResponse(text="It opens at nine."),),))
 
 
 async def done(client: Client, settings: RunSpec, *kinds: str) -> Run:

@@ -115,13 +115,13 @@ async def test_each_message_of_a_stream_is_checked(wire: Wire) -> None:
     """An upload with a field of a later version is refused with the case that has it."""
     uploads = {"assay.v1.DatasetService": dataset_pb2_grpc.add_DatasetServiceServicer_to_server}
     channel = await wire.channel(await wire.serve_runs(Runs(), uploads))  # type: ignore[abstract]
-    recorded = agent_pb2.AgentResponse(status=BEYOND)
-    cases = [case_pb2.Case(recorded=recorded), beyond(case_pb2.Case())]
+    recording = case_pb2.Recording(turns=[agent_pb2.AgentResponse(status=BEYOND)])
+    cases = [case_pb2.Case(recordings=[recording]), beyond(case_pb2.Case())]
     parts = [dataset_pb2.UploadDatasetRequest(cases=dataset_pb2.CaseBatch(cases=cases))]
     with pytest.raises(InvalidInputError) as refusal, translated():
         await dataset_pb2_grpc.DatasetServiceStub(channel).UploadDataset(iter(parts))
     fields = [problem.field for problem in refusal.value.problems]
-    assert fields == ["cases.cases[1].500", "cases.cases[0].recorded.status"]
+    assert fields == ["cases.cases[1].500", "cases.cases[0].recordings[0].turns[0].status"]
 
 
 async def test_an_agent_answers_what_it_knows_of_a_question(wire: Wire) -> None:

@@ -87,7 +87,7 @@ async def test_a_recorded_answer_is_replayed_as_it_is(case: Case, question: Ques
     """Replay keeps every field, latency included; a case without a recorded answer is an error."""
     recorded = AgentResponse(text="a", latency_ms=12.5, retrieved=())
     agent = ReplayAgent()
-    assert await agent.answer(question(), dataclasses.replace(case, recorded=recorded)) is recorded
+    assert await agent.answer(question(), dataclasses.replace(case, recordings=((recorded,),))) is recorded
     missing = await agent.answer(question(), case)
     assert missing.error is not None
     assert (missing.error.kind, missing.error.retryable) == (AgentErrorKind.NOT_RECORDED, False)
@@ -98,13 +98,13 @@ async def test_each_repeat_replays_its_own_answer(case: Case, question: Question
     """Each repeat replays its own recorded answer; a single answer serves all repeats; too few answers are an error."""
     first, second = AgentResponse(text="a"), AgentResponse(text="b")
     agent = ReplayAgent()
-    several = dataclasses.replace(case, recorded=first, recorded_repeats=(second,))
+    several = dataclasses.replace(case, recordings=((first,), (second,)))
     asked = [dataclasses.replace(question(), repeat_index=index) for index in range(3)]
     assert [await agent.answer(one, several) for one in asked[:2]] == [first, second]
     missing = await agent.answer(asked[2], several)
     assert missing.error is not None
     assert "repeat 3" in missing.error.message
-    single = dataclasses.replace(case, recorded=first)
+    single = dataclasses.replace(case, recordings=((first,),))
     assert [await agent.answer(one, single) for one in asked] == [first] * 3
 
 
@@ -117,7 +117,7 @@ async def test_each_adapter_is_built(case: Case, question: Question) -> None:
         return build_agent(settings, AgentAccess(["*.example"], ()), hosted=hosted)
 
     recorded = AgentResponse(text="a")
-    assert await build("replay").answer(question(), dataclasses.replace(case, recorded=recorded)) == recorded
+    assert await build("replay").answer(question(), dataclasses.replace(case, recordings=((recorded,),))) == recorded
     hosted = HostedAgent()
     hosted.hold()
     with pytest.raises(NotAskedError):

@@ -81,12 +81,12 @@ _CASES = st.builds(
     tags=_TEXTS,
     expected=_OBJECT,
     assertions=st.lists(
-        st.builds(Assertion, st.just("contains"), _WORDS, metric=_TEXT, weight=_NUMBER, negate=st.booleans()),
+        st.builds(Assertion, st.just("contains"), _WORDS, group=_TEXT, weight=_NUMBER, negate=st.booleans()),
         max_size=2,
     ).map(tuple),
     thresholds=st.dictionaries(_NAME, _NUMBER, max_size=2),
     weight=_NUMBER,
-    labels=_OBJECT,
+    human_labels=_OBJECT,
     metadata=_OBJECT,
 )
 
@@ -103,8 +103,7 @@ def read_again(case: Case) -> Case:
 @given(_CASES, st.lists(_ANSWERS, max_size=3))
 def test_a_record_is_read_as_its_case(case: Case, answers: list[AgentResponse]) -> None:
     """A file keeps every field of a case and of its recorded answers."""
-    if answers:
-        case = replace(case, recorded=answers[0], recorded_repeats=tuple(answers[1:]))
+    case = replace(case, recordings=tuple((answer,) for answer in answers))
     assert read_again(case) == case
 
 
@@ -113,16 +112,10 @@ def test_a_recorded_conversation_is_read_as_it_was(
     case: Case, conversations: list[tuple[AgentResponse, AgentResponse]]
 ) -> None:
     """A file keeps the answers of every repeat to every turn, up to the first failure."""
-    given = [(first, last) if first.error is None else (first,) for first, last in conversations]
-    case = replace(
-        case,
-        recorded=given[0][-1],
-        recorded_repeats=tuple(each[-1] for each in given[1:]),
-        recorded_turns=tuple(each[:-1] for each in given),
-    )
-    reread = read_again(case)
-    assert reread == case
-    assert [reread.recorded_conversation(index) for index in range(len(given))] == given
+    recordings = tuple((first, last) if first.error is None else (first,) for first, last in conversations)
+    case = replace(case, recordings=recordings)
+    assert case.has_recorded_turns
+    assert read_again(case) == case
 
 
 TALK = {"turns": [{"input": "one"}, {"input": "two"}]}
@@ -155,5 +148,5 @@ def test_a_recorded_conversation_that_is_wrong_is_refused(
 @pytest.mark.parametrize("answer", ["", "[1]", '{"text": "a"}'])
 def test_texts_that_look_like_something_else_stay_texts(answer: str) -> None:
     """An answer that is JSON or empty stays text."""
-    case = Case("c", (Turn("q", references=("a",)),), recorded=AgentResponse(text=answer))
+    case = Case("c", (Turn("q", references=("a",)),), recordings=((AgentResponse(text=answer),),))
     assert read_again(case) == case

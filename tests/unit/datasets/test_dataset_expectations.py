@@ -25,7 +25,7 @@ RECORD: dict[str, Any] = {
         {"name": "look", "tool_input": None},
     ],
     "assertions": [
-        {"type": "contains", "value": "a", "threshold": 0, "metric": "m", "weight": 2},
+        {"type": "contains", "value": "a", "threshold": 0, "group": "m", "weight": 2},
         {"type": "not-contains", "value": "b"},
         {"type": "not-contains", "value": "c", "negate": True},
     ],
@@ -62,7 +62,7 @@ def test_what_a_case_demands(write: Write, read: Read, name: str) -> None:
         Assertion("contains", "c"),
     )
     assert case.thresholds == {"semantic_similarity": 0.0, "assertions": 0.5, "rouge": 0.25}
-    assert (case.weight, case.choices, case.labels) == (0.0, ("x", "y"), {"good": True})
+    assert (case.weight, case.choices, case.human_labels) == (0.0, ("x", "y"), {"good": True})
     assert (case.metadata, case.expected) == ({"description": "kept"}, {"expected_table": "t"})
 
 
@@ -83,7 +83,7 @@ def test_tools_of_turns(write: Write, read: Read, refusal: Refusal) -> None:
 
 def test_a_label_that_is_no_object(write: Write, read: Read) -> None:
     """A single mark is kept as it is, with its space and its case."""
-    assert read(write("x.json", [{"question": "Q", "labels": " Yes"}]))[0].labels == {"labels": " Yes"}
+    assert read(write("x.json", [{"question": "Q", "labels": " Yes"}]))[0].human_labels == {"labels": " Yes"}
 
 
 _HUGE = 10**400
@@ -117,7 +117,7 @@ _HUGE = 10**400
         ({"assertions": [{"value": "x"}]}, "assertions[0]: must be a check"),
         ({"assertions": [{"type": "contains", "valeu": "x"}]}, "assertions[0].valeu: unknown field of a check"),
         ({"assertions": [{"type": "contains", "value": "x", "negate": 1}]}, "assertions[0].negate: must be true or"),
-        ({"assertions": [{"type": "contains", "value": "x", "metric": 1}]}, "assertions[0].metric: must be a string"),
+        ({"assertions": [{"type": "contains", "value": "x", "group": 1}]}, "assertions[0].group: must be a string"),
         ({"assertions": [{"type": "contains", "value": "x", "threshold": "a"}]}, "assertions[0].threshold: must be a"),
         ({"assertions": [{"type": "contains", "value": "x", "weight": -1}]}, "assertions[0].weight: must be a number"),
     ],

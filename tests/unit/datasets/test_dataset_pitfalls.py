@@ -96,7 +96,7 @@ def test_labels_and_categories_keep_what_was_written(write: Write, read: Read) -
         )
     )
     assert labels.references == (" Yes",)
-    assert (labels.labels, two.labels) == ({"a": 1}, {"a": "1"})
+    assert (labels.human_labels, two.human_labels) == ({"a": 1}, {"a": "1"})
 
 
 @pytest.mark.parametrize("text", ["مـرحـبا", "مَرْحَبًا", "ﻻ ﺑﺄس", "٠١٢٣٤", "\u200fعربي\u200e", "e\u0301"])

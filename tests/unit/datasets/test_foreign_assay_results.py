@@ -54,12 +54,12 @@ def test_rows_are_cases_with_recorded_answers(tmp_path: Path, ending: str) -> No
     assert not info.warnings
     assert (first.case_id, first.input, first.references) == ("a", "ask", ("yes", "ja"))
     assert (first.category, first.tags, second.weight) == ("easy", ("t",), 2.0)
-    assert (first.recorded, first.recorded_repeats) == (GOOD, (FAILED,))
+    assert first.recordings == ((GOOD,), (FAILED,))
     assert second.recorded == FAILED
     assert [(turn.input, turn.references) for turn in talk.turns] == [
         ("one", ("1",)), ("two", ("2",)), ("three", ("3",)),
     ]  # fmt: skip
-    assert talk.recorded_conversation(0) == (GOOD, FAILED)
+    assert talk.recordings == ((GOOD, FAILED),)
 
 
 def test_an_answer_that_the_report_lacks_is_refused(tmp_path: Path) -> None:

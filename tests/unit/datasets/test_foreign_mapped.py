@@ -62,7 +62,7 @@ def test_every_format_is_here() -> None:
 def _look_at(case: Case, name: str) -> None:
     assert case.input == "Q"
     if name == "pairwise":
-        assert case.labels["output_1"] == "A"
+        assert case.human_labels["output_1"] == "A"
     else:
         assert case.references == ("A",)
 

@@ -24,13 +24,13 @@ PAIRS: list[dict[str, Any]] = [
 def test_pairs(write: Write, wired: Read) -> None:
     """Both answers and the preference are labels; neither answer is a reference or recorded."""
     one, two, three = wired(write("pairs.json", PAIRS))
-    assert one.labels == {"output_1": "Apple", "output_2": "Car", "preference": 1}
+    assert one.human_labels == {"output_1": "Apple", "output_2": "Car", "preference": 1}
     assert (one.input, one.references, one.recorded) == ("Name a fruit", (), None)
-    assert (two.labels["preference"], two.category) == (2, "colour")
-    assert (three.input, three.labels) == ("Translate.\n\nHallo", {"output_1": "Hello", "output_2": "Hi"})
+    assert (two.human_labels["preference"], two.category) == (2, "colour")
+    assert (three.input, three.human_labels) == ("Translate.\n\nHallo", {"output_1": "Hello", "output_2": "Hi"})
     info = open_dataset("pairs.json").check()
     assert (info.format, info.case_count) == ("pairwise/json", 3)
-    assert info.mapping["labels"] == "output_1 | output_2 | label"
+    assert info.mapping["human_labels"] == "output_1 | output_2 | label"
 
 
 @pytest.mark.parametrize(
@@ -44,13 +44,13 @@ def test_labels(write: Write, wired: Read, label: object, preference: int | str)
     Pitfall: labels `" Yes"` and `"Yes"`, 1 and "1".
     """
     (case,) = wired(write("x.json", [{**PAIRS[0], "label": label}]))
-    assert case.labels["preference"] == preference
+    assert case.human_labels["preference"] == preference
 
 
 def test_a_table(write: Write, wired: Read) -> None:
     """Labels in cells are texts, and read like numbers."""
     cases = wired(write("x.csv", "input,output_1,output_2,label\nQ,a,b,1\nR,a,b,tie\n"))
-    assert [case.labels["preference"] for case in cases] == [1, "tie"]
+    assert [case.human_labels["preference"] for case in cases] == [1, "tie"]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_pairs_that_are_refused(write: Write, refusal: Refusal, pair: dict[str, 
 def test_every_word_for_a_preference(write: Write, wired: Read, words: list[str], preference: int | str) -> None:
     """Every word that tools use for a preference is read, in either case."""
     pairs = [{**PAIRS[0], "input": word, "label": word.upper()} for word in words]
-    assert {case.labels["preference"] for case in wired(write("pairs.json", pairs))} == {preference}
+    assert {case.human_labels["preference"] for case in wired(write("pairs.json", pairs))} == {preference}
 
 
 def test_a_file_that_two_formats_fit_is_refused(write: Write, refusal: Refusal) -> None:

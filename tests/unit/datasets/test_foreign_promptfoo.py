@@ -56,7 +56,7 @@ def test_a_config_file(write: Write, read: Read) -> None:
     assert first.assertions == (
         Assertion("icontains", "austen"),
         Assertion("equals", "Jane Austen"),
-        Assertion("contains", "Emma", metric="exact", weight=2.0, negate=True),
+        Assertion("contains", "Emma", group="exact", weight=2.0, negate=True),
         Assertion("icontains", "please"),
     )
     assert first.thresholds == {"assertions": 0.5}
@@ -141,7 +141,7 @@ def test_a_table(write: Write, read: Read) -> None:
     assert open_dataset(name).check().format == "promptfoo/csv"
     assert (first.input, first.variables, first.references) == ("Say: Who?!", {"question": "Who?"}, ("Jane",))
     assert first.assertions == (
-        Assertion("equals", "Jane", metric="acc"),
+        Assertion("equals", "Jane", group="acc"),
         Assertion("similar", "Jane Austen", 0.5, "acc"),
     )
     assert first.thresholds == {"assertions": 0.25}
@@ -235,7 +235,7 @@ def test_checks_that_are_code_are_kept_and_counted(write: Write) -> None:
     dataset = open_dataset(write("x.jsonl", [{"vars": {"q": "Q"}, "assert": checks}]))
     assert dataset.check().checks == {"contains": 1, "javascript": 1, "python": 1}
     (case,) = dataset.cases()
-    assert [(check.type, check.weight, check.negate, check.metric) for check in case.assertions] == [
+    assert [(check.type, check.weight, check.negate, check.group) for check in case.assertions] == [
         ("javascript", 2.0, False, ""),
         ("python", 1.0, True, "tone"),
         ("contains", 1.0, False, ""),

@@ -240,7 +240,7 @@ async def test_what_one_function_changes_no_other_sees() -> None:
 
     functions = load_metric_functions([settings("a"), settings("b")], Path(), {"a": spoil, "b": spoil})
     assert functions is not None
-    recorded = dataclasses.replace(CASE, recorded=ANSWER, recorded_repeats=(ANSWER,), recorded_turns=((ANSWER,),))
+    recorded = dataclasses.replace(CASE, recordings=((ANSWER,), (ANSWER,)))
     message = metric_request_to_wire(MetricRequest("id", ("a", "b", "c"), recorded, QUESTION, ANSWER))
     assert message.case == case_to_wire(CASE), "recorded answers stay where they are"
     answer = await functions.compute(message)
@@ -303,16 +303,12 @@ def test_every_problem_is_named_at_once(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_request_comes_through_the_wire_whole() -> None:
     """Parts that question and case share travel once and are restored in both."""
-    talk = Case("talk", (Turn("one"), Turn("two", references=("r",))), variables={"v": 1}, recorded=ANSWER)
+    talk = Case("talk", (Turn("one"), Turn("two", references=("r",))), variables={"v": 1}, recordings=((ANSWER,),))
     question = AgentRequest(
         "k", "run", "talk", "two", turn_index=1, history=(Message("user", "one"),), variables={"v": 1}, timeout_s=5.0
     )
     message = metric_request_to_wire(MetricRequest("id", ("m",), talk, question, ANSWER))
-    assert (message.question.input, message.question.variables_json, message.case.HasField("recorded")) == (
-        "",
-        "",
-        False,
-    )
+    assert (message.question.input, message.question.variables_json, len(message.case.recordings)) == ("", "", 0)
     received = metric_request_from_wire(message)
     assert (received.question, received.response, received.metrics) == (question, ANSWER, ("m",))
     assert received.case.turns == talk.turns

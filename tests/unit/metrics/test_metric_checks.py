@@ -210,7 +210,7 @@ def test_weights_and_thresholds_of_assertions(metric: Callable[..., Metric]) -> 
     checks = (
         Assertion("contains", "a", weight=3.0),
         Assertion("contains", "b"),
-        Assertion("contains", "z", weight=0.0, metric="shown"),
+        Assertion("contains", "z", weight=0.0, group="shown"),
     )
     case = Case("case", (Turn("q"),), assertions=checks)
     score = metric("assertions").score(answered("a", case=case))
@@ -220,12 +220,12 @@ def test_weights_and_thresholds_of_assertions(metric: Callable[..., Metric]) -> 
     assert metric("assertions").score(answered("a", case=lenient)).passed is True
 
 
-def test_labels_are_averaged(metric: Callable[..., Metric], fold: Callable[..., Any]) -> None:
+def test_groups_are_averaged(metric: Callable[..., Metric], fold: Callable[..., Any]) -> None:
     """The mean is over rows with checks; of an agent error no check holds."""
-    labelled = Case("case", (Turn("q"),), assertions=(Assertion("contains", "a", metric="facts"),))
+    labelled = Case("case", (Turn("q"),), assertions=(Assertion("contains", "a", group="facts"),))
     summary = fold(metric("assertions"), [answered("a"), answered("a", case=labelled), answered("b", case=labelled)])
     assert (summary.value, summary.n_scored, summary.n_skipped) == (0.5, 2, 1)
-    assert summary.detail == {"checks": 2, "held": 1, "not_made": 0, "metrics": {"facts": 0.5}}
+    assert summary.detail == {"checks": 2, "held": 1, "not_made": 0, "groups": {"facts": 0.5}}
     assert metric("assertions").score(answered("a", failed=True, case=labelled)).value == 0.0
 
 

@@ -81,7 +81,7 @@ def judge_warnings(*metrics: Any) -> list[str]:
         ("rouge.rougeL <= 1", "cannot fail"), ("rouge.precision.rouge1 > 1", "cannot hold"),
         ("rouge.recall.rouge2 < 0.5", "higher is better"), ("quality.average_quality >= 1", "cannot fail"),
         ("quality.normalised <= 0.5", "higher is better"), ("latency.mean_score <= 0.8", "higher is better"),
-        ("assertions.label.tone >= 0", "cannot fail"), ("assertions.label.tone <= 0.5", "higher is better"),
+        ("assertions.group.tone >= 0", "cannot fail"), ("assertions.group.tone <= 0.5", "higher is better"),
         ("off >= 0.5", "lower is better"), ("exact_match.pass_rate <= 0.1", "higher is better"),
         ("pass_rate >= 0.5", ""), ("quality >= 4", ""), ("latency.p95 < 4", ""), ("pass_rate == 1", ""),
         ("agent_errors <= 0", ""), ("own <= 3", ""), ("category.easy.pass_rate >= 0.5", ""),

@@ -41,8 +41,8 @@ def _of_metric(metric: MetricSummary, stat: str) -> float | None:
     if stat == "pass_rate":
         decided = metric.passed + metric.failed
         return metric.passed / decided if decided else None
-    labels = metric.detail.get("metrics") or {}
-    value = labels.get(stat.removeprefix("label.")) if stat.startswith("label.") else None
+    groups = metric.detail.get("groups") or {}
+    value = groups.get(stat.removeprefix("group.")) if stat.startswith("group.") else None
     return float(value) if value is not None else None
 
 
@@ -78,7 +78,7 @@ def figures_document(run: Run) -> dict[str, Any]:
         "metrics": {
             metric.metric: {
                 **{name: getattr(metric, name) for name in ("value", "n_scored", "passed", "failed", "threshold")},
-                "labels": dict(metric.detail.get("metrics") or {}),
+                "groups": dict(metric.detail.get("groups") or {}),
             }
             for metric in summary.metrics
         },

@@ -25,7 +25,7 @@ def case_record(case: Case) -> dict[str, Any]:
         "assertions": [asdict(check) for check in case.assertions],
         "thresholds": case.thresholds,
         "weight": case.weight if case.weight != 1.0 else None,
-        "labels": case.labels,
+        "human_labels": case.human_labels,
         "metadata": case.metadata,
         "approvals": approvals_to_json(case.approvals),
         "recorded": _recorded(case),
@@ -48,13 +48,9 @@ def _turn_record(turn: Turn) -> dict[str, Any]:
 
 
 def _recorded(case: Case) -> Any:
-    if case.recorded is None:
-        return None
-    answers: list[Any] = [response_to_json(answer) for answer in (case.recorded, *case.recorded_repeats)]
-    if case.recorded_turns:
-        earlier = [[response_to_json(answer) for answer in turns] for turns in case.recorded_turns]
-        answers = [{"turns": [*turns, last]} for turns, last in zip(earlier, answers, strict=True)]
-    return answers if len(answers) > 1 else answers[0]
+    recordings: list[Any] = [[response_to_json(answer) for answer in turns] for turns in case.recordings]
+    repeats = [{"turns": turns} if case.has_recorded_turns else turns[-1] for turns in recordings]
+    return repeats if len(repeats) > 1 else next(iter(repeats), None)
 
 
 def _without_empty(data: dict[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ _MAX_ENTRIES = 1_000
 _LISTS_OF_A_TURN = ("references", "expected_sources", "expected_tools")
 _MAX_DEPTH = 100
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_OBJECTS = ("variables", "parameters", "expected", "labels", "metadata")
+_OBJECTS = ("variables", "parameters", "expected", "human_labels", "metadata")
 
 
 def case_problems(case: Case) -> list[Problem]:
@@ -56,12 +56,7 @@ def case_problems(case: Case) -> list[Problem]:
     problems += [*_tool_problems(case), *_approval_problems(case)]
     for index, assertion in enumerate(case.assertions):
         problems += _assertion_problems(assertion, f"assertions[{index}]")
-    if case.recorded is not None and (problem := _recorded_problem(case.recorded)):
-        problems.append(Problem(problem, "recorded"))
-    for index, answer in enumerate(case.recorded_repeats):
-        if problem := _recorded_problem(answer):
-            problems.append(Problem(problem, f"recorded[{index + 1}]"))
-    problems += _conversation_problems(case)
+    problems += _recording_problems(case)
     for index, verdict in enumerate(case.verdicts):
         problems += _verdict_problems(verdict, f"verdicts[{index}]")
     return problems
@@ -84,8 +79,8 @@ def _list_problems(case: Case) -> Iterator[Problem]:
     for name in ("assertions", "verdicts"):
         if len(entries := getattr(case, name)) > _MAX_ENTRIES:
             yield _too_long(entries, name)
-    if len(case.recorded_repeats) >= MAX_REPEATS:
-        yield Problem(f"has {len(case.recorded_repeats) + 1:,} answers, more than {MAX_REPEATS} repeats", "recorded")
+    if len(case.recordings) > MAX_REPEATS:
+        yield Problem(f"has {len(case.recordings):,} entries, more than {MAX_REPEATS} repeats", "recordings")
     for index, turn in enumerate(case.turns[:_MAX_TURNS]):
         for name in _LISTS_OF_A_TURN:
             if len(entries := getattr(turn, name)) > _MAX_ENTRIES:
@@ -139,26 +134,25 @@ def _verdict_problems(verdict: RecordedVerdict, where: str) -> Iterator[Problem]
         yield Problem(problem, f"{where}.verdict")
 
 
-def _conversation_problems(case: Case) -> Iterator[Problem]:
-    """Yield the problems of recorded answers to earlier turns: each turn has one, until the agent fails."""
-    if not case.recorded_turns:
-        return
-    last = [answer for answer in (case.recorded, *case.recorded_repeats) if answer is not None]
-    if len(case.recorded_turns) != len(last):
-        yield Problem(f"has earlier answers of {len(case.recorded_turns)} repeats, not of {len(last)}", "recorded")
-        return
-    for index, (earlier, answer) in enumerate(zip(case.recorded_turns, last, strict=True)):
-        where = f"recorded[{index}]" if len(last) > 1 else "recorded"
-        count, due = len(earlier) + 1, len(case.turns)
-        if count > due or (count < due and not answer.is_failed):
-            yield Problem(f"has {count} answers to {due} turns: each turn has one, until one is an error", where)
-        for turn_index, response in enumerate(earlier[:_MAX_TURNS]):
+def incomplete(count: int, due: int) -> str:
+    """Return the message for a recorded conversation whose number of answers is not that of its turns."""
+    return f"has {count} answers to {due} turns: each turn has one, until one is an error"
+
+
+def _recording_problems(case: Case) -> Iterator[Problem]:
+    due = len(case.turns)
+    only_last = all(len(turns) == 1 for turns in case.recordings)
+    for index, turns in enumerate(case.recordings):
+        where = f"recordings[{index}].turns"
+        count = len(turns)
+        is_complete = count == due or (count and turns[-1].is_failed)
+        if count > due or not (is_complete or only_last):
+            yield Problem(incomplete(count, due), where)
+        for turn_index, response in enumerate(turns[:_MAX_TURNS]):
             if problem := _recorded_problem(response):
-                yield Problem(problem, f"{where}.turns[{turn_index}]")
-            elif response.is_failed:
-                yield Problem(
-                    "is an error, and answers follow: a conversation ends there", f"{where}.turns[{turn_index}]"
-                )
+                yield Problem(problem, f"{where}[{turn_index}]")
+            elif response.is_failed and turn_index < count - 1:
+                yield Problem("is an error, and answers follow: a conversation ends there", f"{where}[{turn_index}]")
 
 
 def _recorded_problem(recorded: AgentResponse) -> str:

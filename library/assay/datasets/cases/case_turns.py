@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from assay.datasets.cases.case_rules import incomplete
 from assay.datasets.cases.expectations import expected_tools
 from assay.datasets.fields.aliases import FieldMap, is_blank
 from assay.datasets.foreign.messages import messages_of
@@ -156,8 +157,8 @@ def _history(fields: Fields) -> tuple[Message, ...]:
     return tuple(Message(**message) for message in messages)
 
 
-def recorded_answers(fields: Fields, spoken: list[Any]) -> tuple[tuple[tuple[AgentResponse, ...], ...], bool]:
-    """Return the recorded answers, per repeat and turn, and whether earlier turns have any.
+def recorded_answers(fields: Fields, spoken: list[Any]) -> tuple[tuple[AgentResponse, ...], ...]:
+    """Return the recorded answers by repeat and turn.
 
     Only the field `recorded` may hold a list of repeats.
 
@@ -169,7 +170,7 @@ def recorded_answers(fields: Fields, spoken: list[Any]) -> tuple[tuple[tuple[Age
     if value is None:
         source, value = _spoken(fields, spoken)
     if value is None:
-        return (), False
+        return ()
     is_recorded = source.lower() == "recorded"
     if is_recorded and isinstance(value, str):
         value = _in_cell(value, is_table=fields.from_cells)
@@ -177,8 +178,10 @@ def recorded_answers(fields: Fields, spoken: list[Any]) -> tuple[tuple[tuple[Age
         sources = {f"{source}[{index}]": answers for index, answers in enumerate(value)}
     else:
         sources = {source: value}
-    conversations = [_conversation(fields, where, answers) for where, answers in sources.items()]
-    return tuple(answers for answers in conversations if answers), any(map(_is_conversation, sources.values()))
+    conversations = [
+        _conversation(fields, where, answers, turn_count=len(spoken)) for where, answers in sources.items()
+    ]
+    return tuple(answers for answers in conversations if answers)
 
 
 def _spoken(fields: Fields, answers: list[Any]) -> tuple[str, Any]:
@@ -209,7 +212,7 @@ def _is_conversation(value: object) -> bool:
     return isinstance(value, dict) and value.keys() == {"turns"} and isinstance(value["turns"], list)
 
 
-def _conversation(fields: Fields, source: str, value: Any) -> tuple[AgentResponse, ...]:
+def _conversation(fields: Fields, source: str, value: Any, *, turn_count: int) -> tuple[AgentResponse, ...]:
     """Return recorded answers, the final one last; empty if any is invalid."""
     if not _is_conversation(value):
         answers = [_answer(fields, source, value)]
@@ -219,7 +222,11 @@ def _conversation(fields: Fields, source: str, value: Any) -> tuple[AgentRespons
             fields.trouble.append((f"{source}.turns", "is empty: it has an answer to each turn"))
         answers = [_answer(fields, f"{source}.turns[{index}]", item) for index, item in enumerate(turns)]
     complete = tuple(answer for answer in answers if answer is not None)
-    return complete if len(complete) == len(answers) else ()
+    if len(complete) < len(answers):
+        return ()
+    if _is_conversation(value) and len(complete) == 1 < turn_count and not complete[0].is_failed:
+        fields.trouble.append((source, incomplete(1, turn_count)))  # the case would take it for the last answer
+    return complete
 
 
 def _answer(fields: Fields, source: str, value: object) -> AgentResponse | None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from assay.model.answers.approvals import Approval
     from assay.model.case import ExpectedTool
 
-_ASSERTION_FIELDS = ("type", "value", "threshold", "metric", "weight", "negate")
+_ASSERTION_FIELDS = ("type", "value", "threshold", "group", "weight", "negate")
 _BOTH = ("semantic_similarity", "assertions")
 _WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
@@ -74,9 +74,9 @@ def _assertion(fields: Fields, where: str, item: object) -> Assertion | None:
     negate = item.get("negate", False)
     if not isinstance(negate, bool):
         fields.trouble.append((f"{where}.negate", f"must be true or false, not {shown(negate)}"))
-    metric = item.get("metric")
-    if metric is not None and not isinstance(metric, str):
-        fields.trouble.append((f"{where}.metric", f"must be a string, not {shown(metric)}"))
+    group = item.get("group")
+    if group is not None and not isinstance(group, str):
+        fields.trouble.append((f"{where}.group", f"must be a string, not {shown(group)}"))
     threshold, share = item.get("threshold"), item.get("weight")
     if threshold is not None:
         threshold = fields.as_number(f"{where}.threshold", threshold)
@@ -88,7 +88,7 @@ def _assertion(fields: Fields, where: str, item: object) -> Assertion | None:
         type=kind.removeprefix("not-"),
         value=item.get("value"),
         threshold=threshold,
-        metric=metric or "",
+        group=group or "",
         weight=1.0 if share is None else share,
         negate=negate is not is_negated,
     )
@@ -136,9 +136,9 @@ def weight(fields: Fields) -> float:
     return 1.0 if number is None else number
 
 
-def labels(fields: Fields) -> dict[str, Any]:
-    """Return the human labels of the recorded answer: an object; another value is put under `labels`."""
-    source, value = fields.find("labels")
+def human_labels(fields: Fields) -> dict[str, Any]:
+    """Return the human labels of the recorded answer: an object; another value is put under its field's name."""
+    source, value = fields.find("human_labels")
     if isinstance(value, str) and fields.from_cells:
         value = value_in_cell(value)
     if is_blank(value):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.datasets.cases.case_rules import case_problems, excess
 from assay.datasets.cases.case_turns import read_turns, recorded_answers
-from assay.datasets.cases.expectations import approvals, assertions, labels, thresholds, weight
+from assay.datasets.cases.expectations import approvals, assertions, human_labels, thresholds, weight
 from assay.datasets.fields.aliases import OPTION_NAMES, is_blank, is_plural
 from assay.datasets.records import find_unusable, shown
 from assay.datasets.values.cells import may_list, value_in_cell
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from assay.datasets.records import Record
 
 _PLAIN_CHARS = MAX_CASE_BYTES // MAX_BYTES_PER_CHAR
-_ANSWERS = ("references", "recorded", "expected_sources", "expected_tools", "assertions", "labels")
+_ANSWERS = ("references", "recorded", "expected_sources", "expected_tools", "assertions", "human_labels")
+_RECORDED = re.compile(r"recordings\[(\d+)\]\.turns(\[\d+\])?")
 _FIRST_NAME = re.compile(r"\w+")
 _TAG_MARKS = re.compile(r"[,;|]")
 
@@ -140,9 +141,6 @@ def build_case(record: Record, layout: Layout, *, from_cells: bool, findings: Fi
     references = with_choice(fields, references, choices)
     variables = dict(fields.mapping("variables"))
     turns, spoken = read_turns(fields, references, variables)
-    conversations, has_turns = recorded_answers(fields, spoken)
-    answers = tuple(conversation[-1] for conversation in conversations)
-    earlier = tuple(conversation[:-1] for conversation in conversations)
     case = Case(
         case_id=_case_id(fields),
         turns=turns,
@@ -156,17 +154,15 @@ def build_case(record: Record, layout: Layout, *, from_cells: bool, findings: Fi
         assertions=assertions(fields),
         thresholds=thresholds(fields),
         weight=weight(fields),
-        labels=labels(fields),
+        human_labels=human_labels(fields),
         metadata=_metadata(fields),
-        recorded=answers[0] if answers else None,
-        recorded_repeats=answers[1:],
-        recorded_turns=earlier if has_turns else (),
+        recordings=recorded_answers(fields, spoken),
         approvals=approvals(fields),
     )
     if trouble:
         return None
     trouble += [
-        (_source_of(problem.field, fields), problem.message)
+        (_source_of(problem.field, fields, case), problem.message)
         for problem in case_problems(case)
         if problem.field != "case_id"  # derived later if missing, and checked above if present
     ]
@@ -178,8 +174,12 @@ def build_case(record: Record, layout: Layout, *, from_cells: bool, findings: Fi
     return case
 
 
-def _source_of(path: str, fields: Fields) -> str:
+def _source_of(path: str, fields: Fields, case: Case) -> str:
     """Return the path of a case's field with the record's own name for it."""
+    if (answer := _RECORDED.fullmatch(path)) is not None:
+        index, turn = int(answer[1]), f".turns{answer[2]}" if answer[2] else ""
+        repeat = f"[{index}]" if len(case.recordings) > 1 else ""
+        return f"{fields.find('recorded')[0]}{repeat}{turn if len(case.recordings[index]) > 1 else ''}"
     name = _FIRST_NAME.match(path)
     return path if name is None else fields.find(name[0])[0] + path[name.end() :]
 

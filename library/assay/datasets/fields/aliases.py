@@ -34,7 +34,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "weight": ("weight",),
     "skip": ("skip",),
     "choices": ("choices",),
-    "labels": ("labels",),
+    "human_labels": ("human_labels", "labels"),
     "variables": ("variables", "vars"),
     "parameters": ("parameters", "filters"),
     "contexts": ("contexts", "context"),

@@ -12,7 +12,7 @@ from assay.datasets.records import BadRecordError, shown
 
 NAME = "pairwise"
 
-FIELDS = {"input": "input", "labels": "output_1 | output_2 | label"}
+FIELDS = {"input": "input", "human_labels": "output_1 | output_2 | label"}
 """The format's own field names, by canonical field."""
 
 _LABELS = ("label", "preference", "winner")
@@ -52,7 +52,7 @@ def convert(record: Mapping[str, Any]) -> dict[str, Any]:
     preference = parts.take(*_LABELS)
     if preference is not None:
         labels["preference"] = _preference(preference, parts.name(*_LABELS))
-    return parts.finish({"id": parts.take("id"), **asked, "labels": labels})
+    return parts.finish({"id": parts.take("id"), **asked, "human_labels": labels})
 
 
 def _preference(value: object, field: str) -> int | str:

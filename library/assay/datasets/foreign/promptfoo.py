@@ -194,7 +194,7 @@ class Tests:
             raise BadRecordError(f"must be a check with type and value, not {shown(check)}", field)
         check = self._filled(check, field)
         if is_code(check):
-            return {name: check[name] for name in _CHECK_FIELDS if check.get(name) is not None}
+            return _plain_check(check)
         refuse_code(check, field)
         if "assert" in check:
             raise BadRecordError("is a set of checks, which is not read: list them by themselves", field)
@@ -203,7 +203,7 @@ class Tests:
                 close = nearest(name, _CHECK_FIELDS)
                 hint = f"did you mean {close!r}?" if close else f"read are {', '.join(_CHECK_FIELDS)}"
                 raise BadRecordError(f"is not a supported field of a check; {hint}", f"{field}.{name}")
-        plain = {name: check[name] for name in _CHECK_FIELDS if check.get(name) is not None}
+        plain = _plain_check(check)
         if "value" in plain:
             plain["value"] = render(plain["value"], variables, f"{field}.value")
             if is_json_check(plain.get("type")) and isinstance(plain["value"], str):
@@ -313,6 +313,12 @@ def _test_of_row(row: Mapping[str, Any]) -> dict[str, Any]:
         (name, checks[name] if metric is None else {**checks[name], "metric": metric}) for name in ordered
     ]
     return test
+
+
+def _plain_check(check: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a check with Assay's names: promptfoo calls its group "metric"."""
+    plain = {name: check[name] for name in _CHECK_FIELDS if check.get(name) is not None}
+    return {"group" if name == "metric" else name: value for name, value in plain.items()}
 
 
 def _take_column(test: dict[str, Any], name: str, cell: Any) -> None:

@@ -52,7 +52,7 @@ def row_columns(head: Mapping[str, Any]) -> Sequence[Column]:
         for name, kind in kinds.items()
         if kind not in own
     ]
-    others += _label_columns(head, kinds)
+    others += _group_columns(head, kinds)
     if is_sql:
         sql = [_metric_column(name_of_kind(kind, kinds), kind.replace("_", " ").title()) for kind in SQL_METRICS]
         return [*_start(), *_QUESTION, *_SQL, *sql, *_END, *others, *repeated, *_WHY]
@@ -74,20 +74,20 @@ def _metric_column(metric: str, name: str) -> Column:
     return Column(name, lambda row: plain_number(row["scores"].get(metric, {}).get("value")))
 
 
-def _label_columns(head: Mapping[str, Any], kinds: Mapping[str, str]) -> list[Column]:
-    """Return a column for each label of checks: the mean of the row's checks that have it."""
+def _group_columns(head: Mapping[str, Any], kinds: Mapping[str, str]) -> list[Column]:
+    """Return a column for each group of checks: the mean of the row's checks in it."""
     names = [name for name, kind in kinds.items() if kind == "assertions"]
-    labels = [(name, label) for name in names for label in head["results"][name].get("metrics") or ()]
+    groups = [(name, group) for name in names for group in head["results"][name].get("groups") or ()]
     taken = _TAKEN | kinds.keys()
     return [
-        Column(f"label.{label}" if label in taken else label, partial(_label_mean, name, label))
-        for name, label in labels
+        Column(f"group.{group}" if group in taken else group, partial(_group_mean, name, group))
+        for name, group in groups
     ]
 
 
-def _label_mean(metric: str, label: str, row: Row) -> Cell:
+def _group_mean(metric: str, group: str, row: Row) -> Cell:
     checks = (row["scores"].get(metric, {}).get("detail") or {}).get("checks") or ()
-    scores = [check["score"] for check in checks if check.get("label") == label and check.get("score") is not None]
+    scores = [check["score"] for check in checks if check.get("group") == group and check.get("score") is not None]
     return plain_number(exact_mean(scores)) if scores else None
 
 

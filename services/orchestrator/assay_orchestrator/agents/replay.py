@@ -16,20 +16,17 @@ class ReplayAgent:
 
     async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
         """Return the recorded answer; for an unscored earlier turn without an answer, its reference."""
-        if conversation := case.recorded_conversation(request.repeat_index):
-            return conversation[request.turn_index]
+        repeat_index = request.repeat_index if len(case.recordings) > 1 else 0  # one recording serves all repeats
+        is_recorded = repeat_index < len(case.recordings)
+        if is_recorded and case.has_recorded_turns:
+            return case.recordings[repeat_index][request.turn_index]
         if request.turn_index < len(case.turns) - 1:
             return AgentResponse(text=next(iter(case.turns[request.turn_index].references), ""))
-        if case.recorded is None:
-            return error_response(
-                AgentErrorKind.NOT_RECORDED, f"the dataset has no recorded answer for case {case.case_id}"
-            )
-        if not request.repeat_index or not case.recorded_repeats:
-            return case.recorded
-        if request.repeat_index > len(case.recorded_repeats):
-            repeat = f"repeat {request.repeat_index + 1} of case {case.case_id}"
-            return error_response(AgentErrorKind.NOT_RECORDED, f"the dataset has no recorded answer for {repeat}")
-        return case.recorded_repeats[request.repeat_index - 1]
+        if is_recorded:
+            return case.recordings[repeat_index][-1]
+        repeat = f"repeat {repeat_index + 1} of " if case.recordings else ""
+        message = f"the dataset has no recorded answer for {repeat}case {case.case_id}"
+        return error_response(AgentErrorKind.NOT_RECORDED, message)
 
     async def aclose(self) -> None:
         """Do nothing: there are no connections."""

@@ -89,4 +89,4 @@ class RunContext:
 
     def turn_score_of(self, case: Case) -> str:
         """Return how a case's conversation is valued: by its last answer if the case recorded only that."""
-        return "last" if self.is_replay and not case.recorded_turns else self.turn_score
+        return "last" if self.is_replay and not case.has_recorded_turns else self.turn_score

@@ -550,14 +550,14 @@ def rescored_case(case: Case, run_id: str, answers: Sequence[Sequence[AgentRespo
     """
     missing = error_response(AgentErrorKind.NOT_RECORDED, f"run {run_id} has no answer for case {case.case_id}")
     rows = [tuple(row) or (missing,) for row in answers]
-    earlier = tuple(row[:-1] for row in rows) if len(case.turns) > 1 and not _are_stand_ins(case, rows) else ()
-    first, *others = (row[-1] for row in rows)
-    return replace(case, recorded=first, recorded_repeats=tuple(others), recorded_turns=earlier)
+    if _are_stand_ins(case, rows):
+        rows = [row[-1:] for row in rows]
+    return replace(case, recordings=tuple(rows))
 
 
 def _are_stand_ins(case: Case, rows: Sequence[Sequence[AgentResponse]]) -> bool:
     """Return whether the answers to earlier turns are references that replay used for lack of recorded answers."""
-    if case.recorded is None or case.recorded_turns:
+    if not case.recordings or case.has_recorded_turns:
         return False
     expected = [AgentResponse(text=next(iter(turn.references), "")) for turn in case.turns[:-1]]
     return all(answer == stand_in for row in rows for answer, stand_in in zip(row[:-1], expected, strict=False))

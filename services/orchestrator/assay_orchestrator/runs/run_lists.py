@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.runs.run_heads import RunHead
     from assay_orchestrator.store.runs.runs import RunRecord
 
-_LISTED = ("metrics",)
-"""The details of metrics that a list shows: the means of labelled checks."""
+_LISTED = ("groups",)
+"""The details of metrics that a list shows: the means of groups of checks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from assay.gates.gates import LABEL, decide, meets_target, read_gate
+from assay.gates.gates import CHECK_GROUP, decide, meets_target, read_gate
 from assay.gates.run_verdict import (
     metric_error_gap,
     percent,
@@ -142,21 +142,21 @@ def _of_metric(gate: Gate, summary: RunSummary) -> tuple[float | None, str]:
         return (metric.passed / decided, "") if decided else (None, f"{gate.name} gave no row a verdict")
     if gap := survivors_gap(metric, summary):
         return None, gap
-    if gate.stat.startswith(LABEL):
-        return _of_label(metric, gate.stat.removeprefix(LABEL))
+    if gate.stat.startswith(CHECK_GROUP):
+        return _of_checks(metric, gate.stat.removeprefix(CHECK_GROUP))
     value = metric.value if gate.stat == "value" else _entry(metric.detail, gate.stat)
     if value is not None:
         return value, ""
     return None, uncomputed_text(metric) if metric.value is None else f"{gate.name} has no {gate.stat}"
 
 
-def _of_label(metric: MetricSummary, label: str) -> tuple[float | None, str]:
-    """Return the mean of the checks with a label, and why there is none: missing checks may decide it."""
-    if unmade := (metric.detail.get("unmade_labels") or {}).get(label, 0):
+def _of_checks(metric: MetricSummary, group: str) -> tuple[float | None, str]:
+    """Return the mean of a group of checks, and why there is none: missing checks may decide it."""
+    if unmade := (metric.detail.get("unmade_groups") or {}).get(group, 0):
         checks = "1 check" if unmade == 1 else f"{unmade:,} checks"
-        return None, f"{checks} with the label {label!r} {'was' if unmade == 1 else 'were'} not made"
-    value = (metric.detail.get("metrics") or {}).get(label)
-    return value, "" if value is not None else f"no check has the label {label!r}"
+        return None, f"{checks} of the group {group!r} {'was' if unmade == 1 else 'were'} not made"
+    value = (metric.detail.get("groups") or {}).get(group)
+    return value, "" if value is not None else f"no check is in the group {group!r}"
 
 
 def _entry(detail: Mapping[str, Any], stat: str) -> float | None:
