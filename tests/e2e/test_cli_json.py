@@ -45,7 +45,7 @@ JUDGED = (
 SHARED = (
     "admin teams create search", "admin teams list", "admin teams retention search --runs 90d", "admin status",
     "admin tokens create ci --team search", "admin tokens list --team search", "admin quotas show search",
-    "admin targets create models https://api.example.org --team search", "admin targets list --team search",
+    "admin destinations create models https://api.example.org --team search", "admin destinations list --team search",
     "admin audit list", "admin teams delete search --yes --no-wait",
 )  # fmt: skip
 ELSEWHERE = {
@@ -143,7 +143,7 @@ def test_commands_on_judges(judged_project: Cli) -> None:
 
 
 def test_commands_on_a_shared_server(installation: tuple[Cli, str, str]) -> None:
-    """Teams, tokens, quotas, targets and the audit log."""
+    """Teams, tokens, quotas, destinations and the audit log."""
     cli, _, operator = installation
     login(cli, operator, "--tls-ca", "server.pem")
     *_, token = walk(cli, SHARED[:5])

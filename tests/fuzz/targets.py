@@ -86,7 +86,7 @@ _PROCESSES: Mapping[str, Sequence[str]] = {
 }
 _KNOWN: Mapping[str, Sequence[str]] = {
     "role": ("viewer", "runner", "team-admin", "operator", "king"),
-    "team": ("", "operators", "search", "default"),
+    "team": ("", "operators", "search", "*"),
     "adapter": ("replay", "python", "http", "grpc", "openai", "anthropic", "command"),
     "target": (
         "",

@@ -370,7 +370,7 @@ async def _evaluate(folder: Path, planted: Planted, processes: Processes, token:
         await client.wait_for_ready(60)
         names = list(planted.values)
         for number, names_of_one in enumerate((names[:30], names[30:])):
-            await admin.create_target(client, f"local-{number}", "127.0.0.1", secrets=names_of_one)
+            await admin.create_destination(client, f"local-{number}", "127.0.0.1", secrets=names_of_one)
         assert in_variable
         texts = [
             await shown(client, RunSpec(f"r{number}", agent, METRICS), folder / "reports")

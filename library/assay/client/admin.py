@@ -1,4 +1,4 @@
-"""Administration of a shared server: teams, tokens, quotas and targets."""
+"""Administration of a shared server: teams, tokens, quotas and destinations."""
 
 from __future__ import annotations
 
@@ -6,16 +6,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from assay.admin.v1 import admin_pb2, admin_pb2_grpc
-from assay.errors import SetupError
-from assay.identity.quotas import Quota
+from google.protobuf.field_mask_pb2 import FieldMask
+
+from assay.admin.v1 import admin_pb2 as pb
+from assay.admin.v1 import admin_pb2_grpc
+from assay.errors import InvalidInputError, Problem, SetupError
+from assay.identity.rights import Role
+from assay.identity.team_state import TeamState
 from assay.v1 import server_pb2, server_pb2_grpc
-from assay.wire.times import record_from_wire
+from assay.wire.admin import QUOTA_FIELDS, TEAM_STATES, quotas_from_wire, quotas_to_wire, record_from_wire
+from assay.wire.roles import ROLES
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 
     from assay.client.client import Client
+    from assay.identity.quotas import Quota
+
+PAGE_SIZE = 1_000
+"""The number of entries that the client asks for at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,21 +33,24 @@ class Team:
 
     Args:
         team: Name of the team.
+        state: "active", "disabled", "deleting" (data of it may remain) or "deleted"; empty if a newer server has added
+            it.
         created_at: Time of creation.
         disabled_at: Time since when it is disabled.
         deleted_at: Time of the deletion.
         erased_at: Time since when all data of the deleted team is gone.
-        keep_runs_days: Days after which ended runs are deleted, except baselines; 0 for never.
-        keep_audit_days: Days after which audit entries are deleted, except the newest; 0 for never.
+        keep_runs_days: Days after which ended runs are deleted, except baselines; None for never.
+        keep_audit_days: Days after which audit entries are deleted, except the newest; None for never.
     """
 
     team: str
+    state: str
     created_at: str
     disabled_at: str = ""
     deleted_at: str = ""
     erased_at: str = ""
-    keep_runs_days: int = 0
-    keep_audit_days: int = 0
+    keep_runs_days: int | None = None
+    keep_audit_days: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +75,10 @@ class TeamDeletion:
     Args:
         team: The team.
         stores: Deleted data by store.
-        cancelled_count: Number of runs that this call cancelled.
     """
 
     team: Team
     stores: tuple[DeletedStore, ...]
-    cancelled_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,18 +110,18 @@ class TokenInfo:
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """A new token: its secret text, which is shown only once, and its record."""
+    """A new token: the whole token, which is shown only once, and its record."""
 
-    text: str = field(repr=False)
+    secret: str = field(repr=False)
     token: TokenInfo
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class Destination:
     """An address that a team's runs may call.
 
     Args:
-        team: Team of the target.
+        team: Team of the destination.
         name: Name within the team.
         address: `HOST`, `HOST:PORT` or `https://HOST[:PORT]`, where HOST may be `*.example.org`.
         secrets: Names of the team's secrets that may be sent there.
@@ -128,30 +138,33 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class QuotaAmount:
-    """A quota in force for a team: the amount in its unit, and whether it is the default of all teams."""
+class TeamQuotas:
+    """Quotas of a team, each amount in the quota's unit.
 
-    quota: Quota
-    amount: int
-    is_default: bool = False
+    Args:
+        in_force: The quotas in force; a missing one has no limit.
+        own: The team's own quotas; the others in force are the default.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class QuotaUse:
-    """A team's usage of a quota, in its unit; the limit is None if unlimited."""
-
-    quota: Quota
-    used: int
-    limit: int | None = None
+    in_force: Mapping[Quota, int]
+    own: Mapping[Quota, int]
 
 
 @dataclass(frozen=True, slots=True)
-class TeamStatus:
-    """A team's current usage, and the number of unfinished rows of its active runs."""
+class TeamUsage:
+    """A team's current usage.
+
+    Args:
+        team: Name of the team.
+        used: Usage of every quota, in its unit.
+        quotas: The quotas in force; a missing one has no limit.
+        queued_row_count: Number of unfinished rows of its active runs.
+    """
 
     team: str
-    uses: tuple[QuotaUse, ...]
-    queued_rows: int
+    used: Mapping[Quota, int]
+    quotas: Mapping[Quota, int]
+    queued_row_count: int
 
 
 async def get_identity(client: Client) -> TokenInfo:
@@ -170,60 +183,72 @@ async def get_identity(client: Client) -> TokenInfo:
 
 async def create_team(client: Client, team: str) -> Team:
     """Create a team; for operators."""
-    response = await call_admin(client, lambda stub: stub.CreateTeam(admin_pb2.CreateTeamRequest(team=team)))
+    response = await call_admin(client, lambda stub: stub.CreateTeam(pb.CreateTeamRequest(team=team)))
     return record_from_wire(Team, response.team)
 
 
 async def list_teams(client: Client) -> list[Team]:
     """Return all teams, sorted by name; for operators."""
-    response = await call_admin(client, lambda stub: stub.ListTeams(admin_pb2.ListTeamsRequest()))
-    return [record_from_wire(Team, team) for team in response.teams]
+    pages = _pages(client, pb.ListTeamsRequest(), lambda stub, request: stub.ListTeams(request))
+    return [record_from_wire(Team, team) async for page in pages for team in page.teams]
 
 
-async def disable_team(client: Client, team: str) -> tuple[Team, int]:
-    """Refuse a team's tokens and pause its active runs; return the team and the number of paused runs. For
-    operators."""
-    response = await call_admin(client, lambda stub: stub.DisableTeam(admin_pb2.DisableTeamRequest(team=team)))
-    return record_from_wire(Team, response.team), response.paused_count
-
-
-async def enable_team(client: Client, team: str) -> Team:
-    """Accept a disabled team's tokens again; its runs stay paused. For operators."""
-    response = await call_admin(client, lambda stub: stub.EnableTeam(admin_pb2.EnableTeamRequest(team=team)))
-    return record_from_wire(Team, response.team)
-
-
-async def delete_team(client: Client, team: str) -> TeamDeletion:
-    """Start deleting a team with all its data, or return the progress of the deletion. For operators."""
-    response = await call_admin(client, lambda stub: stub.DeleteTeam(admin_pb2.DeleteTeamRequest(team=team)))
-    stores = (
-        DeletedStore(
-            store.store, store.deleted_count, store.remaining_count if store.HasField("remaining_count") else None
-        )
-        for store in response.stores
-    )
-    return TeamDeletion(record_from_wire(Team, response.team), tuple(stores), response.cancelled_count)
-
-
-async def set_team_retention(
-    client: Client, team: str, *, keep_runs_days: int | None = None, keep_audit_days: int | None = None
-) -> Team:
-    """Set the retention of a team's runs and audit entries; for operators.
+async def update_team(
+    client: Client,
+    team: str,
+    *,
+    disabled: bool | None = None,
+    keep_runs_days: int | None = None,
+    keep_audit_days: int | None = None,
+) -> tuple[Team, int]:
+    """Change a team; for operators. Return it, and the number of runs that were paused.
 
     Args:
         client: A client with an operator's token.
         team: The team.
+        disabled: True refuses the team's tokens and pauses its active runs; False accepts the tokens again, and the
+            runs stay paused. None changes nothing.
         keep_runs_days: Days for ended runs; 0 keeps them for ever, None changes nothing.
         keep_audit_days: Days for audit entries; likewise.
     """
-    request = admin_pb2.SetTeamRetentionRequest(
-        team=team, keep_runs_days=keep_runs_days, keep_audit_days=keep_audit_days
+    state: Any = None if disabled is None else TEAM_STATES.to_wire(TeamState.DISABLED if disabled else TeamState.ACTIVE)
+    changes = {"state": state, "keep_runs_days": keep_runs_days, "keep_audit_days": keep_audit_days}
+    changed = pb.Team(
+        team=team, state=state, keep_runs_days=keep_runs_days or None, keep_audit_days=keep_audit_days or None
     )
-    response = await call_admin(client, lambda stub: stub.SetTeamRetention(request))
-    return record_from_wire(Team, response.team)
+    paths = [name for name, value in changes.items() if value is not None]
+    request = pb.UpdateTeamRequest(team=changed, update_mask=FieldMask(paths=paths))
+    response = await call_admin(client, lambda stub: stub.UpdateTeam(request))
+    return record_from_wire(Team, response.team), response.paused_run_count
 
 
-async def create_token(client: Client, role: str, name: str, *, team: str = "", lifetime_s: int = 0) -> NewToken:
+async def delete_team(client: Client, team: str) -> int:
+    """Start deleting a team with all its data; return the number of cancelled runs. For operators."""
+    response = await call_admin(client, lambda stub: stub.DeleteTeam(pb.DeleteTeamRequest(team=team)))
+    return int(response.cancelled_run_count)
+
+
+async def get_team_deletion(client: Client, team: str) -> TeamDeletion:
+    """Return the progress of a team's deletion; for operators."""
+    response = await call_admin(client, lambda stub: stub.GetTeam(pb.GetTeamRequest(team=team)))
+    stores = (
+        DeletedStore(
+            store.store, store.deleted_count, store.remaining_count if store.HasField("remaining_count") else None
+        )
+        for store in response.deleted_stores
+    )
+    return TeamDeletion(record_from_wire(Team, response.team), tuple(stores))
+
+
+async def create_token(
+    client: Client,
+    role: str,
+    name: str,
+    *,
+    team: str = "",
+    lifetime_s: float | None = None,
+    never_expires: bool = False,
+) -> NewToken:
     """Create a token.
 
     Args:
@@ -231,97 +256,133 @@ async def create_token(client: Client, role: str, name: str, *, team: str = "", 
         role: "viewer", "runner", "team-admin" or "operator".
         name: Purpose or holder.
         team: Team of the token; empty for the client's own team.
-        lifetime_s: Seconds until it expires; 0 for never.
+        lifetime_s: Seconds until it expires; None for 90 days.
+        never_expires: Whether it never expires, in place of a lifetime.
+
+    Raises:
+        InvalidInputError: The role, the name or the lifetime is invalid.
     """
-    request = admin_pb2.CreateTokenRequest(team=team, role=role, name=name, lifetime_s=lifetime_s)
+    roles = {role.value: role for role in Role}
+    if role not in roles:
+        raise InvalidInputError([Problem(f"must be one of {', '.join(roles)}, not {role[:60]!a}", "role")])
+    expiry: dict[str, Any] = {} if lifetime_s is None else {"lifetime_ms": round(lifetime_s * 1000)}
+    expiry |= {"never_expires": True} if never_expires else {}
+    request = pb.CreateTokenRequest(
+        team=team or await _own_team(client), role=ROLES.to_wire(roles[role]), name=name, **expiry
+    )
     response = await call_admin(client, lambda stub: stub.CreateToken(request))
-    return NewToken(response.text, record_from_wire(TokenInfo, response.token))
+    return NewToken(response.secret, record_from_wire(TokenInfo, response.token))
 
 
 async def list_tokens(client: Client, team: str = "") -> list[TokenInfo]:
     """Return the tokens of a team, oldest first; an empty name means the client's own team."""
-    response = await call_admin(client, lambda stub: stub.ListTokens(admin_pb2.ListTokensRequest(team=team)))
-    return [record_from_wire(TokenInfo, token) for token in response.tokens]
+    request = pb.ListTokensRequest(team=team or await _own_team(client))
+    pages = _pages(client, request, lambda stub, request: stub.ListTokens(request))
+    return [record_from_wire(TokenInfo, token) async for page in pages for token in page.tokens]
 
 
 async def revoke_token(client: Client, token_id: str) -> TokenInfo:
     """Revoke a token; every process refuses it within 60 s."""
-    response = await call_admin(client, lambda stub: stub.RevokeToken(admin_pb2.RevokeTokenRequest(token_id=token_id)))
+    response = await call_admin(client, lambda stub: stub.RevokeToken(pb.RevokeTokenRequest(token_id=token_id)))
     return record_from_wire(TokenInfo, response.token)
 
 
-async def create_target(
+async def create_destination(
     client: Client, name: str, address: str, *, secrets: Sequence[str] = (), team: str = ""
-) -> Target:
+) -> Destination:
     """Allow a team's runs to call an address; for team admins and operators.
 
     Args:
         client: A client whose token may administer the team.
-        name: Name of the target within the team.
+        name: Name of the destination within the team.
         address: `HOST`, `HOST:PORT` or `https://HOST[:PORT]`, where HOST may be `*.example.org`.
         secrets: Names of the team's secrets that may be sent there.
         team: The team; empty for the client's own.
     """
-    request = admin_pb2.CreateTargetRequest(team=team, name=name, address=address, secrets=secrets)
-    return record_from_wire(Target, (await call_admin(client, lambda stub: stub.CreateTarget(request))).target)
+    request = pb.CreateDestinationRequest(
+        team=team or await _own_team(client), name=name, address=address, secrets=secrets
+    )
+    response = await call_admin(client, lambda stub: stub.CreateDestination(request))
+    return record_from_wire(Destination, response.destination)
 
 
-async def list_targets(client: Client, team: str = "") -> list[Target]:
-    """Return the targets of a team, sorted by name; an empty name means the client's own team."""
-    response = await call_admin(client, lambda stub: stub.ListTargets(admin_pb2.ListTargetsRequest(team=team)))
-    return [record_from_wire(Target, target) for target in response.targets]
+async def list_destinations(client: Client, team: str = "") -> list[Destination]:
+    """Return the destinations of a team, sorted by name; an empty name means the client's own team."""
+    request = pb.ListDestinationsRequest(team=team or await _own_team(client))
+    pages = _pages(client, request, lambda stub, request: stub.ListDestinations(request))
+    return [record_from_wire(Destination, place) async for page in pages for place in page.destinations]
 
 
-async def delete_target(client: Client, name: str, team: str = "") -> None:
-    """Remove a target; new and resumed runs can no longer call it."""
-    await call_admin(client, lambda stub: stub.DeleteTarget(admin_pb2.DeleteTargetRequest(team=team, name=name)))
+async def delete_destination(client: Client, name: str, team: str = "") -> None:
+    """Remove a destination; runs can no longer call it."""
+    request = pb.DeleteDestinationRequest(team=team or await _own_team(client), name=name)
+    await call_admin(client, lambda stub: stub.DeleteDestination(request))
 
 
-async def set_quotas(
-    client: Client, amounts: Mapping[Quota, int], cleared: Collection[Quota] = (), *, team: str = ""
+async def update_quotas(
+    client: Client, team: str, amounts: Mapping[Quota, int], removed: Collection[Quota] = ()
 ) -> None:
-    """Set and remove quotas of a team, or of "default", all teams without their own; for operators.
+    """Set and remove quotas of a team; for operators.
 
     Args:
         client: A client with an operator's token.
+        team: The team.
         amounts: Amounts by quota, each in its unit; money in billionths of a dollar.
-        cleared: Quotas to remove.
-        team: The team; empty for the client's own.
+        removed: Quotas to remove, for which the default then applies.
     """
-    request = admin_pb2.SetQuotasRequest(
-        team=team,
-        quotas=[admin_pb2.QuotaAmount(quota=quota.value, amount=amount) for quota, amount in amounts.items()],
-        cleared=[quota.value for quota in cleared],
-    )
-    await call_admin(client, lambda stub: stub.SetQuotas(request))
+    request = pb.UpdateQuotasRequest(team=team, quotas=quotas_to_wire(amounts), update_mask=_mask(amounts, removed))
+    await call_admin(client, lambda stub: stub.UpdateQuotas(request))
 
 
-async def get_quotas(client: Client, team: str = "") -> list[QuotaAmount]:
-    """Return the quotas in force for a team; an empty name means the client's own team."""
-    quotas = await call_admin(client, lambda stub: stub.GetQuotas(admin_pb2.GetQuotasRequest(team=team)))
-    return [
-        QuotaAmount(Quota(quota.quota), quota.amount, is_default=quota.quota in quotas.defaulted)
-        for quota in quotas.quotas
-        if quota.quota in _QUOTAS
-    ]
+async def update_default_quotas(client: Client, amounts: Mapping[Quota, int], removed: Collection[Quota] = ()) -> None:
+    """Set and remove the quotas of teams without their own, as `update_quotas`; for operators."""
+    request = pb.UpdateDefaultQuotasRequest(quotas=quotas_to_wire(amounts), update_mask=_mask(amounts, removed))
+    await call_admin(client, lambda stub: stub.UpdateDefaultQuotas(request))
 
 
-async def get_status(client: Client, team: str = "") -> list[TeamStatus]:
+async def get_quotas(client: Client, team: str = "") -> TeamQuotas:
+    """Return the quotas of a team; an empty name means the client's own team."""
+    request = pb.GetQuotasRequest(team=team or await _own_team(client))
+    response = await call_admin(client, lambda stub: stub.GetQuotas(request))
+    return TeamQuotas(quotas_from_wire(response.quotas), quotas_from_wire(response.own_quotas))
+
+
+async def get_default_quotas(client: Client) -> Mapping[Quota, int]:
+    """Return the quotas of teams without their own; for operators."""
+    response = await call_admin(client, lambda stub: stub.GetDefaultQuotas(pb.GetDefaultQuotasRequest()))
+    return quotas_from_wire(response.quotas)
+
+
+async def list_team_usage(client: Client, team: str = "") -> list[TeamUsage]:
     """Return the usage of a team. Without a name, return all teams to an operator, else the client's own."""
-    status = await call_admin(client, lambda stub: stub.GetStatus(admin_pb2.GetStatusRequest(team=team)))
+    request = pb.ListTeamUsageRequest(team=team)
+    pages = _pages(client, request, lambda stub, request: stub.ListTeamUsage(request))
     return [
-        TeamStatus(team_status.team, tuple(map(_use, _known(team_status.uses))), team_status.queued_rows)
-        for team_status in status.teams
+        TeamUsage(usage.team, quotas_from_wire(usage.used), quotas_from_wire(usage.quotas), usage.queued_row_count)
+        async for page in pages
+        for usage in page.teams
     ]
 
 
-def _known(uses: Iterable[admin_pb2.QuotaUse]) -> Iterator[admin_pb2.QuotaUse]:
-    """Yield the quotas that this version knows; a newer server may have more."""
-    return (use for use in uses if use.quota in _QUOTAS)
+def _mask(amounts: Mapping[Quota, int], removed: Collection[Quota]) -> FieldMask:
+    return FieldMask(paths=[QUOTA_FIELDS[quota] for quota in (*amounts, *removed)])
 
 
-def _use(use: admin_pb2.QuotaUse) -> QuotaUse:
-    return QuotaUse(Quota(use.quota), use.used, use.limit if use.HasField("limit") else None)
+async def _own_team(client: Client) -> str:
+    return (await get_identity(client)).team
+
+
+async def _pages(
+    client: Client, request: Any, call: Callable[[admin_pb2_grpc.AdminServiceAsyncStub, Any], Awaitable[Any]]
+) -> AsyncGenerator[Any]:
+    """Yield all pages of a list."""
+    request.page_size = PAGE_SIZE
+    while True:
+        page = await call_admin(client, lambda stub: call(stub, request))
+        yield page
+        if not page.next_page_token:
+            return
+        request.page_token = page.next_page_token
 
 
 async def call_admin(client: Client, attempt: Callable[[admin_pb2_grpc.AdminServiceAsyncStub], Awaitable[Any]]) -> Any:
@@ -348,6 +409,3 @@ def _no_identities(address: str) -> SetupError:
     return SetupError(
         f"the orchestrator at {address} has no identities: it runs without --auth tokens", reason="NO_IDENTITIES"
     )
-
-
-_QUOTAS = frozenset(quota.value for quota in Quota)

@@ -10,6 +10,7 @@ from assay.admin.v1 import admin_pb2 as pb
 from assay.client.admin import call_admin
 from assay.errors import InvalidInputError, Problem
 from assay.identity.audit import AuditEntry, StoredEntry, entry_digest
+from assay.wire.roles import role_from_wire
 from assay.wire.times import timestamp_from_wire, timestamp_to_wire
 
 if TYPE_CHECKING:
@@ -77,7 +78,9 @@ async def list_audit(
 
 
 def _stored(event: pb.AuditEvent) -> StoredEntry:
-    entry = AuditEntry(**{field.name: getattr(event, field.name) for field in fields(AuditEntry)})
+    names = {part.name for part in fields(AuditEntry)} - {"role", "count"}
+    texts = {name: getattr(event, name) for name in names}
+    entry = AuditEntry(**texts, role=role_from_wire(event.role), count=event.event_count)
     return StoredEntry(event.sequence, timestamp_from_wire(event.event_time), entry, event.digest)
 
 

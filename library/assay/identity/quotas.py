@@ -6,10 +6,9 @@ import enum
 import re
 from decimal import Decimal, InvalidOperation
 
-ALL_TEAMS = "default"
-"""In place of a team: the quotas of teams without one of their own."""
 NANO = 10**9
-MAX_AMOUNT = 2**62
+MAX_AMOUNT = 2**53 - 1
+"""The largest amount, which clients in JavaScript read without loss."""
 
 _BYTES = re.compile(r"(\d{1,15}(?:\.\d{1,3})?)\s*(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)?", re.ASCII)
 _UNITS = {"": 1, "B": 1} | {

@@ -26,7 +26,7 @@ from assay.v1 import metric_pb2 as assay_dot_v1_dot_metric__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x61ssay/v1/server.proto\x12\x08\x61ssay.v1\x1a\x15\x61ssay/v1/metric.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x16\n\x14GetServerInfoRequest\"\x91\x01\n\x15GetServerInfoResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x0b\n\x03\x61pi\x18\x02 \x01(\r\x12 \n\x04\x61uth\x18\x03 \x01(\x0e\x32\x12.assay.v1.AuthMode\x12\x10\n\x08\x66\x65\x61tures\x18\x04 \x03(\t\x12&\n\x06limits\x18\x05 \x01(\x0b\x32\x16.assay.v1.ServerLimits\"\xae\x01\n\x0cServerLimits\x12\x19\n\x11max_message_bytes\x18\x01 \x01(\x04\x12\x16\n\x0emax_page_bytes\x18\x02 \x01(\x04\x12\x17\n\x0fmax_active_runs\x18\x03 \x01(\r\x12\x19\n\x11max_compared_runs\x18\x04 \x01(\r\x12\x19\n\x11max_compared_rows\x18\x05 \x01(\x04\x12\x1c\n\x14max_compared_figures\x18\x06 \x01(\x04\"\x14\n\x12GetIdentityRequest\"\x82\x01\n\x13GetIdentityResponse\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\x10\n\x08token_id\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\x12/\n\x0b\x65xpire_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x14\n\x12ListMetricsRequest\"B\n\x13ListMetricsResponse\x12+\n\x07metrics\x18\x01 \x03(\x0b\x32\x1a.assay.v1.MetricDefinition*O\n\x08\x41uthMode\x12\x19\n\x15\x41UTH_MODE_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x41UTH_MODE_NONE\x10\x01\x12\x14\n\x10\x41UTH_MODE_TOKENS\x10\x02\x32\x88\x02\n\rServerService\x12U\n\rGetServerInfo\x12\x1e.assay.v1.GetServerInfoRequest\x1a\x1f.assay.v1.GetServerInfoResponse\"\x03\x90\x02\x01\x12O\n\x0bGetIdentity\x12\x1c.assay.v1.GetIdentityRequest\x1a\x1d.assay.v1.GetIdentityResponse\"\x03\x90\x02\x01\x12O\n\x0bListMetrics\x12\x1c.assay.v1.ListMetricsRequest\x1a\x1d.assay.v1.ListMetricsResponse\"\x03\x90\x02\x01\x42;\n\x0c\x64\x65v.assay.v1P\x01Z\x1e\x61ssay.dev/gen/assay/v1;assayv1\xaa\x02\x08\x41ssay.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x61ssay/v1/server.proto\x12\x08\x61ssay.v1\x1a\x15\x61ssay/v1/metric.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x16\n\x14GetServerInfoRequest\"\x91\x01\n\x15GetServerInfoResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x0b\n\x03\x61pi\x18\x02 \x01(\r\x12 \n\x04\x61uth\x18\x03 \x01(\x0e\x32\x12.assay.v1.AuthMode\x12\x10\n\x08\x66\x65\x61tures\x18\x04 \x03(\t\x12&\n\x06limits\x18\x05 \x01(\x0b\x32\x16.assay.v1.ServerLimits\"\xae\x01\n\x0cServerLimits\x12\x19\n\x11max_message_bytes\x18\x01 \x01(\x04\x12\x16\n\x0emax_page_bytes\x18\x02 \x01(\x04\x12\x17\n\x0fmax_active_runs\x18\x03 \x01(\r\x12\x19\n\x11max_compared_runs\x18\x04 \x01(\r\x12\x19\n\x11max_compared_rows\x18\x05 \x01(\x04\x12\x1c\n\x14max_compared_figures\x18\x06 \x01(\x04\"\x14\n\x12GetIdentityRequest\"\x92\x01\n\x13GetIdentityResponse\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x1c\n\x04role\x18\x02 \x01(\x0e\x32\x0e.assay.v1.Role\x12\x10\n\x08token_id\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\x12/\n\x0b\x65xpire_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x14\n\x12ListMetricsRequest\"B\n\x13ListMetricsResponse\x12+\n\x07metrics\x18\x01 \x03(\x0b\x32\x1a.assay.v1.MetricDefinition*O\n\x08\x41uthMode\x12\x19\n\x15\x41UTH_MODE_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x41UTH_MODE_NONE\x10\x01\x12\x14\n\x10\x41UTH_MODE_TOKENS\x10\x02*f\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0f\n\x0bROLE_VIEWER\x10\x01\x12\x0f\n\x0bROLE_RUNNER\x10\x02\x12\x13\n\x0fROLE_TEAM_ADMIN\x10\x03\x12\x11\n\rROLE_OPERATOR\x10\x04\x32\x88\x02\n\rServerService\x12U\n\rGetServerInfo\x12\x1e.assay.v1.GetServerInfoRequest\x1a\x1f.assay.v1.GetServerInfoResponse\"\x03\x90\x02\x01\x12O\n\x0bGetIdentity\x12\x1c.assay.v1.GetIdentityRequest\x1a\x1d.assay.v1.GetIdentityResponse\"\x03\x90\x02\x01\x12O\n\x0bListMetrics\x12\x1c.assay.v1.ListMetricsRequest\x1a\x1d.assay.v1.ListMetricsResponse\"\x03\x90\x02\x01\x42;\n\x0c\x64\x65v.assay.v1P\x01Z\x1e\x61ssay.dev/gen/assay/v1;assayv1\xaa\x02\x08\x41ssay.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,8 +40,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SERVERSERVICE'].methods_by_name['GetIdentity']._serialized_options = b'\220\002\001'
   _globals['_SERVERSERVICE'].methods_by_name['ListMetrics']._loaded_options = None
   _globals['_SERVERSERVICE'].methods_by_name['ListMetrics']._serialized_options = b'\220\002\001'
-  _globals['_AUTHMODE']._serialized_start=685
-  _globals['_AUTHMODE']._serialized_end=764
+  _globals['_AUTHMODE']._serialized_start=701
+  _globals['_AUTHMODE']._serialized_end=780
+  _globals['_ROLE']._serialized_start=782
+  _globals['_ROLE']._serialized_end=884
   _globals['_GETSERVERINFOREQUEST']._serialized_start=91
   _globals['_GETSERVERINFOREQUEST']._serialized_end=113
   _globals['_GETSERVERINFORESPONSE']._serialized_start=116
@@ -51,11 +53,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETIDENTITYREQUEST']._serialized_start=440
   _globals['_GETIDENTITYREQUEST']._serialized_end=460
   _globals['_GETIDENTITYRESPONSE']._serialized_start=463
-  _globals['_GETIDENTITYRESPONSE']._serialized_end=593
-  _globals['_LISTMETRICSREQUEST']._serialized_start=595
-  _globals['_LISTMETRICSREQUEST']._serialized_end=615
-  _globals['_LISTMETRICSRESPONSE']._serialized_start=617
-  _globals['_LISTMETRICSRESPONSE']._serialized_end=683
-  _globals['_SERVERSERVICE']._serialized_start=767
-  _globals['_SERVERSERVICE']._serialized_end=1031
+  _globals['_GETIDENTITYRESPONSE']._serialized_end=609
+  _globals['_LISTMETRICSREQUEST']._serialized_start=611
+  _globals['_LISTMETRICSREQUEST']._serialized_end=631
+  _globals['_LISTMETRICSRESPONSE']._serialized_start=633
+  _globals['_LISTMETRICSRESPONSE']._serialized_end=699
+  _globals['_SERVERSERVICE']._serialized_start=887
+  _globals['_SERVERSERVICE']._serialized_end=1151
 # @@protoc_insertion_point(module_scope)

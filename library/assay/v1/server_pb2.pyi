@@ -55,6 +55,38 @@ AUTH_MODE_TOKENS: AuthMode.ValueType  # 2
 """With a token, sent as `authorization: Bearer TOKEN`."""
 Global___AuthMode: _TypeAlias = AuthMode  # noqa: Y015
 
+class _Role:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RoleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Role.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ROLE_UNSPECIFIED: _Role.ValueType  # 0
+    """Unknown, or no token."""
+    ROLE_VIEWER: _Role.ValueType  # 1
+    """Reads what its team has stored."""
+    ROLE_RUNNER: _Role.ValueType  # 2
+    """Uploads datasets; creates, controls and deletes runs."""
+    ROLE_TEAM_ADMIN: _Role.ValueType  # 3
+    """Manages the tokens and destinations of its team, and reads its audit."""
+    ROLE_OPERATOR: _Role.ValueType  # 4
+    """Manages all teams and their quotas; does not read their runs."""
+
+class Role(_Role, metaclass=_RoleEnumTypeWrapper):
+    """Role is what the holder of a token may do; each role may also do what the roles before it may."""
+
+ROLE_UNSPECIFIED: Role.ValueType  # 0
+"""Unknown, or no token."""
+ROLE_VIEWER: Role.ValueType  # 1
+"""Reads what its team has stored."""
+ROLE_RUNNER: Role.ValueType  # 2
+"""Uploads datasets; creates, controls and deletes runs."""
+ROLE_TEAM_ADMIN: Role.ValueType  # 3
+"""Manages the tokens and destinations of its team, and reads its audit."""
+ROLE_OPERATOR: Role.ValueType  # 4
+"""Manages all teams and their quotas; does not read their runs."""
+Global___Role: _TypeAlias = Role  # noqa: Y015
+
 @_typing.final
 class GetServerInfoRequest(_message.Message):
     """GetServerInfoRequest asks for the server's version, features and limits."""
@@ -186,8 +218,8 @@ class GetIdentityResponse(_message.Message):
     EXPIRE_TIME_FIELD_NUMBER: _builtins.int
     team: _builtins.str
     """The caller's team; "local" if the server asks for no tokens."""
-    role: _builtins.str
-    """The caller's role: "viewer", "runner", "team-admin" or "operator"; empty if the server asks for no tokens."""
+    role: Global___Role.ValueType
+    """The caller's role; UNSPECIFIED if the server asks for no tokens."""
     token_id: _builtins.str
     """The public part of the token; empty without one."""
     name: _builtins.str
@@ -200,7 +232,7 @@ class GetIdentityResponse(_message.Message):
         self,
         *,
         team: _builtins.str = ...,
-        role: _builtins.str = ...,
+        role: Global___Role.ValueType = ...,
         token_id: _builtins.str = ...,
         name: _builtins.str = ...,
         expire_time: _timestamp_pb2.Timestamp | None = ...,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from assay.errors import InvalidInputError, Problem
@@ -15,19 +13,7 @@ from assay.wire.converter import Functions
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-M = TypeVar("M", bound=Message)
-R = TypeVar("R")
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_RECORD_TIMES = {
-    "created_at": "create_time",
-    "disabled_at": "disable_time",
-    "deleted_at": "delete_time",
-    "erased_at": "erase_time",
-    "expires_at": "expire_time",
-    "revoked_at": "revoke_time",
-    "last_used_at": "last_use_time",
-}
 
 
 def timestamp_to_wire(text: str) -> Timestamp | None:
@@ -62,28 +48,3 @@ def conditions_from_wire(request: Any, names: Sequence[str]) -> list[str]:
     if problems:
         raise InvalidInputError(problems)
     return moments
-
-
-def record_to_wire(message: type[M], record: Any) -> M:
-    """Return the message with the fields of a data class that it knows, by name; None is the message's default."""
-    parts = {}
-    for field in dataclasses.fields(record):
-        value, name = getattr(record, field.name), _RECORD_TIMES.get(field.name, field.name)
-        if value is not None and name in message.DESCRIPTOR.fields_by_name:
-            parts[name] = timestamp_to_wire(value) if field.name in _RECORD_TIMES else value
-    return message(**parts)
-
-
-def record_from_wire(kind: type[R], message: Any) -> R:
-    """Return the data class with the fields of a message that it knows, by name; an absent time is empty."""
-    parts: dict[str, Any] = {}
-    for field in dataclasses.fields(kind):  # type: ignore[arg-type]  # a data class
-        name = _RECORD_TIMES.get(field.name, field.name)
-        if name not in message.DESCRIPTOR.fields_by_name:
-            continue
-        if field.name in _RECORD_TIMES:
-            parts[field.name] = timestamp_from_wire(getattr(message, name)) if message.HasField(name) else ""
-        else:
-            value = getattr(message, name)
-            parts[field.name] = tuple(value) if message.DESCRIPTOR.fields_by_name[name].is_repeated else value
-    return kind(**parts)

@@ -73,8 +73,8 @@ async def limit(shared: SharedInstallation, quota: Quota, amount: int) -> None:
 
 async def spent(client: Client, quota: Quota) -> int:
     """Return what is stored as spent."""
-    (found,) = await admin.get_status(client)
-    return next(use.used for use in found.uses if use.quota is quota)
+    (usage,) = await admin.list_team_usage(client)
+    return usage.used[quota]
 
 
 @pytest.mark.parametrize(

@@ -64,8 +64,8 @@ async def limit(database: Database, quota: Quota, amount: int) -> None:
 
 async def used(client: Client, quota: Quota) -> int:
     """Return what the team has used."""
-    (found,) = await admin.get_status(client)
-    return next(use.used for use in found.uses if use.quota is quota)
+    (usage,) = await admin.list_team_usage(client)
+    return usage.used[quota]
 
 
 @pytest.mark.parametrize(

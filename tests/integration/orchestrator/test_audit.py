@@ -79,11 +79,11 @@ async def world(shared: SharedInstallation, settings: RunSpec) -> World:
     await baselines.set_baseline(member, "old", runs[0])
     await calibrations.set_calibration(member, dataclasses.replace(CALIBRATION, rubric="old rubric"))
     spare = await admin.create_token(member, "viewer", "spare")
-    await admin.create_target(member, "old-bot", "example.org")
+    await admin.create_destination(member, "old-bot", "example.org")
     await admin.create_team(operator, "idle")
     await admin.create_team(operator, "doomed")
     await admin.create_team(operator, "disabled")
-    await admin.disable_team(operator, "disabled")
+    await admin.update_team(operator, "disabled", disabled=True)
     return World(member, operator, settings, dataset.dataset_id, runs, spare.token.token_id)
 
 
@@ -125,24 +125,27 @@ CALLS: dict[str, tuple[Drive, Callable[[World], str], str]] = {
     ),
     "DeleteCalibration": (delete_calibration, lambda w: "old rubric", "search"),
     "CreateTeam": (lambda w: admin.create_team(w.operator, "fresh"), lambda w: "fresh", "fresh"),
-    "DisableTeam": (lambda w: admin.disable_team(w.operator, "idle"), lambda w: "idle", "idle"),
-    "EnableTeam": (lambda w: admin.enable_team(w.operator, "disabled"), lambda w: "disabled", "disabled"),
-    "CreateTarget": (
-        lambda w: admin.create_target(w.operator, "bot", "example.org", team="idle"),
+    "CreateDestination": (
+        lambda w: admin.create_destination(w.operator, "bot", "example.org", team="idle"),
         lambda w: "bot",
         "idle",
     ),
-    "DeleteTarget": (lambda w: admin.delete_target(w.member, "old-bot"), lambda w: "old-bot", "search"),
-    "SetTeamRetention": (
-        lambda w: admin.set_team_retention(w.operator, "idle", keep_runs_days=90),
+    "DeleteDestination": (lambda w: admin.delete_destination(w.member, "old-bot"), lambda w: "old-bot", "search"),
+    "UpdateTeam": (
+        lambda w: admin.update_team(w.operator, "idle", disabled=True, keep_runs_days=90),
         lambda w: "idle",
         "idle",
     ),
     "CreateToken": (lambda w: admin.create_token(w.operator, "viewer", "x", team="idle"), lambda w: "", "idle"),
-    "SetQuotas": (
-        lambda w: admin.set_quotas(w.operator, {Quota.ACTIVE_RUNS: 9}, team="search"),
+    "UpdateQuotas": (
+        lambda w: admin.update_quotas(w.operator, "search", {Quota.ACTIVE_RUNS: 9}),
         lambda w: "search",
         "search",
+    ),
+    "UpdateDefaultQuotas": (
+        lambda w: admin.update_default_quotas(w.operator, {Quota.ACTIVE_RUNS: 99}),
+        lambda w: "default",
+        "operators",
     ),
     "RevokeToken": (lambda w: admin.revoke_token(w.member, w.token_id), lambda w: w.token_id, "search"),
     # Last, for the work that it begins continues in the background.

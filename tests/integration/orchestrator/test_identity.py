@@ -11,9 +11,11 @@ import grpc
 import grpc.aio
 import pytest
 import sqlalchemy as sa
+from google.protobuf.field_mask_pb2 import FieldMask
 from tests.support.services.ended_runs import await_end
 from tests.support.services.shared_installation import shared_installation
 
+from assay.admin.v1 import admin_pb2, admin_pb2_grpc
 from assay.client import admin
 from assay.client.client import Client
 from assay.errors import (
@@ -32,7 +34,7 @@ from assay.model.run import PauseCause, RunState
 from assay.rpc.channel import open_channel, wait_for_ready
 from assay.rpc.methods import METHODS
 from assay.rpc.status import translated
-from assay.v1 import host_pb2, host_pb2_grpc, run_pb2, run_pb2_grpc
+from assay.v1 import host_pb2, host_pb2_grpc, run_pb2, run_pb2_grpc, server_pb2
 from assay_orchestrator.identity.bootstrap import make_operator_token
 from assay_orchestrator.identity.verifier import KEEP_S
 from assay_orchestrator.service import SERVICES
@@ -223,7 +225,7 @@ async def test_an_operator_makes_teams_and_a_team_admin_its_tokens(tmp_path: Pat
             await admin.create_team(operator, "search")
         made = await admin.create_token(operator, "team-admin", "Ana", team="search", lifetime_s=3600)
         assert made.token.expires_at > later(0)
-        leader = await shared.client(made.text)
+        leader = await shared.client(made.secret)
         for team in ("", "search"):
             assert (await admin.create_token(leader, "runner", "CI", team=team)).token.team == "search"
         messages = set()
@@ -271,8 +273,9 @@ async def test_a_disabled_team_works_no_more_until_it_is_enabled(
         for each in (client, other):
             dataset = await each.upload_dataset(CASES, name="d")
             runs.append(await each.create_run(settings_of("python", "m:f"), dataset.dataset_id))
-        changed, paused = await admin.disable_team(operator, "search")
+        changed, paused = await admin.update_team(operator, "search", disabled=True)
         assert changed.disabled_at
+        assert changed.state == "disabled"
         assert paused == 1
         found = await client.get_run(runs[0].run_id)  # the token is still remembered
         assert (found.state, found.pause_cause) == (RunState.PAUSED, PauseCause.OWNER)
@@ -287,15 +290,16 @@ async def test_a_disabled_team_works_no_more_until_it_is_enabled(
             await client.list_runs()
         assert caught.value.reason == "TEAM_DISABLED"
         assert (await other.get_run(runs[1].run_id)).state in (RunState.PENDING, RunState.RUNNING)
-        await admin.disable_team(operator, "search")
-        assert not (await admin.enable_team(operator, "search")).disabled_at
+        await admin.update_team(operator, "search", disabled=True)
+        enabled, _ = await admin.update_team(operator, "search", disabled=False)
+        assert (enabled.state, enabled.disabled_at) == ("active", "")
         assert (await client.get_run(runs[0].run_id)).state is RunState.PAUSED
         await client.resume_run(runs[0].run_id)
         with pytest.raises(InvalidInputError, match="your own team"):
-            await admin.disable_team(operator, "operators")
-        for change in (admin.disable_team, admin.enable_team):
+            await admin.update_team(operator, "operators", disabled=True)
+        for disabled in (True, False):
             with pytest.raises(NotFoundError):
-                await change(operator, "nothing")
+                await admin.update_team(operator, "nothing", disabled=disabled)
 
 
 async def test_a_restart_pauses_the_runs_of_a_disabled_team(tmp_path: Path, settings_of: SettingsOf) -> None:
@@ -315,7 +319,7 @@ async def test_a_restart_pauses_the_runs_of_a_disabled_team(tmp_path: Path, sett
 
 @pytest.mark.parametrize(
     "team",
-    ["", "Search", "sear ch", "seаrch", "-search", "search-", "1search", "a" * 64, "../x", "default", "search\n"],
+    ["", "Search", "sear ch", "seаrch", "-search", "search-", "1search", "a" * 64, "../x", "*", "search\n"],
 )
 async def test_names_that_no_team_may_have_are_refused(tmp_path: Path, team: str) -> None:
     """Names that look like another one, that are paths, or that mean something else cannot be made."""
@@ -331,11 +335,69 @@ async def test_wrong_requests_for_tokens_name_every_problem(tmp_path: Path) -> N
     async with shared_installation(tmp_path) as shared:
         operator = await shared.member("operators", Role.OPERATOR)
         with pytest.raises(InvalidInputError) as caught:
-            await admin.create_token(operator, "king", "", lifetime_s=10**12)
-        assert [problem.field for problem in caught.value.problems] == ["role", "name", "lifetime_s"]
+            await admin.create_token(operator, "king", "x")
+        assert [problem.field for problem in caught.value.problems] == ["role"]
+        stub = admin_pb2_grpc.AdminServiceStub(operator._channel)
+        for expiry in ({"lifetime_ms": 10**12}, {"lifetime_ms": 0}, {"never_expires": False}):
+            request = admin_pb2.CreateTokenRequest(team="operators", **expiry)
+            with pytest.raises(InvalidInputError) as caught, translated():
+                await stub.CreateToken(request)
+            assert [problem.field for problem in caught.value.problems] == ["role", "name", *expiry]
         with pytest.raises(NotFoundError, match="assay admin teams create"):
             await admin.create_token(operator, "viewer", "x", team="nothing")
         assert len(await admin.list_tokens(operator)) == 1
+
+
+async def test_a_token_expires_after_90_days_unless_the_request_says_otherwise(tmp_path: Path) -> None:
+    """A request that names no lifetime does not create an eternal token; one that never expires says so."""
+    async with shared_installation(tmp_path) as shared:
+        operator = await shared.member("operators", Role.OPERATOR)
+        stub = admin_pb2_grpc.AdminServiceStub(operator._channel)
+        request = admin_pb2.CreateTokenRequest(team="operators", role=server_pb2.ROLE_VIEWER, name="x")
+        created = (await stub.CreateToken(request)).token
+        assert created.expire_time.seconds - created.create_time.seconds in (90 * 86_400, 90 * 86_400 + 1)
+        assert (await admin.create_token(operator, "viewer", "x", never_expires=True)).token.expires_at == ""
+
+
+async def test_a_request_without_a_team_is_refused(tmp_path: Path) -> None:
+    """An empty name is not the caller's own team: a client that forgets the team changes nothing."""
+    async with shared_installation(tmp_path) as shared:
+        operator = await shared.member("operators", Role.OPERATOR)
+        stub = admin_pb2_grpc.AdminServiceStub(operator._channel)
+        quotas, mask = admin_pb2.Quotas(active_runs=1), FieldMask(paths=["active_runs"])
+        requests = {
+            "UpdateQuotas": admin_pb2.UpdateQuotasRequest(quotas=quotas, update_mask=mask),
+            "GetQuotas": admin_pb2.GetQuotasRequest(),
+            "GetTeam": admin_pb2.GetTeamRequest(),
+            "UpdateTeam": admin_pb2.UpdateTeamRequest(update_mask=FieldMask(paths=["keep_runs_days"])),
+            "DeleteTeam": admin_pb2.DeleteTeamRequest(),
+            "CreateToken": admin_pb2.CreateTokenRequest(role=server_pb2.ROLE_VIEWER, name="x"),
+            "ListTokens": admin_pb2.ListTokensRequest(),
+            "CreateDestination": admin_pb2.CreateDestinationRequest(name="x", address="example.org"),
+            "ListDestinations": admin_pb2.ListDestinationsRequest(),
+            "DeleteDestination": admin_pb2.DeleteDestinationRequest(name="x"),
+        }
+        for method, request in requests.items():
+            with pytest.raises(InvalidInputError, match="name the team") as caught, translated():
+                await getattr(stub, method)(request)
+            assert caught.value.problems[0].field == ("team.team" if method == "UpdateTeam" else "team")
+
+
+async def test_lists_are_read_page_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every entry comes once and in order, whatever the size of the pages."""
+    async with shared_installation(tmp_path) as shared:
+        operator = await shared.member("operators", Role.OPERATOR)
+        names = [f"team-{number}" for number in range(5)]
+        for name in names:
+            await admin.create_team(operator, name)
+            await admin.create_token(operator, "viewer", name)
+            await admin.create_destination(operator, name, "example.org")
+        lists = (admin.list_teams, admin.list_tokens, admin.list_destinations, admin.list_team_usage)
+        whole = [await read(operator) for read in lists]
+        monkeypatch.setattr(admin, "PAGE_SIZE", 2)
+        assert [await read(operator) for read in lists] == whole
+        assert [len(entries) for entries in whole] == [6, 6, 5, 6]
+        assert [token.name for token in whole[1]][1:] == [place.name for place in whole[2]] == names
 
 
 async def test_no_token_is_in_a_log_or_a_row(
@@ -347,7 +409,7 @@ async def test_no_token_is_in_a_log_or_a_row(
     async with shared_installation(tmp_path) as shared:
         used = await shared.token("operators", Role.OPERATOR)
         client = await shared.client(used)
-        made = (await admin.create_token(client, "runner", "CI")).text
+        made = (await admin.create_token(client, "runner", "CI")).secret
         dataset = await (await shared.client(made)).upload_dataset(CASES, name="d")
         run = await client.create_run(settings_of(), dataset.dataset_id)
         await await_end(client, run.run_id)

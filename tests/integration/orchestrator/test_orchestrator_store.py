@@ -20,7 +20,8 @@ from assay.model.run import DatasetRef
 from assay.model.scope import Scope
 from assay.storage import sqlite_check
 from assay.storage.sqlite import SqliteDatabase
-from assay_orchestrator.identity.admin_service import status_of
+from assay.wire.admin import quotas_from_wire
+from assay_orchestrator.identity.admin_pages import usage_of
 from assay_orchestrator.store import schema
 from assay_orchestrator.store.revisions import TABLES
 from assay_orchestrator.store.runs import datasets, runs
@@ -167,10 +168,10 @@ async def spend(database: Database, run_id: str, spent: Spent) -> None:
     await database.write(lambda c: spending.add_spent(c, run_id, spent))
 
 
-async def used(database: Database) -> dict[str, int]:
+async def used(database: Database) -> dict[Quota, int]:
     """Return what the team has used, as clients see it."""
-    found = await database.read(lambda c: status_of(c, TEAM))
-    return {use.quota: use.used for use in found.uses}
+    usage = await database.read(lambda c: usage_of(c, TEAM))
+    return quotas_from_wire(usage.used)
 
 
 async def test_sums_end_at_the_largest_amount(store: Database) -> None:
@@ -179,8 +180,8 @@ async def test_sums_end_at_the_largest_amount(store: Database) -> None:
         for _ in range(3):
             await spend(store, run_id, Spent(2**63 - 1, 10**30, 5))
     found = await used(store)
-    assert (found["tokens-per-day"], found["money-per-month"]) == (MAX_AMOUNT, MAX_AMOUNT)
-    assert found["stored-bytes"] >= 45
+    assert (found[Quota.TOKENS_PER_DAY], found[Quota.MONEY_PER_MONTH]) == (MAX_AMOUNT, MAX_AMOUNT)
+    assert found[Quota.STORED_BYTES] >= 45
 
 
 async def test_nothing_spent_is_given_back(store: Database) -> None:
@@ -189,7 +190,7 @@ async def test_nothing_spent_is_given_back(store: Database) -> None:
     await spend(store, "one", Spent(-50, -500))
     await spend(store, "two", Spent(-50, -500))
     found = await used(store)
-    assert (found["tokens-per-day"], found["money-per-month"]) == (10, 100)
+    assert (found[Quota.TOKENS_PER_DAY], found[Quota.MONEY_PER_MONTH]) == (10, 100)
 
 
 async def test_an_allotment_of_more_than_fits_is_recorded(store: Database) -> None:

@@ -65,8 +65,8 @@ async def refusal(call: Any) -> OverloadedError:
 
 async def used(client: Client, quota: Quota) -> int:
     """Return what the team of a client uses."""
-    (found,) = await admin.get_status(client)
-    return next(use.used for use in found.uses if use.quota is quota)
+    (usage,) = await admin.list_team_usage(client)
+    return usage.used[quota]
 
 
 class Spending:
@@ -93,27 +93,34 @@ async def test_quotas_are_set_by_operators_and_seen_by_the_team(tmp_path: Path, 
     async with shared_installation(tmp_path, database_url=database_url) as shared:
         operator = await shared.member("operators", Role.OPERATOR)
         member, other = await shared.member("search", Role.VIEWER), await shared.member("ads", Role.TEAM_ADMIN)
-        await admin.set_quotas(operator, {Quota.ACTIVE_RUNS: 3, Quota.MONEY_PER_MONTH: 10**11}, team="default")
-        await admin.set_quotas(operator, {Quota.ACTIVE_RUNS: 1}, team="search")
-        found = {each.quota: (each.amount, each.is_default) for each in await admin.get_quotas(member)}
-        assert found[Quota.ACTIVE_RUNS] == (1, False)
-        assert found[Quota.MONEY_PER_MONTH] == (10**11, True)
-        await admin.set_quotas(operator, {}, [Quota.ACTIVE_RUNS], team="search")
-        assert next(each.amount for each in await admin.get_quotas(operator, "search")) == 3
-        assert [each.team for each in await admin.get_status(operator)] == ["ads", "operators", "search"]
-        assert [each.team for each in await admin.get_status(member)] == ["search"]
+        await admin.update_default_quotas(operator, {Quota.ACTIVE_RUNS: 3, Quota.MONEY_PER_MONTH: 10**11})
+        await admin.update_quotas(operator, "search", {Quota.ACTIVE_RUNS: 1, Quota.TOKENS_PER_DAY: 0})
+        quotas_of_team = await admin.get_quotas(member)
+        default = {Quota.ACTIVE_RUNS: 3, Quota.REQUESTS_PER_MINUTE: 6_000, Quota.MONEY_PER_MONTH: 10**11}
+        assert quotas_of_team.own == {Quota.ACTIVE_RUNS: 1, Quota.TOKENS_PER_DAY: 0}
+        assert quotas_of_team.in_force == default | quotas_of_team.own
+        await admin.update_quotas(operator, "search", {}, [Quota.ACTIVE_RUNS])
+        assert (await admin.get_quotas(operator, "search")).in_force[Quota.ACTIVE_RUNS] == 3
+        assert (await admin.get_quotas(operator)).own == {}
+        assert await admin.get_default_quotas(operator) == default
+        assert [usage.team for usage in await admin.list_team_usage(operator)] == ["ads", "operators", "search"]
+        (usage,) = await admin.list_team_usage(member)
+        assert (usage.team, set(usage.used), usage.quotas[Quota.TOKENS_PER_DAY]) == ("search", set(Quota), 0)
         for call in (
-            admin.set_quotas(other, {Quota.ACTIVE_RUNS: 9}),
+            admin.update_quotas(other, "ads", {Quota.ACTIVE_RUNS: 9}),
             admin.get_quotas(other, "search"),
-            admin.get_status(other, "search"),
-            admin.get_quotas(other, "default"),
+            admin.list_team_usage(other, "search"),
+            admin.get_default_quotas(other),
         ):
             with pytest.raises(PermissionDeniedError):
                 await call
         with pytest.raises(NotFoundError):
-            await admin.set_quotas(operator, {Quota.ACTIVE_RUNS: 9}, team="nothing")
-        with pytest.raises(InvalidInputError, match="names no quota"):
-            await admin.set_quotas(operator, {}, team="search")
+            await admin.update_quotas(operator, "nothing", {Quota.ACTIVE_RUNS: 9})
+        with pytest.raises(InvalidInputError, match="name the fields to change"):
+            await admin.update_quotas(operator, "search", {})
+        with pytest.raises(InvalidInputError, match="at most 9,007,199,254,740,991") as caught:
+            await admin.update_quotas(operator, "search", {Quota.STORED_BYTES: 2**53})
+        assert caught.value.problems[0].field == "quotas.stored_bytes"
 
 
 async def test_no_more_runs_than_the_quota_are_active(
@@ -267,7 +274,7 @@ async def test_questions_in_flight_of_all_runs_stay_within_the_quota(
             *(client.create_run(settings_of(*WAITING, concurrency=4), dataset.dataset_id) for _ in range(3))
         )
         assert await used(client, Quota.CONCURRENT_QUESTIONS) == 5
-        await admin.set_quotas(operator, {Quota.CONCURRENT_QUESTIONS: 50}, team="search")
+        await admin.update_quotas(operator, "search", {Quota.CONCURRENT_QUESTIONS: 50})
         assert await used(client, Quota.CONCURRENT_QUESTIONS) == 4 * 3
 
 

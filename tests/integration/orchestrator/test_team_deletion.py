@@ -82,7 +82,7 @@ async def fill(shared: SharedInstallation, team: str, settings: RunSpec) -> Clie
             trust="unknown", drawn="random",
         ),
     )  # fmt: skip
-    await admin.create_target(client, "bot", f"{team}.example.org")
+    await admin.create_destination(client, "bot", f"{team}.example.org")
     hosted = dataclasses.replace(settings, agent=dataclasses.replace(settings.agent, adapter="python", target="m:f"))
     await client.create_run(hosted, dataset.dataset_id)  # is never hosted, and stays active
 
@@ -121,9 +121,11 @@ def rows_of(connection: sa.Connection, team: str) -> dict[str, int]:
 
 async def erased(client: Client, team: str) -> admin.TeamDeletion:
     """Delete a team and return what was found at the end."""
+    await admin.delete_team(client, team)
     deletion: admin.TeamDeletion = await until(
-        lambda: admin.delete_team(client, team), lambda found: found.team.erased_at
+        lambda: admin.get_team_deletion(client, team), lambda found: found.team.erased_at
     )
+    assert deletion.team.state == "deleted"
     return deletion
 
 
@@ -143,7 +145,7 @@ async def test_nothing_of_a_deleted_team_is_left(
         operator = await shared.member("ops", Role.OPERATOR)
         with engine.connect() as connection:
             before = {team: rows_of(connection, team) for team in ("alpha", "beta")}
-        names = ("runs", "results", "answers", "baselines", "calibrations", "targets", "tokens", "uploads")
+        names = ("runs", "results", "answers", "baselines", "calibrations", "destinations", "tokens", "uploads")
         assert min(before["alpha"][name] for name in names) > 0
 
         found = await erased(operator, "alpha")
@@ -195,8 +197,7 @@ async def test_a_team_is_deleted_mid_run(tmp_path: Path, database_url: str, sett
 
         watching = asyncio.create_task(watch())
         await is_asked.wait()
-        found = await admin.delete_team(operator, "alpha")
-        assert found.cancelled_count == 1
+        assert await admin.delete_team(operator, "alpha") == 1
         known = asked
         answers.set()
         with suppress(AssayError):
@@ -216,7 +217,7 @@ async def test_a_team_is_deleted_mid_run(tmp_path: Path, database_url: str, sett
         with pytest.raises(ConflictError, match="which was deleted at"):
             await admin.create_team(operator, "alpha")
         for refused in (
-            admin.enable_team(operator, "alpha"),
+            admin.update_team(operator, "alpha", disabled=False),
             admin.create_token(operator, "viewer", "x", team="alpha"),
             admin.delete_team(operator, "never-made"),
         ):
@@ -347,11 +348,12 @@ async def test_a_service_that_is_away_keeps_the_deletion_open(tmp_path: Path) ->
     async with shared_installation(tmp_path, services=[judge], upkeep_s=0.01) as shared:
         await shared.member("alpha")
         operator = await shared.member("ops", Role.OPERATOR)
+        await admin.delete_team(operator, "alpha")
         found = await until(
-            lambda: admin.delete_team(operator, "alpha"),
+            lambda: admin.get_team_deletion(operator, "alpha"),
             lambda found: ("judge", None) in [(each.store, each.remaining_count) for each in found.stores],
         )
-        assert found.team.erased_at == ""
+        assert (found.team.state, found.team.erased_at) == ("deleting", "")
         judge.is_there = True
         stores = {each.store: each for each in (await erased(operator, "alpha")).stores}
         assert "judge" not in stores
@@ -407,7 +409,7 @@ async def test_a_team_whose_retention_fails_holds_up_no_other(tmp_path: Path, se
         members = {team: await fill(shared, team, settings_of()) for team in ("alpha", "beta")}
         operator = await shared.member("ops", Role.OPERATOR)
         for team in members:
-            await admin.set_team_retention(operator, team, keep_runs_days=90)
+            await admin.update_team(operator, team, keep_runs_days=90)
 
         def age(connection: sa.Connection) -> None:
             connection.execute(
@@ -421,7 +423,7 @@ async def test_a_team_whose_retention_fails_holds_up_no_other(tmp_path: Path, se
 
         before = {team: len(await member.list_runs()) for team, member in members.items()}
         await shared.database.write(age)
-        await admin.set_team_retention(operator, "beta", keep_runs_days=91)  # wakes it
+        await admin.update_team(operator, "beta", keep_runs_days=91)  # wakes it
         left = await until(members["beta"].list_runs, lambda found: len(found) < before["beta"])
         assert left
         assert len(await members["alpha"].list_runs()) == before["alpha"]
@@ -442,7 +444,7 @@ async def test_retention_deletes_runs_that_ended_long_ago(
         new = await member.create_run(settings_of(), dataset.dataset_id)
         await await_end(member, new.run_id)
         [baseline] = await baselines.list_baselines(member)
-        changed = await admin.set_team_retention(operator, "alpha", keep_runs_days=90, keep_audit_days=400)
+        changed, _ = await admin.update_team(operator, "alpha", keep_runs_days=90, keep_audit_days=400)
         assert (changed.keep_runs_days, changed.keep_audit_days) == (90, 400)
 
         def counted() -> dict[str, int]:
@@ -456,7 +458,7 @@ async def test_retention_deletes_runs_that_ended_long_ago(
             lambda c: audit.list_entries(c, AuditQuery(team="alpha", action="delete-run"), None, 10)
         )
         assert [(each.entry.actor, each.entry.actor_name) for each in log] == [("", "retention")] * 2
-        kept = await admin.set_team_retention(operator, "alpha", keep_runs_days=0)
-        assert (kept.keep_runs_days, kept.keep_audit_days) == (0, 400)
-        with pytest.raises(InvalidInputError, match="at most 36,500 days"):
-            await admin.set_team_retention(operator, "alpha", keep_audit_days=40_000)
+        kept, _ = await admin.update_team(operator, "alpha", keep_runs_days=0)
+        assert (kept.keep_runs_days, kept.keep_audit_days) == (None, 400)
+        with pytest.raises(InvalidInputError, match="1 to 36,500 days"):
+            await admin.update_team(operator, "alpha", keep_audit_days=40_000)

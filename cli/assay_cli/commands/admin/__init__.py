@@ -1,1 +1,1 @@
-"""`assay admin`: teams, tokens, quotas, targets and the audit of a shared installation."""
+"""`assay admin`: teams, tokens, quotas, destinations and the audit of a shared installation."""

@@ -1,4 +1,4 @@
-"""`assay admin`: teams, tokens, quotas and targets of a shared server."""
+"""`assay admin`: teams, tokens, quotas and destinations of a shared server."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from assay.text.unsafe_text import clean
 from assay_cli.commands import Group
 from assay_cli.commands.admin.audit import audit
 from assay_cli.commands.admin.calls import called, team_option
+from assay_cli.commands.admin.destinations import destinations
 from assay_cli.commands.admin.quotas import quotas, status
-from assay_cli.commands.admin.targets import targets
 from assay_cli.commands.admin.team_data import delete_team, set_retention, shown
 from assay_cli.options.shared import client_options, debug_option, json_client_options, parse_period
 from assay_cli.output.documents import print_document, print_listing, print_object, record
@@ -36,17 +36,18 @@ _database_url_option = click.option(
     metavar="URL",
     help="PostgreSQL of the orchestrator; default: $ASSAY_DATABASE_URL, which is safer for a URL with a password.",
 )
+_NEVER = "never"
 
 
 @click.group(cls=Group)
 def admin() -> None:
-    """Manage teams, tokens, quotas, targets and tables of a shared server; read its audit log."""
+    """Manage teams, tokens, quotas, destinations and tables of a shared server; read its audit log."""
 
 
 admin.add_command(audit)
 admin.add_command(quotas)
 admin.add_command(status)
-admin.add_command(targets)
+admin.add_command(destinations)
 
 
 @admin.command()
@@ -135,7 +136,7 @@ def disable_team(team: str, server: str | None) -> int:
     """Disable TEAM: refuse its tokens within 60 s, and pause its active runs. Nothing is deleted."""
     from assay.client import admin as calls
 
-    changed, paused = called(server, lambda client: calls.disable_team(client, team))
+    changed, paused = called(server, lambda client: calls.update_team(client, team, disabled=True))
     click.echo(f"disabled team {clean(changed.team)}; {paused:,} active runs are paused")
     return 0
 
@@ -147,7 +148,7 @@ def enable_team(team: str, server: str | None) -> int:
     """Accept the tokens of TEAM again; its runs stay paused until they are resumed."""
     from assay.client import admin as calls
 
-    changed = called(server, lambda client: calls.enable_team(client, team))
+    changed, _ = called(server, lambda client: calls.update_team(client, team, disabled=False))
     click.echo(f"enabled team {clean(changed.team)}")
     return 0
 
@@ -179,17 +180,20 @@ def create_token(name: str, team: str, role: str, expires: str, as_json: bool, s
     """Create a token for NAME, a person or a job, and print it once, on stdout."""
     from assay.client import admin as calls
 
-    lifetime_s = _lifetime_s(expires)
-    created = called(server, lambda client: calls.create_token(client, role, name, team=team, lifetime_s=lifetime_s))
+    lifetime_s, never = _lifetime_s(expires), expires == _NEVER
+    created = called(
+        server,
+        lambda client: calls.create_token(client, role, name, team=team, lifetime_s=lifetime_s, never_expires=never),
+    )
     if as_json:
-        print_document("new-token", {"text": created.text, **record(created.token)})
+        print_document("new-token", {"secret": created.secret, **record(created.token)})
         return 0
     until = f", until {created.token.expires_at}" if created.token.expires_at else ""
     role = f"role {created.token.role}{until}"
     click.echo(
         f"token {created.token.token_id} of team {clean(created.token.team)}, {role}, shown this once:", err=True
     )
-    click.echo(created.text)
+    click.echo(created.secret)
     return 0
 
 
@@ -221,20 +225,20 @@ def revoke_token(token_id: str, as_json: bool, server: str | None) -> int:
     return 0
 
 
-def _lifetime_s(text: str) -> int:
-    """Parse a lifetime; return seconds, or 0 for never.
+def _lifetime_s(text: str) -> float | None:
+    """Parse a lifetime; return seconds, or None for never.
 
     Raises:
         InvalidInputError: The text is not a lifetime.
     """
-    if text == "never":
-        return 0
+    if text == _NEVER:
+        return None
     lifetime = parse_period(text, "hdw")
     if not lifetime:
         raise InvalidInputError(
             [Problem(f"must be a time such as 12h, 90d, 52w, or never, not {text[:40]!r}", "--expires")]
         )
-    return int(lifetime.total_seconds())
+    return lifetime.total_seconds()
 
 
 def _token_row(token: TokenInfo) -> tuple[str, ...]:

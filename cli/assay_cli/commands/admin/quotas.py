@@ -17,7 +17,8 @@ from assay_cli.output.documents import print_document
 from assay_cli.output.terminal import table
 
 if TYPE_CHECKING:
-    from assay.client.admin import QuotaUse, TeamStatus
+    from assay.client.admin import TeamQuotas, TeamUsage
+    from assay.client.client import Client
 
 _HELP = {
     Quota.ACTIVE_RUNS: ("N", "pending and running runs at once"),
@@ -48,36 +49,54 @@ def quotas() -> None:
     """Set and show the quotas of teams; only operators set them."""
 
 
+_default_option = click.option("--default", "is_default", is_flag=True, help="The quotas of teams without their own.")
+
+
 @quotas.command("set")
-@click.argument("team")
+@click.argument("team", default="")
+@_default_option
 @_quota_options
 @client_options
-def set_quotas(team: str, server: str | None, **options: str | None) -> int:
-    """Set quotas of TEAM; "default" sets them for every team without its own. Other quotas stay unchanged."""
+def set_quotas(team: str, is_default: bool, server: str | None, **options: str | None) -> int:
+    """Set quotas of TEAM, or with --default those of teams without their own. Other quotas stay unchanged."""
     from assay.client import admin as calls
 
-    amounts, cleared = _read(options)
-    called(server, lambda client: calls.set_quotas(client, amounts, cleared, team=team))
+    if is_default == bool(team):
+        raise InvalidInputError([Problem("is missing: name a team, or --default, not both", "TEAM")])
+    amounts, removed = _read(options)
+    if is_default:
+        called(server, lambda client: calls.update_default_quotas(client, amounts, removed))
+    else:
+        called(server, lambda client: calls.update_quotas(client, team, amounts, removed))
     changed = [f"{quota.value} {quota.shown(amount)}" for quota, amount in amounts.items()]
-    changed += [f"{quota.value} none" for quota in cleared]
-    click.echo(f"set quotas of {clean(team)}: {', '.join(changed)}; they hold within 30 s")
+    changed += [f"{quota.value} none" for quota in removed]
+    whose = clean(team) if team else "teams without their own"
+    click.echo(f"set quotas of {whose}: {', '.join(changed)}; they hold within 30 s")
     return 0
 
 
 @quotas.command("show")
 @click.argument("team", default="")
+@_default_option
 @json_client_options
-def show_quotas(team: str, as_json: bool, server: str | None) -> int:
-    """Show the quotas of TEAM, by default your own."""
+def show_quotas(team: str, is_default: bool, as_json: bool, server: str | None) -> int:
+    """Show the quotas of TEAM, by default your own; with --default those of teams without their own."""
     from assay.client import admin as calls
 
-    in_force = called(server, lambda client: calls.get_quotas(client, team))
+    async def read(client: Client) -> TeamQuotas:
+        if is_default:
+            return calls.TeamQuotas(await calls.get_default_quotas(client), {})
+        return await calls.get_quotas(client, team)
+
+    if is_default and team:
+        raise InvalidInputError([Problem("name a team, or --default, not both", "TEAM")])
+    shown = called(server, read)
     if as_json:
-        print_document("quotas", {"quotas": {entry.quota.value: entry.amount for entry in in_force}})
-    elif in_force:
+        print_document("quotas", {"quotas": {quota.value: amount for quota, amount in shown.in_force.items()}})
+    elif shown.in_force:
         rows = (
-            (entry.quota.value, entry.quota.shown(entry.amount), "default" if entry.is_default else "own")
-            for entry in in_force
+            (quota.value, quota.shown(amount), "own" if quota in shown.own else "default")
+            for quota, amount in shown.in_force.items()
         )
         click.echo(table([("quota", "amount", "set for"), *rows]))
     else:
@@ -92,7 +111,7 @@ def status(team: str, as_json: bool, server: str | None) -> int:
     """Show the current usage of teams, beside their quotas."""
     from assay.client import admin as calls
 
-    teams = called(server, lambda client: calls.get_status(client, team))
+    teams = called(server, lambda client: calls.list_team_usage(client, team))
     if as_json:
         print_document("usage", {"teams": [_document(usage) for usage in teams]})
     else:
@@ -108,35 +127,33 @@ def _read(options: dict[str, str | None]) -> tuple[dict[Quota, int], list[Quota]
         InvalidInputError: An option is wrong; lists every problem.
     """
     amounts: dict[Quota, int] = {}
-    cleared: list[Quota] = []
+    removed: list[Quota] = []
     problems: list[Problem] = []
     for quota in Quota:
         text = options[quota.name.lower()]
         if text == _NONE:
-            cleared.append(quota)
+            removed.append(quota)
         elif text is not None:
             try:
                 amounts[quota] = quota.parse(text)
             except ValueError as problem:
                 problems.append(Problem(str(problem), f"--{quota.value}"))
-    if not problems and not amounts and not cleared:
+    if not problems and not amounts and not removed:
         problems.append(Problem("is missing: name at least one quota, such as --active-runs 5", "a quota"))
     if problems:
         raise InvalidInputError(problems)
-    return amounts, cleared
+    return amounts, removed
 
 
-def _row(team: TeamStatus) -> tuple[str, ...]:
-    uses = {use.quota: use for use in team.uses}
-    shown = (_shown(uses[quota]) if quota in uses else "-" for quota in Quota)
-    return (clean(team.team), f"{team.queued_rows:,}", *shown)
+def _row(usage: TeamUsage) -> tuple[str, ...]:
+    return (clean(usage.team), f"{usage.queued_row_count:,}", *(_shown(usage, quota) for quota in Quota))
 
 
-def _shown(use: QuotaUse) -> str:
-    used = use.quota.shown(use.used)
-    return used if use.limit is None else f"{used} of {use.quota.shown(use.limit)}"
+def _shown(usage: TeamUsage, quota: Quota) -> str:
+    used, limit = quota.shown(usage.used[quota]), usage.quotas.get(quota)
+    return used if limit is None else f"{used} of {quota.shown(limit)}"
 
 
-def _document(team: TeamStatus) -> dict[str, Any]:
-    uses = {use.quota.value: {"used": use.used, "limit": use.limit} for use in team.uses}
-    return {"team": team.team, "queued_rows": team.queued_rows, **uses}
+def _document(usage: TeamUsage) -> dict[str, Any]:
+    uses = {quota.value: {"used": used, "limit": usage.quotas.get(quota)} for quota, used in usage.used.items()}
+    return {"team": usage.team, "queued_row_count": usage.queued_row_count, **uses}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from assay.errors import InvalidInputError, Problem
 from assay.text.unsafe_text import clean
 from assay_cli.commands.admin.calls import called
 from assay_cli.exit_status import EXIT_INTERRUPTED, EXIT_USAGE
@@ -37,19 +38,20 @@ def delete_team(team: str, yes: bool, no_wait: bool, as_json: bool, server: str 
     if not yes and (status := _unconfirmed(team)) is not None:
         return status
 
-    async def delete(client: Client) -> TeamDeletion:
+    async def delete(client: Client) -> tuple[int, TeamDeletion]:
         from assay.client import admin as calls
 
-        deletion = await calls.delete_team(client, team)
-        click.echo(f"deleting team {clean(team)}; {deletion.cancelled_count:,} runs are cancelled", err=True)
+        cancelled_count = await calls.delete_team(client, team)
+        click.echo(f"deleting team {clean(team)}; {cancelled_count:,} runs are cancelled", err=True)
+        deletion = await calls.get_team_deletion(client, team)
         while not (no_wait or deletion.team.erased_at):
             await asyncio.sleep(_POLL_S)
-            deletion = await calls.delete_team(client, team)
-        return deletion
+            deletion = await calls.get_team_deletion(client, team)
+        return cancelled_count, deletion
 
-    deletion = called(server, delete)
+    cancelled_count, deletion = called(server, delete)
     if as_json:
-        print_document("team-deletion", record(deletion))
+        print_document("team-deletion", {"cancelled_run_count": cancelled_count, **record(deletion)})
         return 0
     rows = [
         (
@@ -113,15 +115,17 @@ def set_retention(team: str, runs: int | None, audit: int | None, as_json: bool,
     """Set how long runs and audit entries of TEAM are kept; a new team keeps both for ever."""
     from assay.client import admin as calls
 
-    retention = called(
-        server, lambda client: calls.set_team_retention(client, team, keep_runs_days=runs, keep_audit_days=audit)
+    if runs is None and audit is None:
+        raise InvalidInputError([Problem("is missing: name --runs or --audit, or both", "a retention")])
+    changed, _ = called(
+        server, lambda client: calls.update_team(client, team, keep_runs_days=runs, keep_audit_days=audit)
     )
-    runs_kept, audit_kept = shown(retention.keep_runs_days), shown(retention.keep_audit_days)
-    sentence = f"team {clean(retention.team)} keeps runs {runs_kept}, audit {audit_kept}"
-    print_object("team", retention, sentence, as_json=as_json)
+    runs_kept, audit_kept = shown(changed.keep_runs_days), shown(changed.keep_audit_days)
+    sentence = f"team {clean(changed.team)} keeps runs {runs_kept}, audit {audit_kept}"
+    print_object("team", changed, sentence, as_json=as_json)
     return 0
 
 
-def shown(days: int) -> str:
+def shown(days: int | None) -> str:
     """Return a retention as text."""
     return f"{days:,} days" if days else "for ever"

@@ -26,10 +26,11 @@ if _version_not_supported:
 
 
 class AdminServiceStub(object):
-    """AdminService manages teams, tokens, quotas and targets. It is served with `--auth tokens`.
+    """AdminService manages teams, tokens, quotas and destinations. It is served with `--auth tokens`.
 
-    A name of another team, and the id of another team's token, is NOT_FOUND or PERMISSION_DENIED exactly like one that
-    does not exist. Only an operator may name a team other than the caller's own.
+    A request names its team: an empty name is INVALID_ARGUMENT, except in lists where it is no condition. Only an operator
+    may name a team other than the caller's own. A name of another team, and the id of another team's token, is NOT_FOUND
+    or PERMISSION_DENIED exactly like one that does not exist.
     """
 
     def __init__(self, channel):
@@ -43,30 +44,25 @@ class AdminServiceStub(object):
                 request_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.CreateTeamRequest.SerializeToString,
                 response_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.CreateTeamResponse.FromString,
                 _registered_method=True)
+        self.GetTeam = channel.unary_unary(
+                '/assay.admin.v1.AdminService/GetTeam',
+                request_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.GetTeamRequest.SerializeToString,
+                response_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.GetTeamResponse.FromString,
+                _registered_method=True)
         self.ListTeams = channel.unary_unary(
                 '/assay.admin.v1.AdminService/ListTeams',
                 request_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.ListTeamsRequest.SerializeToString,
                 response_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.ListTeamsResponse.FromString,
                 _registered_method=True)
-        self.DisableTeam = channel.unary_unary(
-                '/assay.admin.v1.AdminService/DisableTeam',
-                request_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.DisableTeamRequest.SerializeToString,
-                response_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.DisableTeamResponse.FromString,
-                _registered_method=True)
-        self.EnableTeam = channel.unary_unary(
-                '/assay.admin.v1.AdminService/EnableTeam',
-                request_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.EnableTeamRequest.SerializeToString,
-                response_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.EnableTeamResponse.FromString,
+        self.UpdateTeam = channel.unary_unary(
+                '/assay.admin.v1.AdminService/UpdateTeam',
+                request_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.UpdateTeamRequest.SerializeToString,
+                response_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.UpdateTeamResponse.FromString,
                 _registered_method=True)
         self.DeleteTeam = channel.unary_unary(
                 '/assay.admin.v1.AdminService/DeleteTeam',
                 request_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.DeleteTeamRequest.SerializeToString,
                 response_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.DeleteTeamResponse.FromString,
-                _registered_method=True)
-        self.SetTeamRetention = channel.unary_unary(
-                '/assay.admin.v1.AdminService/SetTeamRetention',
-                request_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.SetTeamRetentionRequest.SerializeToString,
-                response_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.SetTeamRetentionResponse.FromString,
                 _registered_method=True)
         self.CreateToken = channel.unary_unary(
                 '/assay.admin.v1.AdminService/CreateToken',
@@ -88,43 +84,54 @@ class AdminServiceStub(object):
                 request_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.ListAuditEventsRequest.SerializeToString,
                 response_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.ListAuditEventsResponse.FromString,
                 _registered_method=True)
-        self.CreateTarget = channel.unary_unary(
-                '/assay.admin.v1.AdminService/CreateTarget',
-                request_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.CreateTargetRequest.SerializeToString,
-                response_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.CreateTargetResponse.FromString,
+        self.CreateDestination = channel.unary_unary(
+                '/assay.admin.v1.AdminService/CreateDestination',
+                request_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.CreateDestinationRequest.SerializeToString,
+                response_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.CreateDestinationResponse.FromString,
                 _registered_method=True)
-        self.ListTargets = channel.unary_unary(
-                '/assay.admin.v1.AdminService/ListTargets',
-                request_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.ListTargetsRequest.SerializeToString,
-                response_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.ListTargetsResponse.FromString,
+        self.ListDestinations = channel.unary_unary(
+                '/assay.admin.v1.AdminService/ListDestinations',
+                request_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.ListDestinationsRequest.SerializeToString,
+                response_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.ListDestinationsResponse.FromString,
                 _registered_method=True)
-        self.DeleteTarget = channel.unary_unary(
-                '/assay.admin.v1.AdminService/DeleteTarget',
-                request_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.DeleteTargetRequest.SerializeToString,
-                response_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.DeleteTargetResponse.FromString,
+        self.DeleteDestination = channel.unary_unary(
+                '/assay.admin.v1.AdminService/DeleteDestination',
+                request_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.DeleteDestinationRequest.SerializeToString,
+                response_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.DeleteDestinationResponse.FromString,
                 _registered_method=True)
-        self.SetQuotas = channel.unary_unary(
-                '/assay.admin.v1.AdminService/SetQuotas',
-                request_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.SetQuotasRequest.SerializeToString,
-                response_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.SetQuotasResponse.FromString,
+        self.UpdateQuotas = channel.unary_unary(
+                '/assay.admin.v1.AdminService/UpdateQuotas',
+                request_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.UpdateQuotasRequest.SerializeToString,
+                response_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.UpdateQuotasResponse.FromString,
                 _registered_method=True)
         self.GetQuotas = channel.unary_unary(
                 '/assay.admin.v1.AdminService/GetQuotas',
                 request_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.GetQuotasRequest.SerializeToString,
                 response_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.GetQuotasResponse.FromString,
                 _registered_method=True)
-        self.GetStatus = channel.unary_unary(
-                '/assay.admin.v1.AdminService/GetStatus',
-                request_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.GetStatusRequest.SerializeToString,
-                response_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.GetStatusResponse.FromString,
+        self.UpdateDefaultQuotas = channel.unary_unary(
+                '/assay.admin.v1.AdminService/UpdateDefaultQuotas',
+                request_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.UpdateDefaultQuotasRequest.SerializeToString,
+                response_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.UpdateDefaultQuotasResponse.FromString,
+                _registered_method=True)
+        self.GetDefaultQuotas = channel.unary_unary(
+                '/assay.admin.v1.AdminService/GetDefaultQuotas',
+                request_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.GetDefaultQuotasRequest.SerializeToString,
+                response_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.GetDefaultQuotasResponse.FromString,
+                _registered_method=True)
+        self.ListTeamUsage = channel.unary_unary(
+                '/assay.admin.v1.AdminService/ListTeamUsage',
+                request_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.ListTeamUsageRequest.SerializeToString,
+                response_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.ListTeamUsageResponse.FromString,
                 _registered_method=True)
 
 
 class AdminServiceServicer(object):
-    """AdminService manages teams, tokens, quotas and targets. It is served with `--auth tokens`.
+    """AdminService manages teams, tokens, quotas and destinations. It is served with `--auth tokens`.
 
-    A name of another team, and the id of another team's token, is NOT_FOUND or PERMISSION_DENIED exactly like one that
-    does not exist. Only an operator may name a team other than the caller's own.
+    A request names its team: an empty name is INVALID_ARGUMENT, except in lists where it is no condition. Only an operator
+    may name a team other than the caller's own. A name of another team, and the id of another team's token, is NOT_FOUND
+    or PERMISSION_DENIED exactly like one that does not exist.
     """
 
     def CreateTeam(self, request, context):
@@ -134,48 +141,41 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetTeam(self, request, context):
+        """GetTeam returns a team, and the progress of its deletion. Errors: NOT_FOUND (TEAM_NOT_FOUND), to operators only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListTeams(self, request, context):
-        """ListTeams returns all teams, by name; for operators.
+        """ListTeams returns a page of the teams, by name; for operators.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def DisableTeam(self, request, context):
-        """DisableTeam refuses the team's tokens within 60 s and pauses its active runs, which EnableTeam does not resume; for
-        operators, except for their own team. Errors: NOT_FOUND (TEAM_NOT_FOUND).
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def EnableTeam(self, request, context):
-        """EnableTeam accepts the team's tokens again; for operators. Errors: NOT_FOUND (TEAM_NOT_FOUND).
+    def UpdateTeam(self, request, context):
+        """UpdateTeam changes the state or the retention of a team; for operators. A disabled team's tokens are refused within
+        60 s and its active runs are paused; enabling the team does not resume them. Errors: NOT_FOUND (TEAM_NOT_FOUND),
+        INVALID_ARGUMENT for disabling the caller's own team.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteTeam(self, request, context):
-        """DeleteTeam deletes a team and all its data, here, at the judge and in the embedder's caches; for operators. It
-        cancels the active runs, starts at once and continues in the background, also after a restart: call it again for
-        the progress. The team's name, which no other team gets, and its audit remain. Errors: NOT_FOUND (TEAM_NOT_FOUND),
+        """DeleteTeam starts deleting a team and all its data, here, at the judge and in the embedder's caches; for operators.
+        It cancels the active runs. The deletion continues in the background, also after a restart; GetTeam returns its
+        progress. The team's name, which no other team gets, and its audit remain. Errors: NOT_FOUND (TEAM_NOT_FOUND),
         INVALID_ARGUMENT for the caller's own team.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def SetTeamRetention(self, request, context):
-        """SetTeamRetention sets after how many days runs and audit entries of a team are deleted; for operators. Errors:
-        NOT_FOUND (TEAM_NOT_FOUND), INVALID_ARGUMENT for more than 36,500 days.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
     def CreateToken(self, request, context):
-        """CreateToken creates a token. Only this response contains its text. Callers can give only roles whose rights they
+        """CreateToken creates a token. Only this response contains its secret. Callers can give only roles whose rights they
         have. Errors: NOT_FOUND (TEAM_NOT_FOUND), to operators only.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -183,7 +183,7 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListTokens(self, request, context):
-        """ListTokens returns the tokens of a team, oldest first.
+        """ListTokens returns a page of the tokens of a team, oldest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -199,40 +199,38 @@ class AdminServiceServicer(object):
 
     def ListAuditEvents(self, request, context):
         """ListAuditEvents returns a page of the audit, newest first: of all teams to operators, of their own team to team
-        admins. No method changes or removes entries. Errors: INVALID_ARGUMENT for an invalid time,
-        INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page token of another query.
+        admins. No method changes or removes entries. Errors: INVALID_ARGUMENT for an invalid time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def CreateTarget(self, request, context):
-        """CreateTarget registers an address of a team's agents, and the team's secrets that may be sent there. Errors:
-        ALREADY_EXISTS (TARGET_EXISTS); NOT_FOUND (TEAM_NOT_FOUND), to operators only.
+    def CreateDestination(self, request, context):
+        """CreateDestination registers an address that a team's runs may call, and the team's secrets that may be sent there.
+        Errors: ALREADY_EXISTS (DESTINATION_EXISTS); NOT_FOUND (TEAM_NOT_FOUND), to operators only.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def ListTargets(self, request, context):
-        """ListTargets returns the targets of a team, by name.
+    def ListDestinations(self, request, context):
+        """ListDestinations returns a page of the destinations of a team, by name.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def DeleteTarget(self, request, context):
-        """DeleteTarget removes a target. Runs in progress continue; new and resumed ones are refused. Errors: NOT_FOUND
-        (TARGET_NOT_FOUND).
+    def DeleteDestination(self, request, context):
+        """DeleteDestination removes a destination. Runs that call it fail; new and resumed ones are refused. Errors: NOT_FOUND
+        (DESTINATION_NOT_FOUND).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def SetQuotas(self, request, context):
-        """SetQuotas sets or removes quotas of a team, or the default of teams without their own; for operators. They apply
-        within 30 s. Errors: NOT_FOUND (TEAM_NOT_FOUND), INVALID_ARGUMENT for an unknown quota or an amount that is too
-        large.
+    def UpdateQuotas(self, request, context):
+        """UpdateQuotas sets or removes quotas of a team; for operators. They apply within 30 s. Errors: NOT_FOUND
+        (TEAM_NOT_FOUND), INVALID_ARGUMENT for an amount that is too large.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -245,9 +243,24 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def GetStatus(self, request, context):
-        """GetStatus returns teams' usage of their quotas: of all teams to operators, of their own to others. Errors:
-        NOT_FOUND (TEAM_NOT_FOUND), to operators only.
+    def UpdateDefaultQuotas(self, request, context):
+        """UpdateDefaultQuotas sets or removes the quotas of teams without their own; for operators. They apply within 30 s.
+        Errors: INVALID_ARGUMENT for an amount that is too large.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetDefaultQuotas(self, request, context):
+        """GetDefaultQuotas returns the quotas of teams without their own; for operators.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTeamUsage(self, request, context):
+        """ListTeamUsage returns a page of teams' usage of their quotas, by team: of all teams to operators, of their own to
+        others. Errors: NOT_FOUND (TEAM_NOT_FOUND), to operators only.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -261,30 +274,25 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.CreateTeamRequest.FromString,
                     response_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.CreateTeamResponse.SerializeToString,
             ),
+            'GetTeam': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetTeam,
+                    request_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.GetTeamRequest.FromString,
+                    response_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.GetTeamResponse.SerializeToString,
+            ),
             'ListTeams': grpc.unary_unary_rpc_method_handler(
                     servicer.ListTeams,
                     request_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.ListTeamsRequest.FromString,
                     response_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.ListTeamsResponse.SerializeToString,
             ),
-            'DisableTeam': grpc.unary_unary_rpc_method_handler(
-                    servicer.DisableTeam,
-                    request_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.DisableTeamRequest.FromString,
-                    response_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.DisableTeamResponse.SerializeToString,
-            ),
-            'EnableTeam': grpc.unary_unary_rpc_method_handler(
-                    servicer.EnableTeam,
-                    request_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.EnableTeamRequest.FromString,
-                    response_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.EnableTeamResponse.SerializeToString,
+            'UpdateTeam': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateTeam,
+                    request_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.UpdateTeamRequest.FromString,
+                    response_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.UpdateTeamResponse.SerializeToString,
             ),
             'DeleteTeam': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteTeam,
                     request_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.DeleteTeamRequest.FromString,
                     response_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.DeleteTeamResponse.SerializeToString,
-            ),
-            'SetTeamRetention': grpc.unary_unary_rpc_method_handler(
-                    servicer.SetTeamRetention,
-                    request_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.SetTeamRetentionRequest.FromString,
-                    response_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.SetTeamRetentionResponse.SerializeToString,
             ),
             'CreateToken': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateToken,
@@ -306,35 +314,45 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.ListAuditEventsRequest.FromString,
                     response_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.ListAuditEventsResponse.SerializeToString,
             ),
-            'CreateTarget': grpc.unary_unary_rpc_method_handler(
-                    servicer.CreateTarget,
-                    request_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.CreateTargetRequest.FromString,
-                    response_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.CreateTargetResponse.SerializeToString,
+            'CreateDestination': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateDestination,
+                    request_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.CreateDestinationRequest.FromString,
+                    response_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.CreateDestinationResponse.SerializeToString,
             ),
-            'ListTargets': grpc.unary_unary_rpc_method_handler(
-                    servicer.ListTargets,
-                    request_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.ListTargetsRequest.FromString,
-                    response_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.ListTargetsResponse.SerializeToString,
+            'ListDestinations': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDestinations,
+                    request_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.ListDestinationsRequest.FromString,
+                    response_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.ListDestinationsResponse.SerializeToString,
             ),
-            'DeleteTarget': grpc.unary_unary_rpc_method_handler(
-                    servicer.DeleteTarget,
-                    request_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.DeleteTargetRequest.FromString,
-                    response_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.DeleteTargetResponse.SerializeToString,
+            'DeleteDestination': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteDestination,
+                    request_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.DeleteDestinationRequest.FromString,
+                    response_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.DeleteDestinationResponse.SerializeToString,
             ),
-            'SetQuotas': grpc.unary_unary_rpc_method_handler(
-                    servicer.SetQuotas,
-                    request_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.SetQuotasRequest.FromString,
-                    response_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.SetQuotasResponse.SerializeToString,
+            'UpdateQuotas': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateQuotas,
+                    request_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.UpdateQuotasRequest.FromString,
+                    response_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.UpdateQuotasResponse.SerializeToString,
             ),
             'GetQuotas': grpc.unary_unary_rpc_method_handler(
                     servicer.GetQuotas,
                     request_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.GetQuotasRequest.FromString,
                     response_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.GetQuotasResponse.SerializeToString,
             ),
-            'GetStatus': grpc.unary_unary_rpc_method_handler(
-                    servicer.GetStatus,
-                    request_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.GetStatusRequest.FromString,
-                    response_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.GetStatusResponse.SerializeToString,
+            'UpdateDefaultQuotas': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateDefaultQuotas,
+                    request_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.UpdateDefaultQuotasRequest.FromString,
+                    response_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.UpdateDefaultQuotasResponse.SerializeToString,
+            ),
+            'GetDefaultQuotas': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetDefaultQuotas,
+                    request_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.GetDefaultQuotasRequest.FromString,
+                    response_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.GetDefaultQuotasResponse.SerializeToString,
+            ),
+            'ListTeamUsage': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTeamUsage,
+                    request_deserializer=assay_dot_admin_dot_v1_dot_admin__pb2.ListTeamUsageRequest.FromString,
+                    response_serializer=assay_dot_admin_dot_v1_dot_admin__pb2.ListTeamUsageResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -345,10 +363,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AdminService(object):
-    """AdminService manages teams, tokens, quotas and targets. It is served with `--auth tokens`.
+    """AdminService manages teams, tokens, quotas and destinations. It is served with `--auth tokens`.
 
-    A name of another team, and the id of another team's token, is NOT_FOUND or PERMISSION_DENIED exactly like one that
-    does not exist. Only an operator may name a team other than the caller's own.
+    A request names its team: an empty name is INVALID_ARGUMENT, except in lists where it is no condition. Only an operator
+    may name a team other than the caller's own. A name of another team, and the id of another team's token, is NOT_FOUND
+    or PERMISSION_DENIED exactly like one that does not exist.
     """
 
     @staticmethod
@@ -368,6 +387,33 @@ class AdminService(object):
             '/assay.admin.v1.AdminService/CreateTeam',
             assay_dot_admin_dot_v1_dot_admin__pb2.CreateTeamRequest.SerializeToString,
             assay_dot_admin_dot_v1_dot_admin__pb2.CreateTeamResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetTeam(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.admin.v1.AdminService/GetTeam',
+            assay_dot_admin_dot_v1_dot_admin__pb2.GetTeamRequest.SerializeToString,
+            assay_dot_admin_dot_v1_dot_admin__pb2.GetTeamResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -406,7 +452,7 @@ class AdminService(object):
             _registered_method=True)
 
     @staticmethod
-    def DisableTeam(request,
+    def UpdateTeam(request,
             target,
             options=(),
             channel_credentials=None,
@@ -419,36 +465,9 @@ class AdminService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/assay.admin.v1.AdminService/DisableTeam',
-            assay_dot_admin_dot_v1_dot_admin__pb2.DisableTeamRequest.SerializeToString,
-            assay_dot_admin_dot_v1_dot_admin__pb2.DisableTeamResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def EnableTeam(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/assay.admin.v1.AdminService/EnableTeam',
-            assay_dot_admin_dot_v1_dot_admin__pb2.EnableTeamRequest.SerializeToString,
-            assay_dot_admin_dot_v1_dot_admin__pb2.EnableTeamResponse.FromString,
+            '/assay.admin.v1.AdminService/UpdateTeam',
+            assay_dot_admin_dot_v1_dot_admin__pb2.UpdateTeamRequest.SerializeToString,
+            assay_dot_admin_dot_v1_dot_admin__pb2.UpdateTeamResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -476,33 +495,6 @@ class AdminService(object):
             '/assay.admin.v1.AdminService/DeleteTeam',
             assay_dot_admin_dot_v1_dot_admin__pb2.DeleteTeamRequest.SerializeToString,
             assay_dot_admin_dot_v1_dot_admin__pb2.DeleteTeamResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def SetTeamRetention(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/assay.admin.v1.AdminService/SetTeamRetention',
-            assay_dot_admin_dot_v1_dot_admin__pb2.SetTeamRetentionRequest.SerializeToString,
-            assay_dot_admin_dot_v1_dot_admin__pb2.SetTeamRetentionResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -622,7 +614,7 @@ class AdminService(object):
             _registered_method=True)
 
     @staticmethod
-    def CreateTarget(request,
+    def CreateDestination(request,
             target,
             options=(),
             channel_credentials=None,
@@ -635,9 +627,9 @@ class AdminService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/assay.admin.v1.AdminService/CreateTarget',
-            assay_dot_admin_dot_v1_dot_admin__pb2.CreateTargetRequest.SerializeToString,
-            assay_dot_admin_dot_v1_dot_admin__pb2.CreateTargetResponse.FromString,
+            '/assay.admin.v1.AdminService/CreateDestination',
+            assay_dot_admin_dot_v1_dot_admin__pb2.CreateDestinationRequest.SerializeToString,
+            assay_dot_admin_dot_v1_dot_admin__pb2.CreateDestinationResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -649,7 +641,7 @@ class AdminService(object):
             _registered_method=True)
 
     @staticmethod
-    def ListTargets(request,
+    def ListDestinations(request,
             target,
             options=(),
             channel_credentials=None,
@@ -662,9 +654,9 @@ class AdminService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/assay.admin.v1.AdminService/ListTargets',
-            assay_dot_admin_dot_v1_dot_admin__pb2.ListTargetsRequest.SerializeToString,
-            assay_dot_admin_dot_v1_dot_admin__pb2.ListTargetsResponse.FromString,
+            '/assay.admin.v1.AdminService/ListDestinations',
+            assay_dot_admin_dot_v1_dot_admin__pb2.ListDestinationsRequest.SerializeToString,
+            assay_dot_admin_dot_v1_dot_admin__pb2.ListDestinationsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -676,7 +668,7 @@ class AdminService(object):
             _registered_method=True)
 
     @staticmethod
-    def DeleteTarget(request,
+    def DeleteDestination(request,
             target,
             options=(),
             channel_credentials=None,
@@ -689,9 +681,9 @@ class AdminService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/assay.admin.v1.AdminService/DeleteTarget',
-            assay_dot_admin_dot_v1_dot_admin__pb2.DeleteTargetRequest.SerializeToString,
-            assay_dot_admin_dot_v1_dot_admin__pb2.DeleteTargetResponse.FromString,
+            '/assay.admin.v1.AdminService/DeleteDestination',
+            assay_dot_admin_dot_v1_dot_admin__pb2.DeleteDestinationRequest.SerializeToString,
+            assay_dot_admin_dot_v1_dot_admin__pb2.DeleteDestinationResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -703,7 +695,7 @@ class AdminService(object):
             _registered_method=True)
 
     @staticmethod
-    def SetQuotas(request,
+    def UpdateQuotas(request,
             target,
             options=(),
             channel_credentials=None,
@@ -716,9 +708,9 @@ class AdminService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/assay.admin.v1.AdminService/SetQuotas',
-            assay_dot_admin_dot_v1_dot_admin__pb2.SetQuotasRequest.SerializeToString,
-            assay_dot_admin_dot_v1_dot_admin__pb2.SetQuotasResponse.FromString,
+            '/assay.admin.v1.AdminService/UpdateQuotas',
+            assay_dot_admin_dot_v1_dot_admin__pb2.UpdateQuotasRequest.SerializeToString,
+            assay_dot_admin_dot_v1_dot_admin__pb2.UpdateQuotasResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -757,7 +749,7 @@ class AdminService(object):
             _registered_method=True)
 
     @staticmethod
-    def GetStatus(request,
+    def UpdateDefaultQuotas(request,
             target,
             options=(),
             channel_credentials=None,
@@ -770,9 +762,63 @@ class AdminService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/assay.admin.v1.AdminService/GetStatus',
-            assay_dot_admin_dot_v1_dot_admin__pb2.GetStatusRequest.SerializeToString,
-            assay_dot_admin_dot_v1_dot_admin__pb2.GetStatusResponse.FromString,
+            '/assay.admin.v1.AdminService/UpdateDefaultQuotas',
+            assay_dot_admin_dot_v1_dot_admin__pb2.UpdateDefaultQuotasRequest.SerializeToString,
+            assay_dot_admin_dot_v1_dot_admin__pb2.UpdateDefaultQuotasResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetDefaultQuotas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.admin.v1.AdminService/GetDefaultQuotas',
+            assay_dot_admin_dot_v1_dot_admin__pb2.GetDefaultQuotasRequest.SerializeToString,
+            assay_dot_admin_dot_v1_dot_admin__pb2.GetDefaultQuotasResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTeamUsage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.admin.v1.AdminService/ListTeamUsage',
+            assay_dot_admin_dot_v1_dot_admin__pb2.ListTeamUsageRequest.SerializeToString,
+            assay_dot_admin_dot_v1_dot_admin__pb2.ListTeamUsageResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from assay.http.egress import EVERYWHERE, Egress
 from assay.model.scope import LOCAL
 from assay.process.secret_stores import value_problem
-from assay_orchestrator.agents.targets import covering
+from assay_orchestrator.agents.destinations import covering
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from assay.http.addresses import Address
     from assay.parsing.secret_references import SecretReference
     from assay.process.secret_stores import SecretStore
-    from assay_orchestrator.agents.targets import Target
+    from assay_orchestrator.agents.destinations import Destination
     from assay_orchestrator.settings import Settings
 
 _WHERE = "of the process that calls the agent, or a variable with --secret-variables"
@@ -36,8 +36,8 @@ class AgentAccess:
         egress: Which addresses hosts may have, and the proxy for connections.
         team: The team whose secrets may be named.
         secrets: The store of secrets; None without one.
-        targets: The targets that the team has registered; None without teams, so that every allowed host may receive
-            every secret.
+        destinations: The destinations that the team has registered; None without teams, so that every allowed host may
+            receive every secret.
     """
 
     hosts: Sequence[str]
@@ -46,7 +46,7 @@ class AgentAccess:
     egress: Egress = EVERYWHERE
     team: str = LOCAL.team
     secrets: SecretStore | None = None
-    targets: Sequence[Target] | None = None
+    destinations: Sequence[Destination] | None = None
 
     @classmethod
     def of_all(cls, settings: Settings, secrets: SecretStore | None = None) -> AgentAccess:
@@ -62,16 +62,16 @@ class AgentAccess:
         """Return whether an address may be called."""
         if any(fnmatch.fnmatchcase(called.host, pattern.lower()) for pattern in self.hosts):
             return True
-        return bool(covering(self.targets or (), called))
+        return bool(covering(self.destinations or (), called))
 
     def host_refusal(self, host: str) -> str:
         """Return the error text for a host that may not be called."""
         refusal = f"this orchestrator may not call {host!r}: "
-        if self.targets is None:
+        if self.destinations is None:
             return f"{refusal}its operator allows hosts with --http-hosts"
         return (
-            f"{refusal}a team admin registers it for the team {self.team!r} with `assay admin targets create`, or its "
-            "operator allows it for all with --http-hosts"
+            f"{refusal}a team admin registers it for the team {self.team!r} with `assay admin destinations create`, or "
+            "its operator allows it for all with --http-hosts"
         )
 
     def variable_problem(self, name: str, called: Address) -> str:
@@ -97,16 +97,17 @@ class AgentAccess:
         """
         if reference.team not in ("", self.team):
             return value_problem(None, str(reference), where)
-        if self.targets is None:
+        if self.destinations is None:
             return ""
-        covered = covering(self.targets, called)
-        if any(reference.name in target.secrets for target in covered):
+        covered = covering(self.destinations, called)
+        if any(reference.name in destination.secrets for destination in covered):
             return ""
         refusal = f"{reference} may not be sent to {called.host}: "
         if not covered:
-            return f"{refusal}the team {self.team!r} has no target there; create one with `assay admin targets create`"
-        names = ", ".join(target.name for target in covered)
-        return f"{refusal}no target of the team there ({names}) lists the secret {reference.name!r}"
+            remedy = "create one with `assay admin destinations create`"
+            return f"{refusal}the team {self.team!r} has no destination there; {remedy}"
+        names = ", ".join(destination.name for destination in covered)
+        return f"{refusal}no destination of the team there ({names}) lists the secret {reference.name!r}"
 
     def read_secret(self, reference: SecretReference) -> tuple[str, str]:
         """Return the current value of a secret, and why it cannot be used; one of the two is empty."""

@@ -29,10 +29,10 @@ from assay.rpc.channel import open_channel, read_stream
 from assay.rpc.options import MIB, ChannelOptions
 from assay.specs.grpc_options import GrpcOptions, target_problem
 from assay.wire.agent import request_to_wire, response_from_wire
+from assay_orchestrator.agents.destinations import agent_address
 from assay_orchestrator.agents.grpc_errors import failed_call
 from assay_orchestrator.agents.http_hosts import check_host
 from assay_orchestrator.agents.secrets import SECRET_MISSING, Secrets
-from assay_orchestrator.agents.targets import agent_address
 
 if TYPE_CHECKING:
     from assay.http.egress import AddressInfo, Egress

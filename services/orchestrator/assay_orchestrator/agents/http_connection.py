@@ -30,11 +30,11 @@ from assay.parsing.strict_json import REPLY_DECODER, DuplicateKeyError
 from assay.providers.retry_after import retry_after_s
 from assay.specs.prompt_template import FilledTooLargeError
 from assay.telemetry.tracing import TRACEPARENT, traceparent
+from assay_orchestrator.agents.destinations import agent_address
 from assay_orchestrator.agents.dry_run import MAPPING
 from assay_orchestrator.agents.http_body import read_beginning, read_body
 from assay_orchestrator.agents.http_hosts import check_http_target
 from assay_orchestrator.agents.secrets import SECRET_MISSING, Secrets
-from assay_orchestrator.agents.targets import agent_address
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from assay.errors import Problem
 from assay.http.addresses import NOWHERE, url_address
 from assay.http.egress import forbidden
-from assay_orchestrator.agents.targets import agent_address
+from assay_orchestrator.agents.destinations import agent_address
 
 if TYPE_CHECKING:
     from assay.http.addresses import Address

@@ -31,11 +31,11 @@ from assay.providers.prices import cost_of
 from assay.specs.prompt_options import PromptOptions
 from assay.specs.prompt_template import FilledTooLargeError, case_values, fill, missing_variables
 from assay.specs.variables import NAMED
+from assay_orchestrator.agents.destinations import agent_address
 from assay_orchestrator.agents.http_hosts import check_host
 from assay_orchestrator.agents.prompt_response import refused_status, response_from_reply
 from assay_orchestrator.agents.protocol import NotAskedError
 from assay_orchestrator.agents.secrets import SECRET_MISSING, Secrets
-from assay_orchestrator.agents.targets import agent_address
 from assay_orchestrator.budgets.budget_store import BudgetExhaustedError
 from assay_orchestrator.budgets.run_budget import RunBudget
 from assay_orchestrator.store.teams.allotments import NOTHING, Amount

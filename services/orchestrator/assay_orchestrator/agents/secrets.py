@@ -13,7 +13,7 @@ from assay.process.logs import keep_out_of_logs
 from assay.process.redaction import REDACTED, Redactor, is_secret_name
 from assay.process.secret_stores import REREAD_S
 from assay.specs.variables import NAMED, VARIABLE, named_texts
-from assay_orchestrator.agents.targets import agent_address
+from assay_orchestrator.agents.destinations import agent_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,6 @@ import re
 from assay.errors import InvalidInputError, Problem
 from assay.identity.audit import audited_call
 from assay.identity.caller import caller
-from assay.identity.quotas import ALL_TEAMS
 from assay.model.scope import Scope
 
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
@@ -22,8 +21,6 @@ def check_team_name(team: str, *, field: str = "team") -> None:
     if not _NAME.fullmatch(team):
         problem = "must be 1 to 63 lower-case letters a-z, digits and '-', begin with a letter and not end with '-'"
         raise InvalidInputError([Problem(f"{problem}, not {team[:80]!a}", field)])
-    if team == ALL_TEAMS:
-        raise InvalidInputError([Problem("is reserved for the quotas of every team: choose another name", field)])
 
 
 def call_scope(fixed: Scope | None) -> Scope:

@@ -28,10 +28,10 @@ from assay_orchestrator.runs.budget_watch import BudgetWatch
 from assay_orchestrator.runs.catalogue import UNREADABLE, Catalogue
 from assay_orchestrator.runs.creation import Creation
 from assay_orchestrator.runs.deletion import Deleter
+from assay_orchestrator.runs.destination_watch import DestinationWatch
 from assay_orchestrator.runs.peers import Peers
 from assay_orchestrator.runs.recovery import recover_runs
 from assay_orchestrator.runs.run_lists import RunLists
-from assay_orchestrator.runs.target_watch import TargetWatch
 from assay_orchestrator.runs.team_access import TeamAccess
 from assay_orchestrator.runs.unattended_runs import UnattendedRuns
 from assay_orchestrator.store import control
@@ -125,7 +125,7 @@ class RunManager:
         self._hosts = AgentHosts(database, planner, dispatcher, self._worker)
         self._unattended = UnattendedRuns(database, self, limit_s=settings.unattended_pause_s)
         self._budgets = BudgetWatch(database, self)
-        self._targets = TargetWatch(self.access, planner, self._worker.sessions, self)
+        self._destinations = DestinationWatch(self.access, planner, self._worker.sessions, self)
         self._peers = Peers(database, dispatcher, self._worker, self, reconcile_s=settings.reconcile_s)
 
     async def start(self) -> None:
@@ -142,7 +142,7 @@ class RunManager:
         # A file without identities has one team. A worker on a shared database does not know whether there are more.
         if self._settings.auth != "none" or self._settings.database_url:
             self._budgets.start()
-            self._targets.start()
+            self._destinations.start()
         await self._deleter.recover()
 
     async def create(
@@ -358,7 +358,7 @@ class RunManager:
     async def aclose(self, *, at_once: bool = False) -> None:
         """Stop work on all runs, `at_once` or after half of the grace period; the next start resumes them."""
         # First, since a check that finds work would start it again.
-        for checks in (self._peers, self._unattended, self._budgets, self._targets):
+        for checks in (self._peers, self._unattended, self._budgets, self._destinations):
             await checks.aclose()
         self._hosts.aclose()
         for session in self._worker.sessions.all():
@@ -442,7 +442,7 @@ class RunManager:
             await asyncio.to_thread(importlib.import_module, "scipy.special")
         scope = await self._service_scopes.of(team)
         budget = await self._budgets.open(team, run_id)
-        self._targets.add(run_id, team, run.spec, access)
+        self._destinations.add(run_id, team, run.spec, access)
         context = self._planner.context_of(run, access, budget, scope=scope, pause_count=pause_count)
         if is_tracing():
             traces = CaseTraces.of_run(run, context.team, traceparent, self._settings.traced_cases)

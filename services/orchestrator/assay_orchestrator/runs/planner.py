@@ -15,10 +15,10 @@ from assay.parsing.secret_references import SCHEME, parse_path
 from assay.specs.grpc_options import target_host
 from assay.specs.model import checks_of, needed_embeddings, wants_verdicts
 from assay_orchestrator.agents import agent_problems, build_agent
+from assay_orchestrator.agents.destinations import judge_address
 from assay_orchestrator.agents.hosted import HostedAgent
 from assay_orchestrator.agents.http_hosts import check_host
 from assay_orchestrator.agents.secrets import binding_problems
-from assay_orchestrator.agents.targets import judge_address
 from assay_orchestrator.instruments import ObservedRun
 from assay_orchestrator.pipeline.function_metrics import function_metrics
 from assay_orchestrator.pipeline.run_context import RunContext

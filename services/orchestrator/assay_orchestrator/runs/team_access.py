@@ -1,4 +1,4 @@
-"""What the agents of a run may reach and be sent: the operator's rules for all teams and the team's own targets."""
+"""What the agents of a run may reach and be sent, by the operator's rules and the team's own destinations."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from assay.process.secret_stores import open_secrets
 from assay_orchestrator.agents.access import AgentAccess
-from assay_orchestrator.agents.targets import Target
-from assay_orchestrator.store.teams import targets
+from assay_orchestrator.agents.destinations import Destination
+from assay_orchestrator.store.teams import destinations
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
     from assay.storage.database import Database
     from assay_orchestrator.settings import Settings
-    from assay_orchestrator.store.teams.targets import TargetRecord
+    from assay_orchestrator.store.teams.destinations import DestinationRecord
 
 
 class TeamAccess:
     """Knows what each team may use.
 
     Args:
-        database: The store of targets.
+        database: The store of destinations.
         settings: The rules for all teams, and where secrets are stored.
     """
 
@@ -48,17 +48,17 @@ class TeamAccess:
         if self._settings.auth == "none" and self._settings.role != "worker":
             return dict.fromkeys(teams, self._of_all)
 
-        def load(connection: sa.Connection) -> dict[str, Sequence[TargetRecord]] | None:
+        def load(connection: sa.Connection) -> dict[str, Sequence[DestinationRecord]] | None:
             # A worker serves no calls, so only the database tells it whether there are teams.
-            if not targets.has_teams(connection):
+            if not destinations.has_teams(connection):
                 return None
-            return {team: targets.list_targets(connection, team) for team in teams}
+            return {team: destinations.list_destinations(connection, team) for team in teams}
 
         records_by_team = await self._database.read(load)
         if records_by_team is None:
             return dict.fromkeys(teams, self._of_all)
-        return {team: self._with_targets(team, records) for team, records in records_by_team.items()}
+        return {team: self._with_destinations(team, records) for team, records in records_by_team.items()}
 
-    def _with_targets(self, team: str, records: Sequence[TargetRecord]) -> AgentAccess:
-        own_targets = tuple(Target(record.name, record.address, record.secrets) for record in records)
-        return dataclasses.replace(self._of_all, team=team, targets=own_targets)
+    def _with_destinations(self, team: str, records: Sequence[DestinationRecord]) -> AgentAccess:
+        own_destinations = tuple(Destination(record.name, record.address, record.secrets) for record in records)
+        return dataclasses.replace(self._of_all, team=team, destinations=own_destinations)

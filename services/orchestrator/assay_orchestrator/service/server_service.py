@@ -12,6 +12,7 @@ from assay.v1 import server_pb2, server_pb2_grpc
 from assay.version import __version__
 from assay.wire.metric_definition import definition_to_wire
 from assay.wire.pages import MAX_PAGE_BYTES
+from assay.wire.roles import ROLES
 from assay.wire.times import timestamp_to_wire
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class ServerService(server_pb2_grpc.ServerServiceServicer):
         own = caller()
         return server_pb2.GetIdentityResponse(
             team=own.team,
-            role=own.role.value,
+            role=ROLES.to_wire(own.role),
             token_id=own.token_id,
             name=own.name,
             expire_time=timestamp_to_wire(own.expires_at),

@@ -271,10 +271,10 @@ tokens = sa.Table(
     sa.Index("ix_tokens_team", "team", "created_at"),
 )
 
-targets = sa.Table(
-    "targets",
+destinations = sa.Table(
+    "destinations",
     metadata,
-    sa.Column("team", CleanString(64), sa.ForeignKey("teams.team", name="fk_targets_team"), primary_key=True),
+    sa.Column("team", CleanString(64), sa.ForeignKey("teams.team", name="fk_destinations_team"), primary_key=True),
     sa.Column("name", CleanString(100), primary_key=True),
     sa.Column("address", CleanText, nullable=False),
     sa.Column("secrets_json", sa.Text, nullable=False),

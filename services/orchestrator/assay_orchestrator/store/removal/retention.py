@@ -22,7 +22,7 @@ _teams = schema.teams
 
 
 def set_retention(connection: sa.Connection, team: str, days: Mapping[str, int | None]) -> TeamRecord:
-    """Set after how many days a team's runs or audit entries are deleted, None for never. Return the team.
+    """Set after how many days a team's runs or audit entries are deleted, None for never; return the team.
 
     Args:
         connection: The transaction.

@@ -1,1 +1,1 @@
-"""Queries about what belongs to a team: tokens, quotas, targets, audit, baselines, calibrations."""
+"""Queries about what belongs to a team: tokens, quotas, destinations, audit, baselines, calibrations."""

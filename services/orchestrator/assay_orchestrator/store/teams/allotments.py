@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from assay.identity.quotas import ALL_TEAMS, MAX_AMOUNT, NANO, Quota
+from assay.identity.quotas import NANO, Quota
 from assay.storage.times import now
 from assay_orchestrator.store import schema
 from assay_orchestrator.store.teams import quotas, spending
@@ -263,7 +263,7 @@ def renew(connection: sa.Connection, names: Collection[str]) -> set[str]:
 
 
 def limits_by_team(connection: sa.Connection) -> dict[str, frozenset[str]]:
-    """Return which amounts are limited, by team; those of `ALL_TEAMS` apply to every team."""
+    """Return which amounts are limited, by team; those of `quotas.ALL_TEAMS` apply to every team."""
     table = schema.quotas.c
     names = {quota.value: name for name, quota in _QUOTAS.items()}
     rows = connection.execute(sa.select(table.team, table.quota).where(table.quota.in_(names))).all()
@@ -275,7 +275,7 @@ def limits_by_team(connection: sa.Connection) -> dict[str, frozenset[str]]:
 
 def limits_of(team: str, limits: Mapping[str, frozenset[str]]) -> frozenset[str]:
     """Return which amounts of a team are limited, according to the result of `limits_by_team`."""
-    return limits.get(team, frozenset()) | limits.get(ALL_TEAMS, frozenset())
+    return limits.get(team, frozenset()) | limits.get(quotas.ALL_TEAMS, frozenset())
 
 
 def _sums(connection: sa.Connection, holder: Holder) -> dict[str, int]:
@@ -322,7 +322,7 @@ def _insert(connection: sa.Connection, holder: Holder, amount: Amount, recorded:
 
 def _storable(amount: int) -> int:
     """Return an amount that the database can store: a price may exceed the database's integers."""
-    return min(amount, 2 * MAX_AMOUNT - 1)
+    return min(amount, 2**63 - 1)
 
 
 def _moment(connection: sa.Connection, seconds: float = 0) -> sa.ColumnElement[str]:

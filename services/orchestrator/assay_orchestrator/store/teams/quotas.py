@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from assay.errors import OverloadedError
-from assay.identity.quotas import ALL_TEAMS, Quota
+from assay.identity.quotas import Quota
 from assay.storage.times import now
 from assay_orchestrator.store import schema
 from assay_orchestrator.store.runs import runs
@@ -18,13 +18,16 @@ from assay_orchestrator.store.runs.run_conditions import is_active, is_runnable
 from assay_orchestrator.store.teams import spending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping
 
     from assay.model.scope import Scope
 
 REASON = "QUOTA_REACHED"
 BUDGETS = (Quota.STORED_BYTES, Quota.TOKENS_PER_DAY, Quota.MONEY_PER_MONTH)
 """The quotas that running runs use up: a run pauses when one is reached."""
+
+ALL_TEAMS = "*"
+"""In place of a team: the quotas of teams without their own. No team has this name."""
 
 DEFAULTS = {Quota.REQUESTS_PER_MINUTE: 6_000}
 """The defaults for teams without a limit from the operator: ten times what a busy team's clients need."""
@@ -77,12 +80,6 @@ def is_limited(connection: sa.Connection, *quotas: Quota) -> sa.ColumnElement[bo
 def use_of(connection: sa.Connection, team: str, quota: Quota) -> int:
     """Return a team's current use of a quota."""
     return _USES[quota](connection, team)
-
-
-def uses(connection: sa.Connection, team: str) -> Sequence[Use]:
-    """Return a team's current use of every quota."""
-    limits = read_quotas(connection, team)
-    return [Use(quota, use_of(connection, team, quota), limits.get(quota)) for quota in Quota]
 
 
 def queued_rows(connection: sa.Connection, team: str) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from assay.errors import ConflictError, NotFoundError, OverloadedError, PermissionDeniedError
+from assay.identity.team_state import TeamState
 from assay.storage.times import now
 from assay_orchestrator.store import schema
 from assay_orchestrator.store.runs import runs
@@ -94,6 +95,13 @@ class TeamRecord:
     deleted_at: str | None = None
     erased_at: str | None = None
 
+    @property
+    def state(self) -> TeamState:
+        """The state."""
+        if self.deleted_at is not None:
+            return TeamState.DELETING if self.erased_at is None else TeamState.DELETED
+        return TeamState.ACTIVE if self.disabled_at is None else TeamState.DISABLED
+
 
 def create_team(connection: sa.Connection, team: str) -> TeamRecord:
     """Add a team and return it.
@@ -119,9 +127,10 @@ def create_team(connection: sa.Connection, team: str) -> TeamRecord:
     return TeamRecord(team, created_at)
 
 
-def list_teams(connection: sa.Connection) -> Sequence[TeamRecord]:
-    """Return the teams by name."""
-    return [TeamRecord(**row) for row in connection.execute(sa.select(_teams).order_by(_teams.c.team)).mappings()]
+def list_teams(connection: sa.Connection, after: str, count: int) -> Sequence[TeamRecord]:
+    """Return up to `count` teams, by name, that follow a name."""
+    query = sa.select(_teams).where(_teams.c.team > after).order_by(_teams.c.team).limit(count)
+    return [TeamRecord(**row) for row in connection.execute(query).mappings()]
 
 
 def set_disabled(connection: sa.Connection, team: str, *, disabled: bool) -> TeamRecord:
@@ -218,10 +227,18 @@ def find_token(connection: sa.Connection, token_id: str) -> TokenRecord | None:
     return None if token_row is None else TokenRecord(**token_row)
 
 
-def list_tokens(connection: sa.Connection, team: str) -> Sequence[TokenRecord]:
-    """Return a team's tokens, oldest first, including revoked ones."""
-    token_rows = connection.execute(_select().where(_tokens.c.team == team).order_by(_tokens.c.created_at)).mappings()
-    return [TokenRecord(**row) for row in token_rows]
+def list_tokens(connection: sa.Connection, team: str, after: tuple[str, str], count: int) -> Sequence[TokenRecord]:
+    """Return up to `count` of a team's tokens, oldest first, including revoked ones.
+
+    Args:
+        connection: The transaction.
+        team: The team.
+        after: The time of creation and the id of the token that they follow; empty texts for the first.
+        count: The maximum number of tokens.
+    """
+    position = (_tokens.c.created_at, _tokens.c.token_id)
+    query = _select().where(_tokens.c.team == team, sa.tuple_(*position) > sa.tuple_(*map(sa.literal, after)))
+    return [TokenRecord(**row) for row in connection.execute(query.order_by(*position).limit(count)).mappings()]
 
 
 def revoke_token(connection: sa.Connection, token_id: str, team: str | None, roles: Collection[str]) -> TokenRecord:

@@ -274,14 +274,14 @@ def _create_teams() -> None:
     )
     op.create_index("ix_tokens_team", "tokens", ["team", "created_at"])
     op.create_table(
-        "targets",
+        "destinations",
         sa.Column("team", sa.String(64), nullable=False),
         sa.Column("name", sa.String(100), nullable=False),
         sa.Column("address", sa.Text, nullable=False),
         sa.Column("secrets_json", sa.Text, nullable=False),
         sa.Column("created_by", sa.String(16), nullable=False),
         sa.Column("created_at", sa.String(32), nullable=False),
-        sa.ForeignKeyConstraint(["team"], ["teams.team"], name="fk_targets_team"),
+        sa.ForeignKeyConstraint(["team"], ["teams.team"], name="fk_destinations_team"),
         sa.PrimaryKeyConstraint("team", "name"),
     )
 

@@ -1,4 +1,4 @@
-"""Targets of a shared installation: which hosts a team's agents may have, and which secrets go to which host."""
+"""Destinations of a shared installation: which hosts a team's agents may have, and which secrets go to which host."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from assay.model.case import Case, Turn
 from assay.model.run import AgentSpec, JudgeSpec, RunState
 from assay_orchestrator.agents import secrets as secrets_module
 from assay_orchestrator.agents.access import AgentAccess
-from assay_orchestrator.agents.targets import Target
+from assay_orchestrator.agents.destinations import Destination
+from assay_orchestrator.runs.destination_watch import DestinationWatch
 from assay_orchestrator.runs.planner import judge_key_problems, with_team
-from assay_orchestrator.runs.target_watch import TargetWatch
 from assay_orchestrator.runs.team_access import TeamAccess
 from assay_orchestrator.settings import Settings
 from assay_orchestrator.store.database import open_database
-from assay_orchestrator.store.teams import targets
-from assay_orchestrator.store.teams.targets import TargetRecord
+from assay_orchestrator.store.teams import destinations
+from assay_orchestrator.store.teams.destinations import DestinationRecord
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -109,58 +109,60 @@ async def await_end(client: Client, settings: RunSpec, count: int = 1) -> Run:
     return await run_cases(client, settings, cases)
 
 
-async def test_a_host_needs_a_target_of_the_team(tmp_path: Path, settings_of: SettingsOf) -> None:
-    """A free URL is refused before anything is asked, naming who can allow it; so is one of another team's target."""
+async def test_a_host_needs_a_destination_of_the_team(tmp_path: Path, settings_of: SettingsOf) -> None:
+    """A free URL is refused before anything is asked, naming who can allow it; so is another team's destination."""
     async with agent() as served, installation(tmp_path) as (shared, team_admin, runner):
         beta = await shared.member("beta", Role.TEAM_ADMIN)
-        await admin.create_target(beta, "bot", f"127.0.0.1:{served.port}")
-        with pytest.raises(InvalidInputError, match="assay admin targets create") as refusal:
+        await admin.create_destination(beta, "bot", f"127.0.0.1:{served.port}")
+        with pytest.raises(InvalidInputError, match="assay admin destinations create") as refusal:
             await await_end(runner, asking(settings_of, served.url))
         assert [problem.field for problem in refusal.value.problems] == ["agent.target"]
         assert served.heads == []
-        made = await admin.create_target(team_admin, "bot", f"127.0.0.1:{served.port}")
+        made = await admin.create_destination(team_admin, "bot", f"127.0.0.1:{served.port}")
         assert (made.team, made.secrets) == ("alpha", ())
         assert (await await_end(runner, asking(settings_of, served.url))).state is RunState.COMPLETED
         assert len(served.heads) == 1
-        await admin.delete_target(team_admin, "bot")
-        with pytest.raises(InvalidInputError, match="targets create"):
+        await admin.delete_destination(team_admin, "bot")
+        with pytest.raises(InvalidInputError, match="destinations create"):
             await await_end(runner, asking(settings_of, served.url))
         assert len(served.heads) == 1
 
 
 @pytest.mark.parametrize("change", ["deleted", "moved", "without its secret"])
-async def test_a_run_in_progress_fails_where_its_target_is_gone(
+async def test_a_run_in_progress_fails_where_its_destination_is_gone(
     change: str, tmp_path: Path, settings_of: SettingsOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It asks no more, names the target and what is missing, and continues once the target is there again."""
-    defaults = TargetWatch.__init__.__kwdefaults__
+    """It asks no more, names the destination and what is missing, and continues once the destination is there again."""
+    defaults = DestinationWatch.__init__.__kwdefaults__
     assert defaults is not None
     monkeypatch.setitem(defaults, "check_s", 0.02)
     async with agent() as served, installation(tmp_path) as (shared, team_admin, runner):
         address, asked = f"127.0.0.1:{served.port}", asyncio.Event()
-        await admin.create_target(team_admin, "bot", address, secrets=["alpha-key"])
-        await admin.create_target(team_admin, "other", "other.example.org")
+        await admin.create_destination(team_admin, "bot", address, secrets=["alpha-key"])
+        await admin.create_destination(team_admin, "other", "other.example.org")
         served.on_request = asked.set
         cases = [Case(f"c{number}", (Turn(f"q{number}", references=("yes",)),)) for number in range(2_000)]
         dataset = await runner.upload_dataset(cases, name="d")
         settings = asking(settings_of, served.url, "secret://alpha-key")
         run = await runner.create_run(settings, dataset.dataset_id)
         await asked.wait()
-        await admin.delete_target(team_admin, "other")  # which the run does not call
+        await admin.delete_destination(team_admin, "other")  # which the run does not call
 
         def make_change(connection: sa.Connection) -> None:  # in one moment, so that no look is between two
-            targets.delete_target(connection, "alpha", "bot")
+            destinations.delete_destination(connection, "alpha", "bot")
             if change == "moved":
-                targets.create_target(connection, TargetRecord("alpha", "bot", "elsewhere.test", ("alpha-key",)))
+                destinations.create_destination(
+                    connection, DestinationRecord("alpha", "bot", "elsewhere.test", ("alpha-key",))
+                )
             elif change == "without its secret":
-                targets.create_target(connection, TargetRecord("alpha", "bot", address, ()))
+                destinations.create_destination(connection, DestinationRecord("alpha", "bot", address, ()))
 
         await shared.database.write(make_change)
         async for _event in runner.watch_run(run.run_id):
             pass
         failed = await runner.get_run(run.run_id)
         assert failed.state is RunState.FAILED
-        assert "its target 'bot' was deleted or changed while the run was in progress" in failed.state_reason
+        assert "its destination 'bot' was deleted or changed while the run was in progress" in failed.state_reason
         missing = "lists the secret 'alpha-key'" if change == "without its secret" else "may not call '127.0.0.1'"
         assert missing in failed.state_reason
         count = len(served.heads)
@@ -169,19 +171,19 @@ async def test_a_run_in_progress_fails_where_its_target_is_gone(
             await runner.resume_run(run.run_id, retry_errors=True)
         assert len(served.heads) == count
         if change != "deleted":
-            await admin.delete_target(team_admin, "bot")
-        await admin.create_target(team_admin, "bot", address, secrets=["alpha-key"])
+            await admin.delete_destination(team_admin, "bot")
+        await admin.create_destination(team_admin, "bot", address, secrets=["alpha-key"])
         await runner.resume_run(run.run_id, retry_errors=True)
         served.on_request = lambda: None
         await until(lambda: len(served.heads), lambda seen: seen > count)
         await runner.cancel_run(run.run_id)
 
 
-async def test_a_run_is_not_resumed_where_its_target_is_gone(tmp_path: Path, settings_of: SettingsOf) -> None:
-    """It stays paused, and continues once the target is there again."""
+async def test_a_run_is_not_resumed_where_its_destination_is_gone(tmp_path: Path, settings_of: SettingsOf) -> None:
+    """It stays paused, and continues once the destination is there again."""
     async with agent() as served, installation(tmp_path) as (_, team_admin, runner):
         address = f"127.0.0.1:{served.port}"
-        await admin.create_target(team_admin, "bot", address)
+        await admin.create_destination(team_admin, "bot", address)
         cases = [Case(f"c{number}", (Turn(f"q{number}", references=("yes",)),)) for number in range(500)]
         dataset = await runner.upload_dataset(cases, name="d")
         run = await runner.create_run(asking(settings_of, served.url), dataset.dataset_id)
@@ -190,11 +192,11 @@ async def test_a_run_is_not_resumed_where_its_target_is_gone(tmp_path: Path, set
             paused = await runner.get_run(run.run_id)
             if paused.state is RunState.PAUSED:
                 break
-        await admin.delete_target(team_admin, "bot")
-        with pytest.raises(InvalidInputError, match="targets create"):
+        await admin.delete_destination(team_admin, "bot")
+        with pytest.raises(InvalidInputError, match="destinations create"):
             await runner.resume_run(run.run_id)
         assert (await runner.get_run(run.run_id)).state is RunState.PAUSED
-        await admin.create_target(team_admin, "bot", address)
+        await admin.create_destination(team_admin, "bot", address)
         await runner.resume_run(run.run_id)
         async for _event in runner.watch_run(run.run_id):
             pass
@@ -206,31 +208,33 @@ async def test_who_may_register_what(tmp_path: Path) -> None:
     async with installation(tmp_path) as (shared, team_admin, runner):
         operator = await shared.member("operators", Role.OPERATOR)
         with pytest.raises(PermissionDeniedError):
-            await admin.create_target(runner, "bot", "example.org")
+            await admin.create_destination(runner, "bot", "example.org")
         with pytest.raises(PermissionDeniedError):
-            await admin.create_target(team_admin, "bot", "example.org", team="beta")
-        await admin.create_target(operator, "bot", "https://bot.example.org", secrets=["b", "a", "a"], team="alpha")
-        (found,) = await admin.list_targets(runner)
+            await admin.create_destination(team_admin, "bot", "example.org", team="beta")
+        await admin.create_destination(
+            operator, "bot", "https://bot.example.org", secrets=["b", "a", "a"], team="alpha"
+        )
+        (found,) = await admin.list_destinations(runner)
         assert (found.name, found.address, found.secrets) == ("bot", "https://bot.example.org", ("a", "b"))
         with pytest.raises(ConflictError, match="already"):
-            await admin.create_target(team_admin, "bot", "example.org")
+            await admin.create_destination(team_admin, "bot", "example.org")
         with pytest.raises(InvalidInputError) as refusal:
-            await admin.create_target(team_admin, "", "*", secrets=["../x"])
+            await admin.create_destination(team_admin, "", "*", secrets=["../x"])
         assert {problem.field for problem in refusal.value.problems} == {"name", "address", "secrets"}
-        with pytest.raises(NotFoundError, match="no target"):
-            await admin.delete_target(team_admin, "other")
+        with pytest.raises(NotFoundError, match="no destination"):
+            await admin.delete_destination(team_admin, "other")
         with pytest.raises(NotFoundError, match="no team"):
-            await admin.create_target(operator, "bot", "example.org", team="gamma")
+            await admin.create_destination(operator, "bot", "example.org", team="gamma")
 
 
-async def test_a_secret_goes_to_targets_that_list_it(tmp_path: Path, settings_of: SettingsOf) -> None:
+async def test_a_secret_goes_to_destinations_that_list_it(tmp_path: Path, settings_of: SettingsOf) -> None:
     """Without one it is refused; another team's secret and a missing one are one answer, and nothing is asked."""
     async with agent() as served, installation(tmp_path) as (_, team_admin, runner):
         address = f"127.0.0.1:{served.port}"
-        await admin.create_target(team_admin, "plain", address)
-        with pytest.raises(InvalidInputError, match=r"no target of the team there \(plain\) lists"):
+        await admin.create_destination(team_admin, "plain", address)
+        with pytest.raises(InvalidInputError, match=r"no destination of the team there \(plain\) lists"):
             await await_end(runner, asking(settings_of, served.url, "secret://alpha-key"))
-        await admin.create_target(team_admin, "bot", address, secrets=["alpha-key", "beta-key", "none"])
+        await admin.create_destination(team_admin, "bot", address, secrets=["alpha-key", "beta-key", "none"])
         said = []
         for reference in ("secret://beta/beta-key", "secret://beta/none", "secret://none"):
             with pytest.raises(InvalidInputError) as refusal:
@@ -244,7 +248,7 @@ async def test_a_secret_goes_to_targets_that_list_it(tmp_path: Path, settings_of
         for reference in ("secret://alpha-key", "secret://alpha/alpha-key", "${secret://alpha-key}"):
             assert (await await_end(runner, asking(settings_of, served.url, reference))).state is RunState.COMPLETED
             assert f"authorization: Bearer {KEY}\r\n" in served.heads[-1]
-        with pytest.raises(InvalidInputError, match="targets create"):
+        with pytest.raises(InvalidInputError, match="destinations create"):
             await await_end(
                 runner, asking(settings_of, served.url.replace("127.0.0.1", "127.0.0.2"), "secret://alpha-key")
             )
@@ -274,7 +278,7 @@ async def test_a_rotated_secret_needs_no_restart(
     monkeypatch.setattr(secrets_module, "REREAD_S", 0.0)
     async with agent() as served, installation(tmp_path) as (_, team_admin, runner):
         path = tmp_path / "secrets" / "alpha" / "alpha-key"
-        await admin.create_target(team_admin, "bot", f"127.0.0.1:{served.port}", secrets=["alpha-key"])
+        await admin.create_destination(team_admin, "bot", f"127.0.0.1:{served.port}", secrets=["alpha-key"])
 
         def rotate() -> None:
             if len(served.heads) == 2:
@@ -294,17 +298,17 @@ async def test_a_rotated_secret_needs_no_restart(
 
 
 async def test_a_worker_knows_teams_from_the_database(tmp_path: Path) -> None:
-    """It has no --auth: with teams, a run has the targets of its own team."""
+    """It has no --auth: with teams, a run has the destinations of its own team."""
     async with installation(tmp_path) as (shared, team_admin, _):
-        await admin.create_target(team_admin, "bot", "bot.example.org", secrets=["k"])
+        await admin.create_destination(team_admin, "bot", "bot.example.org", secrets=["k"])
         settings = Settings(database=tmp_path / "none.db", database_url="postgresql://db.test/x", role="worker")
         access = TeamAccess(shared.database, settings)
         own = await access.of("alpha")
-        assert (own.team, own.targets) == ("alpha", (Target("bot", "bot.example.org", ("k",)),))
+        assert (own.team, own.destinations) == ("alpha", (Destination("bot", "bot.example.org", ("k",)),))
     empty = open_database(Settings(database=tmp_path / "empty.db"))
     try:
         alone = await TeamAccess(empty, settings).of("anything")
-        assert (alone.team, alone.targets) == ("local", None)
+        assert (alone.team, alone.destinations) == ("local", None)
     finally:
         empty.close()
 
@@ -334,7 +338,7 @@ async def test_a_worker_knows_teams_from_the_database(tmp_path: Path) -> None:
         ("example.org", "https://evil.test#@example.org/", False),
     ],
 )
-def test_addresses_of_targets(pattern: str, url: str, is_covered: bool) -> None:
+def test_addresses_of_destinations(pattern: str, url: str, is_covered: bool) -> None:
     """A pattern is a whole host or the end of one, with the port and the scheme that it names."""
     assert pattern_problem(pattern) == ""
     assert covers(pattern, url_address(url)) is is_covered
@@ -345,25 +349,27 @@ def test_addresses_of_targets(pattern: str, url: str, is_covered: bool) -> None:
                 "user@example.org", "Example.org", "example.org:0", "example.org:65536", "example.org:", "a b", "é.org",
                 "example..org", "https://example.org/", "${HOST}"],
 )  # fmt: skip
-def test_what_is_no_address_of_a_target(pattern: str) -> None:
+def test_what_is_no_address_of_a_destination(pattern: str) -> None:
     """A pattern that all hosts have, a path, which is no bound, and what two readers read in two ways."""
     assert pattern_problem(pattern)
     assert not covers(pattern, Address("https", "example.org", 443))
 
 
-def test_the_key_of_a_judge_goes_to_a_target() -> None:
+def test_the_key_of_a_judge_goes_to_a_destination() -> None:
     """As those of agents; the judge service gets the team with the call, as it does not know the run's."""
     judge = JudgeSpec("openai", "m", key_variable="secret://openai", others=(
         JudgeSpec("anthropic", "m", key_variable="secret://beta/key"), JudgeSpec("openai", "m2"),
     ))  # fmt: skip
-    access = AgentAccess((), (), team="alpha", targets=[Target("models", "https://api.openai.com", ("openai",))])
+    access = AgentAccess(
+        (), (), team="alpha", destinations=[Destination("models", "https://api.openai.com", ("openai",))]
+    )
     assert [problem.field for problem in judge_key_problems(judge, access)] == ["judge.jury[1].key_variable"]
     [problem] = judge_key_problems(judge, access)
     assert "a file TEAM/NAME below --secrets of the judge service, or a variable" in problem.message
     assert [one.key_variable for one in with_team(judge, "alpha").judges] == [
         "secret://alpha/openai", "secret://beta/key", ""
     ]  # fmt: skip
-    nowhere = AgentAccess((), (), team="alpha", targets=())
+    nowhere = AgentAccess((), (), team="alpha", destinations=())
     assert [problem.field for problem in judge_key_problems(judge, nowhere)] == [
         "judge.jury[0].key_variable", "judge.jury[1].key_variable"
     ]  # fmt: skip
@@ -381,6 +387,6 @@ def test_the_key_of_a_judge_goes_to_a_target() -> None:
 )
 def test_where_agents_are_called(settings: AgentSpec, expected: Address) -> None:
     """Every adapter that calls something has one address."""
-    from assay_orchestrator.agents.targets import agent_address
+    from assay_orchestrator.agents.destinations import agent_address
 
     assert agent_address(settings) == expected

@@ -1,4 +1,4 @@
-"""Watches the targets of running runs: a run whose team deleted or changed its target fails before the next call."""
+"""Watches the destinations of running runs: a run fails once its team has deleted or changed its destination."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from assay.errors import SpecError, WrongStateError
 from assay.process.periodic_check import PeriodicCheck
-from assay_orchestrator.agents.targets import agent_address, covering, judge_address
+from assay_orchestrator.agents.destinations import agent_address, covering, judge_address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.model.run import RunSpec
     from assay_orchestrator.agents.access import AgentAccess
-    from assay_orchestrator.agents.targets import Target
+    from assay_orchestrator.agents.destinations import Destination
     from assay_orchestrator.pipeline.session import Sessions
     from assay_orchestrator.runs.team_access import TeamAccess
 
@@ -47,7 +47,7 @@ class _Watched:
     access: AgentAccess
 
 
-class TargetWatch(PeriodicCheck):
+class DestinationWatch(PeriodicCheck):
     """Checks whether this process's runs may still call their agents and judges, and fails those that may not.
 
     Args:
@@ -67,7 +67,7 @@ class TargetWatch(PeriodicCheck):
         *,
         check_s: float = CHECK_S,
     ) -> None:
-        super().__init__("check targets of teams", check_s)
+        super().__init__("check destinations of teams", check_s)
         self._access = access
         self._planner = planner
         self._sessions = sessions
@@ -105,33 +105,33 @@ class TargetWatch(PeriodicCheck):
 
     async def _review(self, run_id: str, watched: _Watched, now: Mapping[str, AgentAccess]) -> None:
         access = now[watched.team]
-        if access.targets == watched.access.targets:
+        if access.destinations == watched.access.destinations:
             return
         try:
             self._planner.check_access(watched.settings, access)
         except SpecError as problem:
-            names = _changed(watched, access.targets or ())
-            _log.warning("failing run, its target is gone: run=%s targets=%s", run_id, ",".join(names))
+            names = _changed(watched, access.destinations or ())
+            _log.warning("failing run, its destination is gone: run=%s destinations=%s", run_id, ",".join(names))
             await self._owner.fail_run(run_id, _gone(names, problem))
         else:
             self._watched[run_id] = _Watched(watched.team, watched.settings, access)
 
 
-def _changed(watched: _Watched, now: Sequence[Target]) -> list[str]:
-    """Return the names of deleted or changed targets that a run used to call."""
-    before, judge = watched.access.targets or (), watched.settings.judge
+def _changed(watched: _Watched, now: Sequence[Destination]) -> list[str]:
+    """Return the names of deleted or changed destinations that a run used to call."""
+    before, judge = watched.access.destinations or (), watched.settings.judge
     called = [
         agent_address(watched.settings.agent),
         *(judge_address(judge_settings) for judge_settings in (judge.judges if judge else ())),
     ]
-    used = [target for address in called for target in covering(before, address)]
-    return [target.name for target in before if target in used and target not in now]
+    used = [destination for address in called for destination in covering(before, address)]
+    return [destination.name for destination in before if destination in used and destination not in now]
 
 
 def _gone(names: Sequence[str], problem: SpecError) -> WrongStateError:
-    named = "its target " + ", ".join(map(repr, names)) if names else "one of its targets"
+    named = "its destination " + ", ".join(map(repr, names)) if names else "one of its destinations"
     return WrongStateError(
         f"{named} was deleted or changed while the run was in progress: {problem.message}; once the run may call it "
         "again, `assay runs resume RUN --retry-errors` continues it",
-        reason="TARGET_GONE",
+        reason="DESTINATION_GONE",
     )

@@ -1,4 +1,4 @@
-"""Targets: the addresses of a team's agents, and which of its secrets may be sent there."""
+"""Destinations: the addresses of a team's agents, and which of its secrets may be sent there."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """A target that a team has registered.
+class Destination:
+    """A destination that a team has registered.
 
     Args:
         name: Its name within the team.
@@ -30,9 +30,9 @@ class Target:
     secrets: tuple[str, ...] = ()
 
 
-def covering(targets: Sequence[Target], called: Address) -> list[Target]:
-    """Return the targets that cover an address."""
-    return [target for target in targets if covers(target.address, called)]
+def covering(destinations: Sequence[Destination], called: Address) -> list[Destination]:
+    """Return the destinations that cover an address."""
+    return [destination for destination in destinations if covers(destination.address, called)]
 
 
 def agent_address(settings: AgentSpec) -> Address:
