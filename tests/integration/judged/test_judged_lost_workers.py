@@ -85,8 +85,8 @@ def worker(stage: Stage, name: str, database_url: str) -> Iterator[Process]:
 
 async def spent(client: Client) -> int:
     """Return how many tokens are stored as spent."""
-    (found,) = await admin.get_status(client)
-    return next(use.used for use in found.uses if use.quota is Quota.TOKENS_PER_DAY)
+    (usage,) = await admin.list_team_usage(client)
+    return usage.used[Quota.TOKENS_PER_DAY]
 
 
 async def held(shared: SharedInstallation) -> allotments.Amount:
