@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from benchmarks.engine import postgres
 
+from assay.filters.row_filter import FAILING_ROWS
 from assay.filters.row_text import parse_row_filter, parse_row_order
 from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
@@ -120,7 +121,7 @@ def _queries() -> dict[str, Callable[[sa.Connection], object]]:
     queries: dict[str, Callable[[sa.Connection], object]] = {
         "first page, with answers": _page(RowQuery()),
         "first page, without answers": _page(RowQuery(), with_answers=False),
-        "page of failed rows": _page(RowQuery(failed_only=True)),
+        "page of failed rows": _page(RowQuery(parse_row_filter(FAILING_ROWS))),
         "neighbours": lambda c: found_rows.find_neighbours(c, LOCAL, "r", RowQuery(), 50_000),
         "facets of all rows": lambda c: found_rows.count_facets(c, LOCAL, "r", RowQuery()),
     }

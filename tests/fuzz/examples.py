@@ -6,10 +6,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from google.protobuf.timestamp_pb2 import Timestamp
-
 from assay.embedder.v1 import embedder_pb2
-from assay.filters.row_text import parse_row_filter
 from assay.judge.v1 import judge_pb2
 from assay.metrics import complete_parameters
 from assay.model.answers.agent_response import AgentResponse, Source, ToolCall, Usage
@@ -22,7 +19,6 @@ from assay.model.stopping import StoppingSettings
 from assay.v1 import calibration_pb2, comparison_figures_pb2, comparison_pb2, dataset_pb2, host_pb2, row_pb2, run_pb2
 from assay.wire.agent import response_to_wire
 from assay.wire.case import case_to_wire
-from assay.wire.filters import row_filter_to_wire
 from assay.wire.metric_call import outcomes_to_wire
 from assay.wire.run import SETTINGS
 
@@ -99,13 +95,11 @@ _PAIRS = embedder_pb2.SimilarityRequest(
 _GRADE = judge_pb2.GradeRequest(rubric="answer", question="q", reference="a", answer="b")
 _PAIR = judge_pb2.ComparePairRequest(rubric="pairwise", question="q", answer_a="a", answer_b="b")
 
-_FILTER = row_filter_to_wire(
-    parse_row_filter("passed,failed category:a tag:t case:c0 repeat:0 text~a exact_match>0.5 latency>=1ms")
-)
-_ORDER = row_pb2.RowOrder(key=row_pb2.ROW_SORT_KEY_METRIC, metric="exact_match", descending=True)
+_FILTER = "passed,failed category:a tag:t case:c0 repeat:0 text~a exact_match>0.5 latency>=1ms"
+_ORDER = "-exact_match"
 _COMPARISON = comparison_figures_pb2.ComparisonSettings(
     primary="exact_match", margin=0.1, cluster="category", adjust=comparison_figures_pb2.P_VALUE_ADJUSTMENT_BH,
-    alpha=0.1, power=0.9, seed=1, where="failed",
+    alpha=0.1, power=0.9, seed=1, filter="failed",
 )  # fmt: skip
 
 EXAMPLES: Mapping[str, Sequence[Message]] = {
@@ -141,9 +135,8 @@ EXAMPLES: Mapping[str, Sequence[Message]] = {
     "assay.v1.GetCaseRequest": [row_pb2.GetCaseRequest(run_id="r", case_id="c0", filter=_FILTER, order_by=_ORDER)],
     "assay.v1.ListRunsRequest": [
         run_pb2.ListRunsRequest(
-            states=[run_pb2.RUN_STATE_COMPLETED], teams=["t"], create_time_from=Timestamp(seconds=1),
-            order_by=run_pb2.RunOrder(key=run_pb2.RUN_SORT_KEY_PASS_RATE), include_figures=True,
-            include_total_count=True,
+            filter="state:completed team:t since:2026-01-01 verdict:PASS exact_match>=0.5", order_by="-pass_rate",
+            include_figures=True, include_total_count=True,
         )
     ],
     "assay.v1.ListAttemptsRequest": [row_pb2.ListAttemptsRequest(run_id="r", case_id="c0")],

@@ -6,7 +6,8 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from assay.filters.row_filter import DATASET_ORDER, Comparison, MetricCondition, RowFilter, RowOutcome
+from assay.filters.row_filter import FAILING_ROWS
+from assay.filters.row_text import is_comparable
 from assay.gates.gates import compared_text
 from assay.gates.run_verdict import criteria_of, run_verdict
 from assay.metrics.core.info import RULE_SIGNS
@@ -45,7 +46,7 @@ WHOLE_RUN_ROWS = 2_000
 """Above this size, a run is not read whole: 175,000 failing rows took 10 s of CPU for 5 kB of text."""
 _FIRST_ROWS = 1_000
 _FIRST_ANSWERS = 10
-_ERRORS = (RowOutcome.AGENT_ERROR, RowOutcome.NO_VERDICT)
+_ERRORS = "agent_error,undecided"
 _MAX_GROUPS = 15
 _MAX_REASONS = 3  # reasons of the verdict in the last line
 _RATES_OF_REPEATS = (("pass@", "pass_at_k"), ("pass^", "pass_hat_k"))
@@ -91,33 +92,25 @@ class ConsoleSummary:
         """
         run, summary = self._run, self._run.summary
         if summary is None or run.counts.total <= whole_rows:
-            async for row in client.list_rows(run.run_id, failed_only=not self.needs_all_rows):
+            async for row in client.list_rows(run.run_id, where="" if self.needs_all_rows else FAILING_ROWS):
                 self.take(row)
             return
         counts = []
-        for outcomes, page_size in (((RowOutcome.FAILED,), _FIRST_ANSWERS), (_ERRORS, _FIRST_ROWS)):
-            page = await client.row_page(
-                run.run_id,
-                RowFilter(outcomes=outcomes),
-                DATASET_ORDER,
-                failed_only=True,
-                page_size=page_size,
-                include_total_count=True,
-            )
+        for where, page_size in (("failed", _FIRST_ANSWERS), (_ERRORS, _FIRST_ROWS)):
+            page = await client.row_page(run.run_id, where=where, page_size=page_size, include_total_count=True)
             counts.append(page.total_count or 0)
             for row in page.results:
                 self._failing.take(row)
         failed = summary.decided - summary.passed
         self._failing.count(failed, sum(counts) - failed, errors=counts[1])
         for metric in summary.metrics:
-            if metric.n_skipped or metric.n_error:
+            if (metric.n_skipped or metric.n_error) and is_comparable(metric.metric):
                 await self._read_uncomputed(client, metric.metric)
 
     async def _read_uncomputed(self, client: Client, metric: str) -> None:
         """Add the first rows on which a metric has no value."""
-        without_value = RowFilter(metrics=(MetricCondition(metric, Comparison.EQUAL, None),))
         page = await client.row_page(
-            self._run.run_id, without_value, DATASET_ORDER, page_size=_FIRST_ROWS, include_answers=False
+            self._run.run_id, where=f"{metric}==none", page_size=_FIRST_ROWS, include_answers=False
         )
         for row in page.results:
             self._uncomputed.take(row, only=metric)

@@ -15,33 +15,26 @@ from assay.client.connection import PAGE_TIMEOUT_S, Connection, Patience
 from assay.client.upload import upload_parts
 from assay.errors import NotFoundError, SpecError, UnavailableError, WatchBehindError, WrongStateError
 from assay.filters.pages import CaseDetail, ResultPage, RunPage
-from assay.filters.row_filter import RowFilter, RowOrder
 from assay.filters.row_text import parse_row_query
-from assay.filters.run_filter import RunFilter, parse_run_filter, parse_run_order
+from assay.filters.run_filter import parse_run_query
 from assay.model.run import DatasetRef, Deletion, RowAttempt, RowResult, Run, StateChanged
 from assay.rpc.channel import read_stream
 from assay.v1 import dataset_pb2, dataset_pb2_grpc, row_pb2, run_pb2
-from assay.wire.filters import (
-    case_detail_from_wire,
-    facets_from_wire,
-    row_filter_to_wire,
-    row_order_to_wire,
-    run_query_to_wire,
-)
+from assay.wire.filters import case_detail_from_wire, facets_from_wire
 from assay.wire.judging import SPEND_CAP
 from assay.wire.run import ATTEMPT, DATASET, DELETION, RUN, SETTINGS, event_from_wire, result_from_wire
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Iterable
 
     from assay.agent_host.metric_functions import MetricFunctions
     from assay.agent_host.protocol import Caller
-    from assay.filters.run_filter import RunOrder
     from assay.model.case import Case
-    from assay.model.run import RunSpec, RunState, SpendCap
+    from assay.model.run import RunSpec, SpendCap
 
 _UPLOAD_TIMEOUT_S = 3600.0
 _RUN_PAGE = 500
+_QUERY = ("where", "order_by")
 _RESULT_PAGE = 500
 _STEPS_TO_SEND = 3  # turns of the event loop after which a started call has been sent
 _DELETE_TIMEOUT_S = 600.0
@@ -138,38 +131,29 @@ class Client(Connection):
         self,
         limit: int = 50,
         *,
-        run_id_prefix: str = "",
-        name: str = "",
-        labels: Mapping[str, str] | None = None,
-        states: Iterable[RunState] = (),
-        where: str | RunFilter = "",
-        order_by: str | RunOrder = "",
+        where: str = "",
+        order_by: str = "",
         include_figures: bool = False,
     ) -> list[Run]:
-        """Return the first runs that match all conditions, by default newest first.
+        """Return the first runs that match a filter, by default newest first.
 
         Args:
             limit: Maximum number of runs to return.
-            run_id_prefix: Prefix of the run ids.
-            name: Name of the runs; empty for any.
-            labels: Labels that the runs must have.
-            states: Allowed states; empty for any.
-            where: Further conditions, such as "state:failed since:2026-11-01" (docs/filters.md).
-            order_by: "created", "ended", "name" or "pass_rate", descending with a leading "-"; empty for "-created".
+            where: The filter, such as "state:completed pass_rate<0.8" (docs/filters.md); empty for all runs.
+            order_by: "created", "ended", "name", "pass_rate" or another figure, such as a metric, descending with a
+                leading "-"; empty for "-created".
             include_figures: Whether the runs have the figures of their summaries: verdict, pass rate, gates, metrics.
 
         Raises:
-            InvalidInputError: A filter or order is invalid; lists every problem.
+            InvalidInputError: The filter or the order is wrong; lists every problem.
+            DeadlineError: The query exceeded the orchestrator's time limit.
         """
-        wanted = parse_run_filter(where, where="where") if isinstance(where, str) else where
-        conditions = RunFilter(run_id_prefix, name, labels or {}, frozenset(states))
-        order = parse_run_order(order_by, where="order_by") if isinstance(order_by, str) else order_by
         runs: list[Run] = []
         token = ""
         while len(runs) < limit:
             page = await self.run_page(
-                wanted.joined(conditions),
-                order,
+                where=where,
+                order_by=order_by,
                 page_size=min(_RUN_PAGE, limit - len(runs)),
                 page_token=token,
                 include_figures=include_figures,
@@ -182,9 +166,9 @@ class Client(Connection):
 
     async def run_page(
         self,
-        wanted: RunFilter,
-        order: RunOrder,
         *,
+        where: str = "",
+        order_by: str = "",
         page_size: int = _RUN_PAGE,
         page_token: str = "",
         include_figures: bool = False,
@@ -193,19 +177,27 @@ class Client(Connection):
         """Return a page of the runs that match a filter.
 
         Args:
-            wanted: The filter.
-            order: Sort order.
+            where: The filter, as in `list_runs`.
+            order_by: The order, as in `list_runs`.
             page_size: Maximum number of runs, up to 500.
             page_token: The next_page_token of the previous page of the same query; empty for the first page.
             include_figures: Whether the runs have the figures of their summaries.
             include_total_count: Whether to count all runs that match the filter.
 
         Raises:
+            InvalidInputError: The filter or the order is wrong; lists every problem.
             InvalidInputError: The token belongs to another query (reason PAGE_TOKEN_INVALID).
+            DeadlineError: The query exceeded the orchestrator's time limit.
         """
-        request = run_query_to_wire(wanted, order)
-        request.page_size, request.page_token = page_size, page_token
-        request.include_figures, request.include_total_count = include_figures, include_total_count
+        parse_run_query(where, order_by, names=_QUERY)
+        request = run_pb2.ListRunsRequest(
+            page_size=page_size,
+            page_token=page_token,
+            filter=where,
+            order_by=order_by,
+            include_figures=include_figures,
+            include_total_count=include_total_count,
+        )
         response = await self._call(lambda: self._stub.ListRuns(request, timeout=PAGE_TIMEOUT_S))
         total = response.total_count if response.HasField("total_count") else None
         return RunPage([RUN.from_wire(run) for run in response.runs], response.next_page_token, total)
@@ -330,41 +322,26 @@ class Client(Connection):
                 await self._lost(problem, patience)
 
     async def list_rows(
-        self,
-        run_id: str,
-        *,
-        failed_only: bool = False,
-        case_id: str = "",
-        where: str | RowFilter = "",
-        order_by: str | RowOrder = "",
-        include_answers: bool = True,
+        self, run_id: str, *, where: str = "", order_by: str = "", include_answers: bool = True
     ) -> AsyncIterator[RowResult]:
-        """Yield the stored results of a run, by default in dataset order.
+        """Yield the stored rows of a run that match a filter, by default in dataset order.
 
         Args:
-            failed_only: Only rows that failed or have no verdict because of an error.
-            case_id: Only the rows of this case; empty for all.
-            where: Further conditions, such as "failed judge_score<0.5" (docs/filters.md).
+            run_id: The run.
+            where: The filter, such as "failed judge_score<0.5" (docs/filters.md); empty for all rows.
             order_by: "dataset", "latency", "case" or a metric, descending with a leading "-"; empty for "dataset".
             include_answers: Whether the rows have answers, inputs and references.
 
         Raises:
-            InvalidInputError: A filter or order is invalid, or names a metric that the run does not have; lists every
-                problem.
-            NotFoundError: The run does not exist, or its dataset does not have the case.
+            InvalidInputError: The filter or the order is wrong, or names a metric that the run does not have; lists
+                every problem.
+            NotFoundError: The run does not exist.
             DeadlineError: The query exceeded the orchestrator's time limit.
         """
-        wanted, order = _row_query(where, order_by)
 
         async def fetch(token: str) -> ResultPage:
             return await self.row_page(
-                run_id,
-                wanted,
-                order,
-                failed_only=failed_only,
-                case_id=case_id,
-                page_token=token,
-                include_answers=include_answers,
+                run_id, where=where, order_by=order_by, page_token=token, include_answers=include_answers
             )
 
         page: asyncio.Task[ResultPage] | None = asyncio.create_task(fetch(""))
@@ -385,44 +362,41 @@ class Client(Connection):
     async def row_page(
         self,
         run_id: str,
-        wanted: RowFilter,
-        order: RowOrder,
         *,
-        failed_only: bool = False,
-        case_id: str = "",
+        where: str = "",
+        order_by: str = "",
         page_size: int = _RESULT_PAGE,
         page_token: str = "",
         include_answers: bool = True,
         include_total_count: bool = False,
         include_facets: bool = False,
     ) -> ResultPage:
-        """Return a page of the stored results that match a filter.
+        """Return a page of the stored rows that match a filter.
 
         Args:
-            wanted: The filter.
-            order: Sort order.
-            failed_only: Only rows that failed or have no verdict because of an error.
-            case_id: Only the rows of this case; empty for all.
+            run_id: The run.
+            where: The filter, as in `list_rows`.
+            order_by: The order, as in `list_rows`.
             page_size: Maximum number of rows, up to 1,000; a page also ends before 3 MiB.
             page_token: The next_page_token of the previous page of the same query; empty for the first page.
             include_answers: Whether the rows have answers, inputs and references.
-            include_total_count: Whether to count all rows that match the conditions.
+            include_total_count: Whether to count all rows that match the filter.
             include_facets: Whether to count these rows by outcome, category, tag and repeat.
 
         Raises:
-            InvalidInputError: The filter or the order is wrong; lists every problem.
-            NotFoundError: The run does not exist, or its dataset does not have the case.
+            InvalidInputError: The filter or the order is wrong, or names a metric that the run does not have; lists
+                every problem.
+            NotFoundError: The run does not exist.
             InvalidInputError: The token belongs to another query (reason PAGE_TOKEN_INVALID).
             DeadlineError: The query exceeded the orchestrator's time limit.
         """
+        parse_row_query(where, order_by, names=_QUERY)
         request = row_pb2.ListRowsRequest(
             run_id=run_id,
             page_size=page_size,
             page_token=page_token,
-            failed_only=failed_only,
-            case_id=case_id,
-            filter=row_filter_to_wire(wanted),
-            order_by=row_order_to_wire(order),
+            filter=where,
+            order_by=order_by,
             include_answers=include_answers,
             include_total_count=include_total_count,
             include_facets=include_facets,
@@ -435,9 +409,7 @@ class Client(Connection):
             facets_from_wire(response.facets) if response.HasField("facets") else None,
         )
 
-    async def get_case(
-        self, run_id: str, case_id: str, *, where: str | RowFilter = "", order_by: str | RowOrder = ""
-    ) -> CaseDetail:
+    async def get_case(self, run_id: str, case_id: str, *, where: str = "", order_by: str = "") -> CaseDetail:
         """Return a stored case of a run, the results of its repeats, and its neighbours.
 
         Args:
@@ -449,10 +421,8 @@ class Client(Connection):
             NotFoundError: The run does not exist, or its dataset does not have the case.
             DeadlineError: The query exceeded the orchestrator's time limit.
         """
-        wanted, order = _row_query(where, order_by)
-        request = row_pb2.GetCaseRequest(
-            run_id=run_id, case_id=case_id, filter=row_filter_to_wire(wanted), order_by=row_order_to_wire(order)
-        )
+        parse_row_query(where, order_by, names=_QUERY)
+        request = row_pb2.GetCaseRequest(run_id=run_id, case_id=case_id, filter=where, order_by=order_by)
 
         async def fetch() -> CaseDetail:
             async with read_stream(self._stub.GetCase(request, timeout=PAGE_TIMEOUT_S)) as messages:
@@ -484,15 +454,3 @@ class Client(Connection):
                     return
                 except UnavailableError as problem:
                     await self._lost(problem, patience)
-
-
-def _row_query(where: str | RowFilter, order_by: str | RowOrder) -> tuple[RowFilter, RowOrder]:
-    """Parse filter and order, unless they are parsed already."""
-    text = where if isinstance(where, str) else ""
-    row_filter, order = parse_row_query(
-        text, order_by if isinstance(order_by, str) else "", names=("where", "order_by")
-    )
-    return (
-        row_filter if isinstance(where, str) else where,
-        order if isinstance(order_by, str) else order_by,
-    )

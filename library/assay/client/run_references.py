@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from assay.client.baselines import list_baselines, run_of
 from assay.errors import InvalidInputError, NotFoundError, SetupError
+from assay.filters.conditions import quoted
+from assay.filters.row_filter import FAILING_ROWS
 from assay.model.baseline import SPEC_BASELINE
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ async def find_run_id(client: Client, reference: str, *, baseline_name: str = ""
         if not newest:
             raise NotFoundError("no runs yet: start one with `assay run SPEC`", reason="RUN_NOT_FOUND")
         return newest[0].run_id
-    listed = await client.list_runs(_MOST_NAMED + 1, run_id_prefix=reference) if reference else []
+    listed = await client.list_runs(_MOST_NAMED + 1, where=f"run:{quoted(reference)}") if reference else []
     matches = [run.run_id for run in listed]
     if reference in matches:
         return reference
@@ -92,7 +94,7 @@ async def failed_cases(client: Client, run_id: str) -> frozenset[str]:
         NotFoundError: The run does not exist.
         InvalidInputError: No row failed.
     """
-    found = frozenset([row.case_id async for row in client.list_rows(run_id, failed_only=True)])
+    found = frozenset([row.case_id async for row in client.list_rows(run_id, where=FAILING_ROWS)])
     if not found:
         raise InvalidInputError(f"no row of run {run_id} failed or has an error: nothing to run again")
     return found

@@ -13,7 +13,7 @@ from assay.client.run_driver import check_inputs, drive_run, guard_stack, start_
 from assay.client.service_start import showing_start
 from assay.comparison.stopping_settings import planned_stopping
 from assay.errors import AssayError, InvalidInputError, NotFoundError, Problem, SpecError
-from assay.filters.run_filter import RunFilter
+from assay.filters.conditions import quoted
 from assay.model.labels import VARIANT_LABEL
 from assay.specs.variants import MAX_VARIANTS
 
@@ -130,7 +130,7 @@ async def resume_variants(client: Client, specs: Sequence[Spec], group_id: str, 
         NotFoundError: The group has no runs.
         SpecError: The group has other variants or another stopping rule.
     """
-    stored = await client.list_runs(2 * MAX_VARIANTS, where=RunFilter(group_id=group_id))
+    stored = await client.list_runs(2 * MAX_VARIANTS, where=f"group:{quoted(group_id)}")
     runs = {run.spec.labels.get(VARIANT_LABEL, ""): run for run in stored if run.spec.group_id == group_id}
     if not runs:
         raise NotFoundError(f"no run belongs to the group {group_id}", reason="RUN_NOT_FOUND")

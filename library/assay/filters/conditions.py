@@ -3,7 +3,8 @@ r"""The grammar of filters, for rows and for runs.
     filter    = [ condition { [ "and" ] condition } ]
     condition = words | name operator value { "," value }
     words     = name { "," name }
-    name      = an ASCII letter, then ASCII letters, digits and "_"
+    name      = part { "." part }
+    part      = an ASCII letter, then ASCII letters, digits and "_"
     operator  = ":" | "~" | "<" | "<=" | ">" | ">=" | "==" | "!="
     value     = '"' { any character but '"' and "\", or "\" and any character } '"'
               | one or more characters other than blanks, "," and '"'
@@ -13,14 +14,18 @@ Blanks (space, tab, carriage return, line feed) separate conditions and are allo
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from assay.errors import InvalidInputError, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+F = TypeVar("F")
+O = TypeVar("O")  # noqa: E741 - an order
 
 MAX_CHARS = 20_000
 """The most characters of a filter."""
@@ -29,7 +34,10 @@ AND = "and"
 
 _BLANK = re.compile(r"[ \t\r\n]")
 _BLANKS = re.compile(r"[ \t\r\n]*")
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*(?:\.[A-Za-z][A-Za-z0-9_]*)*")
+_NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
+_DURATION = re.compile(rf"({_NUMBER.pattern})(ms|s|m|h)?")
+_UNITS_MS = {"ms": 1.0, "s": 1000.0, None: 1000.0, "m": 60_000.0, "h": 3_600_000.0}
 _OPERATOR = re.compile("|".join([*OPERATORS, "="]))
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BARE = re.compile(r'[^ \t\r\n,"]+')
@@ -82,6 +90,24 @@ def read_conditions(text: str, problems: ConditionProblems) -> list[Condition]:
     return _Reader(text, problems).conditions()
 
 
+def parse_both(parse_filter: Callable[[], F], parse_order: Callable[[], O]) -> tuple[F, O]:
+    """Return a filter and an order.
+
+    Raises:
+        InvalidInputError: One of their texts, or both, is wrong; holds every problem.
+    """
+    try:
+        wanted = parse_filter()
+    except InvalidInputError as refusal:
+        problems = list(refusal.problems)
+        try:
+            parse_order()
+        except InvalidInputError as other:
+            problems += other.problems
+        raise InvalidInputError(problems) from None
+    return wanted, parse_order()
+
+
 def quoted(value: str) -> str:
     """Return a value as users write it, in quotes where it needs them."""
     if _PLAIN.fullmatch(value):
@@ -92,6 +118,34 @@ def quoted(value: str) -> str:
 def listed(values: Sequence[str]) -> str:
     """Return several values as users write them."""
     return ",".join(map(quoted, values))
+
+
+def is_name(text: str) -> bool:
+    """Return whether a text is the name of a condition, a metric or a figure."""
+    return _NAME.fullmatch(text) is not None
+
+
+def read_number(text: str) -> float | None:
+    """Return a finite number; None if the text is none."""
+    number = float(text) if _NUMBER.fullmatch(text) else math.nan
+    return number if math.isfinite(number) else None
+
+
+def read_duration_ms(text: str) -> float | None:
+    """Return a duration in milliseconds, with a unit or in seconds; None if the text is none."""
+    match = _DURATION.fullmatch(text)
+    duration_ms = float(match[1]) * _UNITS_MS[match[2]] if match is not None else math.nan
+    return duration_ms if math.isfinite(duration_ms) and duration_ms >= 0 else None
+
+
+def duration_problem(text: str) -> str:
+    """Return the sentence for a text that is no duration."""
+    return f"{text[:60]!r} is no duration: write a number with ms, s, m or h, such as 500ms"
+
+
+def number_problem(text: str) -> str:
+    """Return the sentence for a text that is no number."""
+    return f"{text[:60]!r} is no finite number, and only == and != compare with none"
 
 
 class _Reader:

@@ -49,7 +49,7 @@ def matches(wanted: RowFilter, row: RowResult) -> bool:
         and (not wanted.case_ids or row.case_id in map(clean_text, wanted.case_ids))
         and (not wanted.repeats or row.repeat_index in wanted.repeats)
         and all(_has_latency(row, condition) for condition in wanted.latencies)
-        and all(_has_value(row, condition) for condition in wanted.metrics)
+        and all(meets(metric_value(row, condition.metric), condition) for condition in wanted.metrics)
         and all(_has_text(row, condition) for condition in wanted.texts)
     )
 
@@ -59,6 +59,13 @@ def metric_value(row: RowResult, metric: str) -> float | None:
     return next((score.value for score in row.scores if score.metric == metric), None)
 
 
+def meets(value: float | None, wanted: MetricCondition) -> bool:
+    """Return whether the value of a metric, or None, meets a condition."""
+    if wanted.value is None:
+        return (value is None) is (wanted.comparison is Comparison.EQUAL)
+    return value is not None and _TOLERANT[wanted.comparison](value, wanted.value)
+
+
 def case_variants(char: str) -> str:
     """Return the characters that a character of a search text matches, itself first."""
     others = {form for form in (char.lower(), char.upper()) if len(form) == 1 and form != char}
@@ -66,14 +73,9 @@ def case_variants(char: str) -> str:
 
 
 def _has_latency(row: RowResult, wanted: LatencyCondition) -> bool:
+    if wanted.latency_ms is None:
+        return (row.latency_ms is None) is (wanted.comparison is Comparison.EQUAL)
     return row.latency_ms is not None and _EXACT[wanted.comparison](row.latency_ms, wanted.latency_ms)
-
-
-def _has_value(row: RowResult, wanted: MetricCondition) -> bool:
-    value = metric_value(row, wanted.metric)
-    if wanted.value is None:
-        return (value is None) is (wanted.comparison is Comparison.EQUAL)
-    return value is not None and _TOLERANT[wanted.comparison](value, wanted.value)
 
 
 def _has_text(row: RowResult, wanted: TextCondition) -> bool:

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from assay.errors import Problem
-from assay.parsing.names import unknown_name
-
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
     from assay.model.answers.agent_response import AgentStatus
     from assay.model.run import RowResult
 
@@ -22,16 +16,16 @@ MAX_TEXT_CHARS = 500
 """The most characters of a search text."""
 MAX_NAME_CHARS = 1_000
 """The most characters of a category, tag or case id."""
-_MAX_REPEAT = 2**31 - 1
 
 
 class RowOutcome(StrEnum):
-    """The outcome of a row."""
+    """The outcome of a row; `undecided` if a deciding metric could not be computed or did not decide."""
 
     PASSED = "passed"
     FAILED = "failed"
     AGENT_ERROR = "agent_error"
     NO_VERDICT = "no_verdict"
+    UNDECIDED = "undecided"
 
 
 class Comparison(StrEnum):
@@ -79,10 +73,15 @@ class MetricCondition:
 
 @dataclass(frozen=True, slots=True)
 class LatencyCondition:
-    """A condition on the agent's wall time in milliseconds; rows without a wall time do not meet it."""
+    """A condition on the agent's wall time.
+
+    Args:
+        comparison: The comparison; rows without a wall time meet only EQUAL None.
+        latency_ms: The bound; None stands for "no wall time" and needs EQUAL or NOT_EQUAL.
+    """
 
     comparison: Comparison
-    latency_ms: float
+    latency_ms: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,69 +140,27 @@ DATASET_ORDER = RowOrder()
 """The order of the dataset; within a case, that of the repeats."""
 
 
+FAILING = (RowOutcome.FAILED, RowOutcome.AGENT_ERROR, RowOutcome.UNDECIDED)
+"""The outcomes of rows that failed, or have no verdict because of an error."""
+FAILING_ROWS = ",".join(FAILING)
+"""The filter of these rows."""
+
+
 def outcome_of(row: RowResult) -> RowOutcome:
-    """Return the outcome of a row; an agent error takes precedence over the verdicts of metrics."""
-    if row.status.is_failed:
+    """Return the outcome of a row."""
+    return outcome(row.passed, row.reason, is_error=row.status.is_failed)
+
+
+def outcome(passed: bool | None, reason: str | None, *, is_error: bool) -> RowOutcome:
+    """Return the outcome of a row; an agent error takes precedence over the verdicts of metrics.
+
+    Args:
+        passed: The row's verdict.
+        reason: Why the row did not pass. A row without a verdict has a reason only if a deciding metric left it open.
+        is_error: Whether the agent failed.
+    """
+    if is_error:
         return RowOutcome.AGENT_ERROR
-    return {True: RowOutcome.PASSED, False: RowOutcome.FAILED, None: RowOutcome.NO_VERDICT}[row.passed]
-
-
-def limit_problems(wanted: RowFilter) -> list[Problem]:
-    """Return the limits that a filter exceeds and the values that no row can have; fields are those of the message."""
-    return [*_count_problems(wanted), *_name_problems(wanted), *_bound_problems(wanted)]
-
-
-def unknown_metrics(wanted: RowFilter, order: RowOrder, metrics: Collection[str]) -> list[Problem]:
-    """Return a problem for each metric in a filter or an order that a run with these metrics lacks."""
-    named = {f"filter.metrics[{index}].metric": condition.metric for index, condition in enumerate(wanted.metrics)}
-    if order.key is RowKey.METRIC:
-        named["order_by.metric"] = order.metric
-    return [
-        Problem(f"{unknown_name('metric', name, metrics)} (metrics of this run: {', '.join(metrics)})", field)
-        for field, name in named.items()
-        if name not in metrics
-    ]
-
-
-def _count_problems(wanted: RowFilter) -> Iterator[Problem]:
-    lists = {
-        "outcomes": wanted.outcomes,
-        "categories": wanted.categories,
-        "tags": wanted.tags,
-        "case_ids": wanted.case_ids,
-        "repeats": wanted.repeats,
-        "statuses": wanted.statuses,
-    }
-    for name, values in lists.items():
-        if len(values) > MAX_VALUES:
-            yield Problem(f"has {len(values)} values, more than {MAX_VALUES}", f"filter.{name}")
-    count = len(wanted.texts) + len(wanted.metrics) + len(wanted.latencies)
-    if count > MAX_VALUES:
-        yield Problem(f"has {count} conditions on texts, metrics and latencies, more than {MAX_VALUES}", "filter")
-
-
-def _name_problems(wanted: RowFilter) -> Iterator[Problem]:
-    names = {"categories": wanted.categories, "tags": wanted.tags, "case_ids": wanted.case_ids}
-    for name, values in names.items():
-        for index, value in enumerate(values):
-            if len(value) > MAX_NAME_CHARS:
-                problem = f"has {len(value)} characters, more than {MAX_NAME_CHARS}"
-                yield Problem(problem, f"filter.{name}[{index}]")
-    for index, repeat in enumerate(wanted.repeats):
-        if not 0 <= repeat <= _MAX_REPEAT:
-            yield Problem("must be the number of a repeat, from 0", f"filter.repeats[{index}]")
-    for index, text in enumerate(wanted.texts):
-        if not 1 <= len(text.text) <= MAX_TEXT_CHARS:
-            problem = f"must have 1 to {MAX_TEXT_CHARS} characters, not {len(text.text)}"
-            yield Problem(problem, f"filter.texts[{index}].text")
-
-
-def _bound_problems(wanted: RowFilter) -> Iterator[Problem]:
-    for index, metric in enumerate(wanted.metrics):
-        if metric.value is None and metric.comparison not in (Comparison.EQUAL, Comparison.NOT_EQUAL):
-            yield Problem("without a value only == and != compare", f"filter.metrics[{index}].comparison")
-        if metric.value is not None and not math.isfinite(metric.value):
-            yield Problem("must be a finite number", f"filter.metrics[{index}].value")
-    for index, latency in enumerate(wanted.latencies):
-        if not (math.isfinite(latency.latency_ms) and latency.latency_ms >= 0):
-            yield Problem("must be a finite number, at least 0", f"filter.latencies[{index}].latency_ms")
+    if passed is None:
+        return RowOutcome.UNDECIDED if reason else RowOutcome.NO_VERDICT
+    return RowOutcome.PASSED if passed else RowOutcome.FAILED

@@ -1,6 +1,6 @@
 """Filters and orders of rows as text, e.g. `failed category:refunds judge_score<0.5` and `-latency`.
 
-words              outcomes: passed, failed, agent_error, no_verdict
+words              outcomes: passed, failed, agent_error, no_verdict, undecided
 status:NAME,...    the agent's own word: success, out_of_scope, error, interrupted
 category:NAME,...  category of the case; tag, case, outcome and repeat likewise
 text~TEXT          found in question or answer; question and answer likewise
@@ -10,15 +10,24 @@ METRIC<0.5         value of a metric; METRIC==none and METRIC!=none for rows wit
 
 from __future__ import annotations
 
-import math
 import re
 from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, Problem
-from assay.filters.conditions import ConditionProblems, listed, quoted, read_conditions
+from assay.filters.conditions import (
+    ConditionProblems,
+    duration_problem,
+    number_problem,
+    parse_both,
+    read_conditions,
+    read_duration_ms,
+    read_number,
+)
 from assay.filters.row_filter import (
     DATASET_ORDER,
-    EVERY_ROW,
+    MAX_NAME_CHARS,
+    MAX_TEXT_CHARS,
+    MAX_VALUES,
     Comparison,
     LatencyCondition,
     MetricCondition,
@@ -28,13 +37,12 @@ from assay.filters.row_filter import (
     RowOutcome,
     TextCondition,
     TextField,
-    limit_problems,
 )
 from assay.model.answers.agent_response import AgentStatus
 from assay.parsing.names import metric_name_problem, unknown_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from assay.filters.conditions import Condition
 
@@ -48,54 +56,29 @@ _OUTCOMES = {outcome.value: outcome for outcome in RowOutcome}
 _STATUSES = {status.value: status for status in AgentStatus}
 _COMPARISONS = {comparison.value: comparison for comparison in Comparison}
 _SORT_KEYS = (RowKey.DATASET, RowKey.LATENCY, RowKey.CASE)
-_NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
-_DURATION = re.compile(rf"({_NUMBER.pattern})(ms|s|m|h)?")
-_UNITS_MS = {"ms": 1.0, "s": 1000.0, None: 1000.0, "m": 60_000.0, "h": 3_600_000.0}
 _REPEAT = re.compile(r"[0-9]{1,9}")
 
 
-def parse_row_filter(text: str, *, where: str = "") -> RowFilter:
+def parse_row_filter(text: str, *, where: str = "", metrics: Collection[str] | None = None) -> RowFilter:
     """Return the filter that a text describes; an empty text selects all rows.
 
     Args:
         text: As described in docs/filters.md.
         where: The user's name for the text, e.g. "--where".
+        metrics: The metrics of the run; None accepts any.
 
     Raises:
         InvalidInputError: The text is no filter; holds every problem with its position.
     """
     problems = ConditionProblems(where)
-    builder = _Builder(problems)
+    builder = _Builder(problems, metrics)
     for condition in read_conditions(text, problems):
         builder.add(condition)
     problems.raise_any()
-    wanted = builder.filter()
-    if refused := limit_problems(wanted):
-        raise InvalidInputError(
-            [Problem(f"{problem.field.removeprefix('filter.')} {problem.message}", where) for problem in refused]
-        )
-    return wanted
+    return builder.filter()
 
 
-def format_row_filter(wanted: RowFilter) -> str:
-    """Return the text from which `parse_row_filter` restores a filter."""
-    parts = [",".join(wanted.outcomes)] if wanted.outcomes else []
-    parts += [f"status:{','.join(wanted.statuses)}"] if wanted.statuses else []
-    lists = {"category": wanted.categories, "tag": wanted.tags, "case": wanted.case_ids}
-    parts += [f"{name}:{listed(values)}" for name, values in lists.items() if values]
-    if wanted.repeats:
-        parts.append(f"repeat:{','.join(map(str, wanted.repeats))}")
-    parts += [f"{condition.field}~{quoted(condition.text)}" for condition in wanted.texts]
-    parts += [
-        f"{condition.metric}{condition.comparison}{_number_text(condition.value)}" for condition in wanted.metrics
-    ]
-    parts += [
-        f"{_LATENCY}{condition.comparison}{_number_text(condition.latency_ms)}ms" for condition in wanted.latencies
-    ]
-    return " ".join(parts)
-
-
-def parse_row_order(text: str, *, where: str = "") -> RowOrder:
+def parse_row_order(text: str, *, where: str = "", metrics: Collection[str] | None = None) -> RowOrder:
     """Return the order that a text names: dataset, latency, case or a metric; a leading "-" puts the largest first.
 
     Raises:
@@ -111,40 +94,42 @@ def parse_row_order(text: str, *, where: str = "") -> RowOrder:
     if metric_name_problem(name):
         message = f"{text[:60]!r} is no order: write latency, case, dataset or a metric, behind - for the largest first"
         raise InvalidInputError([Problem(message, where)])
+    if metrics is not None and name not in metrics:
+        raise InvalidInputError([Problem(_unknown_metric(name, metrics), where)])
     return RowOrder(RowKey.METRIC, name, descending)
 
 
-def format_row_order(order: RowOrder) -> str:
-    """Return the text from which `parse_row_order` restores an order."""
-    name = order.metric if order.key is RowKey.METRIC else order.key.value
-    return f"-{name}" if order.descending else name
+def is_comparable(metric: str) -> bool:
+    """Return whether filters compare values of a metric: no other condition has its name."""
+    return metric not in (*_LISTS, *_TEXTS)
 
 
-def parse_row_query(where: str, order_by: str, *, names: tuple[str, str]) -> tuple[RowFilter, RowOrder]:
-    """Return the filter and the order that two texts describe; `names` are the user's names for the texts.
+def parse_row_query(
+    where: str, order_by: str, *, names: tuple[str, str], metrics: Collection[str] | None = None
+) -> tuple[RowFilter, RowOrder]:
+    """Return the filter and the order that two texts describe.
+
+    Args:
+        where: The filter.
+        order_by: The order.
+        names: The user's names for both texts.
+        metrics: The metrics of the run; None accepts any.
 
     Raises:
-        InvalidInputError: One of them, or both, is wrong; holds every problem.
+        InvalidInputError: One of the texts, or both, is wrong; holds every problem.
     """
-    wanted, order, problems = EVERY_ROW, DATASET_ORDER, list[Problem]()
-    try:
-        wanted = parse_row_filter(where, where=names[0])
-    except InvalidInputError as refusal:
-        problems += refusal.problems
-    try:
-        order = parse_row_order(order_by, where=names[1])
-    except InvalidInputError as refusal:
-        problems += refusal.problems
-    if problems:
-        raise InvalidInputError(problems)
-    return wanted, order
+    return parse_both(
+        lambda: parse_row_filter(where, where=names[0], metrics=metrics),
+        lambda: parse_row_order(order_by, where=names[1], metrics=metrics),
+    )
 
 
 class _Builder:
     """Combines conditions into a filter."""
 
-    def __init__(self, problems: ConditionProblems) -> None:
+    def __init__(self, problems: ConditionProblems, metrics: Collection[str] | None) -> None:
         self._problems = problems
+        self._known_metrics = metrics
         self._lists: dict[str, tuple[str, ...]] = {}
         self._texts: list[TextCondition] = []
         self._metrics: list[MetricCondition] = []
@@ -164,10 +149,14 @@ class _Builder:
         )
 
     def add(self, condition: Condition) -> None:
-        if not condition.operator:
+        if len(condition.values) > MAX_VALUES:
+            self._wrong(condition, f"has {len(condition.values)} values, more than {MAX_VALUES}")
+        elif not condition.operator:
             self._add_list(condition, "outcome", self._check_word)
         elif condition.operator == ":":
             self._add_named_list(condition)
+        elif len(self._texts) + len(self._metrics) + len(self._latencies) == MAX_VALUES:
+            self._wrong(condition, f"is one more than the {MAX_VALUES} conditions on texts, metrics and latencies")
         elif condition.operator == "~":
             self._add_text(condition)
         else:
@@ -179,7 +168,7 @@ class _Builder:
     def _add_named_list(self, condition: Condition) -> None:
         name = condition.name
         if name in _LISTS:
-            self._add_list(condition, name, _CHECKS.get(name, _no_problem))
+            self._add_list(condition, name, _CHECKS.get(name, _name_problem))
         elif name in _TEXTS:
             self._wrong(condition, f"write {name}~TEXT: {name} is searched for a text")
         elif name == _LATENCY:
@@ -214,6 +203,9 @@ class _Builder:
             self._wrong(condition, f"{unknown_name('text', condition.name, _TEXTS)}: only these are searched")
         elif len(condition.values) > 1:
             self._wrong(condition, f"{condition.name}~ takes one text: put one with a comma into quotation marks")
+        elif not 1 <= len(condition.values[0]) <= MAX_TEXT_CHARS:
+            count = len(condition.values[0])
+            self._wrong(condition, f"{condition.name}~ takes a text of 1 to {MAX_TEXT_CHARS} characters, not {count}")
         else:
             self._texts.append(TextCondition(TextField(condition.name), condition.values[0]))
 
@@ -229,26 +221,34 @@ class _Builder:
             self._add_latency(condition, comparison, value)
         elif problem := metric_name_problem(name):
             self._wrong(condition, problem)
-        elif value == NONE and comparison in (Comparison.EQUAL, Comparison.NOT_EQUAL):
-            self._metrics.append(MetricCondition(name, comparison, None))
         else:
-            number = _read_number(value)
-            if math.isfinite(number):
-                self._metrics.append(MetricCondition(name, comparison, number))
-            else:
-                self._wrong(condition, f"{value[:60]!r} is no finite number, and only == and != compare with none")
+            self._add_metric(condition, name, comparison, value)
+
+    def _add_metric(self, condition: Condition, name: str, comparison: Comparison, value: str) -> None:
+        if self._known_metrics is not None and name not in self._known_metrics:
+            self._wrong(condition, _unknown_metric(name, self._known_metrics))
+        number = read_number(value)
+        if number is None and not _is_none(value, comparison):
+            self._wrong(condition, number_problem(value))
+        self._metrics.append(MetricCondition(name, comparison, number))
 
     def _add_latency(self, condition: Condition, comparison: Comparison, value: str) -> None:
-        match = _DURATION.fullmatch(value)
-        latency_ms = float(match[1]) * _UNITS_MS[match[2]] if match is not None else math.nan
-        if math.isfinite(latency_ms) and latency_ms >= 0:
-            self._latencies.append(LatencyCondition(comparison, latency_ms))
-        else:
-            self._wrong(condition, f"{value[:60]!r} is no duration: write a number with ms, s, m or h, such as 500ms")
+        latency_ms = read_duration_ms(value)
+        if latency_ms is None and not _is_none(value, comparison):
+            self._wrong(condition, duration_problem(value))
+        self._latencies.append(LatencyCondition(comparison, latency_ms))
 
 
-def _no_problem(value: str) -> str:
-    return ""
+def _is_none(value: str, comparison: Comparison) -> bool:
+    return value == NONE and comparison in (Comparison.EQUAL, Comparison.NOT_EQUAL)
+
+
+def _unknown_metric(name: str, metrics: Collection[str]) -> str:
+    return f"{unknown_name('metric', name, metrics)} (metrics of this run: {', '.join(metrics)})"
+
+
+def _name_problem(value: str) -> str:
+    return f"has {len(value)} characters, more than {MAX_NAME_CHARS}" if len(value) > MAX_NAME_CHARS else ""
 
 
 def _outcome_problem(value: str) -> str:
@@ -264,11 +264,3 @@ def _repeat_problem(value: str) -> str:
 
 
 _CHECKS = {"outcome": _outcome_problem, "repeat": _repeat_problem, "status": _status_problem}
-
-
-def _read_number(text: str) -> float:
-    return float(text) if _NUMBER.fullmatch(text) else math.nan
-
-
-def _number_text(value: float | None) -> str:
-    return NONE if value is None else repr(float(value)).removesuffix(".0")

@@ -1,28 +1,45 @@
 """Filters and orders of runs, as objects and as text.
 
-name:NAME  team:NAME,...  dataset:NAME,...  state:failed,paused  label:KEY=VALUE  group:ID
-since:2026-11-01  until:2026-12-01
+name:NAME  team:NAME,...  dataset:NAME,...  state:failed,paused  label:KEY=VALUE  group:ID  run:PREFIX
+since:2026-11-01  until:2026-12-01  verdict:FAIL,...  pass_rate<0.8  exact_match>=0.9  latency.p95<4s
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, Problem
-from assay.filters.conditions import ConditionProblems, read_conditions
+from assay.filters.conditions import (
+    ConditionProblems,
+    duration_problem,
+    is_name,
+    listed,
+    number_problem,
+    parse_both,
+    quoted,
+    read_conditions,
+    read_duration_ms,
+    read_number,
+)
+from assay.filters.row_filter import MAX_VALUES, Comparison, MetricCondition
 from assay.model.run import RunState
 from assay.parsing.names import unknown_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from assay.filters.conditions import Condition
 
-_KEYS = ("name", "state", "label", "team", "dataset", "group", "since", "until")
+VERDICTS = ("PASS", "FAIL", "INCOMPLETE", "NO_CRITERIA", "NO_DATA")
+
+_KEYS = ("name", "state", "label", "team", "dataset", "group", "run", "since", "until", "verdict")
+_SINGLE = ("name", "label", "group", "run", "since", "until")
 _STATES = {state.value: state for state in RunState}
+_LATENCY = "latency"
+_NONE = "none"
 
 
 class RunKey(StrEnum):
@@ -31,12 +48,12 @@ class RunKey(StrEnum):
     CREATED = "created"
     ENDED = "ended"
     NAME = "name"
-    PASS_RATE = "pass_rate"  # noqa: S105 - a share of rows, not a password
+    FIGURE = "figure"
 
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """Conditions that a run must meet, all of them.
+    """Conditions that a run must meet, all of them; any of several values meets a condition.
 
     Args:
         run_id_prefix: The beginning of its id.
@@ -48,6 +65,8 @@ class RunFilter:
         group_id: Its group of variants; empty for any.
         created_from: The earliest time of its acceptance, ISO 8601 in UTC; empty for any.
         created_before: The time before which it was accepted, likewise.
+        verdicts: Its verdicts; empty for any.
+        figures: Conditions on its figures, latencies in seconds; all must hold.
     """
 
     run_id_prefix: str = ""
@@ -59,23 +78,8 @@ class RunFilter:
     group_id: str = ""
     created_from: str = ""
     created_before: str = ""
-
-    def joined(self, other: RunFilter) -> RunFilter:
-        """Return a filter for runs that meet this filter and another.
-
-        Raises:
-            InvalidInputError: The two filters contradict each other.
-        """
-        values: dict[str, Any] = {"labels": {**self.labels, **other.labels}}
-        twice = [f"label {key}" for key, value in self.labels.items() if other.labels.get(key, value) != value]
-        for name in (part.name for part in fields(self) if part.name != "labels"):
-            mine, others = getattr(self, name), getattr(other, name)
-            if mine and others and mine != others:
-                twice.append(name)
-            values[name] = mine or others
-        if twice:
-            raise InvalidInputError([Problem(f"{name} is given twice, with different values") for name in twice])
-        return RunFilter(**values)
+    verdicts: tuple[str, ...] = ()
+    figures: tuple[MetricCondition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +88,12 @@ class RunOrder:
 
     Args:
         key: The sort key.
+        figure: The figure if the key is FIGURE; else empty.
         descending: Whether the largest value comes first.
     """
 
     key: RunKey = RunKey.CREATED
+    figure: str = ""
     descending: bool = True
 
 
@@ -110,17 +116,22 @@ def parse_run_filter(text: str, *, where: str = "") -> RunFilter:
     problems = ConditionProblems(where)
     values: dict[str, tuple[str, ...]] = {}
     labels: dict[str, str] = {}
+    figures: list[MetricCondition] = []
     for condition in read_conditions(text, problems):
-        problem = _condition_problem(condition, values, labels)
-        if problem:
+        if condition.operator not in ("", ":", "~"):
+            figures.append(_figure_condition(condition, problems))
+        elif problem := _condition_problem(condition, values, labels):
             problems.add(condition.position, problem)
         elif condition.name == "label":
             key, _, value = condition.values[0].partition("=")
             labels[key] = value
         else:
             values[condition.name] = condition.values
+    if len(figures) > MAX_VALUES:
+        problems.add(1, f"the filter has {len(figures)} conditions on figures, more than {MAX_VALUES}")
     problems.raise_any()
     return RunFilter(
+        run_id_prefix=values.get("run", ("",))[0],
         name=values.get("name", ("",))[0],
         labels=labels,
         states=frozenset(_STATES[state] for state in values.get("state", ())),
@@ -129,11 +140,17 @@ def parse_run_filter(text: str, *, where: str = "") -> RunFilter:
         group_id=values.get("group", ("",))[0],
         created_from=_moment(values["since"][0]) if "since" in values else "",
         created_before=_moment(values["until"][0]) if "until" in values else "",
+        verdicts=values.get("verdict", ()),
+        figures=tuple(figures),
     )
 
 
 def parse_run_order(text: str, *, where: str = "") -> RunOrder:
-    """Return the order that a text names: created, ended, name or pass_rate; a leading "-" puts the largest first.
+    """Return the order that a text names; a leading "-" puts the largest first.
+
+    Args:
+        text: created, ended, name, pass_rate, a metric, or another figure such as latency.p95; empty for -created.
+        where: The user's name for the text, e.g. "--sort".
 
     Raises:
         InvalidInputError: The text is no order.
@@ -141,10 +158,81 @@ def parse_run_order(text: str, *, where: str = "") -> RunOrder:
     name = text.strip()
     if not name:
         return RunOrder()
+    descending = name.startswith("-")
     key = name.removeprefix("-")
-    if key not in tuple(RunKey):
-        raise InvalidInputError([Problem(unknown_name("order", key, [key.value for key in RunKey]), where)])
-    return RunOrder(RunKey(key), descending=name.startswith("-"))
+    if key in (RunKey.CREATED, RunKey.ENDED, RunKey.NAME):
+        return RunOrder(RunKey(key), descending=descending)
+    if not is_name(key):
+        known = "created, ended, name, pass_rate or a metric"
+        message = f"{text[:60]!r} is no order: write {known}, behind - for the largest first"
+        raise InvalidInputError([Problem(message, where)])
+    return RunOrder(RunKey.FIGURE, key, descending)
+
+
+def parse_run_query(where: str, order_by: str, *, names: tuple[str, str]) -> tuple[RunFilter, RunOrder]:
+    """Return the filter and the order that two texts describe; `names` are the user's names for the texts.
+
+    Raises:
+        InvalidInputError: One of the texts, or both, is wrong; holds every problem.
+    """
+    return parse_both(
+        lambda: parse_run_filter(where, where=names[0]), lambda: parse_run_order(order_by, where=names[1])
+    )
+
+
+def run_conditions(
+    where: str,
+    *,
+    field: str = "where",
+    name: str = "",
+    labels: Mapping[str, str] | None = None,
+    states: Iterable[RunState] = (),
+) -> str:
+    """Return the text of a filter with further conditions.
+
+    Args:
+        where: The filter.
+        field: The user's name for it.
+        name: The runs' name; empty for any.
+        labels: Labels that the runs have.
+        states: Their states; empty for any.
+
+    Raises:
+        InvalidInputError: The filter is wrong or has one of the further conditions itself; holds every problem.
+    """
+    parse_run_filter(where, where=field)
+    parts = [where] if where.strip() else []
+    parts += [f"name:{quoted(name)}"] if name else []
+    parts += [f"label:{quoted(f'{key}={value}')}" for key, value in (labels or {}).items()]
+    parts += [f"state:{listed(sorted(states))}"] if states else []
+    text = " ".join(parts)
+    try:
+        parse_run_filter(text)
+    except InvalidInputError as refusal:  # without positions: the user has not written this text
+        raise InvalidInputError(
+            [Problem(problem.message.partition(": ")[2], field) for problem in refusal.problems]
+        ) from None
+    return text
+
+
+def _figure_condition(condition: Condition, problems: ConditionProblems) -> MetricCondition:
+    """Return a condition on a figure; adds its problems."""
+    name, value, comparison = condition.name, condition.values[0], Comparison(condition.operator)
+    if name in _KEYS:
+        problems.add(condition.position, f"write {name}:VALUE")
+    elif len(condition.values) > 1:
+        problems.add(condition.position, f"{name}{comparison} takes one number")
+    elif value == _NONE and comparison in (Comparison.EQUAL, Comparison.NOT_EQUAL):
+        return MetricCondition(name, comparison, None)
+    elif name.partition(".")[0] == _LATENCY:
+        if (duration_ms := read_duration_ms(value)) is not None:
+            return MetricCondition(name, comparison, duration_ms / 1000)
+        problems.add(condition.position, duration_problem(value))
+    elif (number := read_number(value)) is not None:
+        return MetricCondition(name, comparison, number)
+    else:
+        problems.add(condition.position, number_problem(value))
+    return MetricCondition(name, comparison, None)
 
 
 def _condition_problem(condition: Condition, values: Mapping[str, object], labels: Mapping[str, str]) -> str:
@@ -157,7 +245,7 @@ def _condition_problem(condition: Condition, values: Mapping[str, object], label
         return unknown_name("condition", name, _KEYS)
     if name in values:
         return f"{name} is given twice"
-    if len(given) > 1 and name in ("name", "label", "group", "since", "until"):
+    if len(given) > 1 and name in _SINGLE:
         return f"{name}: takes one value"
     if name == "label" and not given[0].partition("=")[0]:
         return "write label:KEY=VALUE"
@@ -165,6 +253,8 @@ def _condition_problem(condition: Condition, values: Mapping[str, object], label
         return f"write label:{given[0][:60]}=VALUE"
     if name == "label" and given[0].partition("=")[0] in labels:
         return f"label {given[0].partition('=')[0]!r} is given twice"
+    if name == "verdict":
+        return "; ".join(unknown_name("verdict", verdict, VERDICTS) for verdict in given if verdict not in VERDICTS)
     if name == "state":
         return "; ".join(unknown_name("state", state, _STATES) for state in given if state not in _STATES)
     if name in ("since", "until") and not _moment(given[0]):

@@ -82,7 +82,6 @@ _CASE = {**_RUN_ID, "case_id": Name.SCOPED}
 _PAGE = {"page_token": Name.SCOPED}
 # An agent is asked by the orchestrator, about names of its run.
 _AGENT_REQUEST = {f"request.{part}_id": Name.LABEL for part in ("request", "run", "case", "session")}
-_FILTER = {"filter.case_ids": Name.LABEL}
 
 
 def _call(
@@ -137,7 +136,7 @@ METHODS: Mapping[str, Mapping[str, MethodRule]] = {
             Audit.CHANGE,
         ),
         "GetRun": _idempotent(_READ, _RUN_ID),
-        "ListRuns": _idempotent(_READ, {**_PAGE, "name": Name.LABEL, "teams": Name.LABEL, "group_id": Name.LABEL}),
+        "ListRuns": _idempotent(_READ, _PAGE),
         "CancelRun": _idempotent(_RUN, _RUN_ID, Audit.CHANGE),
         "PauseRun": _idempotent(_RUN, _RUN_ID, Audit.CHANGE),
         # A second attempt finds the run running, whose errors cannot be retried: the caller knows that it asked twice.
@@ -145,8 +144,8 @@ METHODS: Mapping[str, Mapping[str, MethodRule]] = {
         # A second attempt does not find what the first, whose answer was lost, has deleted: the caller decides.
         "DeleteRun": _call(_RUN, _RUN_ID, Audit.CHANGE),
         "WatchRun": _server_stream(_READ, _RUN_ID, Audit.EXPORT),
-        "ListRows": _idempotent(_READ, {**_CASE, **_PAGE, **_FILTER}, Audit.EXPORT),
-        "GetCase": _server_stream(_READ, {**_CASE, **_FILTER}),
+        "ListRows": _idempotent(_READ, {**_RUN_ID, **_PAGE}, Audit.EXPORT),
+        "GetCase": _server_stream(_READ, _CASE),
         "ListAttempts": _server_stream(_READ, _CASE),
     },
     "assay.v1.ComparisonService": {

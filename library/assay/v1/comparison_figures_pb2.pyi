@@ -135,7 +135,7 @@ class ComparisonSettings(_message.Message):
     ALPHA_FIELD_NUMBER: _builtins.int
     POWER_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
-    WHERE_FIELD_NUMBER: _builtins.int
+    FILTER_FIELD_NUMBER: _builtins.int
     ALL_PAIRS_FIELD_NUMBER: _builtins.int
     DIFFERENCE_FIELD_NUMBER: _builtins.int
     primary: _builtins.str
@@ -154,8 +154,10 @@ class ComparisonSettings(_message.Message):
     """Power that planning figures assume, between 0 and 1. 0 means 0.8."""
     seed: _builtins.int
     """Seed of all random draws, at most 2^53 - 1."""
-    where: _builtins.str
-    """A filter of rows as text, which makes the comparison exploratory, without a verdict. Empty for all rows."""
+    filter: _builtins.str
+    """Compare only rows that meet this filter, in the language of docs/filters.md; the comparison is then exploratory,
+    without a verdict. Empty for all rows.
+    """
     all_pairs: _builtins.bool
     """Whether every pair of runs decides, rather than only the pairs with the first run."""
     difference: _builtins.float
@@ -170,13 +172,13 @@ class ComparisonSettings(_message.Message):
         alpha: _builtins.float = ...,
         power: _builtins.float = ...,
         seed: _builtins.int = ...,
-        where: _builtins.str = ...,
+        filter: _builtins.str = ...,
         all_pairs: _builtins.bool = ...,
         difference: _builtins.float | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_difference", b"_difference", "_margin", b"_margin", "difference", b"difference", "margin", b"margin"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_difference", b"_difference", "_margin", b"_margin", "adjust", b"adjust", "all_pairs", b"all_pairs", "alpha", b"alpha", "cluster", b"cluster", "difference", b"difference", "margin", b"margin", "power", b"power", "primary", b"primary", "seed", b"seed", "where", b"where"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_difference", b"_difference", "_margin", b"_margin", "adjust", b"adjust", "all_pairs", b"all_pairs", "alpha", b"alpha", "cluster", b"cluster", "difference", b"difference", "filter", b"filter", "margin", b"margin", "power", b"power", "primary", b"primary", "seed", b"seed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__difference: _TypeAlias = _typing.Literal["difference"]  # noqa: Y015
     _WhichOneofArgType__difference: _TypeAlias = _typing.Literal["_difference", b"_difference"]  # noqa: Y015

@@ -75,7 +75,9 @@ class _RowOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RowOutcome
     ROW_OUTCOME_AGENT_ERROR: _RowOutcome.ValueType  # 3
     """The agent failed, or waits for a person."""
     ROW_OUTCOME_NO_VERDICT: _RowOutcome.ValueType  # 4
-    """The agent answered, and no metric decided."""
+    """The agent answered, and no metric decides."""
+    ROW_OUTCOME_UNDECIDED: _RowOutcome.ValueType  # 5
+    """The agent answered, and the row has no verdict because a deciding metric could not be computed or did not decide."""
 
 class RowOutcome(_RowOutcome, metaclass=_RowOutcomeEnumTypeWrapper):
     """RowOutcome is the outcome of a row; each row has one."""
@@ -89,108 +91,10 @@ ROW_OUTCOME_FAILED: RowOutcome.ValueType  # 2
 ROW_OUTCOME_AGENT_ERROR: RowOutcome.ValueType  # 3
 """The agent failed, or waits for a person."""
 ROW_OUTCOME_NO_VERDICT: RowOutcome.ValueType  # 4
-"""The agent answered, and no metric decided."""
+"""The agent answered, and no metric decides."""
+ROW_OUTCOME_UNDECIDED: RowOutcome.ValueType  # 5
+"""The agent answered, and the row has no verdict because a deciding metric could not be computed or did not decide."""
 Global___RowOutcome: _TypeAlias = RowOutcome  # noqa: Y015
-
-class _Comparison:
-    ValueType = _typing.NewType("ValueType", _builtins.int)
-    V: _TypeAlias = ValueType  # noqa: Y015
-
-class _ComparisonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Comparison.ValueType], _builtins.type):
-    DESCRIPTOR: _descriptor.EnumDescriptor
-    COMPARISON_UNSPECIFIED: _Comparison.ValueType  # 0
-    """Not set; no condition may have it."""
-    COMPARISON_LESS: _Comparison.ValueType  # 1
-    """Less."""
-    COMPARISON_LESS_OR_EQUAL: _Comparison.ValueType  # 2
-    """Less or equal."""
-    COMPARISON_GREATER: _Comparison.ValueType  # 3
-    """Greater."""
-    COMPARISON_GREATER_OR_EQUAL: _Comparison.ValueType  # 4
-    """Greater or equal."""
-    COMPARISON_EQUAL: _Comparison.ValueType  # 5
-    """Equal."""
-    COMPARISON_NOT_EQUAL: _Comparison.ValueType  # 6
-    """Not equal; a row without a number does not match."""
-
-class Comparison(_Comparison, metaclass=_ComparisonEnumTypeWrapper):
-    """Comparison is the relation of a number to a bound."""
-
-COMPARISON_UNSPECIFIED: Comparison.ValueType  # 0
-"""Not set; no condition may have it."""
-COMPARISON_LESS: Comparison.ValueType  # 1
-"""Less."""
-COMPARISON_LESS_OR_EQUAL: Comparison.ValueType  # 2
-"""Less or equal."""
-COMPARISON_GREATER: Comparison.ValueType  # 3
-"""Greater."""
-COMPARISON_GREATER_OR_EQUAL: Comparison.ValueType  # 4
-"""Greater or equal."""
-COMPARISON_EQUAL: Comparison.ValueType  # 5
-"""Equal."""
-COMPARISON_NOT_EQUAL: Comparison.ValueType  # 6
-"""Not equal; a row without a number does not match."""
-Global___Comparison: _TypeAlias = Comparison  # noqa: Y015
-
-class _TextField:
-    ValueType = _typing.NewType("ValueType", _builtins.int)
-    V: _TypeAlias = ValueType  # noqa: Y015
-
-class _TextFieldEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TextField.ValueType], _builtins.type):
-    DESCRIPTOR: _descriptor.EnumDescriptor
-    TEXT_FIELD_UNSPECIFIED: _TextField.ValueType  # 0
-    """Question and answer."""
-    TEXT_FIELD_ANY: _TextField.ValueType  # 1
-    """Question and answer."""
-    TEXT_FIELD_QUESTION: _TextField.ValueType  # 2
-    """The user's text of any turn; for a case that has only variables, their JSON text."""
-    TEXT_FIELD_ANSWER: _TextField.ValueType  # 3
-    """The text of the answer of any turn."""
-
-class TextField(_TextField, metaclass=_TextFieldEnumTypeWrapper):
-    """TextField is the place of a text search."""
-
-TEXT_FIELD_UNSPECIFIED: TextField.ValueType  # 0
-"""Question and answer."""
-TEXT_FIELD_ANY: TextField.ValueType  # 1
-"""Question and answer."""
-TEXT_FIELD_QUESTION: TextField.ValueType  # 2
-"""The user's text of any turn; for a case that has only variables, their JSON text."""
-TEXT_FIELD_ANSWER: TextField.ValueType  # 3
-"""The text of the answer of any turn."""
-Global___TextField: _TypeAlias = TextField  # noqa: Y015
-
-class _RowSortKey:
-    ValueType = _typing.NewType("ValueType", _builtins.int)
-    V: _TypeAlias = ValueType  # noqa: Y015
-
-class _RowSortKeyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RowSortKey.ValueType], _builtins.type):
-    DESCRIPTOR: _descriptor.EnumDescriptor
-    ROW_SORT_KEY_UNSPECIFIED: _RowSortKey.ValueType  # 0
-    """Position of the case in the dataset."""
-    ROW_SORT_KEY_DATASET: _RowSortKey.ValueType  # 1
-    """Position of the case in the dataset."""
-    ROW_SORT_KEY_LATENCY: _RowSortKey.ValueType  # 2
-    """The agent's wall time."""
-    ROW_SORT_KEY_CASE: _RowSortKey.ValueType  # 3
-    """The case's id, by code points."""
-    ROW_SORT_KEY_METRIC: _RowSortKey.ValueType  # 4
-    """The value of a metric."""
-
-class RowSortKey(_RowSortKey, metaclass=_RowSortKeyEnumTypeWrapper):
-    """RowSortKey is a sort key of rows."""
-
-ROW_SORT_KEY_UNSPECIFIED: RowSortKey.ValueType  # 0
-"""Position of the case in the dataset."""
-ROW_SORT_KEY_DATASET: RowSortKey.ValueType  # 1
-"""Position of the case in the dataset."""
-ROW_SORT_KEY_LATENCY: RowSortKey.ValueType  # 2
-"""The agent's wall time."""
-ROW_SORT_KEY_CASE: RowSortKey.ValueType  # 3
-"""The case's id, by code points."""
-ROW_SORT_KEY_METRIC: RowSortKey.ValueType  # 4
-"""The value of a metric."""
-Global___RowSortKey: _TypeAlias = RowSortKey  # noqa: Y015
 
 class _AttemptOutcome:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -456,8 +360,6 @@ class ListRowsRequest(_message.Message):
     RUN_ID_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
-    FAILED_ONLY_FIELD_NUMBER: _builtins.int
-    CASE_ID_FIELD_NUMBER: _builtins.int
     FILTER_FIELD_NUMBER: _builtins.int
     ORDER_BY_FIELD_NUMBER: _builtins.int
     INCLUDE_ANSWERS_FIELD_NUMBER: _builtins.int
@@ -469,41 +371,35 @@ class ListRowsRequest(_message.Message):
     """Maximum results per page; 0 means 200, values above 1,000 mean 1,000. A page also ends before 3 MiB."""
     page_token: _builtins.str
     """The next_page_token of the previous page; empty for the first page."""
-    failed_only: _builtins.bool
-    """Return only rows that failed or have no verdict because of an error."""
-    case_id: _builtins.str
-    """Return only the rows of this case; empty for all."""
+    filter: _builtins.str
+    """Return only rows that meet this filter, in the language of docs/filters.md, e.g. "failed judge_score < 0.5"; empty
+    for all. At most 20,000 characters.
+    """
+    order_by: _builtins.str
+    """The order of the rows: "dataset", "latency", "case" or a metric, descending with a leading "-"; empty for dataset
+    order.
+    """
     include_answers: _builtins.bool
     """Whether rows have answers, inputs and references; absent means true."""
     include_total_count: _builtins.bool
-    """Whether to count all rows that meet the conditions."""
+    """Whether to count all rows that meet the filter."""
     include_facets: _builtins.bool
     """Whether to count these rows by outcome, category, tag and repeat."""
-    @_builtins.property
-    def filter(self) -> Global___RowFilter:
-        """Return only rows that meet this filter; absent for all."""
-
-    @_builtins.property
-    def order_by(self) -> Global___RowOrder:
-        """The order of the rows; absent for dataset order."""
-
     def __init__(
         self,
         *,
         run_id: _builtins.str = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
-        failed_only: _builtins.bool = ...,
-        case_id: _builtins.str = ...,
-        filter: Global___RowFilter | None = ...,
-        order_by: Global___RowOrder | None = ...,
+        filter: _builtins.str = ...,
+        order_by: _builtins.str = ...,
         include_answers: _builtins.bool | None = ...,
         include_total_count: _builtins.bool = ...,
         include_facets: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_include_answers", b"_include_answers", "filter", b"filter", "include_answers", b"include_answers", "order_by", b"order_by"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_include_answers", b"_include_answers", "include_answers", b"include_answers"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_include_answers", b"_include_answers", "case_id", b"case_id", "failed_only", b"failed_only", "filter", b"filter", "include_answers", b"include_answers", "include_facets", b"include_facets", "include_total_count", b"include_total_count", "order_by", b"order_by", "page_size", b"page_size", "page_token", b"page_token", "run_id", b"run_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_include_answers", b"_include_answers", "filter", b"filter", "include_answers", b"include_answers", "include_facets", b"include_facets", "include_total_count", b"include_total_count", "order_by", b"order_by", "page_size", b"page_size", "page_token", b"page_token", "run_id", b"run_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__include_answers: _TypeAlias = _typing.Literal["include_answers"]  # noqa: Y015
     _WhichOneofArgType__include_answers: _TypeAlias = _typing.Literal["_include_answers", b"_include_answers"]  # noqa: Y015
@@ -524,7 +420,7 @@ class ListRowsResponse(_message.Message):
     next_page_token: _builtins.str
     """The token of the next page; empty if and only if this is the last page."""
     total_count: _builtins.int
-    """Number of rows that meet the conditions; only if requested."""
+    """Number of rows that meet the filter; only if requested."""
     @_builtins.property
     def rows(self) -> _containers.RepeatedCompositeFieldContainer[Global___RowResult]:
         """The rows in the requested order."""
@@ -552,199 +448,8 @@ class ListRowsResponse(_message.Message):
 Global___ListRowsResponse: _TypeAlias = ListRowsResponse  # noqa: Y015
 
 @_typing.final
-class MetricCondition(_message.Message):
-    """MetricCondition is a condition on the value of a metric. Values that differ by at most 1e-9 are equal."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    METRIC_FIELD_NUMBER: _builtins.int
-    COMPARISON_FIELD_NUMBER: _builtins.int
-    VALUE_FIELD_NUMBER: _builtins.int
-    metric: _builtins.str
-    """A metric of the run."""
-    comparison: Global___Comparison.ValueType
-    """The relation of the value to the bound."""
-    value: _builtins.float
-    """The bound, finite; absent stands for "no value", which only EQUAL and NOT_EQUAL accept."""
-    def __init__(
-        self,
-        *,
-        metric: _builtins.str = ...,
-        comparison: Global___Comparison.ValueType = ...,
-        value: _builtins.float | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "value", b"value"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "comparison", b"comparison", "metric", b"metric", "value", b"value"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
-    _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
-
-Global___MetricCondition: _TypeAlias = MetricCondition  # noqa: Y015
-
-@_typing.final
-class TextCondition(_message.Message):
-    """TextCondition is a text that a row contains. Upper and lower case are equal for characters whose other case is one
-    character.
-    """
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    FIELD_FIELD_NUMBER: _builtins.int
-    TEXT_FIELD_NUMBER: _builtins.int
-    field: Global___TextField.ValueType
-    """Where to search."""
-    text: _builtins.str
-    """The text, 1 to 500 characters, without wildcards."""
-    def __init__(
-        self,
-        *,
-        field: Global___TextField.ValueType = ...,
-        text: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["field", b"field", "text", b"text"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___TextCondition: _TypeAlias = TextCondition  # noqa: Y015
-
-@_typing.final
-class LatencyCondition(_message.Message):
-    """LatencyCondition is a condition on the agent's wall time; a row without one does not match."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    COMPARISON_FIELD_NUMBER: _builtins.int
-    LATENCY_MS_FIELD_NUMBER: _builtins.int
-    comparison: Global___Comparison.ValueType
-    """The relation of the time to the bound."""
-    latency_ms: _builtins.float
-    """The bound in milliseconds, finite, at least 0."""
-    def __init__(
-        self,
-        *,
-        comparison: Global___Comparison.ValueType = ...,
-        latency_ms: _builtins.float = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["comparison", b"comparison", "latency_ms", b"latency_ms"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___LatencyCondition: _TypeAlias = LatencyCondition  # noqa: Y015
-
-@_typing.final
-class RowFilter(_message.Message):
-    """RowFilter combines conditions, all of which must hold. Of several outcomes, categories, tags, cases, repeats or
-    statuses, any must match. No field has more than 200 values; texts, metrics and latencies have no more than 200
-    together.
-    """
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    OUTCOMES_FIELD_NUMBER: _builtins.int
-    CATEGORIES_FIELD_NUMBER: _builtins.int
-    TAGS_FIELD_NUMBER: _builtins.int
-    CASE_IDS_FIELD_NUMBER: _builtins.int
-    REPEATS_FIELD_NUMBER: _builtins.int
-    TEXTS_FIELD_NUMBER: _builtins.int
-    METRICS_FIELD_NUMBER: _builtins.int
-    LATENCIES_FIELD_NUMBER: _builtins.int
-    STATUSES_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def outcomes(self) -> _containers.RepeatedScalarFieldContainer[Global___RowOutcome.ValueType]:
-        """Outcomes; empty for any."""
-
-    @_builtins.property
-    def categories(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Categories of the case, "" for none; empty for any."""
-
-    @_builtins.property
-    def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Tags, any of which the case has; empty for any."""
-
-    @_builtins.property
-    def case_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Case ids; empty for any."""
-
-    @_builtins.property
-    def repeats(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Repeats, from 0; empty for any."""
-
-    @_builtins.property
-    def texts(self) -> _containers.RepeatedCompositeFieldContainer[Global___TextCondition]:
-        """Texts that the row contains, all of them."""
-
-    @_builtins.property
-    def metrics(self) -> _containers.RepeatedCompositeFieldContainer[Global___MetricCondition]:
-        """Conditions on metrics, all of which must hold."""
-
-    @_builtins.property
-    def latencies(self) -> _containers.RepeatedCompositeFieldContainer[Global___LatencyCondition]:
-        """Conditions on the agent's wall time, all of which must hold."""
-
-    @_builtins.property
-    def statuses(self) -> _containers.RepeatedScalarFieldContainer[_agent_pb2.AgentStatus.ValueType]:
-        """The agent's statuses; empty for any."""
-
-    def __init__(
-        self,
-        *,
-        outcomes: _abc.Iterable[Global___RowOutcome.ValueType] | None = ...,
-        categories: _abc.Iterable[_builtins.str] | None = ...,
-        tags: _abc.Iterable[_builtins.str] | None = ...,
-        case_ids: _abc.Iterable[_builtins.str] | None = ...,
-        repeats: _abc.Iterable[_builtins.int] | None = ...,
-        texts: _abc.Iterable[Global___TextCondition] | None = ...,
-        metrics: _abc.Iterable[Global___MetricCondition] | None = ...,
-        latencies: _abc.Iterable[Global___LatencyCondition] | None = ...,
-        statuses: _abc.Iterable[_agent_pb2.AgentStatus.ValueType] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["case_ids", b"case_ids", "categories", b"categories", "latencies", b"latencies", "metrics", b"metrics", "outcomes", b"outcomes", "repeats", b"repeats", "statuses", b"statuses", "tags", b"tags", "texts", b"texts"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___RowFilter: _TypeAlias = RowFilter  # noqa: Y015
-
-@_typing.final
-class RowOrder(_message.Message):
-    """RowOrder is an order of rows. Rows without a value come last; equal rows are in dataset order."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    KEY_FIELD_NUMBER: _builtins.int
-    METRIC_FIELD_NUMBER: _builtins.int
-    DESCENDING_FIELD_NUMBER: _builtins.int
-    key: Global___RowSortKey.ValueType
-    """The sort key."""
-    metric: _builtins.str
-    """The metric if the key is METRIC; otherwise empty."""
-    descending: _builtins.bool
-    """Whether the largest value comes first."""
-    def __init__(
-        self,
-        *,
-        key: Global___RowSortKey.ValueType = ...,
-        metric: _builtins.str = ...,
-        descending: _builtins.bool = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["descending", b"descending", "key", b"key", "metric", b"metric"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___RowOrder: _TypeAlias = RowOrder  # noqa: Y015
-
-@_typing.final
 class RowFacets(_message.Message):
-    """RowFacets counts the rows that meet the conditions of a request."""
+    """RowFacets counts the rows that meet the filter of a request."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -884,23 +589,19 @@ class GetCaseRequest(_message.Message):
     """The run."""
     case_id: _builtins.str
     """The case."""
-    @_builtins.property
-    def filter(self) -> Global___RowFilter:
-        """Filter of the neighbours: cases with a row that meets it; absent for all cases with a row."""
-
-    @_builtins.property
-    def order_by(self) -> Global___RowOrder:
-        """Order of the neighbours, each case at the place of its first row; absent for dataset order."""
-
+    filter: _builtins.str
+    """Filter of the neighbours, as in ListRowsRequest: cases with a row that meets it; empty for all cases with a row."""
+    order_by: _builtins.str
+    """Order of the neighbours, as in ListRowsRequest, each case at the place of its first row; empty for dataset order."""
     def __init__(
         self,
         *,
         run_id: _builtins.str = ...,
         case_id: _builtins.str = ...,
-        filter: Global___RowFilter | None = ...,
-        order_by: Global___RowOrder | None = ...,
+        filter: _builtins.str = ...,
+        order_by: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "order_by", b"order_by"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
     _ClearFieldArgType: _TypeAlias = _typing.Literal["case_id", b"case_id", "filter", b"filter", "order_by", b"order_by", "run_id", b"run_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...

@@ -30,7 +30,7 @@ from assay.v1 import summary_pb2 as assay_dot_v1_dot_summary__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12\x61ssay/v1/run.proto\x12\x08\x61ssay.v1\x1a\x1a\x61ssay/v1/calibration.proto\x1a\x16\x61ssay/v1/dataset.proto\x1a\x12\x61ssay/v1/row.proto\x1a\x13\x61ssay/v1/spec.proto\x1a\x16\x61ssay/v1/summary.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf9\x03\n\x03Run\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x1f\n\x04spec\x18\x02 \x01(\x0b\x32\x11.assay.v1.RunSpec\x12\"\n\x07\x64\x61taset\x18\x03 \x01(\x0b\x32\x11.assay.v1.Dataset\x12!\n\x05state\x18\x04 \x01(\x0e\x32\x12.assay.v1.RunState\x12\x14\n\x0cstate_reason\x18\x05 \x01(\t\x12#\n\x06\x63ounts\x18\x06 \x01(\x0b\x32\x13.assay.v1.RunCounts\x12/\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nstart_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rlast_sequence\x18\n \x01(\x04\x12%\n\x07summary\x18\x0b \x01(\x0b\x32\x14.assay.v1.RunSummary\x12\x15\n\rassay_version\x18\x0c \x01(\t\x12)\n\x0bpause_cause\x18\r \x01(\x0e\x32\x14.assay.v1.PauseCause\x12\x30\n\x0c\x63\x61librations\x18\x0e \x03(\x0b\x32\x1a.assay.v1.JudgeCalibration\"\x89\x01\n\tRunCounts\x12\r\n\x05total\x18\x01 \x01(\x04\x12\x10\n\x08\x66inished\x18\x02 \x01(\x04\x12\x0e\n\x06passed\x18\x03 \x01(\x04\x12\x0e\n\x06\x66\x61iled\x18\x04 \x01(\x04\x12\x14\n\x0c\x61gent_errors\x18\x05 \x01(\x04\x12\x10\n\x08\x61nswered\x18\x06 \x01(\x04\x12\x13\n\x0binterrupted\x18\x07 \x01(\x04\"r\n\x10\x43reateRunRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x1f\n\x04spec\x18\x02 \x01(\x0b\x32\x11.assay.v1.RunSpec\x12\x12\n\ndataset_id\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"/\n\x11\x43reateRunResponse\x12\x1a\n\x03run\x18\x01 \x01(\x0b\x32\r.assay.v1.Run\";\n\rGetRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x1a\n\x12\x66inal_summary_only\x18\x02 \x01(\x08\",\n\x0eGetRunResponse\x12\x1a\n\x03run\x18\x01 \x01(\x0b\x32\r.assay.v1.Run\"\xe4\x03\n\x0fListRunsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x15\n\rrun_id_prefix\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\x35\n\x06labels\x18\x05 \x03(\x0b\x32%.assay.v1.ListRunsRequest.LabelsEntry\x12\"\n\x06states\x18\x06 \x03(\x0e\x32\x12.assay.v1.RunState\x12\x10\n\x08\x64\x61tasets\x18\x07 \x03(\t\x12\r\n\x05teams\x18\x08 \x03(\t\x12\x34\n\x10\x63reate_time_from\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x36\n\x12\x63reate_time_before\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12$\n\x08order_by\x18\x0b \x01(\x0b\x32\x12.assay.v1.RunOrder\x12\x17\n\x0finclude_figures\x18\x0c \x01(\x08\x12\x1b\n\x13include_total_count\x18\r \x01(\x08\x12\x10\n\x08group_id\x18\x0e \x01(\t\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"A\n\x08RunOrder\x12!\n\x03key\x18\x01 \x01(\x0e\x32\x14.assay.v1.RunSortKey\x12\x12\n\ndescending\x18\x02 \x01(\x08\"r\n\x10ListRunsResponse\x12\x1b\n\x04runs\x18\x01 \x03(\x0b\x32\r.assay.v1.Run\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x18\n\x0btotal_count\x18\x03 \x01(\x04H\x00\x88\x01\x01\x42\x0e\n\x0c_total_count\"\"\n\x10\x43\x61ncelRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"/\n\x11\x43\x61ncelRunResponse\x12\x1a\n\x03run\x18\x01 \x01(\x0b\x32\r.assay.v1.Run\"!\n\x0fPauseRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\".\n\x10PauseRunResponse\x12\x1a\n\x03run\x18\x01 \x01(\x0b\x32\r.assay.v1.Run\"_\n\x10ResumeRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x14\n\x0cretry_errors\x18\x02 \x01(\x08\x12%\n\tspend_cap\x18\x03 \x01(\x0b\x32\x12.assay.v1.SpendCap\"$\n\x08SpendCap\x12\x10\n\x03usd\x18\x01 \x01(\x01H\x00\x88\x01\x01\x42\x06\n\x04_usd\"/\n\x11ResumeRunResponse\x12\x1a\n\x03run\x18\x01 \x01(\x0b\x32\r.assay.v1.Run\"Q\n\x10\x44\x65leteRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x15\n\rvalidate_only\x18\x02 \x01(\x08\x12\x16\n\x0ewith_baselines\x18\x03 \x01(\x08\"f\n\x11\x44\x65leteRunResponse\x12\x11\n\trow_count\x18\x01 \x01(\x04\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12\x17\n\x0f\x64\x61taset_removed\x18\x03 \x01(\x08\x12\x11\n\tbaselines\x18\x04 \x03(\t\"R\n\x0fWatchRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x04\x12\x17\n\x0finclude_answers\x18\x03 \x01(\x08\"\x8d\x01\n\x10WatchRunResponse\x12\x1f\n\x08snapshot\x18\x01 \x01(\x0b\x32\r.assay.v1.Run\x12\"\n\x06\x65vents\x18\x02 \x03(\x0b\x32\x12.assay.v1.RunEvent\x12\x1e\n\x11\x62ookmark_sequence\x18\x03 \x01(\x04H\x00\x88\x01\x01\x42\x14\n\x12_bookmark_sequence\"\x83\x01\n\x08RunEvent\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12/\n\rstate_changed\x18\x02 \x01(\x0b\x32\x16.assay.v1.StateChangedH\x00\x12+\n\x0crow_finished\x18\x03 \x01(\x0b\x32\x13.assay.v1.RowResultH\x00\x42\x07\n\x05\x65vent\"r\n\x0cStateChanged\x12!\n\x05state\x18\x01 \x01(\x0e\x32\x12.assay.v1.RunState\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12/\n\x0b\x63hange_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp*\xb1\x01\n\x08RunState\x12\x19\n\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11RUN_STATE_PENDING\x10\x01\x12\x15\n\x11RUN_STATE_RUNNING\x10\x02\x12\x14\n\x10RUN_STATE_PAUSED\x10\x03\x12\x17\n\x13RUN_STATE_COMPLETED\x10\x04\x12\x14\n\x10RUN_STATE_FAILED\x10\x05\x12\x17\n\x13RUN_STATE_CANCELLED\x10\x06*\xc0\x01\n\nPauseCause\x12\x1b\n\x17PAUSE_CAUSE_UNSPECIFIED\x10\x00\x12\x15\n\x11PAUSE_CAUSE_OWNER\x10\x01\x12\x1b\n\x17PAUSE_CAUSE_INTERRUPTED\x10\x02\x12\x17\n\x13PAUSE_CAUSE_STORAGE\x10\x03\x12\x15\n\x11PAUSE_CAUSE_JUDGE\x10\x04\x12\x1a\n\x16PAUSE_CAUSE_UNATTENDED\x10\x05\x12\x15\n\x11PAUSE_CAUSE_QUOTA\x10\x06*\x8f\x01\n\nRunSortKey\x12\x1c\n\x18RUN_SORT_KEY_UNSPECIFIED\x10\x00\x12\x18\n\x14RUN_SORT_KEY_CREATED\x10\x01\x12\x16\n\x12RUN_SORT_KEY_ENDED\x10\x02\x12\x15\n\x11RUN_SORT_KEY_NAME\x10\x03\x12\x1a\n\x16RUN_SORT_KEY_PASS_RATE\x10\x04\x32\xaf\x06\n\nRunService\x12I\n\tCreateRun\x12\x1a.assay.v1.CreateRunRequest\x1a\x1b.assay.v1.CreateRunResponse\"\x03\x90\x02\x02\x12@\n\x06GetRun\x12\x17.assay.v1.GetRunRequest\x1a\x18.assay.v1.GetRunResponse\"\x03\x90\x02\x01\x12\x46\n\x08ListRuns\x12\x19.assay.v1.ListRunsRequest\x1a\x1a.assay.v1.ListRunsResponse\"\x03\x90\x02\x01\x12I\n\tCancelRun\x12\x1a.assay.v1.CancelRunRequest\x1a\x1b.assay.v1.CancelRunResponse\"\x03\x90\x02\x02\x12\x46\n\x08PauseRun\x12\x19.assay.v1.PauseRunRequest\x1a\x1a.assay.v1.PauseRunResponse\"\x03\x90\x02\x02\x12\x44\n\tResumeRun\x12\x1a.assay.v1.ResumeRunRequest\x1a\x1b.assay.v1.ResumeRunResponse\x12\x44\n\tDeleteRun\x12\x1a.assay.v1.DeleteRunRequest\x1a\x1b.assay.v1.DeleteRunResponse\x12H\n\x08WatchRun\x12\x19.assay.v1.WatchRunRequest\x1a\x1a.assay.v1.WatchRunResponse\"\x03\x90\x02\x01\x30\x01\x12\x46\n\x08ListRows\x12\x19.assay.v1.ListRowsRequest\x1a\x1a.assay.v1.ListRowsResponse\"\x03\x90\x02\x01\x12\x45\n\x07GetCase\x12\x18.assay.v1.GetCaseRequest\x1a\x19.assay.v1.GetCaseResponse\"\x03\x90\x02\x01\x30\x01\x12T\n\x0cListAttempts\x12\x1d.assay.v1.ListAttemptsRequest\x1a\x1e.assay.v1.ListAttemptsResponse\"\x03\x90\x02\x01\x30\x01\x42;\n\x0c\x64\x65v.assay.v1P\x01Z\x1e\x61ssay.dev/gen/assay/v1;assayv1\xaa\x02\x08\x41ssay.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12\x61ssay/v1/run.proto\x12\x08\x61ssay.v1\x1a\x1a\x61ssay/v1/calibration.proto\x1a\x16\x61ssay/v1/dataset.proto\x1a\x12\x61ssay/v1/row.proto\x1a\x13\x61ssay/v1/spec.proto\x1a\x16\x61ssay/v1/summary.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf9\x03\n\x03Run\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x1f\n\x04spec\x18\x02 \x01(\x0b\x32\x11.assay.v1.RunSpec\x12\"\n\x07\x64\x61taset\x18\x03 \x01(\x0b\x32\x11.assay.v1.Dataset\x12!\n\x05state\x18\x04 \x01(\x0e\x32\x12.assay.v1.RunState\x12\x14\n\x0cstate_reason\x18\x05 \x01(\t\x12#\n\x06\x63ounts\x18\x06 \x01(\x0b\x32\x13.assay.v1.RunCounts\x12/\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nstart_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rlast_sequence\x18\n \x01(\x04\x12%\n\x07summary\x18\x0b \x01(\x0b\x32\x14.assay.v1.RunSummary\x12\x15\n\rassay_version\x18\x0c \x01(\t\x12)\n\x0bpause_cause\x18\r \x01(\x0e\x32\x14.assay.v1.PauseCause\x12\x30\n\x0c\x63\x61librations\x18\x0e \x03(\x0b\x32\x1a.assay.v1.JudgeCalibration\"\x89\x01\n\tRunCounts\x12\r\n\x05total\x18\x01 \x01(\x04\x12\x10\n\x08\x66inished\x18\x02 \x01(\x04\x12\x0e\n\x06passed\x18\x03 \x01(\x04\x12\x0e\n\x06\x66\x61iled\x18\x04 \x01(\x04\x12\x14\n\x0c\x61gent_errors\x18\x05 \x01(\x04\x12\x10\n\x08\x61nswered\x18\x06 \x01(\x04\x12\x13\n\x0binterrupted\x18\x07 \x01(\x04\"r\n\x10\x43reateRunRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x1f\n\x04spec\x18\x02 \x01(\x0b\x32\x11.assay.v1.RunSpec\x12\x12\n\ndataset_id\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"/\n\x11\x43reateRunResponse\x12\x1a\n\x03run\x18\x01 \x01(\x0b\x32\r.assay.v1.Run\";\n\rGetRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x1a\n\x12\x66inal_summary_only\x18\x02 \x01(\x08\",\n\x0eGetRunResponse\x12\x1a\n\x03run\x18\x01 \x01(\x0b\x32\r.assay.v1.Run\"\x90\x01\n\x0fListRunsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x0e\n\x06\x66ilter\x18\x03 \x01(\t\x12\x10\n\x08order_by\x18\x04 \x01(\t\x12\x17\n\x0finclude_figures\x18\x05 \x01(\x08\x12\x1b\n\x13include_total_count\x18\x06 \x01(\x08\"r\n\x10ListRunsResponse\x12\x1b\n\x04runs\x18\x01 \x03(\x0b\x32\r.assay.v1.Run\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x18\n\x0btotal_count\x18\x03 \x01(\x04H\x00\x88\x01\x01\x42\x0e\n\x0c_total_count\"\"\n\x10\x43\x61ncelRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"/\n\x11\x43\x61ncelRunResponse\x12\x1a\n\x03run\x18\x01 \x01(\x0b\x32\r.assay.v1.Run\"!\n\x0fPauseRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\".\n\x10PauseRunResponse\x12\x1a\n\x03run\x18\x01 \x01(\x0b\x32\r.assay.v1.Run\"_\n\x10ResumeRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x14\n\x0cretry_errors\x18\x02 \x01(\x08\x12%\n\tspend_cap\x18\x03 \x01(\x0b\x32\x12.assay.v1.SpendCap\"$\n\x08SpendCap\x12\x10\n\x03usd\x18\x01 \x01(\x01H\x00\x88\x01\x01\x42\x06\n\x04_usd\"/\n\x11ResumeRunResponse\x12\x1a\n\x03run\x18\x01 \x01(\x0b\x32\r.assay.v1.Run\"Q\n\x10\x44\x65leteRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x15\n\rvalidate_only\x18\x02 \x01(\x08\x12\x16\n\x0ewith_baselines\x18\x03 \x01(\x08\"f\n\x11\x44\x65leteRunResponse\x12\x11\n\trow_count\x18\x01 \x01(\x04\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12\x17\n\x0f\x64\x61taset_removed\x18\x03 \x01(\x08\x12\x11\n\tbaselines\x18\x04 \x03(\t\"R\n\x0fWatchRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x04\x12\x17\n\x0finclude_answers\x18\x03 \x01(\x08\"\x8d\x01\n\x10WatchRunResponse\x12\x1f\n\x08snapshot\x18\x01 \x01(\x0b\x32\r.assay.v1.Run\x12\"\n\x06\x65vents\x18\x02 \x03(\x0b\x32\x12.assay.v1.RunEvent\x12\x1e\n\x11\x62ookmark_sequence\x18\x03 \x01(\x04H\x00\x88\x01\x01\x42\x14\n\x12_bookmark_sequence\"\x83\x01\n\x08RunEvent\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12/\n\rstate_changed\x18\x02 \x01(\x0b\x32\x16.assay.v1.StateChangedH\x00\x12+\n\x0crow_finished\x18\x03 \x01(\x0b\x32\x13.assay.v1.RowResultH\x00\x42\x07\n\x05\x65vent\"r\n\x0cStateChanged\x12!\n\x05state\x18\x01 \x01(\x0e\x32\x12.assay.v1.RunState\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12/\n\x0b\x63hange_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp*\xb1\x01\n\x08RunState\x12\x19\n\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11RUN_STATE_PENDING\x10\x01\x12\x15\n\x11RUN_STATE_RUNNING\x10\x02\x12\x14\n\x10RUN_STATE_PAUSED\x10\x03\x12\x17\n\x13RUN_STATE_COMPLETED\x10\x04\x12\x14\n\x10RUN_STATE_FAILED\x10\x05\x12\x17\n\x13RUN_STATE_CANCELLED\x10\x06*\xc0\x01\n\nPauseCause\x12\x1b\n\x17PAUSE_CAUSE_UNSPECIFIED\x10\x00\x12\x15\n\x11PAUSE_CAUSE_OWNER\x10\x01\x12\x1b\n\x17PAUSE_CAUSE_INTERRUPTED\x10\x02\x12\x17\n\x13PAUSE_CAUSE_STORAGE\x10\x03\x12\x15\n\x11PAUSE_CAUSE_JUDGE\x10\x04\x12\x1a\n\x16PAUSE_CAUSE_UNATTENDED\x10\x05\x12\x15\n\x11PAUSE_CAUSE_QUOTA\x10\x06\x32\xaf\x06\n\nRunService\x12I\n\tCreateRun\x12\x1a.assay.v1.CreateRunRequest\x1a\x1b.assay.v1.CreateRunResponse\"\x03\x90\x02\x02\x12@\n\x06GetRun\x12\x17.assay.v1.GetRunRequest\x1a\x18.assay.v1.GetRunResponse\"\x03\x90\x02\x01\x12\x46\n\x08ListRuns\x12\x19.assay.v1.ListRunsRequest\x1a\x1a.assay.v1.ListRunsResponse\"\x03\x90\x02\x01\x12I\n\tCancelRun\x12\x1a.assay.v1.CancelRunRequest\x1a\x1b.assay.v1.CancelRunResponse\"\x03\x90\x02\x02\x12\x46\n\x08PauseRun\x12\x19.assay.v1.PauseRunRequest\x1a\x1a.assay.v1.PauseRunResponse\"\x03\x90\x02\x02\x12\x44\n\tResumeRun\x12\x1a.assay.v1.ResumeRunRequest\x1a\x1b.assay.v1.ResumeRunResponse\x12\x44\n\tDeleteRun\x12\x1a.assay.v1.DeleteRunRequest\x1a\x1b.assay.v1.DeleteRunResponse\x12H\n\x08WatchRun\x12\x19.assay.v1.WatchRunRequest\x1a\x1a.assay.v1.WatchRunResponse\"\x03\x90\x02\x01\x30\x01\x12\x46\n\x08ListRows\x12\x19.assay.v1.ListRowsRequest\x1a\x1a.assay.v1.ListRowsResponse\"\x03\x90\x02\x01\x12\x45\n\x07GetCase\x12\x18.assay.v1.GetCaseRequest\x1a\x19.assay.v1.GetCaseResponse\"\x03\x90\x02\x01\x30\x01\x12T\n\x0cListAttempts\x12\x1d.assay.v1.ListAttemptsRequest\x1a\x1e.assay.v1.ListAttemptsResponse\"\x03\x90\x02\x01\x30\x01\x42;\n\x0c\x64\x65v.assay.v1P\x01Z\x1e\x61ssay.dev/gen/assay/v1;assayv1\xaa\x02\x08\x41ssay.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,8 +38,6 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'assay.v1.run_pb2', _globals
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\014dev.assay.v1P\001Z\036assay.dev/gen/assay/v1;assayv1\252\002\010Assay.V1'
-  _globals['_LISTRUNSREQUEST_LABELSENTRY']._loaded_options = None
-  _globals['_LISTRUNSREQUEST_LABELSENTRY']._serialized_options = b'8\001'
   _globals['_RUNSERVICE'].methods_by_name['CreateRun']._loaded_options = None
   _globals['_RUNSERVICE'].methods_by_name['CreateRun']._serialized_options = b'\220\002\002'
   _globals['_RUNSERVICE'].methods_by_name['GetRun']._loaded_options = None
@@ -58,12 +56,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RUNSERVICE'].methods_by_name['GetCase']._serialized_options = b'\220\002\001'
   _globals['_RUNSERVICE'].methods_by_name['ListAttempts']._loaded_options = None
   _globals['_RUNSERVICE'].methods_by_name['ListAttempts']._serialized_options = b'\220\002\001'
-  _globals['_RUNSTATE']._serialized_start=2790
-  _globals['_RUNSTATE']._serialized_end=2967
-  _globals['_PAUSECAUSE']._serialized_start=2970
-  _globals['_PAUSECAUSE']._serialized_end=3162
-  _globals['_RUNSORTKEY']._serialized_start=3165
-  _globals['_RUNSORTKEY']._serialized_end=3308
+  _globals['_RUNSTATE']._serialized_start=2383
+  _globals['_RUNSTATE']._serialized_end=2560
+  _globals['_PAUSECAUSE']._serialized_start=2563
+  _globals['_PAUSECAUSE']._serialized_end=2755
   _globals['_RUN']._serialized_start=183
   _globals['_RUN']._serialized_end=688
   _globals['_RUNCOUNTS']._serialized_start=691
@@ -77,39 +73,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETRUNRESPONSE']._serialized_start=1056
   _globals['_GETRUNRESPONSE']._serialized_end=1100
   _globals['_LISTRUNSREQUEST']._serialized_start=1103
-  _globals['_LISTRUNSREQUEST']._serialized_end=1587
-  _globals['_LISTRUNSREQUEST_LABELSENTRY']._serialized_start=1542
-  _globals['_LISTRUNSREQUEST_LABELSENTRY']._serialized_end=1587
-  _globals['_RUNORDER']._serialized_start=1589
-  _globals['_RUNORDER']._serialized_end=1654
-  _globals['_LISTRUNSRESPONSE']._serialized_start=1656
-  _globals['_LISTRUNSRESPONSE']._serialized_end=1770
-  _globals['_CANCELRUNREQUEST']._serialized_start=1772
-  _globals['_CANCELRUNREQUEST']._serialized_end=1806
-  _globals['_CANCELRUNRESPONSE']._serialized_start=1808
-  _globals['_CANCELRUNRESPONSE']._serialized_end=1855
-  _globals['_PAUSERUNREQUEST']._serialized_start=1857
-  _globals['_PAUSERUNREQUEST']._serialized_end=1890
-  _globals['_PAUSERUNRESPONSE']._serialized_start=1892
-  _globals['_PAUSERUNRESPONSE']._serialized_end=1938
-  _globals['_RESUMERUNREQUEST']._serialized_start=1940
-  _globals['_RESUMERUNREQUEST']._serialized_end=2035
-  _globals['_SPENDCAP']._serialized_start=2037
-  _globals['_SPENDCAP']._serialized_end=2073
-  _globals['_RESUMERUNRESPONSE']._serialized_start=2075
-  _globals['_RESUMERUNRESPONSE']._serialized_end=2122
-  _globals['_DELETERUNREQUEST']._serialized_start=2124
-  _globals['_DELETERUNREQUEST']._serialized_end=2205
-  _globals['_DELETERUNRESPONSE']._serialized_start=2207
-  _globals['_DELETERUNRESPONSE']._serialized_end=2309
-  _globals['_WATCHRUNREQUEST']._serialized_start=2311
-  _globals['_WATCHRUNREQUEST']._serialized_end=2393
-  _globals['_WATCHRUNRESPONSE']._serialized_start=2396
-  _globals['_WATCHRUNRESPONSE']._serialized_end=2537
-  _globals['_RUNEVENT']._serialized_start=2540
-  _globals['_RUNEVENT']._serialized_end=2671
-  _globals['_STATECHANGED']._serialized_start=2673
-  _globals['_STATECHANGED']._serialized_end=2787
-  _globals['_RUNSERVICE']._serialized_start=3311
-  _globals['_RUNSERVICE']._serialized_end=4126
+  _globals['_LISTRUNSREQUEST']._serialized_end=1247
+  _globals['_LISTRUNSRESPONSE']._serialized_start=1249
+  _globals['_LISTRUNSRESPONSE']._serialized_end=1363
+  _globals['_CANCELRUNREQUEST']._serialized_start=1365
+  _globals['_CANCELRUNREQUEST']._serialized_end=1399
+  _globals['_CANCELRUNRESPONSE']._serialized_start=1401
+  _globals['_CANCELRUNRESPONSE']._serialized_end=1448
+  _globals['_PAUSERUNREQUEST']._serialized_start=1450
+  _globals['_PAUSERUNREQUEST']._serialized_end=1483
+  _globals['_PAUSERUNRESPONSE']._serialized_start=1485
+  _globals['_PAUSERUNRESPONSE']._serialized_end=1531
+  _globals['_RESUMERUNREQUEST']._serialized_start=1533
+  _globals['_RESUMERUNREQUEST']._serialized_end=1628
+  _globals['_SPENDCAP']._serialized_start=1630
+  _globals['_SPENDCAP']._serialized_end=1666
+  _globals['_RESUMERUNRESPONSE']._serialized_start=1668
+  _globals['_RESUMERUNRESPONSE']._serialized_end=1715
+  _globals['_DELETERUNREQUEST']._serialized_start=1717
+  _globals['_DELETERUNREQUEST']._serialized_end=1798
+  _globals['_DELETERUNRESPONSE']._serialized_start=1800
+  _globals['_DELETERUNRESPONSE']._serialized_end=1902
+  _globals['_WATCHRUNREQUEST']._serialized_start=1904
+  _globals['_WATCHRUNREQUEST']._serialized_end=1986
+  _globals['_WATCHRUNRESPONSE']._serialized_start=1989
+  _globals['_WATCHRUNRESPONSE']._serialized_end=2130
+  _globals['_RUNEVENT']._serialized_start=2133
+  _globals['_RUNEVENT']._serialized_end=2264
+  _globals['_STATECHANGED']._serialized_start=2266
+  _globals['_STATECHANGED']._serialized_end=2380
+  _globals['_RUNSERVICE']._serialized_start=2758
+  _globals['_RUNSERVICE']._serialized_end=3573
 # @@protoc_insertion_point(module_scope)

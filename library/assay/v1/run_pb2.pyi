@@ -115,38 +115,6 @@ PAUSE_CAUSE_QUOTA: PauseCause.ValueType  # 6
 """The team has reached a quota of tokens, money or stored bytes. ResumeRun resumes it once the quota allows."""
 Global___PauseCause: _TypeAlias = PauseCause  # noqa: Y015
 
-class _RunSortKey:
-    ValueType = _typing.NewType("ValueType", _builtins.int)
-    V: _TypeAlias = ValueType  # noqa: Y015
-
-class _RunSortKeyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RunSortKey.ValueType], _builtins.type):
-    DESCRIPTOR: _descriptor.EnumDescriptor
-    RUN_SORT_KEY_UNSPECIFIED: _RunSortKey.ValueType  # 0
-    """Time of acceptance."""
-    RUN_SORT_KEY_CREATED: _RunSortKey.ValueType  # 1
-    """Time of acceptance."""
-    RUN_SORT_KEY_ENDED: _RunSortKey.ValueType  # 2
-    """Time of end."""
-    RUN_SORT_KEY_NAME: _RunSortKey.ValueType  # 3
-    """Name, by code points."""
-    RUN_SORT_KEY_PASS_RATE: _RunSortKey.ValueType  # 4
-    """Passed rows divided by decided rows so far."""
-
-class RunSortKey(_RunSortKey, metaclass=_RunSortKeyEnumTypeWrapper):
-    """RunSortKey is a sort key of runs."""
-
-RUN_SORT_KEY_UNSPECIFIED: RunSortKey.ValueType  # 0
-"""Time of acceptance."""
-RUN_SORT_KEY_CREATED: RunSortKey.ValueType  # 1
-"""Time of acceptance."""
-RUN_SORT_KEY_ENDED: RunSortKey.ValueType  # 2
-"""Time of end."""
-RUN_SORT_KEY_NAME: RunSortKey.ValueType  # 3
-"""Name, by code points."""
-RUN_SORT_KEY_PASS_RATE: RunSortKey.ValueType  # 4
-"""Passed rows divided by decided rows so far."""
-Global___RunSortKey: _TypeAlias = RunSortKey  # noqa: Y015
-
 @_typing.final
 class Run(_message.Message):
     """Run is one evaluation of one agent over one dataset."""
@@ -401,135 +369,47 @@ class ListRunsRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    @_typing.final
-    class LabelsEntry(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
-
-        KEY_FIELD_NUMBER: _builtins.int
-        VALUE_FIELD_NUMBER: _builtins.int
-        key: _builtins.str
-        value: _builtins.str
-        def __init__(
-            self,
-            *,
-            key: _builtins.str = ...,
-            value: _builtins.str = ...,
-        ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
-
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
-    RUN_ID_PREFIX_FIELD_NUMBER: _builtins.int
-    NAME_FIELD_NUMBER: _builtins.int
-    LABELS_FIELD_NUMBER: _builtins.int
-    STATES_FIELD_NUMBER: _builtins.int
-    DATASETS_FIELD_NUMBER: _builtins.int
-    TEAMS_FIELD_NUMBER: _builtins.int
-    CREATE_TIME_FROM_FIELD_NUMBER: _builtins.int
-    CREATE_TIME_BEFORE_FIELD_NUMBER: _builtins.int
+    FILTER_FIELD_NUMBER: _builtins.int
     ORDER_BY_FIELD_NUMBER: _builtins.int
     INCLUDE_FIGURES_FIELD_NUMBER: _builtins.int
     INCLUDE_TOTAL_COUNT_FIELD_NUMBER: _builtins.int
-    GROUP_ID_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """Maximum runs per page; 0 means 50, values above 500 mean 500."""
     page_token: _builtins.str
     """The next_page_token of the previous page of the same query; empty for the first page."""
-    run_id_prefix: _builtins.str
-    """Return only runs with this prefix of the id; empty for all."""
-    name: _builtins.str
-    """Return only runs with this name; empty for all."""
+    filter: _builtins.str
+    """Return only runs that meet this filter, in the language of docs/filters.md, e.g. "state:completed pass_rate < 0.8";
+    empty for all. At most 20,000 characters.
+    """
+    order_by: _builtins.str
+    """The order of the runs: "created", "ended", "name", "pass_rate" or another figure such as a metric, descending with
+    a leading "-"; empty for "-created". Runs without a value come last; equal runs are newest first.
+    """
     include_figures: _builtins.bool
     """Whether runs have the figures of their final summary: verdict, pass rate, gates and each metric's value, without
     groups, repeats, details and judging.
     """
     include_total_count: _builtins.bool
-    """Whether to count all runs that meet the conditions."""
-    group_id: _builtins.str
-    """Return only runs of this group; empty for all."""
-    @_builtins.property
-    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Return only runs with all of these labels and values."""
-
-    @_builtins.property
-    def states(self) -> _containers.RepeatedScalarFieldContainer[Global___RunState.ValueType]:
-        """Return only runs in one of these states; empty for all."""
-
-    @_builtins.property
-    def datasets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Return only runs over a dataset with one of these names or ids; empty for all."""
-
-    @_builtins.property
-    def teams(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Return only runs of one of these teams; empty for all."""
-
-    @_builtins.property
-    def create_time_from(self) -> _timestamp_pb2.Timestamp:
-        """Return only runs accepted at this time or later; absent for all."""
-
-    @_builtins.property
-    def create_time_before(self) -> _timestamp_pb2.Timestamp:
-        """Return only runs accepted before this time; absent for all."""
-
-    @_builtins.property
-    def order_by(self) -> Global___RunOrder:
-        """The order of the runs; absent for newest first."""
-
+    """Whether to count all runs that meet the filter."""
     def __init__(
         self,
         *,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
-        run_id_prefix: _builtins.str = ...,
-        name: _builtins.str = ...,
-        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
-        states: _abc.Iterable[Global___RunState.ValueType] | None = ...,
-        datasets: _abc.Iterable[_builtins.str] | None = ...,
-        teams: _abc.Iterable[_builtins.str] | None = ...,
-        create_time_from: _timestamp_pb2.Timestamp | None = ...,
-        create_time_before: _timestamp_pb2.Timestamp | None = ...,
-        order_by: Global___RunOrder | None = ...,
+        filter: _builtins.str = ...,
+        order_by: _builtins.str = ...,
         include_figures: _builtins.bool = ...,
         include_total_count: _builtins.bool = ...,
-        group_id: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time_before", b"create_time_before", "create_time_from", b"create_time_from", "order_by", b"order_by"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time_before", b"create_time_before", "create_time_from", b"create_time_from", "datasets", b"datasets", "group_id", b"group_id", "include_figures", b"include_figures", "include_total_count", b"include_total_count", "labels", b"labels", "name", b"name", "order_by", b"order_by", "page_size", b"page_size", "page_token", b"page_token", "run_id_prefix", b"run_id_prefix", "states", b"states", "teams", b"teams"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "include_figures", b"include_figures", "include_total_count", b"include_total_count", "order_by", b"order_by", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListRunsRequest: _TypeAlias = ListRunsRequest  # noqa: Y015
-
-@_typing.final
-class RunOrder(_message.Message):
-    """RunOrder is an order of runs. Runs without a value come last; equal runs are newest first."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    KEY_FIELD_NUMBER: _builtins.int
-    DESCENDING_FIELD_NUMBER: _builtins.int
-    key: Global___RunSortKey.ValueType
-    """The sort key."""
-    descending: _builtins.bool
-    """Whether the largest value comes first."""
-    def __init__(
-        self,
-        *,
-        key: Global___RunSortKey.ValueType = ...,
-        descending: _builtins.bool = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["descending", b"descending", "key", b"key"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___RunOrder: _TypeAlias = RunOrder  # noqa: Y015
 
 @_typing.final
 class ListRunsResponse(_message.Message):
@@ -543,7 +423,7 @@ class ListRunsResponse(_message.Message):
     next_page_token: _builtins.str
     """The token of the next page; empty if and only if this is the last page."""
     total_count: _builtins.int
-    """Number of runs that meet the conditions; only if requested."""
+    """Number of runs that meet the filter; only if requested."""
     @_builtins.property
     def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Run]:
         """The runs in the requested order, without summaries unless figures were requested."""

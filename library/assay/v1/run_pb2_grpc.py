@@ -131,8 +131,9 @@ class RunServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListRuns(self, request, context):
-        """ListRuns returns a page of runs, newest first by default. Errors: INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page
-        token of another query.
+        """ListRuns returns a page of the runs that meet a filter, newest first by default. Errors: INVALID_ARGUMENT with every
+        problem of the filter and the order; INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page token of another query;
+        DEADLINE_EXCEEDED (QUERY_TIMEOUT) for a query that takes too long.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -191,8 +192,9 @@ class RunServiceServicer(object):
     def ListRows(self, request, context):
         """ListRows returns a page of the stored results that meet a filter, in dataset order by default. While a run is
         running, the pages contain each row that was stored before the first page once; later rows may be among them.
-        Errors: INVALID_ARGUMENT with every problem of the filter; INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page token
-        of another query; NOT_FOUND (CASE_NOT_FOUND); DEADLINE_EXCEEDED (QUERY_TIMEOUT) for a query that takes too long.
+        Errors: INVALID_ARGUMENT with every problem of the filter and the order, and for a metric that the run does not
+        have; INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page token of another query; DEADLINE_EXCEEDED (QUERY_TIMEOUT)
+        for a query that takes too long.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -200,7 +202,7 @@ class RunServiceServicer(object):
 
     def GetCase(self, request, context):
         """GetCase sends a stored case with its neighbours under a filter and an order, then the results of its repeats, one
-        per message. Errors: as ListRows.
+        per message. Errors: as ListRows; NOT_FOUND (CASE_NOT_FOUND).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

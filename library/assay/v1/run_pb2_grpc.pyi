@@ -63,8 +63,9 @@ class RunServiceStub:
     far and is marked as partial.
     """
     ListRuns: _grpc.UnaryUnaryMultiCallable[_run_pb2.ListRunsRequest, _run_pb2.ListRunsResponse]
-    """ListRuns returns a page of runs, newest first by default. Errors: INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page
-    token of another query.
+    """ListRuns returns a page of the runs that meet a filter, newest first by default. Errors: INVALID_ARGUMENT with every
+    problem of the filter and the order; INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page token of another query;
+    DEADLINE_EXCEEDED (QUERY_TIMEOUT) for a query that takes too long.
     """
     CancelRun: _grpc.UnaryUnaryMultiCallable[_run_pb2.CancelRunRequest, _run_pb2.CancelRunResponse]
     """CancelRun stops a run; stored rows remain. Errors: FAILED_PRECONDITION (RUN_ENDED) for an ended run."""
@@ -98,12 +99,13 @@ class RunServiceStub:
     ListRows: _grpc.UnaryUnaryMultiCallable[_row_pb2.ListRowsRequest, _row_pb2.ListRowsResponse]
     """ListRows returns a page of the stored results that meet a filter, in dataset order by default. While a run is
     running, the pages contain each row that was stored before the first page once; later rows may be among them.
-    Errors: INVALID_ARGUMENT with every problem of the filter; INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page token
-    of another query; NOT_FOUND (CASE_NOT_FOUND); DEADLINE_EXCEEDED (QUERY_TIMEOUT) for a query that takes too long.
+    Errors: INVALID_ARGUMENT with every problem of the filter and the order, and for a metric that the run does not
+    have; INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page token of another query; DEADLINE_EXCEEDED (QUERY_TIMEOUT)
+    for a query that takes too long.
     """
     GetCase: _grpc.UnaryStreamMultiCallable[_row_pb2.GetCaseRequest, _row_pb2.GetCaseResponse]
     """GetCase sends a stored case with its neighbours under a filter and an order, then the results of its repeats, one
-    per message. Errors: as ListRows.
+    per message. Errors: as ListRows; NOT_FOUND (CASE_NOT_FOUND).
     """
     ListAttempts: _grpc.UnaryStreamMultiCallable[_row_pb2.ListAttemptsRequest, _row_pb2.ListAttemptsResponse]
     """ListAttempts sends all attempts at the rows of one case: retried and interrupted ones, and the one with the current
@@ -134,8 +136,9 @@ class RunServiceAsyncStub(RunServiceStub):
     far and is marked as partial.
     """
     ListRuns: _aio.UnaryUnaryMultiCallable[_run_pb2.ListRunsRequest, _run_pb2.ListRunsResponse]  # type: ignore[assignment]
-    """ListRuns returns a page of runs, newest first by default. Errors: INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page
-    token of another query.
+    """ListRuns returns a page of the runs that meet a filter, newest first by default. Errors: INVALID_ARGUMENT with every
+    problem of the filter and the order; INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page token of another query;
+    DEADLINE_EXCEEDED (QUERY_TIMEOUT) for a query that takes too long.
     """
     CancelRun: _aio.UnaryUnaryMultiCallable[_run_pb2.CancelRunRequest, _run_pb2.CancelRunResponse]  # type: ignore[assignment]
     """CancelRun stops a run; stored rows remain. Errors: FAILED_PRECONDITION (RUN_ENDED) for an ended run."""
@@ -169,12 +172,13 @@ class RunServiceAsyncStub(RunServiceStub):
     ListRows: _aio.UnaryUnaryMultiCallable[_row_pb2.ListRowsRequest, _row_pb2.ListRowsResponse]  # type: ignore[assignment]
     """ListRows returns a page of the stored results that meet a filter, in dataset order by default. While a run is
     running, the pages contain each row that was stored before the first page once; later rows may be among them.
-    Errors: INVALID_ARGUMENT with every problem of the filter; INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page token
-    of another query; NOT_FOUND (CASE_NOT_FOUND); DEADLINE_EXCEEDED (QUERY_TIMEOUT) for a query that takes too long.
+    Errors: INVALID_ARGUMENT with every problem of the filter and the order, and for a metric that the run does not
+    have; INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page token of another query; DEADLINE_EXCEEDED (QUERY_TIMEOUT)
+    for a query that takes too long.
     """
     GetCase: _aio.UnaryStreamMultiCallable[_row_pb2.GetCaseRequest, _row_pb2.GetCaseResponse]  # type: ignore[assignment]
     """GetCase sends a stored case with its neighbours under a filter and an order, then the results of its repeats, one
-    per message. Errors: as ListRows.
+    per message. Errors: as ListRows; NOT_FOUND (CASE_NOT_FOUND).
     """
     ListAttempts: _aio.UnaryStreamMultiCallable[_row_pb2.ListAttemptsRequest, _row_pb2.ListAttemptsResponse]  # type: ignore[assignment]
     """ListAttempts sends all attempts at the rows of one case: retried and interrupted ones, and the one with the current
@@ -220,8 +224,9 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _run_pb2.ListRunsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_run_pb2.ListRunsResponse, _abc.Awaitable[_run_pb2.ListRunsResponse]]:
-        """ListRuns returns a page of runs, newest first by default. Errors: INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page
-        token of another query.
+        """ListRuns returns a page of the runs that meet a filter, newest first by default. Errors: INVALID_ARGUMENT with every
+        problem of the filter and the order; INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page token of another query;
+        DEADLINE_EXCEEDED (QUERY_TIMEOUT) for a query that takes too long.
         """
 
     @_abc_1.abstractmethod
@@ -291,8 +296,9 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_row_pb2.ListRowsResponse, _abc.Awaitable[_row_pb2.ListRowsResponse]]:
         """ListRows returns a page of the stored results that meet a filter, in dataset order by default. While a run is
         running, the pages contain each row that was stored before the first page once; later rows may be among them.
-        Errors: INVALID_ARGUMENT with every problem of the filter; INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page token
-        of another query; NOT_FOUND (CASE_NOT_FOUND); DEADLINE_EXCEEDED (QUERY_TIMEOUT) for a query that takes too long.
+        Errors: INVALID_ARGUMENT with every problem of the filter and the order, and for a metric that the run does not
+        have; INVALID_ARGUMENT (PAGE_TOKEN_INVALID) for a page token of another query; DEADLINE_EXCEEDED (QUERY_TIMEOUT)
+        for a query that takes too long.
         """
 
     @_abc_1.abstractmethod
@@ -302,7 +308,7 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_row_pb2.GetCaseResponse], _abc.AsyncIterator[_row_pb2.GetCaseResponse]]:
         """GetCase sends a stored case with its neighbours under a filter and an order, then the results of its repeats, one
-        per message. Errors: as ListRows.
+        per message. Errors: as ListRows; NOT_FOUND (CASE_NOT_FOUND).
         """
 
     @_abc_1.abstractmethod

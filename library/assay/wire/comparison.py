@@ -133,7 +133,10 @@ _PAIR = Converter(
     },
 )
 COMPARISON_SETTINGS = Converter(
-    ComparisonSettings, comparison_figures_pb2.ComparisonSettings, parts={"adjust": _ADJUSTMENTS}
+    ComparisonSettings,
+    comparison_figures_pb2.ComparisonSettings,
+    parts={"adjust": _ADJUSTMENTS},
+    renamed={"where": "filter"},
 )
 COMPARISON = Converter(
     Comparison,

@@ -11,7 +11,7 @@ from tests.support.processes import waiting
 from assay.agent_host.caller import AgentCaller
 from assay.client.comparison.calls import compare_on_server
 from assay.comparison.model import ComparisonSettings
-from assay.filters.row_filter import DATASET_ORDER, EVERY_ROW, RowOutcome
+from assay.filters.row_filter import RowOutcome
 from assay.model.answers.agent_response import AgentResponse, AgentStatus, Interrupt, InterruptKind
 from assay.model.answers.approvals import ScriptedApprovals, UnusedApproval, approvals_to_json, read_approvals
 from assay.model.case import Case, Turn
@@ -223,7 +223,7 @@ async def test_a_run_counts_them_apart_and_finds_them(
         assert rows[0].response is not None
         assert (rows[0].response.interrupts, rows[0].response.error) == ((REFUND,), None)
         assert {score.reason for score in rows[0].scores if not score.passed} == {"agent_error"}
-        page = await client.row_page(run.run_id, EVERY_ROW, DATASET_ORDER, include_facets=True)
+        page = await client.row_page(run.run_id, include_facets=True)
         assert page.facets is not None
         assert page.facets.outcomes == {RowOutcome.PASSED: 3, RowOutcome.AGENT_ERROR: 3}
 

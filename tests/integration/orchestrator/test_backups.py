@@ -93,7 +93,7 @@ def settings(adapter: str, target: str) -> RunSpec:
 async def shown(client: Client) -> list[tuple[str, int, int]]:
     """Return what a client sees of all runs that have ended: their names, rows and passed rows."""
     found = []
-    for run in await client.list_runs(states=[RunState.COMPLETED]):
+    for run in await client.list_runs(where="state:completed"):
         rows = [row async for row in client.list_rows(run.run_id)]
         found.append((run.spec.name, len(rows), run.counts.passed))
     return found
@@ -134,7 +134,7 @@ async def test_a_moment_comes_back(serve_at: Serve, server: PostgresServer, tmp_
         open_run = await store_runs(client)
         with psycopg.connect(server.url, autocommit=True) as admin:
             (moment,) = admin.execute("SELECT clock_timestamp()::text").fetchone() or ("",)
-        for run in await client.list_runs(states=[RunState.COMPLETED]):
+        for run in await client.list_runs(where="state:completed"):
             await client.delete_run(run.run_id)
         assert await shown(client) == []
     with psycopg.connect(server.url, autocommit=True) as admin:

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.services.ended_runs import await_end
 
 from assay.errors import DeadlineError, InvalidInputError, NotFoundError
+from assay.filters.conditions import quoted
 from assay.filters.pages import RowFacets
-from assay.filters.row_filter import (
-    DATASET_ORDER,
-    EVERY_ROW,
-    Comparison,
-    LatencyCondition,
-    MetricCondition,
-    RowFilter,
-    RowOutcome,
-    TextCondition,
-    TextField,
-)
-from assay.filters.row_text import parse_row_filter, parse_row_order
+from assay.filters.row_filter import EVERY_ROW, FAILING_ROWS, RowOutcome
+from assay.filters.row_text import parse_row_order
 from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import DatasetRef, RowResult, Score, ScoreStatus
@@ -78,7 +68,7 @@ async def finished_run(client: Client, settings: RunSpec) -> str:
     return run_id
 
 
-async def found(client: Client, run_id: str, where: str | RowFilter = "", order_by: str = "", **more: Any) -> list[str]:
+async def found(client: Client, run_id: str, where: str = "", order_by: str = "", **more: Any) -> list[str]:
     return [row.case_id async for row in client.list_rows(run_id, where=where, order_by=order_by, **more)]
 
 
@@ -95,16 +85,16 @@ async def test_rows_are_filtered_sorted_and_counted(serve: Serve, settings_of: S
         assert await found(client, run_id, "exact_match<1 category:a") == ["c1"]
         assert await found(client, run_id, "exact_match==none") == ["c5"]
         assert await found(client, run_id, "latency>=20ms", "-latency") == ["c0", "c3", "c4"]
-        assert await found(client, run_id, "category:a", failed_only=True) == ["c1"]
-        assert await found(client, run_id, "category:a", case_id="c3") == []
+        assert await found(client, run_id, f"category:a {FAILING_ROWS}") == ["c1"]
+        assert await found(client, run_id, FAILING_ROWS) == ["c1", "c2", "c4"]
+        assert await found(client, run_id, "category:a case:c3") == []
         assert await found(client, run_id, "case:c4,c1", "-dataset") == ["c4", "c1"]
         assert await found(client, run_id, "question~NOTHING") == ["c5"]
         lean = [row async for row in client.list_rows(run_id, where="passed", include_answers=False)]
         assert [(row.response, row.input) for row in lean] == [(None, "")] * len(lean)
 
         page = await client.row_page(
-            run_id, parse_row_filter("category:a,b"), DATASET_ORDER, page_size=1, include_total_count=True,
-            include_facets=True,
+            run_id, where="category:a,b", page_size=1, include_total_count=True, include_facets=True
         )  # fmt: skip
         assert (len(page.results), page.total_count) == (1, 4)
         assert page.facets is not None
@@ -113,8 +103,7 @@ async def test_rows_are_filtered_sorted_and_counted(serve: Serve, settings_of: S
         assert page.facets.repeats == {0: 4}
         assert page.facets.outcomes[RowOutcome.AGENT_ERROR] == 1
         empty = await client.row_page(
-            run_id, parse_row_filter("category:zzz"), parse_row_order("exact_match"), include_total_count=True,
-            include_facets=True,
+            run_id, where="category:zzz", order_by="exact_match", include_total_count=True, include_facets=True
         )  # fmt: skip
         assert (empty.results, empty.next_page_token, empty.total_count) == ([], "", 0)
         assert empty.facets == RowFacets()
@@ -128,7 +117,7 @@ async def test_hostile_texts_are_searched_as_they_are(serve: Serve, settings_of:
     """No sign of a text is a wildcard, an escape or SQL; upper and lower case are the same."""
     async with serve() as client:
         run_id = await finished_run(client, settings_of())
-        wanted = RowFilter(texts=(TextCondition(TextField.ANSWER, text),))
+        wanted = f"answer~{quoted(text)}"
         answers = {"c0": "yes", "c1": "no", "c3": "Yes", "c4": HOSTILE, "c5": "maybe"}
         assert await found(client, run_id, wanted) == [
             name for name, answer in answers.items() if text.lower() in answer.lower()
@@ -136,58 +125,38 @@ async def test_hostile_texts_are_searched_as_they_are(serve: Serve, settings_of:
 
 
 async def test_what_cannot_be_searched_is_refused_with_every_problem(serve: Serve, settings_of: SettingsOf) -> None:
-    """Values beyond a limit, numbers that are none, unknown metrics and unknown enum values name their fields."""
+    """The server reads filter and order itself, and names each problem with its position and field."""
     async with serve() as client:
         run_id = await finished_run(client, settings_of())
-        wrong = RowFilter(
-            repeats=(2**31,),
-            texts=(TextCondition(TextField.ANY, "a" * 10_000), TextCondition(TextField.ANY, "")),
-            metrics=(
-                MetricCondition("exact_match", Comparison.LESS, math.nan),
-                MetricCondition("exact_match", Comparison.LESS, None),
-            ),
-            latencies=(LatencyCondition(Comparison.LESS, math.inf),),
-        )
-        with pytest.raises(InvalidInputError) as refusal:
-            await found(client, run_id, wrong)
-        assert sorted(problem.field for problem in refusal.value.problems) == [
-            "filter.latencies[0].latency_ms",
-            "filter.metrics[0].value",
-            "filter.metrics[1].comparison",
-            "filter.repeats[0]",
-            "filter.texts[0].text",
-            "filter.texts[1].text",
-        ]
-        with pytest.raises(
-            InvalidInputError, match=r"unknown metric 'exact_mach'; did you mean 'exact_match'\?"
-        ) as refusal:
-            await found(client, run_id, "exact_mach<1", "rouge")
-        assert "metrics of this run: exact_match, latency" in str(refusal.value)
-        assert [problem.field for problem in refusal.value.problems] == ["filter.metrics[0].metric", "order_by.metric"]
         stub = run_pb2_grpc.RunServiceStub(client._channel)
-        unknown = pb.RowFilter(outcomes=[9], texts=[pb.TextCondition(field=9, text="a")])  # type: ignore[list-item,arg-type]  # wrong on purpose
-        said = (
-            r"filter\.outcomes\[0\]: the value 9 is unknown to this server(.|\n)*filter\.texts\[0\]\.field: the value 9"
-        )
-        with pytest.raises(InvalidInputError, match=said), translated():
-            await stub.ListRows(pb.ListRowsRequest(run_id=run_id, filter=unknown))
-        with pytest.raises(InvalidInputError, match=r"exactly where the key is METRIC"), translated():
-            await stub.ListRows(pb.ListRowsRequest(run_id=run_id, order_by=pb.RowOrder(key=4)))  # type: ignore[arg-type]  # wrong on purpose
+        request = pb.ListRowsRequest(run_id=run_id, filter="exact_mach<1 faild answer~x latency<fast", order_by="rouge")
+        with pytest.raises(InvalidInputError) as refusal, translated():
+            await stub.ListRows(request)
+        assert [(problem.field, problem.message.partition("; ")[0]) for problem in refusal.value.problems] == [
+            ("filter", "character 1: unknown metric 'exact_mach'"),
+            ("filter", "character 14: unknown word 'faild'"),
+            ("filter", "character 29: 'fast' is no duration: write a number with ms, s, m or h, such as 500ms"),
+            ("order_by", "unknown metric 'rouge'"),
+        ]
+        assert "metrics of this run: exact_match, latency" in str(refusal.value)
+        with (
+            pytest.raises(InvalidInputError, match="filter: character 1: the filter has 20001 characters"),
+            translated(),
+        ):
+            await stub.GetCase(pb.GetCaseRequest(run_id=run_id, case_id="c1", filter=" " * 20_001)).read()
 
 
 async def test_tokens_belong_to_filter_and_order(serve: Serve, settings_of: SettingsOf) -> None:
     """A token continues its own query alone, whatever differs."""
     async with serve() as client:
         run_id = await finished_run(client, settings_of())
-        wanted, order = parse_row_filter("category:a,b"), parse_row_order("-latency")
-        token = (await client.row_page(run_id, wanted, order, page_size=1)).next_page_token
-        rest = await client.row_page(run_id, wanted, order, page_token=token)
+        where, order = "category:a,b", "-latency"
+        token = (await client.row_page(run_id, where=where, order_by=order, page_size=1)).next_page_token
+        rest = await client.row_page(run_id, where=where, order_by=order, page_token=token)
         assert [row.case_id for row in rest.results] == ["c3", "c1", "c2"]
-        for other, by in ((EVERY_ROW, order), (wanted, DATASET_ORDER), (wanted, parse_row_order("latency"))):
+        for other, by in (("", order), (where, ""), (where, "latency"), (f"failed {where}", order)):
             with pytest.raises(InvalidInputError, match="page_token: does not belong to this query"):
-                await client.row_page(run_id, other, by, page_token=token)
-        with pytest.raises(InvalidInputError, match="page_token: does not belong to this query"):
-            await client.row_page(run_id, wanted, order, failed_only=True, page_token=token)
+                await client.row_page(run_id, where=other, order_by=by, page_token=token)
 
 
 async def test_a_case_comes_with_its_rows_and_neighbours(serve: Serve, settings_of: SettingsOf) -> None:
@@ -220,8 +189,7 @@ async def test_a_run_without_rows_has_none_to_find(serve: Serve, settings_of: Se
         dataset = await client.upload_dataset(cases(), name="d")
         run_id = (await client.create_run(settings_of("python", "m:f"), dataset.dataset_id)).run_id
         page = await client.row_page(
-            run_id, parse_row_filter("failed"), parse_row_order("-exact_match"), include_total_count=True,
-            include_facets=True,
+            run_id, where="failed", order_by="-exact_match", include_total_count=True, include_facets=True
         )  # fmt: skip
         assert (page.results, page.total_count, page.facets) == ([], 0, RowFacets())
         detail = await client.get_case(run_id, "c1", order_by="exact_match")
@@ -288,15 +256,3 @@ async def test_a_query_that_takes_too_long_is_interrupted(
         assert await database.read(lambda c: c.exec_driver_sql("SELECT 1").scalar_one()) == 1
     finally:
         database.close()
-
-
-async def test_old_clients_get_answers_in_dataset_order(serve: Serve, settings_of: SettingsOf) -> None:
-    """A request without the new fields is answered as before them."""
-    async with serve() as client:
-        run_id = await finished_run(client, settings_of())
-        stub = run_pb2_grpc.RunServiceStub(client._channel)
-        response = await stub.ListRows(pb.ListRowsRequest(run_id=run_id))
-        assert [result.case_id for result in response.rows] == [f"c{index}" for index in range(6)]
-        assert all(result.HasField("response") for result in response.rows)
-        assert not response.HasField("total_count")
-        assert not response.HasField("facets")

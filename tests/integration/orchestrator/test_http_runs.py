@@ -13,7 +13,7 @@ import pytest
 from tests.support.services.ended_runs import await_end, run_cases
 
 from assay.agent_host.caller import AgentCaller
-from assay.errors import InvalidInputError, NotFoundError
+from assay.errors import InvalidInputError
 from assay.model.case import Case, Turn
 from assay.model.run import RunState
 
@@ -203,7 +203,7 @@ async def test_a_result_that_is_set_aside_keeps_its_times(serve: Serve, settings
     async with serve() as client:
         settings = settings_of("python", "agent:answer", retries=0, concurrency=2)
         run = await hosted(client, settings, broken)
-        before = [row async for row in client.list_rows(run.run_id, case_id="c2")]
+        before = [row async for row in client.list_rows(run.run_id, where="case:c2")]
         await client.resume_run(run.run_id, retry_errors=True)
         caller = AgentCaller(lambda question: "a")
         await asyncio.gather(client.host_agent(run.run_id, caller, concurrency=2), _watched(client, run.run_id))
@@ -216,16 +216,15 @@ async def test_a_result_that_is_set_aside_keeps_its_times(serve: Serve, settings
 
 
 async def test_the_rows_of_one_case_are_read_alone(serve: Serve, settings_of: SettingsOf) -> None:
-    """Every repeat with question, answer and references; with `failed_only` none of a case that passed."""
+    """Every repeat with question, answer and references; with a filter of failed rows none of a case that passed."""
     async with serve() as client:
         run = await hosted(
             client, settings_of("python", "agent:answer"), lambda question: "a" if question == "q1" else "b"
         )
-        for case_id, failed_only, expected in (("c1", False, 1), ("c1", True, 0), ("c2", True, 1), ("", False, 3)):
-            rows = [row async for row in client.list_rows(run.run_id, case_id=case_id, failed_only=failed_only)]
-            assert len(rows) == expected
-            assert {row.case_id for row in rows} <= {case_id or row.case_id for row in rows}
-        (row,) = [row async for row in client.list_rows(run.run_id, case_id="c1")]
+        for where, expected in (
+            ("case:c1", ["c1"]), ("case:c1 failed", []), ("case:c2 failed", ["c2"]), ("", ["c0", "c1", "c2"]),
+            ("case:c9", []),
+        ):  # fmt: skip
+            assert [row.case_id async for row in client.list_rows(run.run_id, where=where)] == expected
+        (row,) = [row async for row in client.list_rows(run.run_id, where="case:c1")]
         assert (row.case_id, row.input, row.references) == ("c1", "q1", ("a",))
-        with pytest.raises(NotFoundError, match="no case 'c9'"):
-            _ = [row async for row in client.list_rows(run.run_id, case_id="c9")]

@@ -101,6 +101,10 @@ METRIC_CONDITIONS = st.one_of(
         MetricCondition, st.sampled_from(METRICS), st.sampled_from([Comparison.EQUAL, Comparison.NOT_EQUAL]), st.none()
     ),
 )
+LATENCY_CONDITIONS = st.one_of(
+    st.builds(LatencyCondition, COMPARISONS, st.sampled_from([0.0, 1.5, 3.0])),
+    st.builds(LatencyCondition, st.sampled_from([Comparison.EQUAL, Comparison.NOT_EQUAL]), st.none()),
+)
 FILTERS = st.builds(
     RowFilter,
     outcomes=st.lists(st.sampled_from(list(RowOutcome)), max_size=2).map(tuple),
@@ -110,14 +114,13 @@ FILTERS = st.builds(
     repeats=st.lists(st.integers(0, 2), max_size=2).map(tuple),
     texts=st.lists(st.builds(TextCondition, st.sampled_from(list(TextField)), NEEDLES), max_size=1).map(tuple),
     metrics=st.lists(METRIC_CONDITIONS, max_size=2).map(tuple),
-    latencies=st.lists(st.builds(LatencyCondition, COMPARISONS, st.sampled_from([0.0, 1.5, 3.0])), max_size=1).map(
-        tuple
-    ),
+    latencies=st.lists(LATENCY_CONDITIONS, max_size=1).map(tuple),
 )
 LEAN_FILTERS = st.one_of(
     st.builds(RowFilter, texts=st.tuples(st.builds(TextCondition, st.sampled_from(list(TextField)), NEEDLES))),
     st.builds(RowFilter, metrics=st.tuples(METRIC_CONDITIONS)),
     st.builds(RowFilter, tags=st.tuples(NAMES)),
+    st.builds(RowFilter, outcomes=st.tuples(st.sampled_from(list(RowOutcome)))),
     st.just(EVERY_ROW),
     FILTERS,
 )

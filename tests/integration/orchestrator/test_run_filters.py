@@ -12,10 +12,10 @@ from tests.support.services.ended_runs import await_end
 
 from assay.client.run_references import find_run_id
 from assay.errors import InvalidInputError, NotFoundError, SpecError
-from assay.filters.run_filter import NEWEST_FIRST, RunFilter, parse_run_filter, parse_run_order
+from assay.filters.run_filter import RunFilter
 from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
-from assay.model.run import CaseSelection, DatasetRef, RunSpec, RunState
+from assay.model.run import CaseSelection, DatasetRef, RunSpec
 from assay.model.scope import LOCAL
 from assay.rpc.status import translated
 from assay.v1 import row_pb2, run_pb2, run_pb2_grpc
@@ -56,16 +56,16 @@ async def test_runs_are_found_by_all_conditions_page_by_page(
             ids.append((await client.create_run(marked, dataset.dataset_id)).run_id)
         await client.cancel_run(ids[6])
 
-        async def found(limit: int = 50, **conditions: Any) -> list[int]:
-            return [ids.index(run.run_id) for run in await client.list_runs(limit, **conditions)]
+        async def found(where: str = "", limit: int = 50) -> list[int]:
+            return [ids.index(run.run_id) for run in await client.list_runs(limit, where=where)]
 
-        assert await found(name="third") == [9, 6, 3, 0]
-        assert await found(3, name="third") == [9, 6, 3]
-        assert await found(labels={"even": "True", "all": ""}, name="third") == [6, 0]
-        assert await found(labels={"all": "x"}) == await found(labels={"none": ""}) == []
-        assert await found(states=[RunState.CANCELLED]) == [6]
-        assert await found(run_id_prefix=ids[4][:-1]) == [4]
-        assert await found(run_id_prefix="A%") == await found(run_id_prefix="THIRD") == []
+        assert await found("name:third") == [9, 6, 3, 0]
+        assert await found("name:third", 3) == [9, 6, 3]
+        assert await found("label:even=True label:all= name:third") == [6, 0]
+        assert await found("label:all=x") == await found("label:none=") == []
+        assert await found("state:cancelled") == [6]
+        assert await found(f"run:{ids[4][:-1]}") == [4]
+        assert await found("run:A%") == await found("run:THIRD") == []
         assert await found() == list(range(11, -1, -1))
 
         assert await find_run_id(client, "latest") == ids[11]
@@ -163,9 +163,11 @@ async def test_runs_are_sorted_counted_and_shown_with_figures(
         ids.append((await client.create_run(hosted, dataset.dataset_id)).run_id)
 
         async def found(where: str = "", order: str = "") -> list[int]:
-            wanted, sorted_by, token, listed = parse_run_filter(where), parse_run_order(order), "", []
+            token, listed = "", list[int]()
             while True:
-                page = await client.run_page(wanted, sorted_by, page_size=1, page_token=token, include_total_count=True)
+                page = await client.run_page(
+                    where=where, order_by=order, page_size=1, page_token=token, include_total_count=True
+                )
                 listed += [ids.index(run.run_id) for run in page.runs]
                 token = page.next_page_token
                 if not token:
@@ -181,9 +183,27 @@ async def test_runs_are_sorted_counted_and_shown_with_figures(
         assert await found("team:team-a,team-c") == [2, 1]
         assert await found("dataset:b.json") == await found("dataset:x,b.json since:2020-01-01") == [0]
         assert await found("until:2020-01-01") == []
-        first = await client.run_page(parse_run_filter("team:team-a,team-c"), NEWEST_FIRST, page_size=1)
+        assert await found("verdict:PASS") == [1, 0]
+        assert await found("verdict:FAIL pass_rate<0.5") == [2]
+        assert await found("exact_match>=0.5") == await found("exact_match.pass_rate>=0.5") == [1, 0]
+        assert await found("exact_match!=none", order="-exact_match") == [1, 0, 2]
+        assert await found(order="exact_match") == [2, 0, 1, 3]
+        assert await found("latency.p95<1h") == await found("latency.p95>=0") == []
+        assert await found("pass_rate==none") == await found("rouge==none state:pending,running") == [3]
+        assert await found("rouge<1") == await found("agent_errors>0") == []
+        first = await client.run_page(where="team:team-a,team-c", page_size=1)
         with pytest.raises(InvalidInputError, match="page_token: does not belong to this query"):
-            await client.run_page(parse_run_filter("team:team-a"), NEWEST_FIRST, page_token=first.next_page_token)
+            await client.run_page(where="team:team-a", page_token=first.next_page_token)
+        with pytest.raises(InvalidInputError) as refusal, translated():
+            await stub_of(client).ListRuns(run_pb2.ListRunsRequest(filter="sate:failed name:", order_by="-"))
+        assert [(problem.field, problem.message) for problem in refusal.value.problems] == [
+            ("filter", "character 1: unknown condition 'sate'; did you mean 'state'?"),
+            ("filter", "character 18: a value is missing after ':'"),
+            (
+                "order_by",
+                "'-' is no order: write created, ended, name, pass_rate or a metric, behind - for the largest first",
+            ),
+        ]
 
         shown = {run.spec.name: run.summary for run in await client.list_runs(include_figures=True)}
         assert shown["d"] is None
@@ -219,9 +239,9 @@ async def two_runs(client: Client, settings: RunSpec) -> list[str]:
     return made
 
 
-async def page(stub: Stub, run_id: str, token: str = "", *, failed_only: bool = False) -> row_pb2.ListRowsResponse:
+async def page(stub: Stub, run_id: str, token: str = "", *, where: str = "") -> row_pb2.ListRowsResponse:
     """Return one result and the token of the next."""
-    request = row_pb2.ListRowsRequest(run_id=run_id, page_size=1, page_token=token, failed_only=failed_only)
+    request = row_pb2.ListRowsRequest(run_id=run_id, page_size=1, page_token=token, filter=where)
     with translated():
         return await stub.ListRows(request)
 
@@ -238,9 +258,9 @@ async def test_a_token_continues_its_own_query_alone(serve: Serve, settings_of: 
         stub = stub_of(client)
         token = (await page(stub, first)).next_page_token
         assert [result.case_id for result in (await page(stub, first, token)).rows] == ["c1"]
-        for run_id, failed_only in ((second, False), (first, True)):
+        for run_id, where in ((second, ""), (first, "failed")):
             with pytest.raises(InvalidInputError, match="page_token: does not belong to this query"):
-                await page(stub, run_id, token, failed_only=failed_only)
+                await page(stub, run_id, token, where=where)
         with pytest.raises(InvalidInputError, match="page_token: does not belong to this query"), translated():
             await stub.ListRuns(run_pb2.ListRunsRequest(page_token=token))
         runs_token = (await stub.ListRuns(run_pb2.ListRunsRequest(page_size=1))).next_page_token

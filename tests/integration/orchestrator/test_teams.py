@@ -259,7 +259,7 @@ async def test_teams_neither_see_nor_reuse_what_others_have(serve_teams: ServeTe
         other = await finished_run(second, settings_of(), "nightly")
         assert other != own
         assert [run.run_id for run in await second.list_runs()] == [other]
-        assert await first.list_runs(run_id_prefix=other) == []
+        assert await first.list_runs(where=f"run:{other}") == []
         assert (await first.delete_run(own)).dataset_removed
         assert len([row async for row in second.list_rows(other)]) == len(CASES)
 

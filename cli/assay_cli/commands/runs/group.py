@@ -73,7 +73,7 @@ def _read_states(ctx: click.Context, param: click.Parameter, value: str | None) 
     "--sort",
     default="",
     metavar="KEY",
-    help="Sort by created, ended, name or pass_rate, descending with a leading -; default: -created.",
+    help="Sort by created, ended, name, pass_rate or a metric, descending with a leading -; default: -created.",
 )
 @click.option(
     "--columns",
@@ -100,23 +100,23 @@ def list_runs(
         assay runs list --name triage --state failed,paused --limit 5
         assay runs list --columns pass_rate,exact_match,latency.p95,cost
         assay runs list --where "dataset:faq.json since:2026-11-01" --sort -pass_rate
+        assay runs list --where "verdict:FAIL exact_match < 0.9" --sort exact_match
     """
-    from assay.filters.run_filter import EVERY_RUN, RunFilter, parse_run_filter, parse_run_order
+    from assay.filters.run_filter import parse_run_order, run_conditions
     from assay_cli.commands.runs.run_columns import figure_cells, figures_document, unknown_figures
 
     figures = [name.strip() for name in columns.split(",") if name.strip()]
 
-    conditions = RunFilter(name=name, labels=labels_of(labels), states=frozenset(states))
-    run_filter = parse_run_filter(where, where="--where").joined(conditions)
-    order = parse_run_order(sort, where="--sort")
+    conditions = run_conditions(where, field="--where", name=name, labels=labels_of(labels), states=states)
+    parse_run_order(sort, where="--sort")
 
     async def main() -> int:
         async with connect(server) as (client, _):
             with_figures = as_json or bool(figures)
-            stored = await client.list_runs(limit, where=run_filter, order_by=order, include_figures=with_figures)
+            stored = await client.list_runs(limit, where=conditions, order_by=sort, include_figures=with_figures)
         if as_json:
             print_document("runs", {"runs": [{**brief(run), **figures_document(run)} for run in stored]})
-        elif not stored and run_filter != EVERY_RUN:
+        elif not stored and conditions:
             click.echo("no run matches these conditions")
         elif not stored:
             click.echo("no runs yet: start one with `assay run SPEC`")
@@ -193,9 +193,9 @@ def show(
         raise click.UsageError("--history does not take --where, --sort or --limit: leave them out")
     if case_id is not None and limit is not None:
         raise click.UsageError("--case does not take --limit: leave it out")
-    from assay.filters.row_text import parse_row_query
+    from assay_cli.commands.runs.rows import RowSelection, show_case, show_failed, show_rows
 
-    row_filter, order = parse_row_query(where or "", sort or "", names=("--where", "--sort"))
+    selection = RowSelection(where or "", sort or "", limit)
 
     async def main() -> int:
         async with connect(server) as (client, _):
@@ -208,9 +208,6 @@ def show(
                 else:
                     click.echo(_history_table(attempts))
             elif case_id is not None or failed or (where, sort, limit) != (None, None, None):
-                from assay_cli.commands.runs.rows import RowSelection, show_case, show_failed, show_rows
-
-                selection = RowSelection(row_filter, order, limit)
                 if case_id is not None:
                     await show_case(client, run_id, case_id, selection, as_json=as_json)
                 elif failed:

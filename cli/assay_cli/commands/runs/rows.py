@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
-from assay.errors import InvalidInputError
+from assay.errors import InvalidInputError, Problem
 from assay.filters.matching import metric_value
-from assay.filters.row_filter import DATASET_ORDER, EVERY_ROW, RowKey, outcome_of, unknown_metrics
+from assay.filters.row_filter import DATASET_ORDER, EVERY_ROW, FAILING, FAILING_ROWS, RowKey, outcome_of
+from assay.filters.row_text import parse_row_query
 from assay.model.answers.agent_response import AgentStatus
 from assay.model.run import AttemptOutcome
 from assay.reports.document.document import row_document
@@ -27,13 +28,14 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from assay.client.client import Client
-    from assay.filters.row_filter import RowFilter, RowOrder
+    from assay.filters.row_filter import RowOrder
     from assay.model.run import RowResult, Run
 
 _LISTED_ROWS = 50
 _PAGE = 500
 
 
+_OPTIONS = ("--where", "--sort")
 _LATENCY = "latency"
 _CASE_CHARS = 40
 _REASON_CHARS = 60
@@ -72,14 +74,41 @@ class RowSelection:
     """The selection of rows that a command shows.
 
     Args:
-        row_filter: Filter of the rows.
-        order: Sort order.
+        where: Filter of the rows.
+        sort: Sort order.
         limit: Maximum number of rows; None for the command's default.
     """
 
-    row_filter: RowFilter
-    order: RowOrder
+    where: str
+    sort: str
     limit: int | None
+
+    def __post_init__(self) -> None:
+        parse_row_query(self.where, self.sort, names=_OPTIONS)
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether the filter has a condition."""
+        return parse_row_query(self.where, "", names=_OPTIONS)[0] != EVERY_ROW
+
+    @property
+    def order(self) -> RowOrder:
+        """The sort order."""
+        return parse_row_query("", self.sort, names=_OPTIONS)[1]
+
+    @property
+    def failing(self) -> str:
+        """The filter of the selection's failing rows.
+
+        Raises:
+            InvalidInputError: The filter has an outcome that is not failing.
+        """
+        outcomes = parse_row_query(self.where, "", names=_OPTIONS)[0].outcomes
+        if others := [outcome for outcome in outcomes if outcome not in FAILING]:
+            known = ", ".join(FAILING)
+            problem = f"--failed shows rows with the outcomes {known}: leave {', '.join(others)} out"
+            raise InvalidInputError([Problem(problem, _OPTIONS[0])])
+        return self.where if outcomes else f"{FAILING_ROWS} {self.where}"
 
 
 async def _run_with_metrics(client: Client, run_id: str, selection: RowSelection) -> Run:
@@ -90,11 +119,7 @@ async def _run_with_metrics(client: Client, run_id: str, selection: RowSelection
     """
     run = await client.get_run(run_id, partial=False)
     metrics = [metric.name for metric in run.spec.metrics]
-    if problems := unknown_metrics(selection.row_filter, selection.order, metrics):
-        options = ("--where" if problem.field.startswith("filter") else "--sort" for problem in problems)
-        raise InvalidInputError(
-            [replace(problem, field=option) for problem, option in zip(problems, options, strict=True)]
-        )
+    parse_row_query(selection.where, selection.sort, names=_OPTIONS, metrics=metrics)
     return run
 
 
@@ -105,7 +130,7 @@ async def show_case(client: Client, run_id: str, case_id: str, selection: RowSel
         NotFoundError: The run does not exist, or its dataset does not have the case.
     """
     run = await _run_with_metrics(client, run_id, selection)
-    view = await client.get_case(run_id, case_id, where=selection.row_filter, order_by=selection.order)
+    view = await client.get_case(run_id, case_id, where=selection.where, order_by=selection.sort)
     attempts = await client.list_attempts(run_id, case_id)
     earlier = {
         row.repeat_index: [
@@ -141,7 +166,7 @@ async def show_failed(client: Client, run_id: str, selection: RowSelection, *, a
         NotFoundError: The run does not exist.
     """
     run = await _run_with_metrics(client, run_id, selection)
-    listed = client.list_rows(run_id, failed_only=True, where=selection.row_filter, order_by=selection.order)
+    listed = client.list_rows(run_id, where=selection.failing, order_by=selection.sort)
     rows = _first(listed, selection.limit)
     if as_json:
         head = json_text(with_schema("failing-rows", {"run_id": run_id}), indent=1)
@@ -165,7 +190,7 @@ async def show_failed(client: Client, run_id: str, selection: RowSelection, *, a
         click.echo(without_commands("\n".join(lines)))
     if hint:
         click.echo(hint)
-    meets = " that matches the filter" if selection.row_filter != EVERY_ROW else ""
+    meets = " that matches the filter" if selection.is_filtered else ""
     click.echo(str(counts) if counts.total else f"no row{meets} failed")
 
 
@@ -183,8 +208,8 @@ async def show_rows(client: Client, run_id: str, selection: RowSelection, *, as_
     while len(rows) < limit:
         page = await client.row_page(
             run_id,
-            selection.row_filter,
-            selection.order,
+            where=selection.where,
+            order_by=selection.sort,
             page_size=min(_PAGE, limit - len(rows)),
             page_token=token,
             include_answers=as_json,
@@ -202,7 +227,7 @@ async def show_rows(client: Client, run_id: str, selection: RowSelection, *, as_
     if rows:
         click.echo(without_commands(row_table(run, rows, cut_width(sys.stdout))))
     counted = f"{total:,} of {run.counts.finished:,} rows match the filter"
-    if selection.row_filter == EVERY_ROW:
+    if not selection.is_filtered:
         counted = f"{count_text(total, 'row')} stored"
     click.echo(f"{counted}{_left(len(rows), total, selection)}")
 

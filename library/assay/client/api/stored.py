@@ -10,6 +10,7 @@ from assay.client.api.frames import arrow_table, data_frame, run_record
 from assay.client.api.loop_thread import run_to_end
 from assay.client.run_references import find_run_id
 from assay.errors import WrongStateError
+from assay.filters.run_filter import run_conditions
 from assay.model.run import Run
 from assay.reports.words.metric_text import count_text
 
@@ -69,7 +70,8 @@ def list_runs(
         name: Only runs of this name; None for any.
         labels: Only runs with these labels.
         where: Further conditions, such as "state:completed since:2026-11-01" (docs/filters.md); None for none.
-        order_by: "created", "ended", "name" or "pass_rate", descending with a leading "-"; None for "-created".
+        order_by: "created", "ended", "name", "pass_rate" or another figure, such as a metric, descending with a leading
+            "-"; None for "-created".
         server: Address of an orchestrator; None for the local stack.
 
     Raises:
@@ -82,9 +84,7 @@ def list_runs(
             return Runs(
                 await client.list_runs(
                     limit,
-                    name=name or "",
-                    labels=labels or {},
-                    where=where or "",
+                    where=run_conditions(where or "", name=name or "", labels=labels),
                     order_by=order_by or "",
                     include_figures=True,
                 )

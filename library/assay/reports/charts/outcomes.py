@@ -17,6 +17,7 @@ NAMES: Mapping[RowOutcome, str] = {
     RowOutcome.FAILED: FAILED,
     RowOutcome.AGENT_ERROR: AGENT_ERROR,
     RowOutcome.NO_VERDICT: NO_VERDICT,
+    RowOutcome.UNDECIDED: NO_VERDICT,
 }
 """The names of outcomes in charts."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assay.filters.row_filter import RowOutcome
+from assay.filters.row_filter import RowOutcome, outcome
 from assay.model.answers.agent_response import FAILED_STATUSES
 
 if TYPE_CHECKING:
@@ -12,7 +12,5 @@ if TYPE_CHECKING:
 
 
 def outcome_of(row: Mapping[str, Any]) -> RowOutcome:
-    """Return the outcome of a row; an agent error takes precedence over metrics."""
-    if row["status"] in FAILED_STATUSES:
-        return RowOutcome.AGENT_ERROR
-    return {True: RowOutcome.PASSED, False: RowOutcome.FAILED, None: RowOutcome.NO_VERDICT}[row["passed"]]
+    """Return the outcome of a row."""
+    return outcome(row["passed"], row["reason"], is_error=row["status"] in FAILED_STATUSES)

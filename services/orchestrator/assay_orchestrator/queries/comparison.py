@@ -23,7 +23,6 @@ from assay.comparison.compare import (
 from assay.comparison.facts import facts_of
 from assay.comparison.joined import label_of
 from assay.errors import InvalidInputError, OverloadedError
-from assay.filters.row_filter import DATASET_ORDER, unknown_metrics
 from assay.filters.row_text import parse_row_filter
 from assay.model.limits import MAX_COMPARED_FIGURES, MAX_COMPARED_ROWS
 from assay.reports.comparison.document.compared_run import content_of, implied_values
@@ -165,11 +164,10 @@ class Comparisons:
         if self._kept is not None and self._kept[0] == key:
             return self._kept[1]
         self._kept = None  # frees memory: two would not fit at a time
-        row_filter = parse_row_filter(settings.where, where="settings.where") if settings.where else None
-        if row_filter is not None:
-            metric_names = [metric.name for run in runs for metric in run.spec.metrics]
-            if problems := unknown_metrics(row_filter, DATASET_ORDER, metric_names):
-                raise InvalidInputError(problems)
+        row_filter = None
+        if settings.where:
+            metrics = dict.fromkeys(metric.name for run in runs for metric in run.spec.metrics)
+            row_filter = parse_row_filter(settings.where, where="settings.filter", metrics=metrics)
         # Equal datasets ask equal questions.
         with_contents = len({run.dataset.dataset_id for run in runs}) > 1
         fresh = _Read([], [])

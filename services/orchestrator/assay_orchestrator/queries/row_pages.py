@@ -7,10 +7,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from assay.errors import InvalidInputError
 from assay.filters.pages import CaseDetail, RowFacets
-from assay.filters.row_filter import RowFilter, RowOrder, unknown_metrics
-from assay.filters.row_text import format_row_filter, format_row_order
+from assay.filters.row_text import parse_row_query
 from assay.storage.time_limits import time_limit
 from assay_orchestrator.store import history
 from assay_orchestrator.store.rows import found_rows
@@ -40,10 +38,8 @@ class PageRequest:
     """A client's request for a page.
 
     Args:
-        row_filter: The filter of the rows.
-        order: The sort order.
-        failed_only: Only rows that failed or have no verdict because of an error.
-        case_id: Only the rows of this case; empty for all.
+        filter_text: The filter of the rows.
+        order_text: The sort order.
         page_size: Maximum number of rows.
         page_token: Where the page begins; empty for the first.
         with_answers: Whether the rows include answers, inputs and references.
@@ -51,27 +47,13 @@ class PageRequest:
         with_facets: Whether to count them by outcome, category, tag and repeat.
     """
 
-    row_filter: RowFilter
-    order: RowOrder
-    failed_only: bool
-    case_id: str
+    filter_text: str
+    order_text: str
     page_size: int
     page_token: str
     with_answers: bool
     with_total: bool
     with_facets: bool
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether the key alone selects the rows."""
-        return RowQuery(self.row_filter, self.order).is_plain and not (self.with_total or self.with_facets)
-
-    @property
-    def binding(self) -> tuple[str | bool, ...]:
-        """The values that bind a page token, besides the run."""
-        if RowQuery(self.row_filter, self.order).is_plain:
-            return self.failed_only, self.case_id
-        return self.failed_only, self.case_id, format_row_filter(self.row_filter), format_row_order(self.order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,17 +92,17 @@ class RowPages:
         """Return a page of the rows of a run.
 
         Raises:
-            NotFoundError: The run was deleted, or its dataset lacks the case.
-            InvalidInputError: Filter or order name a metric that the run does not have.
+            NotFoundError: The run was deleted.
+            InvalidInputError: Filter or order are wrong, or name a metric that the run does not have; holds every
+                problem.
             InvalidInputError: The page token belongs to another query.
             DeadlineError: The query took too long.
         """
-        _check_metrics(run, request.row_filter, request.order)
-        bound_to = ("ListRows", run.run_id, *request.binding)
-        after = await self._position(scope, bound_to, request)
+        query = _query(run, request.filter_text, request.order_text)
+        bound_to = ("ListRows", run.run_id, request.filter_text, request.order_text)
+        after = await self._position(scope, bound_to, query, request.page_token)
 
         def read(connection: sa.Connection) -> _Found:
-            query = _query(connection, scope, run.run_id, request)
             size, with_answers = request.page_size, request.with_answers
             page, end = history.read_page(connection, scope, run.run_id, query, after, size, with_answers=with_answers)
             facets = found_rows.count_facets(connection, scope, run.run_id, query) if request.with_facets else None
@@ -129,22 +111,20 @@ class RowPages:
                 total = found_rows.count_rows(connection, scope, run.run_id, query)
             return page, end, total, facets
 
-        page, end, total, facets = await self._read(read, is_scan=not request.is_plain)
-        token = await self._tokens.make(scope, bound_to, _place(end, request)) if end is not None else ""
+        is_scan = not query.is_plain or request.with_total or request.with_facets
+        page, end, total, facets = await self._read(read, is_scan=is_scan)
+        token = await self._tokens.make(scope, bound_to, _place(end, query)) if end is not None else ""
         return RowPage(page, token, total if request.with_total else None, facets)
 
-    async def read_case(
-        self, scope: Scope, run: Run, case_id: str, row_filter: RowFilter, order: RowOrder
-    ) -> CaseDetail:
+    async def read_case(self, scope: Scope, run: Run, case_id: str, filter_text: str, order_text: str) -> CaseDetail:
         """Return a case of a run with its results, and its neighbours under a filter and an order.
 
         Raises:
             NotFoundError: The run was deleted, or its dataset lacks the case.
-            InvalidInputError: Filter or order name a metric that the run does not have.
+            InvalidInputError: As `read`.
             DeadlineError: The query took too long.
         """
-        _check_metrics(run, row_filter, order)
-        query = RowQuery(row_filter, order)
+        query = _query(run, filter_text, order_text)
 
         def read(connection: sa.Connection) -> CaseDetail:
             case_index = history.find_case(connection, scope, run.run_id, case_id)
@@ -155,11 +135,13 @@ class RowPages:
 
         return await self._read(read, is_scan=not query.is_plain)
 
-    async def _position(self, scope: Scope, bound_to: tuple[str | bool, ...], request: PageRequest) -> Position | None:
-        if RowQuery(request.row_filter, request.order).is_plain:
-            key = await self._tokens.read(scope, bound_to, request.page_token, (int, int))
+    async def _position(
+        self, scope: Scope, bound_to: tuple[str, ...], query: RowQuery, page_token: str
+    ) -> Position | None:
+        if query.is_plain:
+            key = await self._tokens.read(scope, bound_to, page_token, (int, int))
             return Position(None, (int(key[0]), int(key[1]))) if key is not None else None
-        position = await self._tokens.read(scope, bound_to, request.page_token, (str, int, int))
+        position = await self._tokens.read(scope, bound_to, page_token, (str, int, int))
         return (
             Position(json.loads(str(position[0])), (int(position[1]), int(position[2])))
             if position is not None
@@ -178,19 +160,15 @@ class RowPages:
             return await self._database.read(limited)
 
 
-def _place(end: Position, request: PageRequest) -> tuple[str | int, ...]:
-    if RowQuery(request.row_filter, request.order).is_plain:
-        return end.key
-    return (json.dumps(end.value, ensure_ascii=False), *end.key)
+def _place(end: Position, query: RowQuery) -> tuple[str | int, ...]:
+    return end.key if query.is_plain else (json.dumps(end.value, ensure_ascii=False), *end.key)
 
 
-def _query(connection: sa.Connection, scope: Scope, run_id: str, request: PageRequest) -> RowQuery:
-    case_index = None
-    if request.case_id:
-        case_index = history.find_case(connection, scope, run_id, request.case_id)
-    return RowQuery(request.row_filter, request.order, request.failed_only, case_index)
+def _query(run: Run, filter_text: str, order_text: str) -> RowQuery:
+    """Return the query of a request.
 
-
-def _check_metrics(run: Run, row_filter: RowFilter, order: RowOrder) -> None:
-    if problems := unknown_metrics(row_filter, order, [metric.name for metric in run.spec.metrics]):
-        raise InvalidInputError(problems)
+    Raises:
+        InvalidInputError: Filter or order are wrong, or name a metric that the run does not have; holds every problem.
+    """
+    metrics = [metric.name for metric in run.spec.metrics]
+    return RowQuery(*parse_row_query(filter_text, order_text, names=("filter", "order_by"), metrics=metrics))

@@ -6,8 +6,10 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from assay.filters.matching import meets
 from assay.filters.run_filter import EVERY_RUN, NEWEST_FIRST, RunKey
 from assay.model.run import RunState
+from assay.storage.time_limits import time_limit
 from assay_orchestrator.runs.catalogue import readable_run
 from assay_orchestrator.store.rows import results
 from assay_orchestrator.store.runs import datasets, run_heads, runs
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.runs.run_heads import RunHead
     from assay_orchestrator.store.runs.runs import RunRecord
 
+_LIMIT_S = 10.0
+_REMEDY = "delete runs that are no longer needed, or list them without filter, order and count"
 _LISTED = ("groups",)
 """The details of metrics that a list shows: the means of groups of checks."""
 
@@ -60,6 +64,11 @@ class RunQuery:
         others = dataclasses.replace(self.run_filter, run_id_prefix="")
         return others == EVERY_RUN and self.order == NEWEST_FIRST and not self.with_total
 
+    @property
+    def needs_figures(self) -> bool:
+        """Whether filter or order compare figures of summaries."""
+        return bool(self.run_filter.figures or self.run_filter.verdicts) or self.order.key is RunKey.FIGURE
+
 
 @dataclass(frozen=True, slots=True)
 class FoundRuns:
@@ -94,7 +103,8 @@ class RunLists:
         def read(connection: sa.Connection) -> FoundRuns:
             if query.is_plain:
                 return self._newest(connection, scope, query, after, count)
-            return self._found(connection, scope, query, after, count)
+            with time_limit(connection, _LIMIT_S, _REMEDY):
+                return self._found(connection, scope, query, after, count)
 
         return await self._database.read(read)
 
@@ -111,7 +121,8 @@ class RunLists:
     def _found(
         self, connection: sa.Connection, scope: Scope, query: RunQuery, after: RunPosition | None, count: int
     ) -> FoundRuns:
-        heads = [head for head in run_heads.read_heads(connection, scope) if self._accepts(query.run_filter, head)]
+        every_head = run_heads.read_heads(connection, scope, with_figures=query.needs_figures)
+        heads = [head for head in every_head if self._accepts(query.run_filter, head)]
         following = [
             head for head in _sorted(heads, query.order) if after is None or _follows(head, query.order, after)
         ]
@@ -132,6 +143,8 @@ class RunLists:
             and (not conditions.created_from or head.created_at >= conditions.created_from)
             and (not conditions.created_before or head.created_at < conditions.created_before)
             and (not conditions.states or self._state(head) in conditions.states)
+            and (not conditions.verdicts or head.verdict in conditions.verdicts)
+            and all(meets(head.figures.get(condition.metric), condition) for condition in conditions.figures)
         )
 
     def _state(self, head: RunHead) -> RunState:
@@ -140,31 +153,31 @@ class RunLists:
         return RunState.PAUSED if waits else head.state
 
 
-def _value(head: RunHead, key: RunKey) -> float | str | None:
-    match key:
+def _value(head: RunHead, order: RunOrder) -> float | str | None:
+    match order.key:
         case RunKey.CREATED:
             return head.created_at
         case RunKey.ENDED:
             return head.ended_at
         case RunKey.NAME:
             return head.name
-        case RunKey.PASS_RATE:
-            return head.pass_rate
+        case RunKey.FIGURE:
+            return head.figures.get(order.figure)
 
 
 def _position(head: RunHead, order: RunOrder) -> RunPosition:
-    return RunPosition(_value(head, order.key), head.created_at, head.run_id)
+    return RunPosition(_value(head, order), head.created_at, head.run_id)
 
 
 def _sorted(heads: Sequence[RunHead], order: RunOrder) -> list[RunHead]:
     """Return runs, newest first, in an order; the sort is stable."""
-    with_value = [head for head in heads if _value(head, order.key) is not None]
-    with_value.sort(key=lambda head: _value(head, order.key), reverse=order.descending)  # type: ignore[arg-type,return-value]  # none is None
-    return with_value + [head for head in heads if _value(head, order.key) is None]
+    with_value = [head for head in heads if _value(head, order) is not None]
+    with_value.sort(key=lambda head: _value(head, order), reverse=order.descending)  # type: ignore[arg-type,return-value]  # none is None
+    return with_value + [head for head in heads if _value(head, order) is None]
 
 
 def _follows(head: RunHead, order: RunOrder, after: RunPosition) -> bool:
-    value = _value(head, order.key)
+    value = _value(head, order)
     if value == after.value:
         return (head.created_at, head.run_id) < (after.created_at, after.run_id)
     if value is None or after.value is None:

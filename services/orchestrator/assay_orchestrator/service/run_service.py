@@ -10,12 +10,8 @@ import re
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from assay.errors import (
-    NotFoundError,
-    Problem,
-    SpecError,
-    WatchBehindError,
-)
+from assay.errors import NotFoundError, Problem, SpecError, WatchBehindError
+from assay.filters.run_filter import parse_run_query
 from assay.identity.audit import record_export
 from assay.parsing.names import name_problem
 from assay.process.failpoints import failpoint
@@ -23,10 +19,6 @@ from assay.v1 import row_pb2, run_pb2, run_pb2_grpc, spec_pb2
 from assay.wire.filters import (
     case_detail_to_wire,
     facets_to_wire,
-    row_filter_from_wire,
-    row_order_from_wire,
-    run_filter_from_wire,
-    run_order_from_wire,
 )
 from assay.wire.judging import SPEND_CAP
 from assay.wire.run import ATTEMPT, DELETION, RUN, result_to_wire, settings_from_wire
@@ -137,13 +129,11 @@ class RunService(run_pb2_grpc.RunServiceServicer):
     async def ListRuns(self, request: run_pb2.ListRunsRequest, context: Context) -> run_pb2.ListRunsResponse:
         """Return a page of runs."""
         scope = self._scope()
+        run_filter, order = parse_run_query(request.filter, request.order_by, names=("filter", "order_by"))
         query = RunQuery(
-            run_filter_from_wire(request),
-            run_order_from_wire(request),
-            with_figures=request.include_figures,
-            with_total=request.include_total_count,
+            run_filter, order, with_figures=request.include_figures, with_total=request.include_total_count
         )
-        bound_to = ("ListRuns", *_conditions(query))
+        bound_to = ("ListRuns", request.filter, request.order_by)
         position = await self._tokens.read(scope, bound_to, request.page_token, (str, str, str))
         after = None
         if position is not None:
@@ -217,10 +207,8 @@ class RunService(run_pb2_grpc.RunServiceServicer):
         """Return a page of results."""
         scope = self._scope()
         page_request = PageRequest(
-            row_filter=row_filter_from_wire(request.filter),
-            order=row_order_from_wire(request.order_by),
-            failed_only=request.failed_only,
-            case_id=request.case_id,
+            filter_text=request.filter,
+            order_text=request.order_by,
             page_size=min(request.page_size or 200, 1000),
             page_token=request.page_token,
             with_answers=request.include_answers or not request.HasField("include_answers"),
@@ -229,7 +217,7 @@ class RunService(run_pb2_grpc.RunServiceServicer):
         )
         run = await self._manager.get(scope, request.run_id)
         page = await self._rows.read(scope, run, page_request)
-        if page_request.with_answers and not (request.case_id or request.page_token):
+        if page_request.with_answers and not request.page_token:
             await record_export(run.run_id)
         return row_pb2.ListRowsResponse(
             rows=page.results,
@@ -243,9 +231,8 @@ class RunService(run_pb2_grpc.RunServiceServicer):
     ) -> AsyncIterator[row_pb2.GetCaseResponse]:
         """Send a case with its neighbours, then the results of its repeats."""
         scope = self._scope()
-        conditions, order = row_filter_from_wire(request.filter), row_order_from_wire(request.order_by)
         run = await self._manager.get(scope, request.run_id)
-        stored_case = await self._rows.read_case(scope, run, request.case_id, conditions, order)
+        stored_case = await self._rows.read_case(scope, run, request.case_id, request.filter, request.order_by)
         yield row_pb2.GetCaseResponse(case_detail=case_detail_to_wire(stored_case))
         for result in stored_case.results:
             yield row_pb2.GetCaseResponse(result=result_to_wire(result))
@@ -273,14 +260,6 @@ def _of_request(problem: Problem) -> Problem:
     field = problem.field
     is_of_spec = re.split(r"[.\[]", field, maxsplit=1)[0] in spec_pb2.RunSpec.DESCRIPTOR.fields_by_name
     return dataclasses.replace(problem, field=f"spec.{field}") if is_of_spec else problem
-
-
-def _conditions(query: RunQuery) -> list[str]:
-    """Return the conditions and order of a list as texts that bind its page tokens; empty for a list without any."""
-    if query.is_plain and not query.run_filter.run_id_prefix:
-        return []
-    conditions = dataclasses.asdict(query.run_filter) | {"states": sorted(query.run_filter.states)}
-    return [json.dumps(conditions, sort_keys=True), query.order.key, str(query.order.descending)]
 
 
 def _listed(run: Run) -> run_pb2.Run:

@@ -65,6 +65,7 @@ runs = sa.Table(
     sa.Column("interrupted_count", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("last_sequence", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("summary_json", sa.Text),
+    sa.Column("figures_json", sa.Text, nullable=False, server_default="{}"),
     sa.Column("assay_version", sa.Text, nullable=False),
     sa.Column("created_at", sa.String(32), nullable=False),
     sa.Column("started_at", sa.String(32)),

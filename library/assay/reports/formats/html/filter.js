@@ -2,7 +2,7 @@
 const assayFilter = (() => {
   "use strict";
 
-  const OUTCOMES = ["passed", "failed", "agent_error", "no_verdict"];
+  const OUTCOMES = ["passed", "failed", "agent_error", "no_verdict", "undecided"];
   const STATUSES = ["success", "out_of_scope", "error", "interrupted"];
   const LISTS = ["outcome", "category", "tag", "case", "repeat", "status"];
   const TEXTS = ["text", "question", "answer"];
@@ -220,7 +220,8 @@ const assayFilter = (() => {
     addLatency(condition, operator, value) {
       const found = DURATION.exec(value);
       const latencyMs = found === null ? NaN : Number(found[1]) * UNITS_MS[found[2] ?? "s"];
-      if (Number.isFinite(latencyMs) && latencyMs >= 0) this.filter.latencies.push({operator, latencyMs});
+      if (value === "none" && (operator === "==" || operator === "!=")) this.filter.latencies.push({operator, latencyMs: null});
+      else if (Number.isFinite(latencyMs) && latencyMs >= 0) this.filter.latencies.push({operator, latencyMs});
       else this.wrong(condition, `'${start(value)}' is no duration: write a number with ms, s, m or h, such as 500ms`);
     }
 
@@ -305,7 +306,7 @@ const assayFilter = (() => {
     if (filter.repeats.length) parts.push(`repeat:${filter.repeats.join(",")}`);
     filter.texts.forEach(({field, text}) => parts.push(`${field}~${quoted(text)}`));
     filter.metrics.forEach(({metric, operator, value}) => parts.push(`${metric}${operator}${value ?? "none"}`));
-    filter.latencies.forEach(({operator, latencyMs}) => parts.push(`latency${operator}${latencyMs}ms`));
+    filter.latencies.forEach(({operator, latencyMs}) => parts.push(`latency${operator}${latencyMs === null ? "none" : `${latencyMs}ms`}`));
     return parts.join(" ");
   }
 
@@ -323,9 +324,14 @@ const assayFilter = (() => {
       (!tags.size || row.tags.some((tag) => tags.has(tag))) &&
       (!cases.size || cases.has(row.caseId)) &&
       (!repeats.size || repeats.has(row.repeat)) &&
-      filter.latencies.every(({operator, latencyMs}) => row.latencyMs !== null && EXACT[operator](row.latencyMs, latencyMs)) &&
+      filter.latencies.every((one) => hasLatency(row.latencyMs, one)) &&
       filter.metrics.every((one) => hasValue(row.value(one.metric), one)) &&
       texts.every((one) => hasText(row, one));
+  }
+
+  function hasLatency(value, {operator, latencyMs: bound}) {
+    if (bound === null) return (value === null) === (operator === "==");
+    return value !== null && EXACT[operator](value, bound);
   }
 
   function hasValue(value, {operator, value: bound}) {

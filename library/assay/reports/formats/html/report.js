@@ -55,7 +55,7 @@
   // -- finding cases
 
   // Without an order that a reader chose, cases to look at come first, each group in dataset order.
-  const worstFirst = ["failed", "agent_error", "no_verdict", "passed"];
+  const worstFirst = ["failed", "agent_error", "undecided", "no_verdict", "passed"];
 
   // Returns the cases of which a row meets the filter, in their order, or null where another rendering has begun.
   async function find(state, own) {

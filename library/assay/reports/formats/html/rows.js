@@ -51,7 +51,7 @@ const assayRows = (() => {
 
     // The outcome that stands for several: the first there is of these.
     get outcome() {
-      return ["failed", "agent_error", "no_verdict", "passed"].find((one) => this.rows.some((row) => row.outcome === one));
+      return ["failed", "agent_error", "undecided", "no_verdict", "passed"].find((one) => this.rows.some((row) => row.outcome === one));
     }
   }
 

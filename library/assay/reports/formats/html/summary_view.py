@@ -6,6 +6,7 @@ import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from assay.filters.row_filter import RowOutcome
 from assay.gates.gates import compared_text
 from assay.metrics import METRICS
 from assay.model.answers.agent_response import AgentStatus
@@ -23,7 +24,13 @@ if TYPE_CHECKING:
 
     from assay.reports.formats.html.row_figures import CaseLine, RowFigures
 
-OUTCOME_NAMES = {"passed": "passed", "failed": "failed", "agent_error": "agent error", "no_verdict": "no verdict"}
+OUTCOME_NAMES = {
+    "passed": "passed",
+    "failed": "failed",
+    "agent_error": "agent error",
+    "no_verdict": "no verdict",
+    "undecided": "undecided",
+}
 _MOST_GROUPS = 200  # of categories or tags in the summary; the list of cases can be filtered by any
 
 Pair = tuple[str, str]
@@ -71,8 +78,13 @@ class SummaryView:
         return f"{share} ({self.summary['passed']:,} of {self.summary['decided']:,} decided)"
 
     def outcomes(self) -> list[tuple[str, str, int]]:
-        """Return the key, the name and the number of rows of each outcome."""
-        return [(key, name, self._figures.outcomes[key]) for key, name in OUTCOME_NAMES.items()]
+        """Return the key, the name and the number of rows of each outcome; undecided, the last, only with rows."""
+        counts = self._figures.outcomes
+        return [
+            (key, name, counts[key])
+            for key, name in OUTCOME_NAMES.items()
+            if counts[key] or key != RowOutcome.UNDECIDED
+        ]
 
     def interrupted(self) -> str:
         """Return the number of agent errors that wait for a person; empty if none does."""
@@ -312,8 +324,8 @@ class SummaryView:
 
 
 def outcome_of_case(outcomes: Sequence[str]) -> str:
-    """Return the worst of several outcomes: failed, agent error, no verdict, passed."""
-    order = ("failed", "agent_error", "no_verdict", "passed")
+    """Return the worst of several outcomes: failed, agent error, undecided, no verdict, passed."""
+    order = ("failed", "agent_error", "undecided", "no_verdict", "passed")
     return next(outcome for outcome in order if outcome in outcomes)
 
 

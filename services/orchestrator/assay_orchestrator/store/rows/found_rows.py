@@ -44,14 +44,10 @@ class RowQuery:
     Args:
         row_filter: The filter.
         order: The sort order.
-        failed_only: Only rows that failed or have no verdict because of an error.
-        case_index: Only the rows of the case at this position; None for all.
     """
 
     row_filter: RowFilter = EVERY_ROW
     order: RowOrder = DATASET_ORDER
-    failed_only: bool = False
-    case_index: int | None = None
 
     @property
     def is_plain(self) -> bool:
@@ -61,8 +57,7 @@ class RowQuery:
     @property
     def is_by_metric_alone(self) -> bool:
         """Whether the query returns all rows of the run, sorted by a metric: its values alone select them."""
-        is_of_all_rows = self.row_filter == EVERY_ROW and not self.failed_only and self.case_index is None
-        return is_of_all_rows and self.order.key is RowKey.METRIC
+        return self.row_filter == EVERY_ROW and self.order.key is RowKey.METRIC
 
 
 def find_rows(
@@ -75,13 +70,13 @@ def find_rows(
     """
     runs.require_run(connection, scope, run_id)
     if query.is_plain:
-        return _plain(connection, run_id, query, after, count)
+        return _plain(connection, run_id, after, count)
     conditions = RowConditions(connection, run_id)
     keys: Sequence[Any]
     if query.is_by_metric_alone:
         keys = _by_metric(connection, conditions, query.order, after, count)
     else:
-        value, met = conditions.sort_value(query.order), _met(conditions, query)
+        value, met = conditions.sort_value(query.order), conditions.met_by(query.row_filter)
         keys = connection.execute(_sorted(_ROWS, value, met, query.order, after).limit(count)).all()
     positions = {(row[0], row[1]): row[2] for row in keys}
     rows = results.read_rows(connection, run_id, list(positions))
@@ -130,7 +125,7 @@ def count_rows(connection: sa.Connection, scope: Scope, run_id: str, query: RowQ
         NotFoundError: The scope cannot reach the run, or it was deleted.
     """
     runs.require_run(connection, scope, run_id)
-    return _count(connection, _met(RowConditions(connection, run_id), query))
+    return _count(connection, RowConditions(connection, run_id).met_by(query.row_filter))
 
 
 def _count(connection: sa.Connection, met: Sequence[sa.ColumnElement[bool]]) -> int:
@@ -145,7 +140,7 @@ def count_facets(connection: sa.Connection, scope: Scope, run_id: str, query: Ro
     """
     runs.require_run(connection, scope, run_id)
     groups = (OUTCOME.label("outcome"), _ROWS.c.category, _ROWS.c.tags_json, _ROWS.c.repeat_index)
-    grouped = sa.select(*groups, sa.func.count()).where(*_met(RowConditions(connection, run_id), query))
+    grouped = sa.select(*groups, sa.func.count()).where(*RowConditions(connection, run_id).met_by(query.row_filter))
     outcomes, categories, tags, repeats = Counter[str](), Counter[str](), Counter[str](), Counter[int]()
     # By position: PostgreSQL would take the outcome's parameters for those of another expression.
     for outcome, category, tags_json, repeat, count in connection.execute(grouped.group_by(*map(sa.text, "1234"))):
@@ -180,7 +175,7 @@ def find_neighbours(
     value, key = conditions.sort_value(query.order), _ROWS.c.case_index
     by_case = sa.select(key, _ROWS.c.case_id, value.label("sorted_by"))
     own = by_case.where(_ROWS.c.run_id == run_id, key == case_index)
-    others = by_case.where(*_met(conditions, query), key != case_index)
+    others = by_case.where(*conditions.met_by(query.row_filter), key != case_index)
     if query.order.key is RowKey.DATASET:
         position = Position(case_index, (case_index,))
     else:
@@ -208,25 +203,11 @@ def _neighbour(
 
 
 def _plain(
-    connection: sa.Connection, run_id: str, query: RowQuery, after: Position | None, count: int
+    connection: sa.Connection, run_id: str, after: Position | None, count: int
 ) -> list[tuple[RowResult, Position]]:
     case_index, repeat_index = after.key if after is not None else (-1, -1)
-    before_case = None
-    if query.case_index is not None:
-        case_index, repeat_index = max((case_index, repeat_index), (query.case_index, -1))
-        before_case = query.case_index + 1
-    rows = results.read_in_order(
-        connection, run_id, (case_index, repeat_index), count, failed_only=query.failed_only, before_case=before_case
-    )
+    rows = results.read_in_order(connection, run_id, (case_index, repeat_index), count)
     return [(row, Position(row.case_index, (row.case_index, row.repeat_index))) for row in rows]
-
-
-def _met(conditions: RowConditions, query: RowQuery) -> list[sa.ColumnElement[bool]]:
-    return [
-        *conditions.met_by(query.row_filter),
-        *([results.has_failed()] if query.failed_only else ()),
-        *([_ROWS.c.case_index == query.case_index] if query.case_index is not None else ()),
-    ]
 
 
 def _follows(

@@ -327,7 +327,6 @@ def read_in_order(
     after: RowKey,
     count: int,
     *,
-    failed_only: bool = False,
     suspects_only: bool = False,
     before_case: int | None = None,
 ) -> list[RowResult]:
@@ -338,7 +337,6 @@ def read_in_order(
         run_id: The run.
         after: The row before the first; (-1, -1) for the beginning.
         count: Maximum number of results.
-        failed_only: Only rows that failed or have no verdict because of an error.
         suspects_only: Only rows that may have an agent or metric error; includes every row that has one.
         before_case: Only cases before this position; None for all.
     """
@@ -352,8 +350,6 @@ def read_in_order(
         .order_by(table.c.case_index, table.c.repeat_index)
         .limit(count)
     )
-    if failed_only:
-        query = query.where(has_failed())
     if suspects_only:
         query = query.where(may_have_error())
     if before_case is not None:
@@ -374,12 +370,6 @@ def read_rows(connection: sa.Connection, run_id: str, keys: Sequence[RowKey]) ->
     requested = set(keys)
     results_by_key = ((row.case_index, row.repeat_index, row) for row in connection.execute(query))
     return {(case, repeat): _record(row) for case, repeat, row in results_by_key if (case, repeat) in requested}
-
-
-def has_failed() -> sa.ColumnElement[bool]:
-    """Return the condition that a row failed, or has no verdict because of an error."""
-    table = schema.results
-    return sa.or_(table.c.passed.is_(False), table.c.reason != "")
 
 
 def may_have_error() -> sa.ColumnElement[bool]:

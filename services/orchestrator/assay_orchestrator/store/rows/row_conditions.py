@@ -28,6 +28,7 @@ OUTCOME = sa.case(
     (_IS_ERROR, RowOutcome.AGENT_ERROR.value),
     (_ROWS.c.passed.is_(True), RowOutcome.PASSED.value),
     (_ROWS.c.passed.is_(False), RowOutcome.FAILED.value),
+    (_ROWS.c.reason != "", RowOutcome.UNDECIDED.value),
     else_=RowOutcome.NO_VERDICT.value,
 )
 """The outcome of a row."""
@@ -53,12 +54,12 @@ class RowConditions:
             (OUTCOME, [outcome.value for outcome in row_filter.outcomes]),
             (rows.status, [status.value for status in row_filter.statuses]),
             (rows.category, row_filter.categories),
-            (rows.case_id, row_filter.case_ids),
             (rows.repeat_index, row_filter.repeats),
         ]
         return [
             rows.run_id == self.run_id,
             *(column.in_(values) for column, values in lists if values),
+            *([rows.case_index.in_(self._positions(row_filter.case_ids))] if row_filter.case_ids else ()),
             *([self._has_tag(row_filter.tags)] if row_filter.tags else ()),
             *(_compared(rows.latency_ms, condition) for condition in row_filter.latencies),
             *(self._has_value(condition) for condition in row_filter.metrics),
@@ -76,6 +77,12 @@ class RowConditions:
                 return sa.collate(_ROWS.c.case_id, "C") if self._is_postgres else _ROWS.c.case_id
             case RowKey.DATASET:
                 return _ROWS.c.case_index
+
+    def _positions(self, case_ids: Sequence[str]) -> sa.Select[Any]:
+        """Return the positions of cases in the run's dataset; rows are stored by position."""
+        cases = schema.dataset_cases.c
+        upload_id = datasets.upload_of_run(self.run_id)
+        return sa.select(cases.case_index).where(cases.upload_id == upload_id, cases.case_id.in_(case_ids))
 
     def _has_tag(self, tags: Sequence[str]) -> Condition:
         cleaned = list(map(clean_text, tags))
@@ -181,6 +188,8 @@ class RowConditions:
 
 
 def _compared(column: sa.ColumnElement[float], condition: LatencyCondition) -> Condition:
+    if condition.latency_ms is None:
+        return column.is_(None) if condition.comparison is Comparison.EQUAL else column.is_not(None)
     bound = sa.literal(condition.latency_ms, sa.Float)
     compare = {
         Comparison.LESS: column.__lt__,

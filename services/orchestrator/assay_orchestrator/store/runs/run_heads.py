@@ -28,7 +28,9 @@ class RunHead:
         fair_share: The name in its spec's `team`.
         group_id: Its group of variants; empty for none.
         dataset: The name of its dataset.
-        pass_rate: Passed rows as a share of decided rows so far; None if none is decided.
+        verdict: The verdict of an ended run; empty for none, and if figures are not requested.
+        figures: Its figures by name (`run_figures`), if requested, and the shares of its rows so far: pass_rate of the
+            decided ones, agent_errors and interrupted of all.
     """
 
     run_id: str
@@ -42,11 +44,18 @@ class RunHead:
     group_id: str
     dataset_id: str
     dataset: str
-    pass_rate: float | None
+    verdict: str
+    figures: Mapping[str, float]
 
 
-def read_heads(connection: sa.Connection, scope: Scope) -> list[RunHead]:
-    """Return every run that a scope reaches, newest first."""
+def read_heads(connection: sa.Connection, scope: Scope, *, with_figures: bool) -> list[RunHead]:
+    """Return every run that a scope reaches, newest first.
+
+    Args:
+        connection: The store.
+        scope: The scope of the reader.
+        with_figures: Whether heads have the verdict and figures of ended runs.
+    """
     runs, datasets = schema.runs, schema.datasets
     own_dataset = sa.and_(datasets.c.team == runs.c.team, datasets.c.dataset_id == runs.c.dataset_id)
     query = (
@@ -62,8 +71,12 @@ def read_heads(connection: sa.Connection, scope: Scope) -> list[RunHead]:
             runs.c.group_id,
             runs.c.dataset_id,
             datasets.c.name.label("dataset"),
+            (runs.c.figures_json if with_figures else sa.literal("{}")).label("figures"),
+            runs.c.total_count,
             runs.c.passed_count,
             runs.c.failed_count,
+            runs.c.agent_error_count,
+            runs.c.interrupted_count,
         )
         .join(datasets, own_dataset)
         .where(is_reached(scope))
@@ -74,7 +87,7 @@ def read_heads(connection: sa.Connection, scope: Scope) -> list[RunHead]:
 
 def _head(row: Any) -> RunHead:
     labels = json.loads(row.labels) if isinstance(row.labels, str) and row.labels.startswith("{") else {}
-    decided = row.passed_count + row.failed_count
+    figures = json.loads(row.figures)
     return RunHead(
         run_id=row.run_id,
         created_at=row.created_at,
@@ -87,5 +100,14 @@ def _head(row: Any) -> RunHead:
         group_id=row.group_id,
         dataset_id=row.dataset_id,
         dataset=row.dataset,
-        pass_rate=row.passed_count / decided if decided > 0 else None,
+        verdict=figures.get("verdict", ""),
+        figures={**figures.get("values", {}), **_shares(row)},
     )
+
+
+def _shares(row: Any) -> dict[str, float]:
+    decided, total = row.passed_count + row.failed_count, row.total_count
+    shares = {"pass_rate": row.passed_count / decided} if decided > 0 else {}
+    if total > 0:
+        shares |= {"agent_errors": row.agent_error_count / total, "interrupted": row.interrupted_count / total}
+    return shares

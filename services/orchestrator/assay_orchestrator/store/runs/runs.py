@@ -18,6 +18,7 @@ from assay_orchestrator.store import schema
 from assay_orchestrator.store.runs import datasets
 from assay_orchestrator.store.runs.lifecycle import TRANSITIONS, Command, Effect, Phase, Transition, phase_of
 from assay_orchestrator.store.runs.run_conditions import is_active, is_reached, waits_for_storage
+from assay_orchestrator.store.runs.run_figures import figures_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -212,11 +213,11 @@ def change_state(
     if state is RunState.RUNNING:
         values["started_at"] = sa.func.coalesce(schema.runs.c.started_at, moment)
         values["attended_at"] = moment  # gives its host time to attach
-        values |= {"ended_at": None, "summary_json": None}  # of a run that has ended
+        values |= {"ended_at": None, "summary_json": None, "figures_json": "{}"}  # of a run that has ended
     if state in FINISHED_STATES:
         values["ended_at"] = moment
     if summary is not None:
-        values["summary_json"] = json_text(summary)
+        values |= {"summary_json": json_text(summary), "figures_json": json_text(figures_of(summary))}
     _store_event(connection, run_id, state, reason, moment, values)
 
 

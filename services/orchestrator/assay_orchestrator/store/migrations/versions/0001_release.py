@@ -80,6 +80,7 @@ def _create_runs() -> None:
         sa.Column("interrupted_count", sa.BigInteger, server_default="0", nullable=False),
         sa.Column("last_sequence", sa.BigInteger, server_default="0", nullable=False),
         sa.Column("summary_json", sa.Text),
+        sa.Column("figures_json", sa.Text, nullable=False, server_default="{}"),
         sa.Column("assay_version", sa.Text, nullable=False),
         sa.Column("created_at", sa.String(32), nullable=False),
         sa.Column("started_at", sa.String(32)),
