@@ -25,7 +25,7 @@ import assay
 from assay.comparison.cases import CaseScores
 from assay.comparison.compare import ComparedRun, compare_runs
 from assay.comparison.facts import facts_of
-from assay.comparison.model import ComparisonSettings, Verdict
+from assay.comparison.model import ComparisonSettings, ComparisonVerdict
 from assay.model.answers.agent_response import AgentStatus
 from assay.model.limits import MAX_REPEATS
 from assay.reports.comparison.document.compared_run import values_of
@@ -35,7 +35,7 @@ from assay.testing.providers import ScriptedProvider
 ALPHA = 0.05
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 _OVERLOOKED = 0.1
-_DECIDED = (Verdict.A_BETTER, Verdict.B_BETTER)
+_DECIDED = (ComparisonVerdict.A_BETTER, ComparisonVerdict.B_BETTER)
 
 Agent = Callable[[assay.AgentRequest], Any]
 

@@ -10,7 +10,7 @@ from benchmarks.error_rates.comparing import compare_pairs
 from benchmarks.error_rates.rates import ALPHA, Rate, Setting, Values, counted
 from benchmarks.error_rates.runs import paired
 
-from assay.comparison.model import Verdict
+from assay.comparison.model import ComparisonVerdict
 
 CASES = 100
 Chooser = Callable[[np.random.Generator, Values, Values], Values]
@@ -62,8 +62,8 @@ def _measure(
         pairs.append(paired(*(_with_errors(rng, easiness, kind, share, repeats) for share in (share_a, share_b))))
     verdicts = [result.verdict for result in compare_pairs(pairs)]
     return (
-        counted("false B better", [verdict is Verdict.B_BETTER for verdict in verdicts], at_most=ALPHA),
-        counted("false A better", [verdict is Verdict.A_BETTER for verdict in verdicts]),
+        counted("false B better", [verdict is ComparisonVerdict.B_BETTER for verdict in verdicts], at_most=ALPHA),
+        counted("false A better", [verdict is ComparisonVerdict.A_BETTER for verdict in verdicts]),
     )
 
 

@@ -10,12 +10,12 @@ import numpy as np
 from benchmarks.error_rates.rates import ALPHA, Flags, Values
 
 from assay.comparison.metric_pairs import PairedValues, compare_values
-from assay.comparison.model import ComparisonSettings, MetricComparison, Verdict
+from assay.comparison.model import ComparisonSettings, ComparisonVerdict, MetricComparison
 from assay.comparison.verdicts import decided
 from assay.statistics.sign_flips import sign_flips
 
 BATCH = 100  # comparisons per batch of random signs
-DECIDED = (Verdict.A_BETTER, Verdict.B_BETTER)
+DECIDED = (ComparisonVerdict.A_BETTER, ComparisonVerdict.B_BETTER)
 NAMES = ("a", "b")
 UNBOUNDED = (-math.inf, math.inf)
 

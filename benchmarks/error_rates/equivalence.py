@@ -14,7 +14,7 @@ from benchmarks.error_rates.mcnemar_tables import most_losses
 from benchmarks.error_rates.rates import Flags, Rate, Setting, Values, counted
 from numpy.typing import NDArray
 
-from assay.comparison.model import MetricComparison, Verdict
+from assay.comparison.model import ComparisonVerdict, MetricComparison
 from assay.statistics.equivalence import rate_equivalence
 
 LIMIT, LIMIT_OF_FEW_RATES, FEW = 0.1, 0.05, 50
@@ -73,7 +73,7 @@ def _right(cases: int, spread: float, margin: float) -> Setting:
 
 
 def _equivalent(compared: Sequence[MetricComparison]) -> Flags:
-    return np.array([result.verdict is Verdict.EQUIVALENT for result in compared])
+    return np.array([result.verdict is ComparisonVerdict.EQUIVALENT for result in compared])
 
 
 def losing(units: int, share: float, loss: float, *, size: int = 1) -> Draw:

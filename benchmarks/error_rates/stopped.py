@@ -14,7 +14,7 @@ from benchmarks.error_rates.scored import SCALE, asymmetric, likert
 
 from assay.comparison.compare import compare_runs
 from assay.comparison.facts import RunFacts
-from assay.comparison.model import Comparison, ComparisonSettings, Verdict
+from assay.comparison.model import Comparison, ComparisonSettings, ComparisonVerdict
 from assay.comparison.stopping import Stop, StoppingPlan, StoppingRule, first_stop
 from assay.model.stopping import StoppedEarly, StoppingSettings
 
@@ -142,7 +142,7 @@ def _shown(plan: StoppingPlan, a: Values, b: Values) -> Comparison:
     common = StoppingSettings(plan.rule.value, METRIC, ("a", "b"), plan.cases, low=low, high=high)
     stopped = None
     if stop is not None:
-        winner = "b" if stop.verdict is Verdict.B_BETTER else "a"
+        winner = "b" if stop.verdict is ComparisonVerdict.B_BETTER else "a"
         known = {field: getattr(stop, field) for field in _SHARED_FIELDS}
         stopped = StoppedEarly(metric=METRIC, winner=winner, asked=asked, planned=plan.cases, **known)
     runs = [

@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from assay.comparison.decision import NOT_COMPARABLE, Decision, decide
+from assay.comparison.decision import NOT_COMPARABLE, ComparisonDecision, decide
 from assay.errors import InvalidInputError
 from assay.text.unsafe_text import clean
 
@@ -36,7 +36,7 @@ class Against:
     verbose: bool = False
     lines: tuple[str, ...] = ()
     """The printed lines of the comparison; empty before `compare`."""
-    decision: Decision | None = None
+    decision: ComparisonDecision | None = None
     """The decision for a pipeline; None before `compare`."""
 
     def compare(self, report: Report) -> ComparisonReport | None:
@@ -54,7 +54,7 @@ class Against:
             comparison = compare_reports(runs, self.options.settings)
         except InvalidInputError as error:  # the run keeps its verdict and its reports
             self.lines = (f"not compared with the baseline: {clean(error.message)}",)
-            self.decision = Decision(NOT_COMPARABLE, (error.message,))
+            self.decision = ComparisonDecision(NOT_COMPARABLE, (error.message,))
             return None
         self.decision = decide(comparison, self.options.rules, of_run=True)
         outcome = replace(report_of_runs(comparison, self.decision, runs, of_run=True), server=self.server)

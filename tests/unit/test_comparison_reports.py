@@ -29,7 +29,7 @@ from assay.comparison.decision import DecisionRules, decide
 from assay.comparison.facts import facts_of
 from assay.comparison.joined import label_of
 from assay.comparison.metric_pairs import FEW_CLUSTERS, LARGE_LOSSES
-from assay.comparison.model import FailOn, NoiseFloor, RunRef, Side, Verdict
+from assay.comparison.model import ComparisonVerdict, FailOn, NoiseFloor, RunRef, Side
 from assay.errors import InvalidInputError
 from assay.model.limits import MAX_COMPARED_RUNS
 from assay.reports.charts.fonts import Fonts
@@ -157,7 +157,13 @@ def test_runs_with_one_name_stay_apart(of_three: ComparisonReport) -> None:
 def test_what_is_not_decided_is_never_called_equal(of_two: ComparisonReport) -> None:
     """Inconclusive says why, and how many cases are needed; equivalent comes from a margin alone, and names it."""
     why = "the p-value is not below 0.05"
-    undecided = {"verdict": Verdict.INCONCLUSIVE, "message": why, "difference": 0.0, "p": 1.0, "p_adjusted": 1.0}
+    undecided = {
+        "verdict": ComparisonVerdict.INCONCLUSIVE,
+        "message": why,
+        "difference": 0.0,
+        "p": 1.0,
+        "p_adjusted": 1.0,
+    }
     report = changed(of_two, **undecided, n_needed=40)
     assert not any("needed" in caution for caution in cautions(report))  # without a chosen difference
     chosen = replace(report.comparison.settings, difference=0.05)
@@ -168,7 +174,7 @@ def test_what_is_not_decided_is_never_called_equal(of_two: ComparisonReport) -> 
     )
     assert "no difference" not in everything(report).lower()
     settings = replace(of_two.comparison.settings, margin=0.05)
-    equal = changed(of_two, verdict=Verdict.EQUIVALENT, equivalence_interval=(-0.01, 0.02))
+    equal = changed(of_two, verdict=ComparisonVerdict.EQUIVALENT, equivalence_interval=(-0.01, 0.02))
     equal = replace(equal, comparison=replace(equal.comparison, settings=settings))
     assert "equivalent on accuracy: the 90% interval [-0.01, +0.02]" in verdict_sentence(equal)
     assert "within the margin of ±0.05" in verdict_sentence(equal)
@@ -180,7 +186,7 @@ def test_the_worst_case_is_said_before_the_complete_cases(of_two: ComparisonRepo
     errors = model.ErrorComparison(**counts, p=3.7e-9, worse=Side.B, differ=True)
     report = changed(
         of_two,
-        verdict=Verdict.WITHHELD,
+        verdict=ComparisonVerdict.WITHHELD,
         reason="agent_errors",
         message="because of errors B has no value on 29 of 60 cases",
         n_pairs=31,
@@ -238,9 +244,11 @@ def test_p_values_are_raw_and_adjusted_and_have_their_error_near_the_level(of_tw
 @pytest.mark.parametrize("reason", ["too_few_differing", "too_few_clusters", "agent_errors", "mismatch"])
 def test_no_difference_is_detectable_where_none_can_be_decided(of_two: ComparisonReport, reason: str) -> None:
     """ "Only differences above 0.014 are found" beside +0.406, inconclusive, is a contradiction."""
-    report = changed(of_two, verdict=Verdict.INCONCLUSIVE, reason=reason, message="so", detectable=0.014)
+    report = changed(of_two, verdict=ComparisonVerdict.INCONCLUSIVE, reason=reason, message="so", detectable=0.014)
     assert "80% power" not in everything(report)
-    decidable = changed(of_two, verdict=Verdict.INCONCLUSIVE, reason="not_significant", message="so", detectable=0.25)
+    decidable = changed(
+        of_two, verdict=ComparisonVerdict.INCONCLUSIVE, reason="not_significant", message="so", detectable=0.25
+    )
     assert everything(decidable).count("only differences of accuracy above 0.25 are found with 80% power") == 2
 
 
@@ -263,7 +271,7 @@ def test_pairs_that_decide_nothing_are_marked(of_three: ComparisonReport) -> Non
 
 def test_the_first_line_of_several_runs_is_about_the_baseline(of_three: ComparisonReport) -> None:
     """Runs that no test has compared are not called equally good; with all pairs decided, the best run is named."""
-    better = changed(of_three, verdict=Verdict.B_BETTER, reason="", message="")
+    better = changed(of_three, verdict=ComparisonVerdict.B_BETTER, reason="", message="")
     first = verdict_sentence(better, Naming.LETTER)
     assert first == "accuracy against A: B is better; C is inconclusive (too few cases differ)."
     why = better.comparison.pairs[1].metric("accuracy").message
@@ -497,7 +505,7 @@ def test_a_setting_that_is_empty_is_shown_as_none(of_two: ComparisonReport) -> N
 def test_what_is_not_decided_is_no_regression(of_two: ComparisonReport) -> None:
     """If undecided fails, the last line says so and does not call the run worse."""
     rules = DecisionRules(FailOn.INCONCLUSIVE)
-    undecided = changed(of_two, verdict=Verdict.INCONCLUSIVE)
+    undecided = changed(of_two, verdict=ComparisonVerdict.INCONCLUSIVE)
     *_, last = comparison_lines(replace(undecided, decision=decide(undecided.comparison, rules)))
     sentence = "whether accuracy of candidate differs from that of baseline is not decided"
     assert last == f"decision: undecided (exit status 1): {sentence}"

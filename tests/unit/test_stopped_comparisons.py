@@ -9,7 +9,7 @@ import pytest
 from tests.support.reports.comparison_reports import COMPARISON_SCHEMA, compared, run_document, stopped, two
 from tests.support.reports.report_documents import validator
 
-from assay.comparison.model import Verdict
+from assay.comparison.model import ComparisonVerdict
 from assay.reports.comparison.formats.json_document import comparison_document
 from assay.reports.comparison.formats.markdown import comparison_markdown
 from assay.reports.comparison.formats.short_text import short_lines
@@ -29,7 +29,7 @@ def test_the_rule_decides_and_every_report_says_so(tmp_path: Path) -> None:
     """Verdict, cases and savings are in the console text, Markdown and JSON; the p-value is said to be not adjusted."""
     with compared(tmp_path, stopped()) as report:
         one = report.comparison.pairs[0].metric("accuracy")
-        assert (report.comparison.primary, one.verdict) == ("accuracy", Verdict.B_BETTER)
+        assert (report.comparison.primary, one.verdict) == ("accuracy", ComparisonVerdict.B_BETTER)
         assert one.p is not None
         sentences = ["always-valid decided after 18 of 200 cases", "not adjusted for looking early",
                 "always-valid 95% interval of the difference", "plain difference +0.30",
@@ -79,7 +79,7 @@ def test_the_order_of_the_runs_moves_no_decision(tmp_path: Path) -> None:
     with compared(tmp_path, looked()) as report, compared(tmp_path, looked()[::-1]) as swapped:
         stopping = swapped.comparison.stopping
         assert stopping is not None
-        assert (stopping.verdict, stopping.z) == (Verdict.A_BETTER, -(11**0.5))
+        assert (stopping.verdict, stopping.z) == (ComparisonVerdict.A_BETTER, -(11**0.5))
         metric, other = (each.comparison.pairs[0].metric("accuracy") for each in (report, swapped))
         assert metric.interval is not None
         assert other.interval == pytest.approx((-metric.interval[1], -metric.interval[0]))
@@ -108,7 +108,7 @@ def test_an_ordinary_p_value_does_not_decide_where_the_rule_did_not(tmp_path: Pa
         metric = report.comparison.pairs[0].metric("accuracy")
         assert metric.p is not None
         assert metric.p < 0.05
-        assert metric.verdict is Verdict.INCONCLUSIVE
+        assert metric.verdict is ComparisonVerdict.INCONCLUSIVE
         assert comparison_document(report)["stopped_early"] is None
         assert "decided nothing in 200 planned cases" in "\n".join(comparison_lines(report))
 

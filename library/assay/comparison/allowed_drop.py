@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-from assay.comparison.model import Reason, Verdict
+from assay.comparison.model import ComparisonVerdict, Reason
 from assay.statistics.thresholds import exceeds, text_apart
 
 if TYPE_CHECKING:
@@ -49,7 +49,10 @@ def allowed_drop(run: RunRef, metric: MetricComparison, allowed: float | None) -
         return None
     bound = None
     # The bounds include the errors that withhold a verdict.
-    is_bounded = metric.verdict not in (Verdict.NO_DATA, Verdict.WITHHELD) or metric.reason == Reason.AGENT_ERRORS
+    is_bounded = (
+        metric.verdict not in (ComparisonVerdict.NO_DATA, ComparisonVerdict.WITHHELD)
+        or metric.reason == Reason.AGENT_ERRORS
+    )
     if metric.one_sided is not None and is_bounded:
         bound = -metric.one_sided[0] if metric.higher_is_better else metric.one_sided[1]
     chance = None
@@ -76,7 +79,7 @@ def too_large(b: str, a: str, metric: MetricComparison, drop: AllowedDrop | None
 
 def not_excluded(b: str, a: str, metric: MetricComparison, drop: AllowedDrop | None, alpha: float) -> Iterator[str]:
     """Yield a reason if the values do not exclude a larger drop than the allowed one."""
-    if drop is None or metric.verdict is Verdict.NO_DATA or exceeds(drop.drop, drop.allowed):
+    if drop is None or metric.verdict is ComparisonVerdict.NO_DATA or exceeds(drop.drop, drop.allowed):
         return
     problem = f"a drop of {metric.metric} of {b} against {a} by more than {drop.allowed:g} is not excluded"
     if drop.bound is None:

@@ -17,6 +17,7 @@ from assay.comparison.model import (
     PASS_RATE,
     Comparison,
     ComparisonSettings,
+    ComparisonVerdict,
     Estimate,
     Mismatch,
     OmnibusTest,
@@ -27,7 +28,6 @@ from assay.comparison.model import (
     Side,
     Variant,
     VariantRecommendation,
-    Verdict,
 )
 from assay.comparison.preconditions import Overlap, mismatches, other_rules_of_rows
 from assay.comparison.run_names import run_names
@@ -413,9 +413,9 @@ def _not_worse(
     worse = set()
     for pair in pairs:
         verdict = pair.metric(primary).verdict
-        if leader.label == pair.a.label and verdict is Verdict.A_BETTER:
+        if leader.label == pair.a.label and verdict is ComparisonVerdict.A_BETTER:
             worse.add(pair.b.label)
-        if leader.label == pair.b.label and verdict is Verdict.B_BETTER:
+        if leader.label == pair.b.label and verdict is ComparisonVerdict.B_BETTER:
             worse.add(pair.a.label)
     others = (variant for variant in variants if variant is not leader and variant.label not in worse)
     return tuple(map(_ref, (leader, *others)))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from assay.comparison.allowed_drop import AllowedDrop, allowed_drop, drop_notes, not_excluded, too_large
-from assay.comparison.model import FailOn, Reason, Side, Verdict
+from assay.comparison.model import ComparisonVerdict, FailOn, Reason, Side
 from assay.comparison.run_names import run_names
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _WORDS = {
     NOT_COMPARABLE: "not to be compared",
     UNDECIDED: _UNDECIDED_WORD,
 }
-_OPEN_WORDS = {Verdict.INCONCLUSIVE: "inconclusive", Verdict.WITHHELD: "without a verdict"}
+_OPEN_WORDS = {ComparisonVerdict.INCONCLUSIVE: "inconclusive", ComparisonVerdict.WITHHELD: "without a verdict"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class DecisionRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ComparisonDecision:
     """The decision of a comparison.
 
     Args:
@@ -92,7 +92,7 @@ class Decision:
         return f"{sentence}: {'; '.join(self.reasons)}" if self.reasons else sentence
 
 
-def decide(comparison: Comparison, rules: DecisionRules, *, of_run: bool = False) -> Decision:
+def decide(comparison: Comparison, rules: DecisionRules, *, of_run: bool = False) -> ComparisonDecision:
     """Return the exit status of a comparison: every run against the first, by the primary metric.
 
     Args:
@@ -101,7 +101,7 @@ def decide(comparison: Comparison, rules: DecisionRules, *, of_run: bool = False
         of_run: Whether a run that ended is compared with its baseline; the reasons then name the runs so.
     """
     if comparison.mismatches and not rules.allow_mismatch:
-        return Decision(NOT_COMPARABLE, tuple(mismatch.message for mismatch in comparison.mismatches))
+        return ComparisonDecision(NOT_COMPARABLE, tuple(mismatch.message for mismatch in comparison.mismatches))
     names = run_names(comparison.variants, of_run=of_run)
     against = comparison.baseline_pairs
     primaries = [(names[pair.b.label], names[pair.a.label], pair.metric(comparison.primary)) for pair in against]
@@ -119,7 +119,7 @@ def _decided(
     drops: Sequence[AllowedDrop | None],
     erring: Sequence[str],
     rules: DecisionRules,
-) -> Decision:
+) -> ComparisonDecision:
     worse = [
         reason for primary, drop in zip(primaries, drops, strict=True) for reason in _regressions(*primary, drop, rules)
     ]
@@ -128,22 +128,24 @@ def _decided(
     unknown = [
         f"whether {metric.metric} of {b} differs from that of {a} is not decided"
         for b, a, metric in primaries
-        if rules.fail_on is FailOn.INCONCLUSIVE and metric.verdict is Verdict.INCONCLUSIVE
+        if rules.fail_on is FailOn.INCONCLUSIVE and metric.verdict is ComparisonVerdict.INCONCLUSIVE
     ]
     if rules.max_drop_test:
         alpha = comparison.settings.alpha
         tested = zip(primaries, drops, strict=True)
         unknown += [reason for primary, drop in tested for reason in not_excluded(*primary, drop, alpha)]
     if worse or unknown:
-        return Decision(FAILED, (*worse, *unknown), is_regression=bool(worse))
+        return ComparisonDecision(FAILED, (*worse, *unknown), is_regression=bool(worse))
     missing = [
         f"{b} and {a} cannot be compared by {metric.metric}: {metric.message}"
         for b, a, metric in primaries
-        if metric.verdict is Verdict.NO_DATA
+        if metric.verdict is ComparisonVerdict.NO_DATA
     ]
     if missing:
-        return Decision(NOT_COMPARABLE, tuple(missing))
-    allowed = tuple(_worse_text(b, a, metric) for b, a, metric in primaries if metric.verdict is Verdict.A_BETTER)
+        return ComparisonDecision(NOT_COMPARABLE, tuple(missing))
+    allowed = tuple(
+        _worse_text(b, a, metric) for b, a, metric in primaries if metric.verdict is ComparisonVerdict.A_BETTER
+    )
     open_ones = tuple(
         f"{metric.metric} of {b} against {a} is {_OPEN_WORDS[metric.verdict]} "
         f"({short_reason(metric, comparison.settings.alpha)})"
@@ -151,13 +153,13 @@ def _decided(
         if metric.verdict in _OPEN_WORDS
     )
     if open_ones and rules.strict:
-        return Decision(UNDECIDED, (*allowed, *open_ones), is_regression=bool(allowed))
+        return ComparisonDecision(UNDECIDED, (*allowed, *open_ones), is_regression=bool(allowed))
     if allowed:
         reasons = (*allowed, *open_ones)
-        return Decision(NO_REGRESSION, reasons, is_regression=True, otherwise="1 without --fail-on never")
+        return ComparisonDecision(NO_REGRESSION, reasons, is_regression=True, otherwise="1 without --fail-on never")
     if comparison.mismatches:
-        return Decision(NO_REGRESSION, open_ones, otherwise="3 without --allow-mismatch")
-    return Decision(NO_REGRESSION, open_ones, otherwise="4 with --strict" if open_ones else "")
+        return ComparisonDecision(NO_REGRESSION, open_ones, otherwise="3 without --allow-mismatch")
+    return ComparisonDecision(NO_REGRESSION, open_ones, otherwise="4 with --strict" if open_ones else "")
 
 
 def short_reason(metric: MetricComparison, alpha: float) -> str:
@@ -176,7 +178,7 @@ def _regressions(
     b: str, a: str, metric: MetricComparison, drop: AllowedDrop | None, rules: DecisionRules
 ) -> Iterator[str]:
     yield from too_large(b, a, metric, drop)
-    if rules.fail_on is not FailOn.NEVER and metric.verdict is Verdict.A_BETTER:
+    if rules.fail_on is not FailOn.NEVER and metric.verdict is ComparisonVerdict.A_BETTER:
         yield _worse_text(b, a, metric)
 
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from assay.comparison.model import Verdict
+from assay.comparison.model import ComparisonVerdict
 from assay.statistics.clusters import can_decide, in_clusters
 from assay.statistics.power import (
     cases_for_rates,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from assay.comparison.metric_pairs import PairedValues
     from assay.comparison.model import ComparisonSettings, MetricComparison
 
-_NO_VERDICT = (Verdict.NO_DATA, Verdict.WITHHELD)
+_NO_VERDICT = (ComparisonVerdict.NO_DATA, ComparisonVerdict.WITHHELD)
 
 
 def with_power(

@@ -9,7 +9,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from assay.comparison.cases import is_shared
-from assay.comparison.model import ClassicalTest, Estimate, MetricComparison, PassTable, Reason, Side, Verdict
+from assay.comparison.model import ClassicalTest, ComparisonVerdict, Estimate, MetricComparison, PassTable, Reason, Side
 from assay.statistics.clustered_mean import clustered_wilson
 from assay.statistics.clusters import in_clusters
 from assay.statistics.equivalence import rate_equivalence, score_equivalence
@@ -189,7 +189,7 @@ def _compared(pair: PairedValues, settings: ComparisonSettings, flip: SignFlip |
         is_primary=pair.is_primary,
         decides=pair.decides,
         higher_is_better=pair.higher_is_better,
-        verdict=Verdict.NO_DATA,
+        verdict=ComparisonVerdict.NO_DATA,
         n_pairs=len(pair.a),
         n_dropped=pair.n_dropped,
         errors=pair.errors,

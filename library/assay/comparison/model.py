@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from assay.comparison.verdict import Verdict as Verdict  # part of the model to those who read it
+from assay.comparison.verdict import ComparisonVerdict as ComparisonVerdict  # part of the model to those who read it
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -348,7 +348,7 @@ class MetricComparison:
     metric: str
     is_primary: bool
     higher_is_better: bool
-    verdict: Verdict
+    verdict: ComparisonVerdict
     reason: str = ""
     message: str = ""
     method: str = ""

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from assay.comparison.model import Verdict
+from assay.comparison.model import ComparisonVerdict
 from assay.comparison.stopping import StoppingRule
 from assay.comparison.stopping_outcome import StoppingOutcome
 from assay.statistics.sequential import always_valid_interval, always_valid_lower_bound, look_at, look_sizes
@@ -60,7 +60,7 @@ def stopping_outcome(
         planned=stopping.cases,
         asked_a=asked[0],
         asked_b=asked[1],
-        verdict=Verdict.INCONCLUSIVE,
+        verdict=ComparisonVerdict.INCONCLUSIVE,
         saved_calls=sum(summary.saved_calls for summary in known),
         saved_tokens=_sum([summary.saved_tokens for summary in known]),
         saved_usd=_sum([summary.saved_usd for summary in known]),
@@ -71,7 +71,7 @@ def stopping_outcome(
     stopped, first = known[0], runs[0].variant
     return replace(
         outcome,
-        verdict=Verdict.A_BETTER if stopped.winner == first else Verdict.B_BETTER,
+        verdict=ComparisonVerdict.A_BETTER if stopped.winner == first else ComparisonVerdict.B_BETTER,
         cases=stopped.cases,
         n_pairs=stopped.n_pairs,
         look=stopped.look,

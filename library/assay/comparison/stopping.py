@@ -12,7 +12,7 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from assay.comparison.model import Verdict
+from assay.comparison.model import ComparisonVerdict
 from assay.statistics.paired import difference
 from assay.statistics.sequential import (
     LEAST_LOOKED_AT,
@@ -100,7 +100,7 @@ class Stop:
     rule: StoppingRule
     cases: int
     n_pairs: int
-    verdict: Verdict
+    verdict: ComparisonVerdict
     look: int | None = None
     z: float | None = None
     bound: float | None = None
@@ -189,9 +189,9 @@ class Stopping:
                 )
         return None
 
-    def _verdict(self) -> Verdict:
+    def _verdict(self) -> ComparisonVerdict:
         is_b = (math.fsum(self._differences) > 0) is self._plan.higher_is_better
-        return Verdict.B_BETTER if is_b else Verdict.A_BETTER
+        return ComparisonVerdict.B_BETTER if is_b else ComparisonVerdict.A_BETTER
 
 
 def _difference(case: tuple[float | None, float | None]) -> float:

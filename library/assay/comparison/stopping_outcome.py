@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from assay.comparison.verdict import Verdict
+from assay.comparison.verdict import ComparisonVerdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class StoppingOutcome:
     planned: int
     asked_a: int
     asked_b: int
-    verdict: Verdict
+    verdict: ComparisonVerdict
     cases: int = 0
     n_pairs: int = 0
     look: int | None = None
@@ -60,4 +60,4 @@ class StoppingOutcome:
     @property
     def has_decided(self) -> bool:
         """Whether the rule decided."""
-        return self.verdict is not Verdict.INCONCLUSIVE
+        return self.verdict is not ComparisonVerdict.INCONCLUSIVE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Verdict(StrEnum):
+class ComparisonVerdict(StrEnum):
     """The verdict of a paired test."""
 
     B_BETTER = "b_better"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from assay.comparison.detectable import with_power
 from assay.comparison.metric_pairs import NoVerdict, too_few
-from assay.comparison.model import Adjustment, Reason, Verdict, WorstCase
+from assay.comparison.model import Adjustment, ComparisonVerdict, Reason, WorstCase
 from assay.comparison.stopped import with_stopping
 from assay.statistics.adjustment import benjamini_hochberg, holm
 from assay.statistics.equivalence import LEAST_CASES
@@ -24,7 +24,7 @@ CONSTANT = "constant"
 """The note of a metric whose differences are all 0, so that there is nothing to test."""
 AS_PRIMARY = "as_primary"
 """The note of a metric whose values are all those of the primary metric, so that it is no separate test."""
-_BETTER = (Verdict.A_BETTER, Verdict.B_BETTER)
+_BETTER = (ComparisonVerdict.A_BETTER, ComparisonVerdict.B_BETTER)
 _NOT_ADJUSTED = NoVerdict(
     Reason.NOT_ADJUSTED, "only the pairs with the first run decide: this p-value is not adjusted for other tests"
 )
@@ -153,20 +153,20 @@ class _Decision:
         noted = with_stopping(noted, self.stopping, self.values, self.settings)
         noted = replace(noted, one_sided=self._one_sided(noted))
         missing = too_few(self.values)
-        claim = Verdict.INCONCLUSIVE if missing else self._claim(noted)
+        claim = ComparisonVerdict.INCONCLUSIVE if missing else self._claim(noted)
         worst = self._worst(noted, claim)
         noted = replace(noted, worst_case=worst)
         if missing:
-            return _without(noted, Verdict.NO_DATA, missing)
+            return _without(noted, ComparisonVerdict.NO_DATA, missing)
         if self.values.withheld is not None:
-            return _without(noted, Verdict.WITHHELD, self.values.withheld)
+            return _without(noted, ComparisonVerdict.WITHHELD, self.values.withheld)
         if not noted.decides:
-            return _without(noted, Verdict.WITHHELD, _NOT_ADJUSTED)
-        if claim is Verdict.INCONCLUSIVE:
+            return _without(noted, ComparisonVerdict.WITHHELD, _NOT_ADJUSTED)
+        if claim is ComparisonVerdict.INCONCLUSIVE:
             return _without(noted, claim, self._inconclusive(noted))
         errors = self.values.errors
         if errors is not None and errors.differ and (worst is None or not worst.holds):
-            return _without(noted, Verdict.WITHHELD, self._erring(errors, worst))
+            return _without(noted, ComparisonVerdict.WITHHELD, self._erring(errors, worst))
         return replace(noted, verdict=claim)
 
     def _one_sided(self, metric: MetricComparison) -> tuple[float, float] | None:
@@ -178,19 +178,19 @@ class _Decision:
         known = [end for end in ends if end is not None]
         return (min(low for low, _ in known), max(high for _, high in known)) if len(known) == len(ends) else None
 
-    def _claim(self, metric: MetricComparison) -> Verdict:
+    def _claim(self, metric: MetricComparison) -> ComparisonVerdict:
         """Return the verdict by the complete cases."""
         if self.stopping is not None and self.stopping.has_decided:
             return self.stopping.verdict
         if self.stopping is None and metric.p_adjusted is not None and metric.p_adjusted < self.settings.alpha:
             return _better(metric)
-        return Verdict.EQUIVALENT if self._is_within(metric) else Verdict.INCONCLUSIVE
+        return ComparisonVerdict.EQUIVALENT if self._is_within(metric) else ComparisonVerdict.INCONCLUSIVE
 
     def _is_within(self, metric: MetricComparison) -> bool:
         margin, inner = self.settings.margin if metric.is_primary else None, metric.equivalence_interval
         return margin is not None and inner is not None and -margin < inner[0] and inner[1] < margin
 
-    def _worst(self, metric: MetricComparison, claim: Verdict) -> WorstCase | None:
+    def _worst(self, metric: MetricComparison, claim: ComparisonVerdict) -> WorstCase | None:
         """Return the worst figures for a claim; without a claim, the worst for the run that seems better.
 
         If the runs seem equal, these are the more distant figures; None if both are equally distant.
@@ -199,10 +199,10 @@ class _Decision:
         if lowest is None or highest is None:
             return None
         farthest = max(lowest, highest, key=lambda extreme: abs(extreme.difference or 0.0))
-        if claim is Verdict.EQUIVALENT:
+        if claim is ComparisonVerdict.EQUIVALENT:
             return self._worst_case(farthest, holds=self._is_within(lowest) and self._is_within(highest))
         if claim in _BETTER:
-            is_larger = (claim is Verdict.B_BETTER) is metric.higher_is_better
+            is_larger = (claim is ComparisonVerdict.B_BETTER) is metric.higher_is_better
         elif metric.difference:
             is_larger = metric.difference > 0
         else:
@@ -287,12 +287,12 @@ class _Decision:
         return NoVerdict(Reason.AGENT_ERRORS, f"{message}; {tail}")
 
 
-def _better(metric: MetricComparison) -> Verdict:
+def _better(metric: MetricComparison) -> ComparisonVerdict:
     if not metric.difference:
-        return Verdict.INCONCLUSIVE
+        return ComparisonVerdict.INCONCLUSIVE
     is_b = (metric.difference > 0) is metric.higher_is_better
-    return Verdict.B_BETTER if is_b else Verdict.A_BETTER
+    return ComparisonVerdict.B_BETTER if is_b else ComparisonVerdict.A_BETTER
 
 
-def _without(metric: MetricComparison, verdict: Verdict, why: NoVerdict) -> MetricComparison:
+def _without(metric: MetricComparison, verdict: ComparisonVerdict, why: NoVerdict) -> MetricComparison:
     return replace(metric, verdict=verdict, reason=why.reason.value, message=why.message)

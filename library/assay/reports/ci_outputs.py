@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from assay.comparison.decision import Decision
+    from assay.comparison.decision import ComparisonDecision
     from assay.reports.comparison.document.comparison_report import ComparisonReport
     from assay.reports.document.report import Report
     from assay.reports.failures import Attempts
@@ -78,7 +78,7 @@ class CiOutputs:
         report: Report,
         out: IO[str],
         compared: ComparisonReport | None = None,
-        decision: Decision | None = None,
+        decision: ComparisonDecision | None = None,
         *,
         attempts: Attempts,
     ) -> None:
@@ -132,7 +132,7 @@ class _Against:
     """
 
     compared: ComparisonReport | None
-    decision: Decision | None
+    decision: ComparisonDecision | None
 
     def as_test_case(self) -> ComparedWithBaseline | None:
         """Return the comparison as a test case of a JUnit file; None without a baseline."""
@@ -152,7 +152,7 @@ class _Against:
             return []
         return [comparison_line(self.decision.word, self._message(self.decision), is_failure=is_failure)]
 
-    def _message(self, decision: Decision) -> str:
+    def _message(self, decision: ComparisonDecision) -> str:
         """Return the verdict and why the job fails, without reasons that the verdict states already."""
         if self.compared is None:
             return " ".join(decision.reasons)

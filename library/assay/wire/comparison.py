@@ -12,6 +12,7 @@ from assay.comparison.model import (
     ClassicalTest,
     Comparison,
     ComparisonSettings,
+    ComparisonVerdict,
     ErrorComparison,
     Estimate,
     FlippedCase,
@@ -26,7 +27,6 @@ from assay.comparison.model import (
     Side,
     Variant,
     VariantRecommendation,
-    Verdict,
     WorstCase,
 )
 from assay.comparison.stopping_outcome import StoppingOutcome
@@ -100,7 +100,7 @@ def _values_from_wire(message: comparison_figures_pb2.SettingChange) -> tuple[An
     return tuple(map(value_from_text, message.values_json))
 
 
-_VERDICTS = EnumConverter(Verdict, comparison_figures_pb2.PairVerdict, unknown=Verdict.NO_DATA)
+_VERDICTS = EnumConverter(ComparisonVerdict, comparison_figures_pb2.PairVerdict, unknown=ComparisonVerdict.NO_DATA)
 _SIDES = EnumConverter(Side, comparison_figures_pb2.PairSide, unknown=Side.NEITHER)
 _ERRORS = Converter(ErrorComparison, comparison_figures_pb2.ErrorComparison, parts={"worse": _SIDES})
 _REF = Converter(RunRef, comparison_figures_pb2.RunRef)

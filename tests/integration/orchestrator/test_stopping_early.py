@@ -13,7 +13,7 @@ from assay.agent_host.caller import AgentCaller
 from assay.agent_host.user_code import UserCode
 from assay.client.comparison.calls import compare_on_server
 from assay.client.variants import check_variants, drive_variants, plan_stopping, resume_variants, start_variants
-from assay.comparison.model import ComparisonSettings, Verdict
+from assay.comparison.model import ComparisonSettings, ComparisonVerdict
 from assay.comparison.stopping import first_stop, shuffled
 from assay.comparison.stopping_settings import plan_of
 from assay.datasets import records_dataset
@@ -122,8 +122,8 @@ async def test_the_decision_is_that_of_the_stored_rows(
         assert "stopped early" in run.state_reason
     assert [run.state for run in again] == [RunState.COMPLETED] * 2
     assert compared.stopping is not None
-    assert compared.stopping.verdict is Verdict.B_BETTER
-    assert compared.pairs[0].metric("exact_match").verdict is Verdict.B_BETTER
+    assert compared.stopping.verdict is ComparisonVerdict.B_BETTER
+    assert compared.pairs[0].metric("exact_match").verdict is ComparisonVerdict.B_BETTER
     order = shuffled([record["id"] for record in RECORDS], 7)
     assert [row.case_id for row in rows[:5]] == [RECORDS[place]["id"] for place in order[:5]]
     assert [row.place for row in rows[:5]] == order[:5]
@@ -140,8 +140,8 @@ async def test_an_equal_pair_asks_all(serve: Callable[..., Any], settings_of: Ca
     assert [(run.counts.finished, run.counts.total) for run in ended] == [(CASES, CASES)] * 2
     assert [run.summary.stopped_early for run in ended if run.summary is not None] == [None, None]
     assert compared.stopping is not None
-    assert compared.stopping.verdict is Verdict.INCONCLUSIVE
-    assert compared.pairs[0].metric("exact_match").verdict is Verdict.INCONCLUSIVE
+    assert compared.stopping.verdict is ComparisonVerdict.INCONCLUSIVE
+    assert compared.pairs[0].metric("exact_match").verdict is ComparisonVerdict.INCONCLUSIVE
 
 
 async def test_refusals_at_creation(serve: Callable[..., Any], settings_of: Callable[..., Any]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.comparison.comparing import compare_columns, compared, disagreeing
 
 from assay.comparison.compare import compare_runs
-from assay.comparison.decision import Decision, DecisionRules, decide
+from assay.comparison.decision import ComparisonDecision, DecisionRules, decide
 from assay.comparison.model import Comparison, ComparisonSettings, FailOn, Mismatch
 from assay.comparison.settings import check_settings
 from assay.errors import InvalidInputError
@@ -23,7 +23,7 @@ def exact_match(columns: tuple[list[float], list[float]], *, settings: Compariso
     return compare_columns({"exact_match": columns[0]}, {"exact_match": columns[1]}, settings=settings)
 
 
-def said_of(found: Decision) -> str:
+def said_of(found: ComparisonDecision) -> str:
     """Return the reasons in one text."""
     return " ".join(found.reasons)
 

@@ -12,7 +12,7 @@ from assay.comparison.cases import CaseScores
 from assay.comparison.compare import ComparedRun, compare_runs
 from assay.comparison.decision import DecisionRules, decide
 from assay.comparison.facts import MetricFacts
-from assay.comparison.model import ComparisonSettings, ErrorComparison, FailOn, Side, Verdict
+from assay.comparison.model import ComparisonSettings, ComparisonVerdict, ErrorComparison, FailOn, Side
 from assay.model.answers.agent_response import AgentStatus
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def test_a_run_that_fails_on_its_hard_cases_is_not_better() -> None:
     assert metric.difference == pytest.approx(0.1)
     assert metric.p == metric.p_adjusted == 2.0**-17
     assert (metric.verdict, metric.reason, metric.n_pairs, metric.n_dropped) == (
-        Verdict.WITHHELD,
+        ComparisonVerdict.WITHHELD,
         "agent_errors",
         18,
         12,
@@ -124,7 +124,7 @@ def test_a_verdict_that_the_worst_values_do_not_move_holds() -> None:
     assert (metric.errors.differ, metric.errors.worse) == (True, Side.NEITHER)  # 2 of 30 rows are more than 5 %
     assert metric.worst_case is not None
     assert metric.worst_case.difference == pytest.approx((28 * 0.8 - 2 * 0.1) / 30)
-    assert (metric.worst_case.holds, metric.verdict, metric.reason) == (True, Verdict.B_BETTER, "")
+    assert (metric.worst_case.holds, metric.verdict, metric.reason) == (True, ComparisonVerdict.B_BETTER, "")
 
 
 def test_the_worst_value_is_that_for_the_verdict_claimed() -> None:
@@ -132,7 +132,7 @@ def test_the_worst_value_is_that_for_the_verdict_claimed() -> None:
     metric, _ = compared([[0.6]] * 30, [[FAILED]] * 12 + [[0.5]] * 18)
     assert metric.worst_case is not None
     assert metric.worst_case.difference == pytest.approx((-18 * 0.1 + 12 * 0.4) / 30)
-    assert metric.verdict is Verdict.WITHHELD
+    assert metric.verdict is ComparisonVerdict.WITHHELD
 
 
 @pytest.mark.parametrize(("count", "differ"), [(2, False), (5, True)])
@@ -148,7 +148,7 @@ def test_few_errors_that_do_not_differ_change_nothing() -> None:
     metric, comparison = compared(HARD["a"], [[FAILED]] + [[0.6]] * 29)
     assert metric.errors is not None
     assert (metric.errors.p, metric.errors.differ, metric.worst_case) == (1.0, False, None)
-    assert metric.verdict is Verdict.B_BETTER
+    assert metric.verdict is ComparisonVerdict.B_BETTER
     assert decide(comparison, DecisionRules()).exit_status == 0
 
 
@@ -196,14 +196,18 @@ def test_ratings_that_are_all_0_or_1_have_worst_values_of_their_own_scale() -> N
 def test_without_a_scale_there_is_no_worst_value() -> None:
     """Seconds have no greatest value: the verdict is withheld, and the message says why."""
     metric, _ = compared([[2.0]] * 30, [[FAILED]] * 12 + [[1.0]] * 18, LATENCY)
-    assert (metric.verdict, metric.reason, metric.worst_case) == (Verdict.WITHHELD, "agent_errors", None)
+    assert (metric.verdict, metric.reason, metric.worst_case) == (ComparisonVerdict.WITHHELD, "agent_errors", None)
     assert "no worst value" in metric.message
 
 
 def test_errors_of_a_judge_count_alike_and_are_no_regression() -> None:
     """Where a judge failed, the metric's verdict is withheld, and the agent did not fail."""
     metric, comparison = compared(HARD["a"], HARD["b"], is_agent=False)
-    assert (metric.verdict, metric.reason, comparison.pairs[0].errors) == (Verdict.WITHHELD, "agent_errors", None)
+    assert (metric.verdict, metric.reason, comparison.pairs[0].errors) == (
+        ComparisonVerdict.WITHHELD,
+        "agent_errors",
+        None,
+    )
     assert decide(comparison, DecisionRules()).exit_status == 0
     assert decide(comparison, DecisionRules(strict=True)).exit_status == 4
 
@@ -212,7 +216,11 @@ def test_equivalence_must_survive_both_worst_values() -> None:
     """Of 200 equal cases six failures could hide losses of 0.5: beyond a margin of 0.02, within one of 0.2."""
     a: list[list[float | str]] = [[0.5]] * 200
     b = [[FAILED]] * 6 + a[6:]
-    for margin, verdict in ((0.01, Verdict.INCONCLUSIVE), (0.02, Verdict.WITHHELD), (0.2, Verdict.EQUIVALENT)):
+    for margin, verdict in (
+        (0.01, ComparisonVerdict.INCONCLUSIVE),
+        (0.02, ComparisonVerdict.WITHHELD),
+        (0.2, ComparisonVerdict.EQUIVALENT),
+    ):
         assert compared(a, b, margin=margin)[0].verdict is verdict
 
 
@@ -227,5 +235,5 @@ def test_failures_of_bad_runs_make_no_run_better(repeats: int, share: float) -> 
         values = sorted(value for case in b for value in case)
         bad = values[int(share * len(values))]
         failing = [[FAILED if value < bad else value for value in case] for case in b]
-        better += compared(a, failing)[0].verdict is Verdict.B_BETTER
+        better += compared(a, failing)[0].verdict is ComparisonVerdict.B_BETTER
     assert better <= TRIALS * 0.05 + 3 * (TRIALS * 0.05 * 0.95) ** 0.5

@@ -11,7 +11,7 @@ from assay.comparison.cases import CaseScores
 from assay.comparison.compare import ComparedRun, compare_runs
 from assay.comparison.decision import DecisionRules, decide
 from assay.comparison.facts import MetricFacts
-from assay.comparison.model import ComparisonSettings, Verdict
+from assay.comparison.model import ComparisonSettings, ComparisonVerdict
 from assay.statistics.sign_flips import sign_flips
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def test_one_large_category_and_nine_small_ones_decide_nothing() -> None:
     assert metric.effective_clusters == pytest.approx(245**2 / (200**2 + 9 * 25))
     assert metric.largest_cluster_share == pytest.approx(200 / 245)
     assert (metric.verdict, metric.p, metric.min_attainable_p, metric.interval_method) == (
-        Verdict.INCONCLUSIVE,
+        ComparisonVerdict.INCONCLUSIVE,
         0.25,
         0.25,
         "cr2",
@@ -71,15 +71,15 @@ def test_one_large_category_and_nine_small_ones_decide_nothing() -> None:
 def test_a_few_equal_scores_are_not_equivalent(values: list[float]) -> None:
     """A few equal scores exclude no rare loss, whatever the margin."""
     metric = of_tone(values, values, margin=0.001)
-    assert (metric.verdict, metric.reason) == (Verdict.INCONCLUSIVE, "too_few_differing")
+    assert (metric.verdict, metric.reason) == (ComparisonVerdict.INCONCLUSIVE, "too_few_differing")
     assert metric.message.endswith("; fewer than 50 cases never show equivalence")
 
 
 def test_equal_scores_without_a_scale_are_never_equivalent() -> None:
     """Of 1,000 equal values without a least and a greatest one, the next may differ by anything."""
-    assert of_tone([0.7] * 1_000, [0.7] * 1_000, margin=0.01).verdict is Verdict.EQUIVALENT
+    assert of_tone([0.7] * 1_000, [0.7] * 1_000, margin=0.01).verdict is ComparisonVerdict.EQUIVALENT
     metric = of_tone([0.7] * 1_000, [0.7] * 1_000, margin=0.01, scale=None)
-    assert (metric.verdict, metric.reason) == (Verdict.INCONCLUSIVE, "no_scale")
+    assert (metric.verdict, metric.reason) == (ComparisonVerdict.INCONCLUSIVE, "no_scale")
 
 
 def test_a_few_equal_categories_are_not_equivalent() -> None:
@@ -97,7 +97,7 @@ def test_four_cases_of_two_hundred_decide_nothing() -> None:
     b = [1.0] * 200
     a = [0.0, 1.0] * 4 + [1.0] * 192
     metric = clustered(a, b, [f"k{at // 2}" for at in range(200)])
-    assert (metric.verdict, metric.p, metric.reason) == (Verdict.INCONCLUSIVE, 0.125, "too_few_clusters")
+    assert (metric.verdict, metric.p, metric.reason) == (ComparisonVerdict.INCONCLUSIVE, 0.125, "too_few_clusters")
     assert metric.message == "4 of 100 clusters came out differently: with so few, no p-value can be below 0.05"
 
 
@@ -106,7 +106,7 @@ def test_five_cases_never_decide(rise: list[float]) -> None:
     """Five cases never decide, however large the difference; six can."""
     metric = of_tone([0.4] * 5, [0.4 + each for each in rise])
     assert (metric.p, metric.reason, metric.notes) == (0.0625, "too_few_differing", ("few_differing",))
-    assert of_tone([0.4] * 6, [0.4 + each for each in (*rise, 0.4)]).verdict is Verdict.B_BETTER
+    assert of_tone([0.4] * 6, [0.4 + each for each in (*rise, 0.4)]).verdict is ComparisonVerdict.B_BETTER
 
 
 def test_the_least_p_is_that_of_the_level() -> None:

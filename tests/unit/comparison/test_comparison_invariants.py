@@ -15,7 +15,14 @@ from tests.unit.comparison.comparing import compare_columns, compared, facts
 
 from assay.comparison.compare import ComparedRun, compare_runs
 from assay.comparison.facts import MetricFacts
-from assay.comparison.model import Adjustment, ComparisonSettings, ErrorComparison, MetricComparison, Side, Verdict
+from assay.comparison.model import (
+    Adjustment,
+    ComparisonSettings,
+    ComparisonVerdict,
+    ErrorComparison,
+    MetricComparison,
+    Side,
+)
 from assay.comparison.what_changed import changes
 from assay.model.limits import MAX_COMPARED_RUNS
 from assay.wire.comparison import COMPARISON
@@ -24,7 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-MIRRORED = {Verdict.A_BETTER: Verdict.B_BETTER, Verdict.B_BETTER: Verdict.A_BETTER}
+MIRRORED = {
+    ComparisonVerdict.A_BETTER: ComparisonVerdict.B_BETTER,
+    ComparisonVerdict.B_BETTER: ComparisonVerdict.A_BETTER,
+}
 OTHER = {Side.A: Side.B, Side.B: Side.A, Side.NEITHER: Side.NEITHER}
 CATEGORIES = ("refunds", "", "delivery")
 
@@ -178,7 +188,7 @@ def test_equal_rows_are_never_better(pair: list[dict[str, list[float | None]]], 
     categories = ["refunds"] * len(one["quality"])
     same = [compared(run_id, one, settings=how, categories=categories) for run_id in ("one", "same")]
     for metric in compare_runs(same, how).pairs[0].metrics:
-        assert metric.verdict not in (Verdict.A_BETTER, Verdict.B_BETTER)
+        assert metric.verdict not in (ComparisonVerdict.A_BETTER, ComparisonVerdict.B_BETTER)
         assert metric.difference in (0, None)
         assert metric.p in (1, None)
         assert (metric.wins, metric.losses) == (0, 0)

@@ -13,7 +13,7 @@ from tests.unit.comparison.comparing import METRICS, compare_columns, compared, 
 from assay.comparison.compare import compare_runs
 from assay.comparison.decision import DecisionRules, decide
 from assay.comparison.facts import _metric, facts_of
-from assay.comparison.model import Adjustment, Comparison, ComparisonSettings, FailOn, Verdict
+from assay.comparison.model import Adjustment, Comparison, ComparisonSettings, ComparisonVerdict, FailOn
 from assay.comparison.what_changed import changes
 from assay.errors import InvalidInputError
 from assay.metrics import METRICS as METRIC_KINDS
@@ -22,16 +22,16 @@ from assay.metrics import METRICS as METRIC_KINDS
 @pytest.mark.parametrize(
     ("b", "c", "n", "margin", "verdict"),
     [
-        (3, 4, 200, 0.05, Verdict.EQUIVALENT),
-        (2, 10, 50, 0.05, Verdict.B_BETTER),
-        (10, 2, 50, 0.05, Verdict.A_BETTER),
-        (10, 12, 1000, 0.02, Verdict.EQUIVALENT),
-        (3, 4, 200, None, Verdict.INCONCLUSIVE),
-        (0, 5, 50, None, Verdict.INCONCLUSIVE),
-        (0, 6, 50, None, Verdict.B_BETTER),
+        (3, 4, 200, 0.05, ComparisonVerdict.EQUIVALENT),
+        (2, 10, 50, 0.05, ComparisonVerdict.B_BETTER),
+        (10, 2, 50, 0.05, ComparisonVerdict.A_BETTER),
+        (10, 12, 1000, 0.02, ComparisonVerdict.EQUIVALENT),
+        (3, 4, 200, None, ComparisonVerdict.INCONCLUSIVE),
+        (0, 5, 50, None, ComparisonVerdict.INCONCLUSIVE),
+        (0, 6, 50, None, ComparisonVerdict.B_BETTER),
     ],
 )
-def test_the_verdict_of_rates(b: int, c: int, n: int, margin: float | None, verdict: Verdict) -> None:
+def test_the_verdict_of_rates(b: int, c: int, n: int, margin: float | None, verdict: ComparisonVerdict) -> None:
     """Significance decides first, then the margin; everything else is inconclusive."""
     a_column, b_column = disagreeing(b, c, n)
     comparison = compare_columns(
@@ -63,7 +63,7 @@ def test_noise_of_vectors_is_no_difference() -> None:
         )
         primary = comparison.pairs[0].metric("similarity")
         assert (primary.wins, primary.ties) == (40 - ties, ties)
-        assert primary.verdict is (Verdict.INCONCLUSIVE if ties else Verdict.B_BETTER)
+        assert primary.verdict is (ComparisonVerdict.INCONCLUSIVE if ties else ComparisonVerdict.B_BETTER)
         assert comparison.pairs[0].n_flipped == 40 - ties
 
 
@@ -92,7 +92,7 @@ def test_lower_latency_is_better() -> None:
     """For a metric where lower is better, a negative difference wins."""
     slow, fast = {"latency": [2.0] * 8}, {"latency": [1.0 + 0.01 * at for at in range(8)]}
     metric = compare_columns(slow, fast, settings=ComparisonSettings(primary="latency")).pairs[0].metric("latency")
-    assert metric.verdict is Verdict.B_BETTER
+    assert metric.verdict is ComparisonVerdict.B_BETTER
     assert metric.difference is not None
     assert metric.difference < 0
     assert (metric.wins, metric.losses) == (8, 0)
@@ -136,12 +136,12 @@ def test_missing_values_are_dropped_and_counted() -> None:
     some = compare_columns({"quality": [4.0, 5.0, None, 3.0]}, {"quality": [5.0, 5.0, 4.0, None]})
     metric = some.pairs[0].metric("quality")
     assert (metric.n_pairs, metric.n_dropped) == (2, 2)
-    assert metric.verdict is Verdict.INCONCLUSIVE
+    assert metric.verdict is ComparisonVerdict.INCONCLUSIVE
     most = compare_columns({"quality": [4.0, 5.0, None, None, None]}, {"quality": [5.0] * 5}).pairs[0]
-    assert most.metric("quality").verdict is Verdict.NO_DATA
+    assert most.metric("quality").verdict is ComparisonVerdict.NO_DATA
     assert "3 of 5 common cases have no value" in most.metric("quality").message
     compared_metric = compare_columns({"quality": [4.0]}, {"quality": [5.0]}).pairs[0].metric("quality")
-    assert compared_metric.verdict is Verdict.NO_DATA
+    assert compared_metric.verdict is ComparisonVerdict.NO_DATA
     assert "a test needs at least 2" in compared_metric.message
 
 
@@ -249,24 +249,24 @@ def test_five_clusters_decide_nothing() -> None:
         assert metric.t_p is not None
         assert metric.t_p < 1e-6
         verdicts.append((metric.verdict, metric.min_attainable_p))
-    assert verdicts == [(Verdict.INCONCLUSIVE, 0.0625), (Verdict.B_BETTER, 0.03125)]
+    assert verdicts == [(ComparisonVerdict.INCONCLUSIVE, 0.0625), (ComparisonVerdict.B_BETTER, 0.03125)]
 
 
 @pytest.mark.parametrize(
     ("drop", "clusters", "margin", "verdict"),
     [
-        (1.0, 20, None, Verdict.A_BETTER),
-        (0.1, 20, 0.5, Verdict.A_BETTER),
-        (0.1, 6, None, Verdict.A_BETTER),
-        (0.1, 5, None, Verdict.INCONCLUSIVE),
-        (0.1, 5, 0.2, Verdict.INCONCLUSIVE),
-        (0.0, 20, None, Verdict.INCONCLUSIVE),
-        (0.0, 20, 0.01, Verdict.INCONCLUSIVE),
+        (1.0, 20, None, ComparisonVerdict.A_BETTER),
+        (0.1, 20, 0.5, ComparisonVerdict.A_BETTER),
+        (0.1, 6, None, ComparisonVerdict.A_BETTER),
+        (0.1, 5, None, ComparisonVerdict.INCONCLUSIVE),
+        (0.1, 5, 0.2, ComparisonVerdict.INCONCLUSIVE),
+        (0.0, 20, None, ComparisonVerdict.INCONCLUSIVE),
+        (0.0, 20, 0.01, ComparisonVerdict.INCONCLUSIVE),
     ],
 )
 @pytest.mark.parametrize("pattern", [(1, 1, 1), (3, 0, 0)])
 def test_clusters_that_all_change_by_the_same(
-    drop: float, clusters: int, margin: float | None, verdict: Verdict, pattern: tuple[int, ...]
+    drop: float, clusters: int, margin: float | None, verdict: ComparisonVerdict, pattern: tuple[int, ...]
 ) -> None:
     """Without a standard error signs of the clusters' sums decide, whatever rounding makes of the differences."""
     settings = ComparisonSettings(cluster="category", primary="score", margin=margin)
@@ -294,21 +294,26 @@ def test_a_total_regression_is_one_with_clusters_too() -> None:
         for name, value in (("a", 1.0), ("b", 0.0))
     ]
     comparison = compare_runs(runs, settings)
-    assert comparison.pairs[0].metric("exact_match").verdict is Verdict.A_BETTER
+    assert comparison.pairs[0].metric("exact_match").verdict is ComparisonVerdict.A_BETTER
     assert decide(comparison, DecisionRules()).exit_status == 1
 
 
 @pytest.mark.parametrize(
     ("metric", "cases", "margin", "verdict"),
     [
-        ("quality", 60, 0.2, Verdict.EQUIVALENT),
-        ("quality", 60, 0.1, Verdict.INCONCLUSIVE),  # 4 · 1.67 · sqrt(2 / 61) / sqrt(62) = 0.154 is not excluded
-        ("quality", 5, 0.2, Verdict.INCONCLUSIVE),
-        ("score", 60, 0.2, Verdict.INCONCLUSIVE),  # no range is declared
+        ("quality", 60, 0.2, ComparisonVerdict.EQUIVALENT),
+        (
+            "quality",
+            60,
+            0.1,
+            ComparisonVerdict.INCONCLUSIVE,
+        ),  # 4 · 1.67 · sqrt(2 / 61) / sqrt(62) = 0.154 is not excluded
+        ("quality", 5, 0.2, ComparisonVerdict.INCONCLUSIVE),
+        ("score", 60, 0.2, ComparisonVerdict.INCONCLUSIVE),  # no range is declared
     ],
 )
 def test_equal_scores_are_equivalent_only_where_they_exclude_a_rare_loss(
-    metric: str, cases: int, margin: float, verdict: Verdict
+    metric: str, cases: int, margin: float, verdict: ComparisonVerdict
 ) -> None:
     """A difference without spread has no interval of its own; a margin is compared with that of the scale."""
     column = {metric: [3.0 + 0.01 * at for at in range(cases)]}
@@ -338,7 +343,7 @@ def test_three_runs() -> None:
     assert raw == [0.5, 0.0625, 0.25]
     assert adjusted == [0.5, 0.125, None]  # against A alone: the third pair decides nothing
     third = comparison.pairs[2].metric("exact_match")
-    assert (third.verdict, third.reason, third.decides) == (Verdict.WITHHELD, "not_adjusted", False)
+    assert (third.verdict, third.reason, third.decides) == (ComparisonVerdict.WITHHELD, "not_adjusted", False)
 
 
 def test_all_pairs_decide_where_they_are_asked_for() -> None:
@@ -348,7 +353,7 @@ def test_all_pairs_decide_where_they_are_asked_for() -> None:
     comparison = compare_columns(*columns, settings=ComparisonSettings(all_pairs=True))
     metrics = [pair.metric("exact_match") for pair in comparison.pairs]
     assert [metric.p_adjusted for metric in metrics] == [0.5, 0.1875, 0.5]
-    assert {(metric.verdict, metric.decides) for metric in metrics} == {(Verdict.INCONCLUSIVE, True)}
+    assert {(metric.verdict, metric.decides) for metric in metrics} == {(ComparisonVerdict.INCONCLUSIVE, True)}
 
 
 def test_figures_of_a_filter_have_no_verdict() -> None:
@@ -358,7 +363,7 @@ def test_figures_of_a_filter_have_no_verdict() -> None:
         {"exact_match": a_column}, {"exact_match": b_column}, settings=ComparisonSettings(where="failed")
     )
     primary = comparison.pairs[0].metric("exact_match")
-    assert (primary.verdict, comparison.filtered) == (Verdict.WITHHELD, True)
+    assert (primary.verdict, comparison.filtered) == (ComparisonVerdict.WITHHELD, True)
     assert "exploratory" in primary.message
     assert primary.p is not None
     assert decide(comparison, DecisionRules()).exit_status == 0
@@ -404,7 +409,7 @@ def test_runs_that_must_not_be_compared(changed: dict[str, Any], code: str, mess
     comparison = compare_runs(runs, ComparisonSettings())
     assert [one.code for one in comparison.mismatches] == [code]
     assert message in comparison.mismatches[0].message
-    assert comparison.pairs[0].metric("quality").verdict is Verdict.WITHHELD
+    assert comparison.pairs[0].metric("quality").verdict is ComparisonVerdict.WITHHELD
     assert decide(comparison, DecisionRules()).exit_status == 3
     assert decide(comparison, DecisionRules(allow_mismatch=True)).exit_status == 0
 
@@ -492,13 +497,13 @@ def test_a_metric_with_another_definition_is_not_compared(
     verdict = comparison.pairs[0].metric("m").verdict
     if not message:
         assert comparison.mismatches == ()
-        assert verdict in (Verdict.B_BETTER, Verdict.A_BETTER)
+        assert verdict in (ComparisonVerdict.B_BETTER, ComparisonVerdict.A_BETTER)
         return
     (mismatch,) = comparison.mismatches
     assert mismatch.code == "metric_version"
     assert mismatch.message.startswith("m measures something else in each run: ")
     assert message in mismatch.message
-    assert verdict is Verdict.WITHHELD
+    assert verdict is ComparisonVerdict.WITHHELD
     assert decide(comparison, DecisionRules()).exit_status == 3
 
 
@@ -507,17 +512,17 @@ def test_rows_that_pass_by_other_thresholds_have_no_common_pass_rate() -> None:
     heads = [_configured(name, "rouge", {}, threshold) for name, threshold in (("a", 0.9), ("b", 0.2))]
     comparison = _compared_heads(*heads)
     assert comparison.mismatches == ()
-    assert comparison.pairs[0].metric("m").verdict is Verdict.B_BETTER
+    assert comparison.pairs[0].metric("m").verdict is ComparisonVerdict.B_BETTER
     rate = comparison.pairs[0].metric("pass_rate")
     assert (rate.verdict, rate.message) == (
-        Verdict.WITHHELD,
+        ComparisonVerdict.WITHHELD,
         "rows pass by other thresholds in each run: m 0.2 and 0.9",
     )
     by_rate = _compared_heads(*heads, primary="pass_rate")
     assert decide(by_rate, DecisionRules()).exit_status == 3
     assert "rows pass by other thresholds in each run: m 0.2 and 0.9" in by_rate.mismatches[0].message
     of_runs = [_configured(name, "exact_match", {}, threshold) for name, threshold in (("a", 0.9), ("b", 0.2))]
-    assert _compared_heads(*of_runs).pairs[0].metric("pass_rate").verdict is Verdict.B_BETTER
+    assert _compared_heads(*of_runs).pairs[0].metric("pass_rate").verdict is ComparisonVerdict.B_BETTER
 
 
 def test_rows_that_pass_by_a_metric_of_one_run_have_no_common_pass_rate() -> None:
@@ -526,15 +531,15 @@ def test_rows_that_pass_by_a_metric_of_one_run_have_no_common_pass_rate() -> Non
     heads[1]["results"]["length"] = {"kind": "tokens", "version": "1", "value": 1.0, "passed": 3, "failed": 17}
     comparison = _compared_heads(*heads)
     assert comparison.mismatches == ()
-    assert comparison.pairs[0].metric("m").verdict is Verdict.B_BETTER
+    assert comparison.pairs[0].metric("m").verdict is ComparisonVerdict.B_BETTER
     rate = comparison.pairs[0].metric("pass_rate")
     sentence = "rows pass by other metrics in each run: not all have length"
-    assert (rate.verdict, rate.message) == (Verdict.WITHHELD, sentence)
+    assert (rate.verdict, rate.message) == (ComparisonVerdict.WITHHELD, sentence)
     by_rate = _compared_heads(*heads, primary="pass_rate")
     assert decide(by_rate, DecisionRules()).exit_status == 3
     assert sentence in by_rate.mismatches[0].message
     heads[1]["results"]["length"] |= {"passed": 0, "failed": 0}
-    assert _compared_heads(*heads).pairs[0].metric("pass_rate").verdict is Verdict.B_BETTER
+    assert _compared_heads(*heads).pairs[0].metric("pass_rate").verdict is ComparisonVerdict.B_BETTER
 
 
 def test_conversations_with_another_value_are_not_compared() -> None:
@@ -590,7 +595,7 @@ def test_no_common_case(other_ids: bool) -> None:
     comparison = compare_runs(runs, ComparisonSettings())
     assert [one.code for one in comparison.mismatches] == ["overlap"]
     assert "runs a and b have no case in common" in comparison.mismatches[0].message
-    assert {one.verdict for one in comparison.pairs[0].metrics} == {Verdict.NO_DATA}
+    assert {one.verdict for one in comparison.pairs[0].metrics} == {ComparisonVerdict.NO_DATA}
     assert decide(comparison, DecisionRules()).exit_status == 3
     assert decide(comparison, DecisionRules(allow_mismatch=True)).exit_status == 3  # there are no figures
 
@@ -627,10 +632,10 @@ def test_what_cannot_be_compared_at_all() -> None:
 def test_all_equal_and_all_without_values() -> None:
     """Equal runs differ by 0 with p 1; runs without any value have no data, and nothing is NaN."""
     equal = compare_columns({"exact_match": [1.0] * 5}, {"exact_match": [1.0] * 5}).pairs[0].metric("exact_match")
-    assert (equal.difference, equal.p, equal.verdict) == (0.0, 1.0, Verdict.INCONCLUSIVE)
+    assert (equal.difference, equal.p, equal.verdict) == (0.0, 1.0, ComparisonVerdict.INCONCLUSIVE)
     none = compare_columns({"quality": [None, None]}, {"quality": [None, None]})
     assert none.primary == "pass_rate"
-    assert {metric.verdict for metric in none.pairs[0].metrics} == {Verdict.NO_DATA}
+    assert {metric.verdict for metric in none.pairs[0].metrics} == {ComparisonVerdict.NO_DATA}
     assert decide(none, DecisionRules()).exit_status == 3
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.comparison.model import Verdict
+from assay.comparison.model import ComparisonVerdict
 from assay.comparison.stopping import Stopping, StoppingPlan, StoppingRule, first_stop, shuffled
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def test_the_always_valid_rule_stops_at_the_case() -> None:
     assert first_stop(RATES, path) is None
     stop = first_stop(RATES, [*path, MISSING, WON, LOST, LOST, LOST])
     assert stop is not None
-    assert (stop.cases, stop.n_pairs, stop.verdict) == (12, 11, Verdict.B_BETTER)
+    assert (stop.cases, stop.n_pairs, stop.verdict) == (12, 11, ComparisonVerdict.B_BETTER)
     assert stop.p == pytest.approx(0.035156, abs=1e-6)
 
 
@@ -38,7 +38,7 @@ def test_scores_are_divided_by_their_range() -> None:
     assert first_stop(plan, [(3.0, 4.0)] * 8) is None
     stop = first_stop(plan, [(1.0, 5.0)] * 8)
     assert stop is not None
-    assert stop.verdict is Verdict.A_BETTER
+    assert stop.verdict is ComparisonVerdict.A_BETTER
 
 
 def test_planned_looks_are_the_only_ones() -> None:
@@ -83,7 +83,7 @@ def test_swapping_the_runs_swaps_the_verdict(rows: list[Pair], plan: StoppingPla
     assert (here is None) == (there is None)
     if here is not None and there is not None:
         assert (here.cases, here.n_pairs, here.look) == (there.cases, there.n_pairs, there.look)
-        assert {here.verdict, there.verdict} == {Verdict.A_BETTER, Verdict.B_BETTER}
+        assert {here.verdict, there.verdict} == {ComparisonVerdict.A_BETTER, ComparisonVerdict.B_BETTER}
 
 
 def test_what_a_rule_cannot_hold() -> None:

@@ -20,7 +20,7 @@ from benchmarks.error_rates.tables import PAGE, RATES, with_tables
 from benchmarks.error_rates.themes import THEMES, measure, settings
 
 from assay.comparison.compare import compare_runs
-from assay.comparison.model import ComparisonSettings, Verdict
+from assay.comparison.model import ComparisonSettings, ComparisonVerdict
 
 QUICK = [number for number, setting in enumerate(settings()) if setting.quick]
 SIZES = one_large(10)
@@ -53,7 +53,7 @@ def test_families_decide_as_whole_comparisons(*, all_pairs: bool) -> None:
     runs = [run(f"run-{number}", column) for number, column in enumerate(columns)]
     compared = compare_runs(runs, ComparisonSettings(primary=METRIC, all_pairs=all_pairs))
     verdicts = [pair.metric(METRIC).verdict for pair in compared.pairs if pair.a.label == "A"]
-    signs = [(verdict is Verdict.B_BETTER) - (verdict is Verdict.A_BETTER) for verdict in verdicts]
+    signs = [(verdict is ComparisonVerdict.B_BETTER) - (verdict is ComparisonVerdict.A_BETTER) for verdict in verdicts]
     assert family_verdicts(columns, all_pairs=all_pairs) == signs
     assert any(signs)
 

@@ -15,8 +15,8 @@ from assay.client.comparison.join import (
     reports_of,
     with_baseline_first,
 )
-from assay.comparison.decision import Decision, DecisionRules, decide
-from assay.comparison.model import Adjustment, Comparison, ComparisonSettings, FailOn, Verdict
+from assay.comparison.decision import ComparisonDecision, DecisionRules, decide
+from assay.comparison.model import Adjustment, Comparison, ComparisonSettings, ComparisonVerdict, FailOn
 from assay.comparison.run_names import run_names
 from assay.comparison.settings import check_settings
 from assay.reports.comparison.document.comparison_report import report_of_runs
@@ -43,7 +43,7 @@ class ComparisonResult:
     """
 
     comparison: Comparison
-    decision: Decision
+    decision: ComparisonDecision
     sentence: str
     text: str
     details: str = ""
@@ -54,7 +54,7 @@ class ComparisonResult:
         return self.text
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> ComparisonVerdict:
         """The primary metric's verdict on the second run against the first."""
         return self.comparison.pairs[0].metric(self.comparison.primary).verdict
 

@@ -19,7 +19,7 @@ from assay.text.markdown_text import markdown_code, markdown_prose
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from assay.comparison.decision import Decision
+    from assay.comparison.decision import ComparisonDecision
     from assay.reports.document.report import Report
     from assay.reports.folder import ReportFolder
 
@@ -48,7 +48,9 @@ def write(report: Report, folder: ReportFolder, options: Mapping[str, Any]) -> N
         file.write(markdown_document(report))
 
 
-def markdown_document(report: Report, decision: Decision | None = None, *, max_bytes: int | None = None) -> str:
+def markdown_document(
+    report: Report, decision: ComparisonDecision | None = None, *, max_bytes: int | None = None
+) -> str:
     """Return a report as Markdown.
 
     Args:
@@ -98,7 +100,7 @@ class _Findings:
                     self.more_errors += 1
 
 
-def _opening(report: Report, decision: Decision | None) -> Iterator[str]:
+def _opening(report: Report, decision: ComparisonDecision | None) -> Iterator[str]:
     head, summary = report.head, report.head["summary"]
     partial = partial_text(report.row_count, summary["total"]) + ", " if summary.get("partial") else ""
     verdict = summary["overall_status"]

@@ -31,7 +31,7 @@ def stopped_early(connection: sa.Connection, run: Run, judging: JudgingSummary |
     stop = stops.read_stop(connection, run.run_id) if settings is not None else None
     if settings is None or stop is None:
         return None
-    from assay.comparison.model import Verdict  # imported here: few runs stop early
+    from assay.comparison.model import ComparisonVerdict  # imported here: few runs stop early
 
     counts = row_costs.read_counts(connection, run.run_id)
     unasked = settings.cases * run.spec.repeats - counts.rows
@@ -41,7 +41,7 @@ def stopped_early(connection: sa.Connection, run: Run, judging: JudgingSummary |
     return StoppedEarly(
         rule=stop.rule.value,
         metric=settings.metric,
-        winner=settings.variants[stop.verdict is Verdict.B_BETTER],
+        winner=settings.variants[stop.verdict is ComparisonVerdict.B_BETTER],
         cases=stop.cases,
         n_pairs=stop.n_pairs,
         look=stop.look,

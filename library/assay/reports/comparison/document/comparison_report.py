@@ -18,7 +18,7 @@ from assay.text.unsafe_text import json_text
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay.comparison.decision import Decision
+    from assay.comparison.decision import ComparisonDecision
     from assay.comparison.facts import RunFacts
     from assay.comparison.model import Comparison, MetricComparison, PairComparison, Variant
     from assay.reports.comparison.document.compared_cases import ComparedCases
@@ -45,7 +45,7 @@ class ComparisonReport:
     """
 
     comparison: Comparison
-    decision: Decision
+    decision: ComparisonDecision
     facts: Sequence[RunFacts]
     heads: Sequence[Mapping[str, Any]]
     cases: ComparedCases | None = None
@@ -111,7 +111,7 @@ class ComparisonReport:
 
 
 def report_of_runs(
-    comparison: Comparison, decision: Decision, runs: Sequence[Report], *, of_run: bool = False
+    comparison: Comparison, decision: ComparisonDecision, runs: Sequence[Report], *, of_run: bool = False
 ) -> ComparisonReport:
     """Return the report of a comparison from the documents of its runs.
 

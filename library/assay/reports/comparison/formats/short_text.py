@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.comparison.model import PASS_RATE, Verdict
+from assay.comparison.model import PASS_RATE, ComparisonVerdict
 from assay.reports.comparison.words.figures import figures_of, metric_text, run_value
 from assay.reports.comparison.words.headline import Naming, pair_sentence, verdict_sentence
 from assay.reports.comparison.words.sentences import banners, cautions, decision_sentence
@@ -24,12 +24,12 @@ _MOST_RUNS = 8
 _ID_CHARS, _QUESTION_CHARS, _NAME_CHARS = 30, 40, 40
 _SENTENCE_CHARS = 600
 _WORDS = {
-    Verdict.B_BETTER: "better",
-    Verdict.A_BETTER: "worse",
-    Verdict.EQUIVALENT: "equivalent",
-    Verdict.INCONCLUSIVE: "inconclusive",
-    Verdict.NO_DATA: "no data",
-    Verdict.WITHHELD: "no verdict",
+    ComparisonVerdict.B_BETTER: "better",
+    ComparisonVerdict.A_BETTER: "worse",
+    ComparisonVerdict.EQUIVALENT: "equivalent",
+    ComparisonVerdict.INCONCLUSIVE: "inconclusive",
+    ComparisonVerdict.NO_DATA: "no data",
+    ComparisonVerdict.WITHHELD: "no verdict",
 }
 
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assay.comparison.model import Verdict
+from assay.comparison.model import ComparisonVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -156,10 +156,10 @@ def verdict_text(metric: MetricComparison, a: str, b: str) -> str:
         b: What the second is called.
     """
     return {
-        Verdict.A_BETTER: f"{a} better",
-        Verdict.B_BETTER: f"{b} better",
-        Verdict.EQUIVALENT: "equivalent",
-        Verdict.INCONCLUSIVE: "inconclusive",
-        Verdict.NO_DATA: "no data",
-        Verdict.WITHHELD: "no verdict",
+        ComparisonVerdict.A_BETTER: f"{a} better",
+        ComparisonVerdict.B_BETTER: f"{b} better",
+        ComparisonVerdict.EQUIVALENT: "equivalent",
+        ComparisonVerdict.INCONCLUSIVE: "inconclusive",
+        ComparisonVerdict.NO_DATA: "no data",
+        ComparisonVerdict.WITHHELD: "no verdict",
     }[metric.verdict]

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from assay.comparison.decision import short_reason
-from assay.comparison.model import Reason, Side, Verdict
+from assay.comparison.model import ComparisonVerdict, Reason, Side
 from assay.comparison.stopped import ALWAYS_VALID, STAGEWISE
 from assay.reports.comparison.words.figures import figures_of, level_text, p_phrase, p_text, tested_text
 from assay.reports.words.metric_text import count_text
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from assay.reports.comparison.document.comparison_report import ComparisonReport
 
 _MOST_LISTED = 8
-_NONE = (Verdict.WITHHELD, Verdict.NO_DATA)
+_NONE = (ComparisonVerdict.WITHHELD, ComparisonVerdict.NO_DATA)
 _WORDS = {
-    Verdict.B_BETTER: "better",
-    Verdict.A_BETTER: "worse",
-    Verdict.EQUIVALENT: "equivalent",
-    Verdict.INCONCLUSIVE: "inconclusive",
-    Verdict.WITHHELD: "without a verdict",
-    Verdict.NO_DATA: "without a verdict",
+    ComparisonVerdict.B_BETTER: "better",
+    ComparisonVerdict.A_BETTER: "worse",
+    ComparisonVerdict.EQUIVALENT: "equivalent",
+    ComparisonVerdict.INCONCLUSIVE: "inconclusive",
+    ComparisonVerdict.WITHHELD: "without a verdict",
+    ComparisonVerdict.NO_DATA: "without a verdict",
 }
 
 
@@ -68,7 +68,7 @@ def _against_first(report: ComparisonReport, naming: Naming) -> str:
     Reasons are short here; the line of each pair gives them as a sentence.
     """
     metric = report.comparison.primary
-    groups: dict[tuple[Verdict, str], list[str]] = {}
+    groups: dict[tuple[ComparisonVerdict, str], list[str]] = {}
     for pair in report.baseline_pairs:
         primary = pair.metric(metric)
         groups.setdefault((primary.verdict, short_reason(primary, report.comparison.settings.alpha)), []).append(
@@ -133,11 +133,11 @@ def _verdict_of_pair(report: ComparisonReport, pair: PairComparison, naming: Nam
     primary = pair.metric(report.comparison.primary)
     a, b = (named(report, label, naming) for label in (pair.a.label, pair.b.label))
     match primary.verdict:
-        case Verdict.B_BETTER:
+        case ComparisonVerdict.B_BETTER:
             return f"{b} is better than {a} on {primary.metric}: {_seen(report, primary, a, b)}."
-        case Verdict.A_BETTER:
+        case ComparisonVerdict.A_BETTER:
             return f"{b} is worse than {a} on {primary.metric}: {_seen(report, primary, a, b)}."
-        case Verdict.EQUIVALENT:
+        case ComparisonVerdict.EQUIVALENT:
             margin = report.comparison.settings.margin
             level = level_text(2 * report.comparison.settings.alpha)
             inner = figures_of(report, primary.metric).interval(primary.equivalence_interval, signed=True)
@@ -145,7 +145,7 @@ def _verdict_of_pair(report: ComparisonReport, pair: PairComparison, naming: Nam
                 f"{a} and {b} are equivalent on {primary.metric}: the {level} interval {inner} of the difference lies "
                 f"within the margin of ±{margin:g}, over {_cases(primary, a, b)}."
             )
-        case Verdict.INCONCLUSIVE:
+        case ComparisonVerdict.INCONCLUSIVE:
             return (
                 f"Inconclusive: {primary.message}; {primary.metric} of {b} against {a}: {_seen(report, primary, a, b)}."
             )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from assay.comparison.metric_pairs import FEW_CLUSTERS, LARGE_LOSSES
-from assay.comparison.model import PASS_RATE, Reason, Side, Verdict
+from assay.comparison.model import PASS_RATE, ComparisonVerdict, Reason, Side
 from assay.comparison.stopped import ALWAYS_VALID, STAGEWISE
 from assay.gates.stopping_text import saved_text
 from assay.model.answers.interrupts import interrupted_note
@@ -139,7 +139,7 @@ def _cautions(report: ComparisonReport, pair: PairComparison) -> Iterator[str]:
     figures = figures_of(report, primary.metric)
     chosen = report.comparison.settings.difference or report.comparison.settings.margin
     if (
-        primary.verdict is Verdict.INCONCLUSIVE
+        primary.verdict is ComparisonVerdict.INCONCLUSIVE
         and chosen
         and primary.n_needed is not None
         and primary.n_needed > primary.n_pairs
@@ -192,14 +192,14 @@ def detectable_sentence(report: ComparisonReport, metric: MetricComparison) -> s
     Empty if no difference could have led to a verdict, as a smallest difference would suggest the opposite; likewise if
     a difference was found, beside which "too few cases" would be wrong.
     """
-    is_found = metric.detectable is None and metric.verdict in (Verdict.A_BETTER, Verdict.B_BETTER)
+    is_found = metric.detectable is None and metric.verdict in (ComparisonVerdict.A_BETTER, ComparisonVerdict.B_BETTER)
     if metric.reason not in _DECIDABLE or is_found or report.comparison.stopping is not None:
         return ""
     power = f"{100 * report.comparison.settings.power:.4g}%"
     cases = count_text(metric.n_pairs, "case")
     if metric.detectable is None:
         # The power of few, unequal clusters is unknown.
-        if metric.verdict is not Verdict.INCONCLUSIVE or metric.clusters is not None:
+        if metric.verdict is not ComparisonVerdict.INCONCLUSIVE or metric.clusters is not None:
             return ""
         return f"{cases} are too few to find any difference of {metric.metric} with {power} power"
     difference = figures_of(report, metric.metric).value(metric.detectable)

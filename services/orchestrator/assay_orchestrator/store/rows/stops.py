@@ -284,9 +284,13 @@ def read_stop(connection: sa.Connection, run_id: str) -> Stop | None:
     text = connection.execute(sa.select(table.c.stop_json).where(table.c.run_id == run_id)).scalar_one_or_none()
     if text is None:
         return None
-    from assay.comparison.model import Verdict
+    from assay.comparison.model import ComparisonVerdict
     from assay.comparison.stopping import Stop, StoppingRule
 
     data = json.loads(text)
-    plain = {"rule": StoppingRule(data["rule"]), "verdict": Verdict(data["verdict"]), "looks": tuple(data["looks"])}
+    plain = {
+        "rule": StoppingRule(data["rule"]),
+        "verdict": ComparisonVerdict(data["verdict"]),
+        "looks": tuple(data["looks"]),
+    }
     return Stop(**{**data, **plain})

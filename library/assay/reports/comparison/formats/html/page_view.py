@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.comparison.model import Verdict
+from assay.comparison.model import ComparisonVerdict
 from assay.reports.comparison.words.figures import figures_of, metric_text
 from assay.reports.comparison.words.outline import OPENING, Part, outline
 from assay.reports.formats.html.summary_view import moment
@@ -49,7 +49,7 @@ class PageView:
         """Return the class of the verdict."""
         if self.report.decision.is_regression:
             return "fail"
-        better = any(pair.metric(self.comparison.primary).verdict is Verdict.B_BETTER for pair in self.pairs)
+        better = any(pair.metric(self.comparison.primary).verdict is ComparisonVerdict.B_BETTER for pair in self.pairs)
         return "pass" if better else "incomplete"
 
     def compared_at(self) -> str:
@@ -75,7 +75,7 @@ class PageView:
         if metric.difference is None:
             return ""
         title = f"{pair.b.label} - {pair.a.label}, {metric.metric}: {self._change(metric)}"
-        is_good = {Verdict.B_BETTER: True, Verdict.A_BETTER: False}.get(metric.verdict)
+        is_good = {ComparisonVerdict.B_BETTER: True, ComparisonVerdict.A_BETTER: False}.get(metric.verdict)
         margin, shown = self.comparison.settings.margin, metric.worst_case or metric
         return difference_bar(
             name, title, shown.difference or 0.0, shown.interval, reach, margin=margin, is_good=is_good
