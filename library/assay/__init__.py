@@ -13,6 +13,8 @@ os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 if TYPE_CHECKING:
+    from assay import errors as errors
+    from assay import types as types
     from assay.agent_host.agent_server import AgentServer, agent_server
     from assay.client.api.evaluate import evaluate, evaluate_async
     from assay.client.api.evaluation import Evaluation
@@ -85,6 +87,8 @@ _WHERE = {
 
 def __getattr__(name: str) -> object:
     """Import a public name when it is first used: `import assay` itself stays quick."""
+    if name in ("errors", "types"):
+        return importlib.import_module(f"assay.{name}")
     if name not in _WHERE:
         raise AttributeError(f"module 'assay' has no attribute {name!r}")
     return getattr(importlib.import_module(_WHERE[name]), name)

@@ -1,4 +1,4 @@
-"""The errors of Assay, one tree, and what each becomes on the wire.
+"""The errors that Assay raises, one tree.
 
     AssayError
     ├── InvalidInputError        the caller's input is wrong; carries every problem
@@ -18,7 +18,8 @@
     ├── SetupError               this machine or installation lacks something
     └── InternalError            a defect; only its id leaves the process
 
-Domain code raises these; `assay.rpc.status` maps them to status codes and back.
+Each has `message`, a sentence for people, and `reason`, a stable word for programs. `assay.rpc.status` maps them to
+status codes and back.
 """
 
 from __future__ import annotations
@@ -45,8 +46,6 @@ __all__ = [
     "UnavailableError",
     "WatchBehindError",
     "WrongStateError",
-    "count_problems",
-    "further_problems",
 ]
 
 

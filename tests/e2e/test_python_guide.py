@@ -22,7 +22,7 @@ async def run(node, kind, names):
     return await value if inspect.isawaitable(value) else value
 
 async def main(blocks):
-    names, compared = {}, 0
+    names, compared = {"address": sys.argv[2]}, 0
     for block in blocks:
         lines, out = block.splitlines(), io.StringIO()
         with contextlib.redirect_stdout(out):
@@ -50,7 +50,7 @@ asyncio.run(main(re.findall(r"```python\n(.*?)```", text, re.DOTALL)))
 def test_every_block_of_the_guide_runs_and_yields_what_stands_beside_it(shared_cli: Cli) -> None:
     """Each expression with a comment has that value; the blocks share their names, and one awaits."""
     done = subprocess.run(
-        [sys.executable, "-c", NOTEBOOK, str(GUIDE)],
+        [sys.executable, "-c", NOTEBOOK, str(GUIDE), f"unix:{shared_cli.home / 'run' / 'orchestrator.sock'}"],
         cwd=shared_cli.folder,
         env=shared_cli.env,
         capture_output=True,

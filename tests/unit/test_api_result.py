@@ -11,7 +11,7 @@ import pytest
 
 from assay import Evaluation
 from assay.client.api.frames import data_frame
-from assay.client.api.stored import Runs
+from assay.client.api.runs import Runs
 from assay.errors import SetupError
 from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, Usage
 from assay.model.run import (

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from assay.client.comparison.join import RunSource
+    from assay.client.api.evaluation import RunSource
     from assay.reports.comparison.document.comparison_report import ComparisonReport
     from assay.reports.document.report import Report
     from assay.specs.model import Spec

@@ -270,7 +270,7 @@ def _print_json(scorer: Scorer, dataset: Dataset, left_out_count: int) -> Sequen
         }
         file.write(json_text(with_schema("scores", head), indent=1).removesuffix("\n}") + ',\n "rows": [')
         separator = "\n  "
-        for row in scorer.rows(dataset):
+        for row in scorer.rows(dataset.cases()):
             line = json_text({"case_id": row.case_id, **_document(row.score)})
             file.write(separator + line)
             separator = ",\n  "
@@ -285,7 +285,7 @@ def _print_json(scorer: Scorer, dataset: Dataset, left_out_count: int) -> Sequen
 
 def _print_rows(scorer: Scorer, dataset: Dataset, *, gated: bool) -> Sequence[Score]:
     reasons: list[Score] = []
-    for row in scorer.rows(dataset):
+    for row in scorer.rows(dataset.cases()):
         name = shorten(row.case_id, _ID_WIDTH)
         line = f"{name:<{_ID_WIDTH}}  {_value(scorer.info, row.score):>10}  {_verdict(row.score)}"
         click.echo(without_commands(line.rstrip()))

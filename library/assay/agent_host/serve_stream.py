@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     import grpc
 
-    from assay.agent_host.metric_functions import MetricFunctions
-    from assay.agent_host.protocol import Caller
+    from assay.agent_host.protocol import Caller, MetricCaller
 
     Answer: TypeAlias = agent_pb2.AgentResponse | pb.MetricResponse
 
@@ -86,7 +85,7 @@ class AgentHost:
     """
 
     def __init__(
-        self, run_id: str, caller: Caller | None, *, concurrency: int, metrics: MetricFunctions | None = None
+        self, run_id: str, caller: Caller | None, *, concurrency: int, metrics: MetricCaller | None = None
     ) -> None:
         self._caller = caller
         self._metrics = metrics

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import grpc.aio
 
+from assay.agent_host.protocol import Caller
 from assay.agent_host.serve_stream import AgentHost
 from assay.client.connection import PAGE_TIMEOUT_S, Connection, Patience
 from assay.client.upload import upload_parts
@@ -25,10 +26,10 @@ from assay.wire.judging import SPEND_CAP
 from assay.wire.run import ATTEMPT, DATASET, DELETION, RUN, SETTINGS, event_from_wire, result_from_wire
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable
+    from typing import Any
 
-    from assay.agent_host.metric_functions import MetricFunctions
-    from assay.agent_host.protocol import Caller
+    from assay.agent_host.protocol import MetricCaller
     from assay.model.case import Case
     from assay.model.run import RunSpec, SpendCap
 
@@ -432,19 +433,28 @@ class Client(Connection):
         return await self._call(fetch)
 
     async def host_agent(
-        self, run_id: str, caller: Caller | None, *, concurrency: int, metrics: MetricFunctions | None = None
+        self,
+        run_id: str,
+        agent: Callable[..., Any] | Caller | None,
+        *,
+        concurrency: int,
+        metrics: MetricCaller | None = None,
     ) -> None:
         """Serve a run with an agent and metrics of this process until the run needs no more calls.
 
         Args:
             run_id: The run.
-            caller: The agent; None if the orchestrator calls it.
+            agent: A function, as for `assay.evaluate`, or an object that calls the agent; None if the orchestrator
+                calls it.
             concurrency: Maximum concurrent calls.
             metrics: The run's Python metrics in this process, or None.
 
         Raises:
             UnavailableError: The orchestrator was unreachable for longer than the client's patience.
         """
+        from assay.agent_host.caller import AgentCaller  # imported here: most clients host nothing
+
+        caller = agent if agent is None or isinstance(agent, Caller) else AgentCaller(agent)
         patience = Patience(self._patience_s)
         async with aclosing(AgentHost(run_id, caller, concurrency=concurrency, metrics=metrics)) as host:
             while True:

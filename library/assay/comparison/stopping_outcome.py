@@ -25,7 +25,7 @@ class StoppingOutcome:
         look: The number of the look of five, from 1; None for the always-valid rule.
         z: Its statistic, above 0 if B's values are larger; if five looks did not decide, the statistic of all common
             cases; None for the always-valid rule.
-        bound: The bound that |z| reached; None if it reached none.
+        bound: The bound that `abs(z)` reached; None if it reached none.
         p: The always-valid p-value at the decision; None for five looks.
         standard_error: The standard error of the mean difference, beside z; None likewise.
         looks: The pairs with a value in both runs at each look, the last of which is that of z; empty for the

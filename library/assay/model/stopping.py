@@ -49,7 +49,7 @@ class StoppedEarly:
         n_pairs: Cases among them with a value in both runs.
         look: The number of the look, from 1 to 5; None for the always-valid rule.
         z: The look's statistic; None for the always-valid rule.
-        bound: The bound that |z| reached; None for the always-valid rule.
+        bound: The bound that `abs(z)` reached; None for the always-valid rule.
         p: The always-valid p-value; None for five looks.
         standard_error: Standard error of the mean difference at the look; None for the always-valid rule.
         looks: Number of pairs with a value in both runs at each look; empty for the always-valid rule.

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from assay.datasets import Dataset
     from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.info import MetricInfo
     from assay.model.case import Case
@@ -113,7 +112,8 @@ def score_many(
     scorer = Scorer(metric, parameters, embed=embed, embedder=embedder)
     dataset = answered_records(rows)
     with scorer:
-        return [row.score for row in scorer.rows(dataset)]
+        check_answered(dataset)
+        return [row.score for row in scorer.rows(dataset.cases())]
 
 
 def score_file(
@@ -149,7 +149,7 @@ def score_file(
     with Scorer(metric, parameters, embed=embed, embedder=embedder) as scorer:
         dataset = answered_file(path, field_map=field_map, encoding=encoding, on_bad_case=on_bad_case)
         warn_of_dataset(check_answered(dataset))
-        scores = tuple(row.score for row in scorer.rows(dataset))
+        scores = tuple(row.score for row in scorer.rows(dataset.cases()))
         return scores, scorer.summary()
 
 
@@ -245,23 +245,23 @@ class Scorer:
         """
         record = _record(answer, reference, fields, self._parameter_names)
         try:
-            return next(self.rows(answered_records([record]))).score
+            dataset = answered_records([record])
+            check_answered(dataset)
+            return next(self.rows(dataset.cases())).score
         except DatasetError as error:
             raise InvalidInputError([_without_record(problem) for problem in error.problems]) from None
 
-    def rows(self, dataset: Dataset) -> Iterator[RowScore]:
-        """Yield the scores of a dataset's rows, in order; it is read and checked before the first.
+    def rows(self, cases: Iterable[Case]) -> Iterator[RowScore]:
+        """Yield the scores of recorded answers, in order.
 
         Args:
-            dataset: Cases with recorded answers.
+            cases: Cases with recorded answers.
 
         Raises:
-            DatasetError: It is wrong, or a record has no answer; holds every problem.
             AssayError: No embedder is available.
         """
-        check_answered(dataset)
-        cases = dataset.cases()
-        while chunk := list(itertools.islice(cases, _CHUNK_ROWS)):
+        remaining = iter(cases)
+        while chunk := list(itertools.islice(remaining, _CHUNK_ROWS)):
             yield from self._chunk(chunk)
 
     def summary(self) -> MetricSummary:

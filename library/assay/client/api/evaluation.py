@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.client.api.frames import arrow_table, data_frame, metric_records, row_record
@@ -120,3 +121,7 @@ class Evaluation:
 
     def _repr_html_(self) -> str:
         return self._repr_mimebundle_()["text/html"]
+
+
+RunSource = str | Path | Evaluation
+"""A results.json, a stored run by its id, a prefix of it or "latest", or a result of `assay.evaluate`."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from assay.client.api.evaluation import RunSource
 from assay.client.api.frames import arrow_table, data_frame
 from assay.client.api.loop_thread import run_to_end
 from assay.client.comparison.join import (
-    RunSource,
     check_packages,
     compare_reports,
     is_file,

@@ -27,12 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from contextlib import AsyncExitStack
 
+    from assay.client.api.evaluation import RunSource
     from assay.client.client import Client
     from assay.comparison.model import Comparison, ComparisonSettings
     from assay.model.run import RowResult, Run
-
-RunSource = str | Path | Evaluation
-"""A results.json, a stored run by its id, a prefix of it or "latest", or a result of `assay.evaluate`."""
 
 
 def is_file(source: RunSource) -> bool:

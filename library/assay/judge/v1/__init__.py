@@ -1,1 +1,1 @@
-"""The generated stubs of `protos/assay/judge/v1`; see `make protos`."""
+"""The generated stubs of `protos/assay/judge/v1`, without a promise; see `make protos`."""

@@ -1,0 +1,182 @@
+"""The types that the functions of `assay` and the methods of `assay.Client` take and return.
+
+Importing this module imports most of the package; `import assay` alone does not.
+"""
+
+from assay.agent_host.protocol import Caller, MetricCaller
+from assay.client.api.evaluation import RunSource
+from assay.client.api.runs import Runs
+from assay.comparison.allowed_drop import AllowedDrop
+from assay.comparison.decision import ComparisonDecision
+from assay.comparison.model import (
+    Adjustment,
+    Change,
+    ClassicalTest,
+    Comparison,
+    ComparisonSettings,
+    ErrorComparison,
+    Estimate,
+    FlippedCase,
+    MetricComparison,
+    Mismatch,
+    NoiseFloor,
+    OmnibusTest,
+    PairComparison,
+    PassTable,
+    RankedVariant,
+    RunRef,
+    Side,
+    Variant,
+    VariantRecommendation,
+    WorstCase,
+)
+from assay.comparison.stopping_outcome import StoppingOutcome
+from assay.comparison.verdict import ComparisonVerdict
+from assay.filters.pages import CaseDetail, ResultPage, RowFacets, RunPage
+from assay.filters.row_filter import RowOutcome
+from assay.gates.run_verdict import VerdictStatus
+from assay.model.answers.agent_request import Message
+from assay.model.answers.agent_response import (
+    AgentError,
+    AgentErrorKind,
+    AgentResponse,
+    AgentStatus,
+    Attempt,
+    Source,
+    ToolCall,
+    Usage,
+)
+from assay.model.answers.approvals import Approval, Decision, UnusedApproval
+from assay.model.answers.interrupts import DecisionKind, InterruptKind
+from assay.model.by_metric import ByMetric
+from assay.model.canary_summary import CanarySummary, CanaryTally
+from assay.model.case import Assertion, Case, ExpectedTool, RecordedVerdict, Turn
+from assay.model.code_identity import CodeIdentity
+from assay.model.dependent_cases import DependentCases
+from assay.model.judge_calibration import JudgeCalibration
+from assay.model.judging_summary import JudgingSummary, JurorSummary, JuryAgreement
+from assay.model.metric_call import MetricOutcome
+from assay.model.model_price import ModelPrice
+from assay.model.run import (
+    AttemptOutcome,
+    DatasetRef,
+    Deletion,
+    GateOutcome,
+    GateResult,
+    GroupSummary,
+    Interval,
+    LatencySummary,
+    MetricSummary,
+    PauseCause,
+    RowAttempt,
+    RowResult,
+    Run,
+    RunCounts,
+    RunState,
+    RunSummary,
+    ScoreStatus,
+    StateChanged,
+    TurnResult,
+)
+from assay.model.run_spec import AgentSpec, DatasetReading, JudgeSpec, MetricSpec, RunSpec, SpendCap
+from assay.model.stopping import StoppedEarly, StoppingSettings
+from assay.reports.words.selected_cases import SelectedCases
+from assay.scoring.scorer import RowScore
+from assay.scoring.vectors import EmbedFunction
+
+__all__ = [
+    "Adjustment",
+    "AgentError",
+    "AgentErrorKind",
+    "AgentResponse",
+    "AgentSpec",
+    "AgentStatus",
+    "AllowedDrop",
+    "Approval",
+    "Assertion",
+    "Attempt",
+    "AttemptOutcome",
+    "ByMetric",
+    "Caller",
+    "CanarySummary",
+    "CanaryTally",
+    "Case",
+    "CaseDetail",
+    "Change",
+    "ClassicalTest",
+    "CodeIdentity",
+    "Comparison",
+    "ComparisonDecision",
+    "ComparisonSettings",
+    "ComparisonVerdict",
+    "DatasetReading",
+    "DatasetRef",
+    "Decision",
+    "DecisionKind",
+    "Deletion",
+    "DependentCases",
+    "EmbedFunction",
+    "ErrorComparison",
+    "Estimate",
+    "ExpectedTool",
+    "FlippedCase",
+    "GateOutcome",
+    "GateResult",
+    "GroupSummary",
+    "InterruptKind",
+    "Interval",
+    "JudgeCalibration",
+    "JudgeSpec",
+    "JudgingSummary",
+    "JurorSummary",
+    "JuryAgreement",
+    "LatencySummary",
+    "Message",
+    "MetricCaller",
+    "MetricComparison",
+    "MetricOutcome",
+    "MetricSpec",
+    "MetricSummary",
+    "Mismatch",
+    "ModelPrice",
+    "NoiseFloor",
+    "OmnibusTest",
+    "PairComparison",
+    "PassTable",
+    "PauseCause",
+    "RankedVariant",
+    "RecordedVerdict",
+    "ResultPage",
+    "RowAttempt",
+    "RowFacets",
+    "RowOutcome",
+    "RowResult",
+    "RowScore",
+    "Run",
+    "RunCounts",
+    "RunPage",
+    "RunRef",
+    "RunSource",
+    "RunSpec",
+    "RunState",
+    "RunSummary",
+    "Runs",
+    "ScoreStatus",
+    "SelectedCases",
+    "Side",
+    "Source",
+    "SpendCap",
+    "StateChanged",
+    "StoppedEarly",
+    "StoppingOutcome",
+    "StoppingSettings",
+    "ToolCall",
+    "Turn",
+    "TurnResult",
+    "UnusedApproval",
+    "Usage",
+    "Variant",
+    "VariantRecommendation",
+    "VerdictStatus",
+    "WorstCase",
+]
