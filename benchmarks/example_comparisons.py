@@ -210,7 +210,7 @@ def _outcome(
         example=example,
         change=change,
         primary=primary,
-        cases=decisive[0].n_pairs,
+        cases=decisive[0].pair_count,
         comparisons=len(comparisons),
         verdicts=sum(metric.verdict in _DECIDED for metric in decisive),
         exploratory=sum(

@@ -14,15 +14,19 @@ from assay.comparison.model import (
     ClassicalTest,
     Comparison,
     ComparisonSettings,
+    Confidence,
     ErrorComparison,
     Estimate,
     FlippedCase,
+    Matching,
     MetricComparison,
     Mismatch,
+    MismatchReason,
     NoiseFloor,
     OmnibusTest,
     PairComparison,
     PassTable,
+    RandomDraws,
     RankedVariant,
     RunRef,
     Side,
@@ -53,6 +57,7 @@ from assay.model.canary_summary import CanarySummary, CanaryTally
 from assay.model.case import Assertion, Case, ExpectedTool, RecordedVerdict, Turn
 from assay.model.code_identity import CodeIdentity
 from assay.model.dependent_cases import DependentCases
+from assay.model.interval import Interval
 from assay.model.judge_calibration import JudgeCalibration
 from assay.model.judging_summary import JudgingSummary, JurorSummary, JuryAgreement
 from assay.model.metric_call import MetricOutcome
@@ -64,7 +69,6 @@ from assay.model.run import (
     GateOutcome,
     GateResult,
     GroupSummary,
-    Interval,
     LatencySummary,
     MetricSummary,
     PauseCause,
@@ -109,6 +113,7 @@ __all__ = [
     "ComparisonDecision",
     "ComparisonSettings",
     "ComparisonVerdict",
+    "Confidence",
     "DatasetReading",
     "DatasetRef",
     "Decision",
@@ -131,6 +136,7 @@ __all__ = [
     "JurorSummary",
     "JuryAgreement",
     "LatencySummary",
+    "Matching",
     "Message",
     "MetricCaller",
     "MetricComparison",
@@ -138,12 +144,14 @@ __all__ = [
     "MetricSpec",
     "MetricSummary",
     "Mismatch",
+    "MismatchReason",
     "ModelPrice",
     "NoiseFloor",
     "OmnibusTest",
     "PairComparison",
     "PassTable",
     "PauseCause",
+    "RandomDraws",
     "RankedVariant",
     "RecordedVerdict",
     "ResultPage",

@@ -142,7 +142,8 @@ def test_needed_cases_are_for_a_chosen_difference(compared: Cli) -> None:
     found = {}
     for options in ((), ("--difference", "0.2"), ("--max-drop", "0.2")):
         command = ("compare", "wrong/results.json", "right/results.json", *options, "--json")
-        found[options] = json.loads(compared.run(*command).stdout)["comparison"]["pairs"][0]["metrics"][0]["n_needed"]
+        comparison = json.loads(compared.run(*command).stdout)["comparison"]
+        found[options] = comparison["pairs"][0]["metrics"][0]["needed_case_count"]
     assert list(found.values()) == [None, 103, 103]
 
 
@@ -210,7 +211,7 @@ def test_variants_are_run_and_compared(shared_project: Cli) -> None:
     cli.run("run", "--no-progress", "--report", "json", "--output-dir", "two")
     shown = json.loads(cli.run("compare", "one/results.json", "two/results.json", "--json").stdout)
     floor = shown["comparison"]["pairs"][0]["metrics"][0]["noise_floor"]
-    assert (floor["flip_rate"], floor["n"]) == (0.0, 20)
+    assert (floor["flip_rate"], floor["case_count"]) == (0.0, 20)
     assert "nothing to compare: name two runs" in cli.run("compare", status=2).stderr
     assert "or variants to run, not both" in cli.run("compare", "one/results.json", "--aa", status=2).stderr
 
@@ -224,7 +225,8 @@ def test_variants_stop_early(shared_project: Cli) -> None:
     assert "always-valid decided after 8 of 20 cases" in done.stdout
     assert "stopped early by always-valid: A asked " in done.stdout
     document = json.loads((cli.folder / "out" / "comparison_results.json").read_text("utf-8"))
-    assert (document["stopped_early"]["verdict"], document["stopped_early"]["cases"]) == ("a_better", 8)
+    stopping = document["comparison"]["stopping"]
+    assert (stopping["verdict"], stopping["case_count"]) == ("a_better", 8)
     with report_of_file(cli.folder / "out" / "evaluation_2.json") as report:
         stopped = report.head["summary"]["stopped_early"]
         reported = [int(row["case_id"][1:]) for row in report.rows()]

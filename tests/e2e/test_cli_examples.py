@@ -208,7 +208,7 @@ def test_a_better_prompt_is_found(shared_cli: Cli, monkeypatch: pytest.MonkeyPat
             *("--set", "metrics=[exact_match, rouge, latency]"),
         )
     assert (found["metric"], found["verdict"]) == ("exact_match", "b_better")
-    assert (found["n_pairs"], found["wins"] - found["losses"]) == (32, 19)
+    assert (found["pair_count"], found["win_count"] - found["loss_count"]) == (32, 19)
 
 
 def test_a_changed_agent_is_found_and_an_equal_one_is_not(shared_cli: Cli) -> None:
@@ -219,4 +219,4 @@ def test_a_changed_agent_is_found_and_an_equal_one_is_not(shared_cli: Cli) -> No
     found = compared(shared_cli, "--agents", "agent:answer", "titles:answer")
     assert (found["metric"], found["verdict"]) == ("semantic_similarity", "a_better")
     found = compared(shared_cli, "--agents", "agent:answer", "copy:answer")
-    assert (found["verdict"], found["difference"], found["ties"]) == ("inconclusive", 0.0, 35)
+    assert (found["verdict"], found["difference"], found["tie_count"]) == ("inconclusive", 0.0, 35)

@@ -31,6 +31,7 @@ from assay.comparison.joined import label_of
 from assay.comparison.metric_pairs import FEW_CLUSTERS, LARGE_LOSSES
 from assay.comparison.model import ComparisonVerdict, FailOn, NoiseFloor, RunRef, Side
 from assay.errors import InvalidInputError
+from assay.model.interval import Interval
 from assay.model.limits import MAX_COMPARED_RUNS
 from assay.reports.charts.fonts import Fonts
 from assay.reports.comparison.formats import plots
@@ -119,18 +120,29 @@ def test_the_document_has_the_names_that_programs_read(of_two: ComparisonReport)
         "candidate",
         ["accuracy", "pass_rate", "quality"],
     )
-    assert pair["metrics_comparison"]["accuracy"]["p"] == 0.03125
+    assert pair["metrics_comparison"]["accuracy"] == {
+        "winner": "candidate",
+        "test": "fisher_exact",
+        "p": pytest.approx(0.0202, abs=1e-4),
+    }
     assert [name for name, _ in document["statistical_comparison"]["overall_ranking"]] == ["candidate", "baseline"]
     assert document["recommendation"]["recommended_prompt"] == "candidate"
     assert document["individual_results"][1]["results"]["accuracy"]["value"] == 1.0
     assert document["individual_results"][1]["evaluation_file"] == "evaluation_2.json"
     again = document["comparison"]
-    assert (again["settings"]["seed"], again["random_draws"]["resamples"], again["assay_version"]) == (
+    assert (again["settings"]["seed"], again["random_draws"]["resample_count"], again["assay_version"]) == (
         0,
         10_000,
         "0.1.0",
     )
-    assert again["pairs"][0]["metrics"][0]["table"] == {"both": 14, "a_only": 0, "b_only": 6, "neither": 0}
+    assert again["pairs"][0]["metrics"][0]["table"] == {
+        "both_count": 14,
+        "a_only_count": 0,
+        "b_only_count": 6,
+        "neither_count": 0,
+    }
+    assert again["pairs"][0]["metrics"][0]["p"] == 0.03125
+    assert set(again["pairs"][0]["metrics"][0]["interval"]) == {"low", "high"}
 
 
 def test_no_number_is_infinite_or_none(of_two: ComparisonReport) -> None:
@@ -157,14 +169,9 @@ def test_runs_with_one_name_stay_apart(of_three: ComparisonReport) -> None:
 def test_what_is_not_decided_is_never_called_equal(of_two: ComparisonReport) -> None:
     """Inconclusive says why, and how many cases are needed; equivalent comes from a margin alone, and names it."""
     why = "the p-value is not below 0.05"
-    undecided = {
-        "verdict": ComparisonVerdict.INCONCLUSIVE,
-        "message": why,
-        "difference": 0.0,
-        "p": 1.0,
-        "p_adjusted": 1.0,
-    }
-    report = changed(of_two, **undecided, n_needed=40)
+    figures = {"difference": 0.0, "p": 1.0, "p_adjusted": 1.0}
+    undecided = {"verdict": ComparisonVerdict.INCONCLUSIVE, "message": why, **figures}
+    report = changed(of_two, **undecided, needed_case_count=40)
     assert not any("needed" in caution for caution in cautions(report))  # without a chosen difference
     chosen = replace(report.comparison.settings, difference=0.05)
     report = replace(report, comparison=replace(report.comparison, settings=chosen))
@@ -174,7 +181,7 @@ def test_what_is_not_decided_is_never_called_equal(of_two: ComparisonReport) -> 
     )
     assert "no difference" not in everything(report).lower()
     settings = replace(of_two.comparison.settings, margin=0.05)
-    equal = changed(of_two, verdict=ComparisonVerdict.EQUIVALENT, equivalence_interval=(-0.01, 0.02))
+    equal = changed(of_two, verdict=ComparisonVerdict.EQUIVALENT, equivalence_interval=Interval(-0.01, 0.02))
     equal = replace(equal, comparison=replace(equal.comparison, settings=settings))
     assert "equivalent on accuracy: the 90% interval [-0.01, +0.02]" in verdict_sentence(equal)
     assert "within the margin of ±0.05" in verdict_sentence(equal)
@@ -182,20 +189,27 @@ def test_what_is_not_decided_is_never_called_equal(of_two: ComparisonReport) -> 
 
 def test_the_worst_case_is_said_before_the_complete_cases(of_two: ComparisonReport) -> None:
     """A run that fails on the hard cases is not better: the figures with the worst values for them come first."""
-    counts = {"a_rows": 0, "b_rows": 29, "a_cases": 0, "b_cases": 29, "a_only": 0, "b_only": 29}
+    counts = {
+        "a_row_count": 0,
+        "b_row_count": 29,
+        "a_case_count": 0,
+        "b_case_count": 29,
+        "a_only_case_count": 0,
+        "b_only_case_count": 29,
+    }
     errors = model.ErrorComparison(**counts, p=3.7e-9, worse=Side.B, differ=True)
     report = changed(
         of_two,
         verdict=ComparisonVerdict.WITHHELD,
         reason="agent_errors",
         message="because of errors B has no value on 29 of 60 cases",
-        n_pairs=31,
-        n_dropped=29,
+        pair_count=31,
+        dropped_case_count=29,
         errors=errors,
-        worst_case=model.WorstCase(60, 29, -0.45, (-0.55, -0.35), 0.00001),
+        worst_case=model.WorstCase(60, 29, -0.45, Interval(-0.55, -0.35), 0.00001),
     )
     (pair,) = report.comparison.pairs
-    pair = replace(pair, errors=errors, n_common=60)
+    pair = replace(pair, errors=errors, common_case_count=60)
     report = replace(report, comparison=replace(report.comparison, pairs=(pair,)))
     assert verdict_sentence(report, Naming.LETTER) == (
         "No verdict on accuracy: because of errors B has no value on 29 of 60 cases. Worst case -0.45 [-0.55, -0.35], "
@@ -209,7 +223,7 @@ def test_the_worst_case_is_said_before_the_complete_cases(of_two: ComparisonRepo
 def test_values_over_other_cases_have_their_number(of_three: ComparisonReport) -> None:
     """A mean over fewer cases is shown with its number of cases."""
     first, *others = of_three.comparison.variants
-    few = replace(first.metrics["quality"], n=11)
+    few = replace(first.metrics["quality"], case_count=11)
     variants = (replace(first, metrics={**first.metrics, "quality": few}), *others)
     report = replace(of_three, comparison=replace(of_three.comparison, variants=variants))
     for text in ("\n".join(short_lines(report)), "\n".join(comparison_lines(report)), comparison_markdown(report)):
@@ -221,7 +235,14 @@ def test_values_over_other_cases_have_their_number(of_three: ComparisonReport) -
 
 def test_errors_are_in_the_first_line_whatever_the_verdict(of_three: ComparisonReport) -> None:
     """The first line names errors, also for three runs."""
-    counts = {"a_rows": 0, "b_rows": 9, "a_cases": 0, "b_cases": 9, "a_only": 0, "b_only": 9}
+    counts = {
+        "a_row_count": 0,
+        "b_row_count": 9,
+        "a_case_count": 0,
+        "b_case_count": 9,
+        "a_only_case_count": 0,
+        "b_only_case_count": 9,
+    }
     errors = model.ErrorComparison(**counts, p=0.0039, worse=Side.B, differ=True)
     pair, *others = of_three.comparison.pairs
     pairs = (replace(pair, errors=errors), *others)
@@ -285,7 +306,7 @@ def test_agents_that_failed_are_named_beside_what_they_made_worse(of_two: Compar
     """Agent errors are named beside the metric that they made worse."""
     assert "whose agent failed" not in everything(of_two)
     one, other = of_two.comparison.variants
-    comparison = replace(of_two.comparison, variants=(one, replace(other, agent_errors=20)))
+    comparison = replace(of_two.comparison, variants=(one, replace(other, agent_error_count=20)))
     report = replace(of_two, comparison=comparison)
     assert "rows whose agent failed: baseline 0, candidate 20" in cautions(report)
     assert "rows whose agent failed: baseline 0, candidate 20" in "\n".join(comparison_lines(report))
@@ -329,8 +350,8 @@ def test_warnings_say_what_a_statistician_would(of_two: ComparisonReport) -> Non
     report = changed(
         of_two,
         notes=(FEW_CLUSTERS, LARGE_LOSSES),
-        clusters=10,
-        effective_clusters=1.5,
+        cluster_count=10,
+        effective_cluster_count=1.5,
         largest_cluster="general",
         largest_cluster_share=0.82,
         interval_method="cr2",
@@ -348,7 +369,7 @@ def test_warnings_say_what_a_statistician_would(of_two: ComparisonReport) -> Non
         "without the cases that have agent errors: +0.10, p 0.50",
     ):
         assert part in sentence
-    equal = changed(report, effective_clusters=9.6)
+    equal = changed(report, effective_cluster_count=9.6)
     assert "of equal size" not in "\n".join(cautions(equal))
     assert "a few large differences carry the mean: its interval is doubtful" in "\n".join(cautions(equal))
     floor = (
@@ -432,7 +453,7 @@ def test_lost_cases_come_with_the_command_that_shows_one(of_two: ComparisonRepor
     assert not any("assay runs show" in line for line in short_lines(of_two))
     for case_id, shown in ((first.case_id, first.case_id), ("a\x1b[1m", second.case_id)):
         flipped = (replace(first, case_id=case_id, a=1, b=0), replace(second, a=1, b=0))
-        comparison = replace(of_two.comparison, pairs=(replace(pair, n_lost=2, flipped_cases=flipped),))
+        comparison = replace(of_two.comparison, pairs=(replace(pair, lost_case_count=2, flipped_cases=flipped),))
         (lost,) = [line for line in short_lines(replace(of_two, comparison=comparison, server="h:1")) if "lost" in line]
         run_id = of_two.comparison.variants[1].run_id
         assert lost.endswith(f"; assay runs show {run_id} --case {shown} --server h:1")

@@ -26,7 +26,7 @@ def test_a_floor_is_stored_and_found(tmp_path: Path) -> None:
     found = find_floor(home, HEAD)
     floor = found["exact_match"]
     assert floor.difference == pytest.approx(2 * (6 / 52 / 52 - (2 / 52) ** 2 / 52) ** 0.5)
-    assert (floor.flip_rate, floor.n) == (4 / 50, 50)
+    assert (floor.flip_rate, floor.case_count) == (4 / 50, 50)
     assert found["quality"].difference == pytest.approx(2 / 49**0.5)
     assert found["quality"].flip_rate == 1.0
     assert find_floor(home, {**HEAD, "config": {}}) == {}

@@ -39,8 +39,8 @@ def test_the_rule_decides_and_every_report_says_so(tmp_path: Path) -> None:
             plain = text.replace("\\", "")
             assert [one for one in sentences if one not in plain] == []
         document = json.loads(json_text(comparison_document(report)))
-        stop = document["stopped_early"]
-        assert (stop["rule"], stop["verdict"], stop["cases"], stop["planned"]) == (
+        stop = document["comparison"]["stopping"]
+        assert (stop["rule"], stop["verdict"], stop["case_count"], stop["planned_case_count"]) == (
             "always-valid",
             "b_better",
             18,
@@ -69,7 +69,7 @@ def test_planned_looks_show_the_estimate_that_allows_for_them(tmp_path: Path) ->
         assert "plain difference +0.30 (too large on average where a rule stopped) over 20 cases" in sentence
         assert "+0.61 [+0.25, +0.97]" in short_lines(report)[3]
         document = json.loads(json_text(comparison_document(report)))
-        assert document["comparison"]["stopping"]["looks"] == [9, 18]
+        assert document["comparison"]["stopping"]["look_pair_counts"] == [9, 18]
         validator(COMPARISON_SCHEMA).validate(document)
         assert COMPARISON.from_wire(COMPARISON.to_wire(report.comparison)) == report.comparison
 
@@ -96,7 +96,7 @@ def test_looks_that_decided_nothing_end_with_all_cases(tmp_path: Path) -> None:
         stopping, metric = report.comparison.stopping, report.comparison.pairs[0].metric("accuracy")
         assert stopping is not None
         assert stopping.z == pytest.approx(6**0.5)
-        assert (stopping.looks, stopping.look) == ((5, 10, 15, 20), None)
+        assert (stopping.look_pair_counts, stopping.look) == ((5, 10, 15, 20), None)
         assert metric.reason == "rule_undecided"
         assert metric.interval == pytest.approx(stagewise_estimate(6**0.5, 6**0.5 / 20, (5, 10, 15, 20)).interval)
         assert "too large on average" not in verdict_sentence(report)
@@ -109,7 +109,7 @@ def test_an_ordinary_p_value_does_not_decide_where_the_rule_did_not(tmp_path: Pa
         assert metric.p is not None
         assert metric.p < 0.05
         assert metric.verdict is ComparisonVerdict.INCONCLUSIVE
-        assert comparison_document(report)["stopped_early"] is None
+        assert comparison_document(report)["comparison"]["stopping"]["case_count"] == 0
         assert "decided nothing in 200 planned cases" in "\n".join(comparison_lines(report))
 
 

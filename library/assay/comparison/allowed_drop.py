@@ -54,7 +54,7 @@ def allowed_drop(run: RunRef, metric: MetricComparison, allowed: float | None) -
         or metric.reason == Reason.AGENT_ERRORS
     )
     if metric.one_sided is not None and is_bounded:
-        bound = -metric.one_sided[0] if metric.higher_is_better else metric.one_sided[1]
+        bound = -metric.one_sided.low if metric.higher_is_better else metric.one_sided.high
     chance = None
     differ = metric.errors is not None and metric.errors.differ  # then the difference contains more than noise
     if metric.standard_error and metric.interval_method not in _AFTER_LOOKS and not differ:
@@ -66,7 +66,7 @@ def allowed_drop(run: RunRef, metric: MetricComparison, allowed: float | None) -
         allowed=allowed,
         bound=bound,
         noise_chance=chance,
-        is_narrow=metric.interval is None or (metric.interval[1] - metric.interval[0]) / 2 <= allowed,
+        is_narrow=metric.interval is None or (metric.interval.high - metric.interval.low) / 2 <= allowed,
     )
 
 

@@ -18,10 +18,13 @@ from assay.comparison.model import (
     Comparison,
     ComparisonSettings,
     ComparisonVerdict,
+    Confidence,
     Estimate,
     Mismatch,
+    MismatchReason,
     OmnibusTest,
     PairComparison,
+    RandomDraws,
     RankedVariant,
     Reason,
     RunRef,
@@ -93,7 +96,9 @@ def compare_runs(runs: Sequence[ComparedRun], settings: ComparisonSettings) -> C
     found_mismatches = mismatches(facts, metrics, [_overlap(joint, facts) for joint in joined])
     other_rules = other_rules_of_rows(facts, metrics)
     if other_rules and primary == PASS_RATE:
-        found_mismatches.append(Mismatch("metric_version", f"{other_rules}; run both with one, or choose --primary"))
+        found_mismatches.append(
+            Mismatch(MismatchReason.METRIC_VERSION, f"{other_rules}; run both with one, or choose --primary")
+        )
     withheld = _MISMATCH if found_mismatches else _FILTERED if settings.where else None
     names = [primary, *(name for name in (PASS_RATE, *metrics) if name != primary)]
     of_rows = NoVerdict(Reason.MISMATCH, other_rules) if other_rules else None
@@ -135,7 +140,7 @@ def compare_runs(runs: Sequence[ComparedRun], settings: ComparisonSettings) -> C
         recommendation=_recommendation(ranking, pairs, variants),
         not_worse_than_best=_not_worse(variants, pairs, primary, better=better),
         filtered=bool(settings.where),
-        random_draws={"sign_assignments": DRAWS, "sign_assignments_near_alpha": MORE_DRAWS, "resamples": 10_000},
+        random_draws=RandomDraws(DRAWS, MORE_DRAWS, 10_000),
         stopping=stopping,
     )
 
@@ -271,7 +276,13 @@ def _with_values(runs: Sequence[ComparedRun], metrics: Mapping[str, MetricFacts]
 
 
 def _overlap(joined: JoinedRuns, runs: Sequence[RunFacts]) -> Overlap:
-    return Overlap(runs[joined.a].run_id, runs[joined.b].run_id, joined.overlap, joined.n_common, joined.n_changed)
+    return Overlap(
+        runs[joined.a].run_id,
+        runs[joined.b].run_id,
+        joined.overlap,
+        joined.common_case_count,
+        joined.changed_case_count,
+    )
 
 
 def _omnibus(runs: Sequence[ComparedRun], names: Sequence[str], complete: CompleteCases) -> dict[str, OmnibusTest]:
@@ -297,26 +308,27 @@ def _variant(
     facts, cases = run.facts, run.cases
     estimates = {name: _estimate(name, cases, metrics, settings) for name in names}
     agent_cost = cases.total(_named(facts, "cost"))
+    latency_s = _mean(cases, _named(facts, "latency"))
     known = [cost for cost in (agent_cost, facts.judge_cost_usd) if cost is not None]
     return Variant(
         label=label_of(index),
         name=facts.name,
         run_id=facts.run_id,
         prompt_path=facts.prompt_path,
-        cases=len(cases.case_ids),
-        repeats=cases.repeats,
+        case_count=len(cases.case_ids),
+        repeat_count=cases.repeats,
         partial=facts.partial,
-        agent_errors=cases.agent_errors,
-        interrupted=cases.interrupted,
+        agent_error_count=cases.agent_errors,
+        interrupted_count=cases.interrupted,
         metrics=estimates,
         cost_usd=math.fsum(known) if known else None,
         judge_cost_usd=facts.judge_cost_usd,
-        mean_latency_s=_mean(cases, _named(facts, "latency")),
-        p95_latency_s=facts.p95_latency_s,
+        mean_latency_ms=None if latency_s is None else 1000 * latency_s,
+        p95_latency_ms=facts.p95_latency_ms,
         mean_tokens=_mean(cases, _named(facts, "tokens")),
         fingerprints=facts.fingerprints,
-        invalid_verdicts=facts.invalid_verdicts,
-        verdicts=facts.verdicts,
+        invalid_verdict_count=facts.invalid_verdict_count,
+        verdict_count=facts.verdict_count,
         dataset_id=facts.dataset_id,
         dataset_name=facts.dataset_name,
         ranking_score=ranking_score(facts.ranking),
@@ -381,7 +393,10 @@ def _recommendation(
         if metric.classical is not None and metric.classical.winner is not Side.NEITHER
     }
     recommendation = recommend(RunRef(first.label, first.run_id), second.label, winners)
-    differ = len({frozenset(name for name, metric in variant.metrics.items() if metric.n) for variant in variants}) > 1
+    differ = (
+        len({frozenset(name for name, metric in variant.metrics.items() if metric.case_count) for variant in variants})
+        > 1
+    )
     return replace(recommendation, note="metrics_differ") if differ and not recommendation.note else recommendation
 
 
@@ -396,8 +411,12 @@ def recommend(first: RunRef, second: str, winners: Mapping[str, str]) -> Variant
     better = tuple(name for name, winner in winners.items() if winner == first.label)
     worse = [name for name, winner in winners.items() if winner == second]
     if len(worse) > len(better):
-        return VariantRecommendation(first.label, first.run_id, better, "low", "ranking_and_tests_disagree")
-    confidence = "low" if worse or not better else "high" if len(better) > 1 else "medium"
+        return VariantRecommendation(first.label, first.run_id, better, Confidence.LOW, "ranking_and_tests_disagree")
+    confidence = Confidence.MEDIUM if better else Confidence.LOW
+    if worse:
+        confidence = Confidence.LOW
+    elif len(better) > 1:
+        confidence = Confidence.HIGH
     return VariantRecommendation(first.label, first.run_id, better, confidence)
 
 

@@ -193,10 +193,10 @@ def erring_text(pair: PairComparison, a: str, b: str) -> str:
     errors = pair.errors
     if errors is None or errors.worse is not Side.B:
         return ""
-    cases = pair.n_common - pair.n_changed
+    cases = pair.common_case_count - pair.changed_case_count
     return (
-        f"{b} fails significantly more often than {a}: agent errors on {errors.b_cases:,} of {cases:,} cases against "
-        f"{errors.a_cases:,}"
+        f"{b} fails significantly more often than {a}: agent errors on {errors.b_case_count:,} of {cases:,} cases "
+        f"against {errors.a_case_count:,}"
     )
 
 

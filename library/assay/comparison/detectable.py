@@ -47,13 +47,13 @@ def with_power(
     low, high = pair.bounds
     if detectable is not None and detectable > high - low:
         detectable = None
-    return replace(metric, detectable=detectable, n_needed=needed)
+    return replace(metric, detectable=detectable, needed_case_count=needed)
 
 
 def _of_rates(
     metric: MetricComparison, pair: PairedValues, chosen: float | None, alpha: float, power: float
 ) -> tuple[float | None, int | None]:
-    n, disagreeing = metric.n_pairs, metric.wins + metric.losses
+    n, disagreeing = metric.pair_count, metric.win_count + metric.loss_count
     share = disagreeing / n
     detectable = (
         detectable_rate_difference(n, share, alpha=alpha, power=power) if can_decide(disagreeing, alpha) else None
@@ -77,9 +77,9 @@ def _of_scores(
         count = math.floor(effective)
         effect = detectable_effect(count, differing=differing, alpha=alpha, power=power, degrees=grouped.degrees)
         if effect is not None:
-            detectable = with_lost_steps(effect * math.sqrt(count) * metric.standard_error, metric.n_pairs, step)
+            detectable = with_lost_steps(effect * math.sqrt(count) * metric.standard_error, metric.pair_count, step)
     if chosen is not None:
-        unit_cases = metric.n_pairs / effective
+        unit_cases = metric.pair_count / effective
         spread = metric.standard_error * math.sqrt(effective)
         count_needed = cases_for_scores(
             chosen, spread, differing=differing, step=step / unit_cases, alpha=alpha, power=power

@@ -110,11 +110,11 @@ class RunFacts:
         metrics: By name, in report order.
         fingerprints: The fingerprints of judge and rubrics.
         judge_cost_usd: The cost of the judge; None without a price.
-        verdicts: Verdicts of the judge.
-        invalid_verdicts: Invalid verdicts of the judge.
+        verdict_count: Verdicts of the judge.
+        invalid_verdict_count: Invalid verdicts of the judge.
         dataset_id: The id of the dataset's content.
         dataset_name: The name of the dataset.
-        p95_latency_s: The 95th percentile of latencies, in seconds.
+        p95_latency_ms: The 95th percentile of latencies, in seconds.
         ranking: The means that the classical ranking weighs, by their names in it.
         config: Its settings.
         code: The code of its agent, as `run.code` of its document; empty if unknown.
@@ -135,11 +135,11 @@ class RunFacts:
     metrics: Mapping[str, MetricFacts] = field(default_factory=dict)
     fingerprints: tuple[str, ...] = ()
     judge_cost_usd: float | None = None
-    verdicts: int = 0
-    invalid_verdicts: int = 0
+    verdict_count: int = 0
+    invalid_verdict_count: int = 0
     dataset_id: str = ""
     dataset_name: str = ""
-    p95_latency_s: float | None = None
+    p95_latency_ms: float | None = None
     ranking: Mapping[str, float | None] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
     code: Mapping[str, Any] = field(default_factory=dict)
@@ -173,11 +173,11 @@ def facts_of(head: Mapping[str, Any]) -> RunFacts:
         metrics=_metrics(head["results"], config.get("metrics") or ()),
         fingerprints=tuple(judging.get("fingerprints") or ()),
         judge_cost_usd=judging.get("cost_usd"),
-        verdicts=judging.get("verdicts") or 0,
-        invalid_verdicts=judging.get("failed") or 0,
+        verdict_count=judging.get("verdicts") or 0,
+        invalid_verdict_count=judging.get("failed") or 0,
         dataset_id=dataset.get("sha256") or dataset.get("dataset_id") or "",
         dataset_name=dataset.get("name") or head.get("test_cases_path") or "",
-        p95_latency_s=(summary.get("latency") or {}).get("p95_s"),
+        p95_latency_ms=(summary.get("latency") or {}).get("p95_s"),
         ranking=_ranking(head["results"]),
         config=config,
         code=run.get("code") or {},

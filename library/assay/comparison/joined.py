@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from assay.comparison.cases import is_shared
 from assay.comparison.facts import MetricFacts
 from assay.comparison.metric_pairs import PairedValues
-from assay.comparison.model import PASS_RATE, ErrorComparison, FlippedCase, PairComparison, Side
+from assay.comparison.model import PASS_RATE, ErrorComparison, FlippedCase, Matching, PairComparison, Side
 from assay.statistics.paired import differences, mcnemar_p
 from assay.statistics.thresholds import meets
 
@@ -97,10 +97,10 @@ class JoinedRuns:
         kept = ~changed
         if settings.where:
             kept &= first.met[here] | other.met[there]
-        self.n_common, self.n_changed = len(here), int(changed.sum())
-        self.n_only_a = len(first.case_ids) - self.n_common
-        self.n_only_b = len(other.case_ids) - self.n_common
-        self.overlap = self.n_common / min(len(first.case_ids), len(other.case_ids))
+        self.common_case_count, self.changed_case_count = len(here), int(changed.sum())
+        self.a_only_case_count = len(first.case_ids) - self.common_case_count
+        self.b_only_case_count = len(other.case_ids) - self.common_case_count
+        self.overlap = self.common_case_count / min(len(first.case_ids), len(other.case_ids))
         self.here, self.there = here[kept], there[kept]
         self._alpha = settings.alpha
         self._decides = settings.all_pairs or a == 0
@@ -132,7 +132,7 @@ class JoinedRuns:
             bounds=facts.bounds,
             a=a[known],
             b=b[known],
-            n_dropped=len(a) - int(known.sum()),
+            dropped_case_count=len(a) - int(known.sum()),
             clusters=None if self._clusters is None else list(compress(self._clusters, known)),
             errors=errors,
             decides=self._decides,
@@ -157,7 +157,7 @@ class JoinedRuns:
             is_binary=values.is_binary and values.bounds == (0.0, 1.0),  # not ratings that are 1 by chance
             a=first[known],
             b=other[known],
-            n_dropped=len(first) - int(known.sum()),
+            dropped_case_count=len(first) - int(known.sum()),
             clusters=None if self._clusters is None else list(compress(self._clusters, known)),
             without_errors=None,
         )
@@ -186,20 +186,21 @@ class JoinedRuns:
             most_flipped: The largest number of flipped cases to return.
         """
         wins = Counter(metric.classical.winner for metric in metrics if metric.classical is not None)
+        by_content = self._one.is_matched_by_content or self._other.is_matched_by_content
         margin = wins[Side.A] - wins[Side.B]
         return PairComparison(
             a=a,
             b=b,
-            n_common=self.n_common,
-            n_only_a=self.n_only_a,
-            n_only_b=self.n_only_b,
-            n_changed=self.n_changed,
+            common_case_count=self.common_case_count,
+            a_only_case_count=self.a_only_case_count,
+            b_only_case_count=self.b_only_case_count,
+            changed_case_count=self.changed_case_count,
             overlap=self.overlap,
             metrics=tuple(metrics),
             classical_winner=Side.A if margin > 0 else Side.B if margin < 0 else Side.NEITHER,
-            matched_by="content" if self._one.is_matched_by_content or self._other.is_matched_by_content else "id",
-            n_lost=flips.count_of(-1),
-            n_won=flips.count_of(1),
+            matched_by=Matching.CONTENT if by_content else Matching.ID,
+            lost_case_count=flips.count_of(-1),
+            won_case_count=flips.count_of(1),
             errors=self.errors(),
             flipped_cases=flips.worst(most_flipped),
         )

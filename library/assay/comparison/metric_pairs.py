@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.comparison.cases import is_shared
 from assay.comparison.model import ClassicalTest, ComparisonVerdict, Estimate, MetricComparison, PassTable, Reason, Side
+from assay.model.interval import Interval
 from assay.statistics.clustered_mean import clustered_wilson
 from assay.statistics.clusters import in_clusters
 from assay.statistics.equivalence import rate_equivalence, score_equivalence
@@ -71,7 +72,7 @@ class PairedValues:
         bounds: The least and the greatest value, infinite if there is none.
         a: Values of A over the common cases.
         b: Values of B, in the same order.
-        n_dropped: Common cases without a value on at least one side.
+        dropped_case_count: Common cases without a value on at least one side.
         clusters: The cluster of each case; None without a cluster key.
         without_errors: Places of the cases without an agent error; None if every case is one.
         errors: The rows without a value because of an error; None if there are none.
@@ -90,7 +91,7 @@ class PairedValues:
     bounds: tuple[float, float]
     a: NDArray[np.float64]
     b: NDArray[np.float64]
-    n_dropped: int = 0
+    dropped_case_count: int = 0
     clusters: Sequence[str] | None = None
     without_errors: NDArray[np.intp] | None = None
     errors: ErrorComparison | None = None
@@ -119,7 +120,11 @@ class PairedValues:
         """Whether all values equal those of another metric of the same runs."""
         import numpy as np
 
-        return self.n_dropped == other.n_dropped and np.array_equal(self.a, other.a) and np.array_equal(self.b, other.b)
+        return (
+            self.dropped_case_count == other.dropped_case_count
+            and np.array_equal(self.a, other.a)
+            and np.array_equal(self.b, other.b)
+        )
 
     @property
     def uses_mcnemar(self) -> bool:
@@ -190,14 +195,14 @@ def _compared(pair: PairedValues, settings: ComparisonSettings, flip: SignFlip |
         decides=pair.decides,
         higher_is_better=pair.higher_is_better,
         verdict=ComparisonVerdict.NO_DATA,
-        n_pairs=len(pair.a),
-        n_dropped=pair.n_dropped,
+        pair_count=len(pair.a),
+        dropped_case_count=pair.dropped_case_count,
         errors=pair.errors,
         a=estimate(pair.a, pair, settings),
         b=estimate(pair.b, pair, settings),
-        wins=int((sign * differences > 0).sum()),
-        ties=int((differences == 0).sum()),
-        losses=int((sign * differences < 0).sum()),
+        win_count=int((sign * differences > 0).sum()),
+        tie_count=int((differences == 0).sum()),
+        loss_count=int((sign * differences < 0).sum()),
         classical=_classical(pair, settings),
         is_direction_assumed=pair.is_direction_assumed,
     )
@@ -215,9 +220,9 @@ def _binary(metric: MetricComparison, pair: PairedValues, settings: ComparisonSe
         metric,
         method="mcnemar_exact",
         difference=test.difference,
-        interval=test.interval,
-        equivalence_interval=rate_equivalence(a_only, b_only, n, alpha=settings.alpha),
-        one_sided=rate_bounds(a_only, b_only, n, alpha=settings.alpha),
+        interval=Interval.of(test.interval),
+        equivalence_interval=Interval.of(rate_equivalence(a_only, b_only, n, alpha=settings.alpha)),
+        one_sided=Interval.of(rate_bounds(a_only, b_only, n, alpha=settings.alpha)),
         p=test.p,
         table=PassTable(both, a_only, b_only, n - both - a_only - b_only),
         mid_p=test.mid_p,
@@ -237,15 +242,16 @@ def _scores(
     test = paired_scores(
         pair.a.tolist(), pair.b.tolist(), seed=settings.seed, alpha=settings.alpha, clusters=pair.clusters, flip=flip
     )
+    differences = pair.differences.tolist()
     return replace(
         metric,
         method=f"sign_flip_{test.flip.method}",
         difference=test.mean_difference,
-        interval=test.interval,
-        equivalence_interval=score_equivalence(
-            pair.differences.tolist(), pair.bounds, alpha=settings.alpha, clusters=pair.clusters
+        interval=Interval.of(test.interval),
+        equivalence_interval=Interval.of(
+            score_equivalence(differences, pair.bounds, alpha=settings.alpha, clusters=pair.clusters)
         ),
-        one_sided=score_bounds(pair.differences.tolist(), pair.bounds, alpha=settings.alpha, clusters=pair.clusters),
+        one_sided=Interval.of(score_bounds(differences, pair.bounds, alpha=settings.alpha, clusters=pair.clusters)),
         p=test.flip.p,
         min_attainable_p=test.flip.least_p,
         borderline=_is_borderline(test.flip.p, test.interval, settings),
@@ -267,8 +273,8 @@ def _clusters(clusters: Clusters | None, pair: PairedValues) -> dict[str, Any]:
         return {}
     largest = max((count, name) for name, count in Counter(pair.clusters).items())[1]
     return {
-        "clusters": len(clusters.counts),
-        "effective_clusters": clusters.effective_count,
+        "cluster_count": len(clusters.counts),
+        "effective_cluster_count": clusters.effective_count,
         "largest_cluster": largest if is_shared(largest) else "",
         "largest_cluster_share": clusters.largest_share,
     }
@@ -304,15 +310,15 @@ def estimate(values: NDArray[np.float64], pair: PairedValues, settings: Comparis
     terms = values.tolist()
     mean = math.fsum(terms) / n
     if pair.uses_mcnemar:
-        return Estimate(mean, wilson_interval(round(math.fsum(terms)), n, alpha=settings.alpha), n)
+        return Estimate(mean, Interval.of(wilson_interval(round(math.fsum(terms)), n, alpha=settings.alpha)), n)
     if pair.is_binary and pair.clusters is not None:
-        return Estimate(mean, clustered_wilson(terms, pair.clusters, alpha=settings.alpha), n)
+        return Estimate(mean, Interval.of(clustered_wilson(terms, pair.clusters, alpha=settings.alpha)), n)
     grouped = in_clusters(terms, pair.clusters)
     interval = t_interval(mean, grouped.error, grouped.degrees, alpha=settings.alpha)
     low, high = pair.bounds
     if interval is not None and low <= mean <= high:
         interval = max(low, interval[0]), min(high, interval[1])
-    return Estimate(mean, interval, n)
+    return Estimate(mean, Interval.of(interval), n)
 
 
 def wilson_interval(successes: int, n: int, *, alpha: float) -> tuple[float, float] | None:
@@ -338,13 +344,13 @@ def _classical(pair: PairedValues, settings: ComparisonSettings) -> ClassicalTes
 
 def too_few(pair: PairedValues) -> NoVerdict | None:
     """Return why the pairs are too few for a verdict; None if they are not."""
-    common = len(pair.a) + pair.n_dropped
+    common = len(pair.a) + pair.dropped_case_count
     if not common:
         return NoVerdict(Reason.NO_COMMON_CASES, "there is no common case to compare")
     if len(pair.a) < _LEAST_PAIRS:
         reason = f"{len(pair.a)} of {common} common cases have a value in both runs, and a test needs at least 2"
         return NoVerdict(Reason.TOO_FEW_CASES, reason)
-    if pair.n_dropped > common / 2:
-        reason = f"{pair.n_dropped:,} of {common:,} common cases have no value in one of the runs"
+    if pair.dropped_case_count > common / 2:
+        reason = f"{pair.dropped_case_count:,} of {common:,} common cases have no value in one of the runs"
         return NoVerdict(Reason.TOO_MANY_MISSING, reason)
     return None

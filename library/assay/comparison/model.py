@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from assay.comparison.stopping_outcome import StoppingOutcome
+    from assay.model.interval import Interval
 
 PASS_RATE = "pass_rate"  # noqa: S105 - a name, not a password
 """The name of the verdicts of rows among the metrics."""
@@ -70,12 +71,40 @@ class Estimate:
     Args:
         value: Mean over the cases; None if no case has a value.
         interval: Its interval, Wilson's for a rate; None if it has none.
-        n: Cases with a value.
+        case_count: Cases with a value.
     """
 
     value: float | None
-    interval: tuple[float, float] | None
-    n: int
+    interval: Interval | None
+    case_count: int
+
+
+class Matching(StrEnum):
+    """How the cases of two runs are matched."""
+
+    ID = "id"
+    CONTENT = "content"
+    """By question and references."""
+
+
+class MismatchReason(StrEnum):
+    """Why runs must not be compared."""
+
+    METRIC_VERSION = "metric_version"
+    """A metric, or its value of a conversation or a row, is defined differently."""
+    EMBEDDER = "embedder"
+    JUDGE = "judge"
+    OVERLAP = "overlap"
+    """Too few cases are common to both runs."""
+    UNFINISHED = "unfinished"
+
+
+class Confidence(StrEnum):
+    """The confidence of a recommendation."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
 
 
 class Side(StrEnum):
@@ -108,48 +137,48 @@ class Variant:
         name: The name of its prompt file, model or label, else of its run.
         run_id: Its run.
         prompt_path: The file of its prompt; empty if it has none.
-        cases: Cases with a row.
-        repeats: Runs of each case.
+        case_count: Cases with a row.
+        repeat_count: Runs of each case.
         partial: Whether rows are missing.
-        agent_errors: Rows whose agent failed or waits for a person.
+        agent_error_count: Rows whose agent failed or waits for a person.
         metrics: Every metric, and the pass rate, over all its cases, including those that other runs lack.
         cost_usd: The cost of agent and judge; None if neither has a price.
         judge_cost_usd: The cost of the judge.
-        mean_latency_s: The mean latency in seconds.
-        p95_latency_s: The 95th percentile of latencies, in seconds.
+        mean_latency_ms: The mean latency.
+        p95_latency_ms: The 95th percentile of latencies.
         mean_tokens: The mean tokens of an answer, input and output.
         fingerprints: The fingerprints of judge and rubrics.
-        invalid_verdicts: Invalid verdicts of the judge.
-        verdicts: All verdicts of the judge.
+        invalid_verdict_count: Invalid verdicts of the judge.
+        verdict_count: All verdicts of the judge.
         dataset_id: The id of the dataset's content.
         dataset_name: The name of the dataset.
         ranking_score: The classical weighted score; None without a metric for it.
         best_share: The share of resamples of the cases in which it has the highest mean of the primary metric.
-        interrupted: Rows whose agent waits for a person; they are included in the agent errors.
+        interrupted_count: Rows whose agent waits for a person; they are included in the agent errors.
     """
 
     label: str
     name: str
     run_id: str
     prompt_path: str
-    cases: int
-    repeats: int
+    case_count: int
+    repeat_count: int
     partial: bool
-    agent_errors: int
+    agent_error_count: int
     metrics: Mapping[str, Estimate]
     cost_usd: float | None = None
     judge_cost_usd: float | None = None
-    mean_latency_s: float | None = None
-    p95_latency_s: float | None = None
+    mean_latency_ms: float | None = None
+    p95_latency_ms: float | None = None
     mean_tokens: float | None = None
     fingerprints: tuple[str, ...] = ()
-    invalid_verdicts: int = 0
-    verdicts: int = 0
+    invalid_verdict_count: int = 0
+    verdict_count: int = 0
     dataset_id: str = ""
     dataset_name: str = ""
     ranking_score: float | None = None
     best_share: float | None = None
-    interrupted: int = 0
+    interrupted_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,16 +186,16 @@ class PassTable:
     """The 2 x 2 table of a metric that is 0 or 1.
 
     Args:
-        both: Cases that both runs have right.
-        a_only: Cases that only A has right.
-        b_only: Cases that only B has right.
-        neither: Cases that both runs have wrong.
+        both_count: Cases that both runs have right.
+        a_only_count: Cases that only A has right.
+        b_only_count: Cases that only B has right.
+        neither_count: Cases that both runs have wrong.
     """
 
-    both: int
-    a_only: int
-    b_only: int
-    neither: int
+    both_count: int
+    a_only_count: int
+    b_only_count: int
+    neither_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,24 +224,24 @@ class ErrorComparison:
     """The errors of two runs: rows whose agent failed or, for a metric, rows that an error left without a value.
 
     Args:
-        a_rows: Rows of A with an error, over the compared cases.
-        b_rows: Rows of B with an error.
-        a_cases: Cases with an error of A in any repeat.
-        b_cases: Cases with an error of B.
-        a_only: Cases with an error of A alone.
-        b_only: Cases with an error of B alone.
-        p: Exact McNemar p-value of `a_only` against `b_only`, not adjusted for other tests.
+        a_row_count: Rows of A with an error, over the compared cases.
+        b_row_count: Rows of B with an error.
+        a_case_count: Cases with an error of A in any repeat.
+        b_case_count: Cases with an error of B.
+        a_only_case_count: Cases with an error of A alone.
+        b_only_case_count: Cases with an error of B alone.
+        p: Exact McNemar p-value of `a_only_case_count` against `b_only_case_count`, not adjusted for other tests.
         worse: The run with significantly more errors.
         differ: Whether the errors may bias a difference: p is below the level, one run alone errs on over √n / 4 more
             cases than the other, or as many rows of a run have an error as its `max_agent_errors`.
     """
 
-    a_rows: int
-    b_rows: int
-    a_cases: int
-    b_cases: int
-    a_only: int
-    b_only: int
+    a_row_count: int
+    b_row_count: int
+    a_case_count: int
+    b_case_count: int
+    a_only_case_count: int
+    b_only_case_count: int
     p: float
     worse: Side = Side.NEITHER
     differ: bool = False
@@ -223,18 +252,18 @@ class WorstCase:
     """The figures of a metric with the value worst for the claimed verdict in place of each that an error left missing.
 
     Args:
-        n_pairs: Cases compared.
-        n_replaced: Cases with a replaced value on at least one side.
+        pair_count: Cases compared.
+        replaced_case_count: Cases with a replaced value on at least one side.
         difference: B - A.
         interval: The interval of the difference at level 1 - alpha; None if there is none.
         p: Raw p-value.
         holds: Whether these figures give the verdict of the complete cases; False if they give none.
     """
 
-    n_pairs: int
-    n_replaced: int
+    pair_count: int
+    replaced_case_count: int
     difference: float
-    interval: tuple[float, float] | None = None
+    interval: Interval | None = None
     p: float | None = None
     holds: bool = False
 
@@ -275,12 +304,12 @@ class NoiseFloor:
     Args:
         difference: Two standard errors of their difference: about 1 pair in 20 is further apart.
         flip_rate: Share of the cases whose values differ, from 0 to 1.
-        n: Cases with a value in both.
+        case_count: Cases with a value in both.
     """
 
     difference: float
     flip_rate: float
-    n: int
+    case_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,8 +325,8 @@ class MetricComparison:
         message: The reason as a sentence without its full stop; empty likewise.
         method: "mcnemar_exact", "sign_flip_exact", "sign_flip_random" or "sign_flip_normal_limit"; with a cluster key
             the signs are those of the clusters' sums.
-        n_pairs: Cases compared: those with a value in every repeat of both runs.
-        n_dropped: Cases in both runs without a value on at least one side.
+        pair_count: Cases compared: those with a value in every repeat of both runs.
+        dropped_case_count: Cases in both runs without a value on at least one side.
         a: The value of A over the pairs.
         b: The value of B.
         difference: B - A.
@@ -311,9 +340,9 @@ class MetricComparison:
         p_error: Monte-Carlo standard error of p; None if p is exact.
         p_adjusted: After the adjustment for several tests; None if the pair decides nothing.
         decides: Whether the pair decides, as a pair with the baseline or because all pairs do; other p-values are raw.
-        wins: Cases in which B is better.
-        ties: Cases in which both are equal.
-        losses: Cases in which A is better.
+        win_count: Cases in which B is better.
+        tie_count: Cases in which both are equal.
+        loss_count: Cases in which A is better.
         table: The 2 x 2 table of a metric of 0 and 1 with one run of each case.
         mid_p: McNemar's mid-p.
         cohens_h: Effect size of rates.
@@ -324,8 +353,9 @@ class MetricComparison:
         d_z: Mean by standard deviation of the differences.
         cliffs_delta: Effect size of scores, -1 to 1.
         standard_error: The standard error of the difference.
-        clusters: The number of clusters; a case without the key is a cluster of its own. None without a cluster key.
-        effective_clusters: The number of equal clusters with the same uncertainty, (Σn)²/Σn²; None likewise.
+        cluster_count: The number of clusters; a case without the key is a cluster of its own. None without a cluster
+            key.
+        effective_cluster_count: The number of equal clusters with the same uncertainty, (Σn)²/Σn²; None likewise.
         largest_cluster: The key of the largest cluster; empty likewise, or if it is a single case.
         largest_cluster_share: Its share of the cases; None likewise.
         errors: Rows without a value because of an error of agent, judge or metric; None if there are none.
@@ -333,8 +363,8 @@ class MetricComparison:
             for a metric without bounds.
         detectable: The smallest difference that these cases detect with the power of the settings, at the level of
             the first test of the adjustment; None if none is, and where a rule stops early.
-        n_needed: The approximate number of cases that detect the chosen difference; None if none was chosen, and for
-            all metrics but the primary one.
+        needed_case_count: The approximate number of cases that detect the chosen difference; None if none was chosen,
+            and for all metrics but the primary one.
         classical: The unpaired test.
         without_errors: The difference over the cases without an agent error; None if there is no such error.
         without_errors_p: Its raw p-value.
@@ -352,23 +382,23 @@ class MetricComparison:
     reason: str = ""
     message: str = ""
     method: str = ""
-    n_pairs: int = 0
-    n_dropped: int = 0
+    pair_count: int = 0
+    dropped_case_count: int = 0
     a: Estimate | None = None
     b: Estimate | None = None
     difference: float | None = None
     median_unbiased: float | None = None
-    interval: tuple[float, float] | None = None
+    interval: Interval | None = None
     interval_method: str = ""
-    equivalence_interval: tuple[float, float] | None = None
-    one_sided: tuple[float, float] | None = None
+    equivalence_interval: Interval | None = None
+    one_sided: Interval | None = None
     p: float | None = None
     p_error: float | None = None
     p_adjusted: float | None = None
     decides: bool = False
-    wins: int = 0
-    ties: int = 0
-    losses: int = 0
+    win_count: int = 0
+    tie_count: int = 0
+    loss_count: int = 0
     table: PassTable | None = None
     mid_p: float | None = None
     cohens_h: float | None = None
@@ -379,14 +409,14 @@ class MetricComparison:
     d_z: float | None = None
     cliffs_delta: float | None = None
     standard_error: float | None = None
-    clusters: int | None = None
-    effective_clusters: float | None = None
+    cluster_count: int | None = None
+    effective_cluster_count: float | None = None
     largest_cluster: str = ""
     largest_cluster_share: float | None = None
     errors: ErrorComparison | None = None
     worst_case: WorstCase | None = None
     detectable: float | None = None
-    n_needed: int | None = None
+    needed_case_count: int | None = None
     classical: ClassicalTest | None = None
     without_errors: float | None = None
     without_errors_p: float | None = None
@@ -402,16 +432,16 @@ class PairComparison:
     Args:
         a: The first; the first of all runs is the baseline.
         b: The second.
-        n_common: Cases with a row in both.
-        n_only_a: Cases only in A.
-        n_only_b: Cases only in B.
-        n_changed: Cases in both whose question or references differ; they are not compared.
+        common_case_count: Cases with a row in both.
+        a_only_case_count: Cases only in A.
+        b_only_case_count: Cases only in B.
+        changed_case_count: Cases in both whose question or references differ; they are not compared.
         overlap: Common cases as a share of the smaller run.
         metrics: The primary metric first, then the others in report order.
         classical_winner: The run that wins more of the unpaired tests.
-        matched_by: How cases were matched: by "id", or by "content", that is question and references.
-        n_lost: Cases that are worse in B.
-        n_won: Cases that are better in B.
+        matched_by: How cases were matched.
+        lost_case_count: Cases that are worse in B.
+        won_case_count: Cases that are better in B.
         errors: Rows whose agent failed; None if there are none.
         flipped_cases: The cases that came out differently, worst for B first; at most 50, and 1,000 of all pairs. Of
             more, three quarters are the worst and the others the best.
@@ -419,23 +449,23 @@ class PairComparison:
 
     a: RunRef
     b: RunRef
-    n_common: int
-    n_only_a: int
-    n_only_b: int
-    n_changed: int
+    common_case_count: int
+    a_only_case_count: int
+    b_only_case_count: int
+    changed_case_count: int
     overlap: float
     metrics: tuple[MetricComparison, ...]
     classical_winner: Side = Side.NEITHER
-    matched_by: str = "id"
-    n_lost: int = 0
-    n_won: int = 0
+    matched_by: Matching = Matching.ID
+    lost_case_count: int = 0
+    won_case_count: int = 0
     errors: ErrorComparison | None = None
     flipped_cases: tuple[FlippedCase, ...] = ()
 
     @property
-    def n_flipped(self) -> int:
+    def flipped_case_count(self) -> int:
         """The number of cases that came out differently."""
-        return self.n_lost + self.n_won
+        return self.lost_case_count + self.won_case_count
 
     def metric(self, name: str) -> MetricComparison:
         """Return the comparison of one metric."""
@@ -450,14 +480,14 @@ class OmnibusTest:
         test: "cochran_q" or "friedman".
         statistic: Its statistic; None if it could not be made.
         p: Its p-value; None likewise.
-        n: Cases with a value in every run.
+        case_count: Cases with a value in every run.
         note: A stable word on what to know; empty for nothing.
     """
 
     test: str
     statistic: float | None
     p: float | None
-    n: int
+    case_count: int
     note: str = ""
 
 
@@ -466,11 +496,11 @@ class Mismatch:
     """A reason why runs must not be compared.
 
     Args:
-        code: "metric_version", "embedder", "judge", "overlap" or "unfinished".
+        reason: Why, as a word.
         message: A sentence on what differs and what to do.
     """
 
-    code: str
+    reason: MismatchReason
     message: str
 
 
@@ -533,15 +563,31 @@ class VariantRecommendation:
         label: The label of the first of the ranking.
         run_id: That run.
         improvements: Metrics on which it is significantly better than the second, by unpaired tests.
-        confidence: "high", "medium" or "low".
+        confidence: The agreement of ranking and tests: high with two or more improvements, low without one or with
+            a metric on which the second is better.
         note: "ranking_and_tests_disagree", "metrics_differ" or empty.
     """
 
     label: str
     run_id: str
     improvements: tuple[str, ...]
-    confidence: str
+    confidence: Confidence
     note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RandomDraws:
+    """The numbers of random draws behind figures.
+
+    Args:
+        sign_assignment_count: Random sign assignments behind a p-value.
+        near_alpha_sign_assignment_count: Those of a p-value close to the level.
+        resample_count: Resamples of the cases behind the shares of the best run.
+    """
+
+    sign_assignment_count: int = 0
+    near_alpha_sign_assignment_count: int = 0
+    resample_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -562,7 +608,7 @@ class Comparison:
         not_worse_than_best: The run with the best mean of the primary metric, then the runs that are not
             significantly worse; empty if no run has a value.
         filtered: Whether a filter chose the cases, so that figures are exploratory.
-        random_draws: The number of assignments and resamples behind random figures, by name.
+        random_draws: The numbers of assignments and resamples behind random figures.
         stopping: The outcome of the rule by which both runs stop early; None if they share no rule.
     """
 
@@ -578,7 +624,7 @@ class Comparison:
     recommendation: VariantRecommendation | None = None
     not_worse_than_best: tuple[RunRef, ...] = ()
     filtered: bool = False
-    random_draws: Mapping[str, int] = field(default_factory=dict)
+    random_draws: RandomDraws = RandomDraws()
     stopping: StoppingOutcome | None = None
 
     def pair(self, a: str, b: str) -> PairComparison:

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assay.comparison.model import Mismatch
+from assay.comparison.model import Mismatch, MismatchReason
 from assay.model.run_spec import FUNCTION_METRIC, TURN_SCORES, AgentSpec
 from assay.text.unsafe_text import shorten
 
@@ -28,15 +28,15 @@ class Overlap:
         a: The id of the first.
         b: The id of the second.
         share: Common cases as a share of the smaller run.
-        n_common: Cases in both.
-        n_changed: How many of these have another question or other references.
+        common_case_count: Cases in both.
+        changed_case_count: How many of these have another question or other references.
     """
 
     a: str
     b: str
     share: float
-    n_common: int
-    n_changed: int
+    common_case_count: int
+    changed_case_count: int
 
 
 def mismatches(
@@ -65,7 +65,7 @@ def _unfinished(runs: Sequence[RunFacts]) -> Iterator[Mismatch]:
         if run.partial:
             code = " --spec SPEC" if _needs_code(run) else ""
             yield Mismatch(
-                "unfinished",
+                MismatchReason.UNFINISHED,
                 f"run {run.run_id} has {run.finished:,} of {run.total:,} rows: finish it with "
                 f"`assay runs resume {run.run_id}{code}`, then compare",
             )
@@ -81,22 +81,22 @@ def _needs_code(run: RunFacts) -> bool:
 def _overlaps(overlaps: Sequence[Overlap]) -> Iterator[Mismatch]:
     for overlap in overlaps:
         runs = f"runs {overlap.a} and {overlap.b}"
-        if not overlap.n_common:
+        if not overlap.common_case_count:
             yield Mismatch(
-                "overlap",
+                MismatchReason.OVERLAP,
                 f"{runs} have no case in common: they ran over different datasets, or over different selections of "
                 "one; run both over the same cases",
             )
-        elif overlap.n_changed == overlap.n_common:
+        elif overlap.changed_case_count == overlap.common_case_count:
             yield Mismatch(
-                "overlap",
+                MismatchReason.OVERLAP,
                 f"{runs} have no case in common: every case id that both have stands for another question or other "
                 "references; run both over the same dataset",
             )
         elif overlap.share < LEAST_OVERLAP:
-            cases = "1 case is" if overlap.n_common == 1 else f"{overlap.n_common:,} cases are"
+            cases = "1 case is" if overlap.common_case_count == 1 else f"{overlap.common_case_count:,} cases are"
             yield Mismatch(
-                "overlap",
+                MismatchReason.OVERLAP,
                 f"{runs} have too few common cases: {cases} in both, {overlap.share:.0%} of the smaller run; "
                 "the same dataset",
             )
@@ -106,7 +106,7 @@ def _conversations(runs: Sequence[RunFacts]) -> Iterator[Mismatch]:
     values = {str(run.config.get("turns") or TURN_SCORES[0]) for run in runs}
     if len(values) > 1:
         yield Mismatch(
-            "metric_version",
+            MismatchReason.METRIC_VERSION,
             f"the value of a conversation is another in each run: `turns` is {_listed(values)}; score both runs with "
             "one of them",
         )
@@ -117,12 +117,12 @@ def _versions(runs: Sequence[RunFacts], metrics: Mapping[str, MetricFacts]) -> I
         versions = {run.metrics[name].version for run in runs} - {""}
         if len(versions) > 1:
             yield Mismatch(
-                "metric_version",
+                MismatchReason.METRIC_VERSION,
                 f"{name} was computed by other rules: versions {_listed(versions)}; run again with this version",
             )
         kinds = {run.metrics[name].kind for run in runs}
         if len(kinds) > 1:
-            yield Mismatch("metric_version", f"{name} is another metric in each run: {_listed(kinds)}")
+            yield Mismatch(MismatchReason.METRIC_VERSION, f"{name} is another metric in each run: {_listed(kinds)}")
         yield from _parameters(name, [run.metrics[name] for run in runs])
         yield from _embedders(name, [run.metrics[name] for run in runs])
 
@@ -136,7 +136,7 @@ def _parameters(name: str, metrics: Sequence[MetricFacts]) -> Iterator[Mismatch]
         if any(value != values[0] for value in values):
             texts = {shorten(json.dumps(value, ensure_ascii=False), _PARAMETER_CHARS) for value in values}
             yield Mismatch(
-                "metric_version",
+                MismatchReason.METRIC_VERSION,
                 f"{name} measures something else in each run: `{parameter}` is {_listed(texts)}; score both runs with "
                 "one definition, or give the metric two names",
             )
@@ -169,26 +169,27 @@ def _embedders(name: str, metrics: Sequence[MetricFacts]) -> Iterator[Mismatch]:
     models = {metric.models for metric in metrics} - {()}
     if len(models) > 1:
         yield Mismatch(
-            "embedder", f"{name} rests on other embeddings: {_texts(models)}; score both runs with one model"
+            MismatchReason.EMBEDDER,
+            f"{name} rests on other embeddings: {_texts(models)}; score both runs with one model",
         )
     forms = {metric.forms for metric in metrics} - {()}
     if len(forms) > 1:
         yield Mismatch(
-            "embedder",
+            MismatchReason.EMBEDDER,
             f"{name} rests on embeddings of another dimension, or with other windows: {_texts(forms)}; score both "
             "runs with one `dimension` and `windowed`",
         )
     precisions = {metric.precisions for metric in metrics} - {()}
     if len(precisions) > 1:
         yield Mismatch(
-            "embedder",
+            MismatchReason.EMBEDDER,
             f"{name} rests on embeddings of another precision: {_texts(precisions)}; score both runs with one "
             "(ASSAY_EMBEDDER_PRECISION)",
         )
     engines = {metric.engines for metric in metrics} - {()}
     if len(engines) > 1 and len(precisions) == 1:
         yield Mismatch(
-            "embedder",
+            MismatchReason.EMBEDDER,
             f"{name} rests on embeddings of another engine: {_texts(engines)}; score both runs on one kind of machine, "
             "or with ASSAY_EMBEDDER_PRECISION=exact",
         )
@@ -205,7 +206,7 @@ def _judges(runs: Sequence[RunFacts], metrics: Mapping[str, MetricFacts]) -> Ite
     if len(judges) > 1:
         short = {", ".join(fingerprint[:8] for fingerprint in fingerprints) for fingerprints in judges}
         yield Mismatch(
-            "judge",
+            MismatchReason.JUDGE,
             f"the runs were judged by another model, rubric or parameters (fingerprints {_listed(short)}): grade both "
             "with one judge",
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from assay.comparison.model import ComparisonVerdict
 from assay.comparison.stopping import StoppingRule
 from assay.comparison.stopping_outcome import StoppingOutcome
+from assay.model.interval import Interval
 from assay.statistics.sequential import always_valid_interval, always_valid_lower_bound, look_at, look_sizes
 from assay.statistics.stagewise import stagewise_estimate
 
@@ -57,14 +58,14 @@ def stopping_outcome(
         metric=stopping.metric,
         alpha=stopping.alpha,
         seed=stopping.seed,
-        planned=stopping.cases,
-        asked_a=asked[0],
-        asked_b=asked[1],
+        planned_case_count=stopping.cases,
+        a_asked_case_count=asked[0],
+        b_asked_case_count=asked[1],
         verdict=ComparisonVerdict.INCONCLUSIVE,
-        saved_calls=sum(summary.saved_calls for summary in known),
-        saved_tokens=_sum([summary.saved_tokens for summary in known]),
+        saved_call_count=sum(summary.saved_calls for summary in known),
+        saved_token_count=_sum([summary.saved_tokens for summary in known]),
         saved_usd=_sum([summary.saved_usd for summary in known]),
-        saved_s=max((summary.saved_s for summary in known if summary.saved_s is not None), default=None),
+        saved_ms=max((1000 * summary.saved_s for summary in known if summary.saved_s is not None), default=None),
     )
     if not known:
         return outcome if stopping.rule != StoppingRule.FIVE_LOOKS else _last_look(outcome, values)
@@ -72,27 +73,27 @@ def stopping_outcome(
     return replace(
         outcome,
         verdict=ComparisonVerdict.A_BETTER if stopped.winner == first else ComparisonVerdict.B_BETTER,
-        cases=stopped.cases,
-        n_pairs=stopped.n_pairs,
+        case_count=stopped.cases,
+        pair_count=stopped.n_pairs,
         look=stopped.look,
         # z is in the order of the variants
         z=stopped.z if stopped.z is None or stopping.variants[0] == first else -stopped.z,
         bound=stopped.bound,
         p=stopped.p,
         standard_error=stopped.standard_error,
-        looks=stopped.looks,
+        look_pair_counts=stopped.looks,
     )
 
 
 def _last_look(outcome: StoppingOutcome, values: PairedValues) -> StoppingOutcome:
     """Return the outcome of looks that decided nothing: z over all common cases."""
-    count, common = len(values.a), len(values.a) + values.n_dropped
+    count, common = len(values.a), len(values.a) + values.dropped_case_count
     if not count:
         return outcome
     seen = look_at(values.differences.tolist(), is_binary=values.is_binary)
     # It is unknown which cases had no value at the earlier looks, but their share of all cases is known.
-    earlier = [round(count * size / common) for size in look_sizes(outcome.planned) if size < common]
-    return replace(outcome, z=seen.z, standard_error=seen.standard_error, looks=(*earlier, count))
+    earlier = [round(count * size / common) for size in look_sizes(outcome.planned_case_count) if size < common]
+    return replace(outcome, z=seen.z, standard_error=seen.standard_error, look_pair_counts=(*earlier, count))
 
 
 def with_stopping(
@@ -117,23 +118,23 @@ def with_stopping(
         most = -always_valid_lower_bound([-step for step in differences], alpha=settings.alpha)
         return replace(
             metric,
-            interval=(ends[0] * width, ends[1] * width),
+            interval=Interval(ends[0] * width, ends[1] * width),
             interval_method=ALWAYS_VALID,
-            one_sided=(least * width, most * width),
+            one_sided=Interval(least * width, most * width),
             borderline=is_borderline,
         )
     if stopping.z is None or not stopping.standard_error:
         return metric
-    z, error, looks = stopping.z, stopping.standard_error, stopping.looks
+    z, error, looks = stopping.z, stopping.standard_error, stopping.look_pair_counts
     estimate = stagewise_estimate(z, error, looks, alpha=settings.alpha)
     low, high = stagewise_estimate(z, error, looks, alpha=2 * settings.alpha).interval
     return replace(
         metric,
         median_unbiased=estimate.difference,
-        interval=(max(-width, estimate.interval[0]), min(width, estimate.interval[1])),
+        interval=Interval(max(-width, estimate.interval[0]), min(width, estimate.interval[1])),
         interval_method=STAGEWISE,
         # A normal limit does not know of losses too rare to be among the cases: the ordinary bounds do.
-        one_sided=metric.one_sided and (min(low, metric.one_sided[0]), max(high, metric.one_sided[1])),
+        one_sided=metric.one_sided and Interval(min(low, metric.one_sided.low), max(high, metric.one_sided.high)),
         borderline=False,
     )
 

@@ -16,46 +16,46 @@ class StoppingOutcome:
         metric: The metric that decides.
         alpha: Level over all looks.
         seed: The seed of the order of asking.
-        planned: Cases of the dataset.
-        asked_a: Cases with a row in A.
-        asked_b: Cases with a row in B.
+        planned_case_count: Cases of the dataset.
+        a_asked_case_count: Cases with a row in A.
+        b_asked_case_count: Cases with a row in B.
         verdict: The better run; inconclusive if the rule did not decide.
-        cases: The number of cases in the order after which it decided; 0 if it did not.
-        n_pairs: The number of these cases with a value in both runs.
+        case_count: The number of cases in the order after which it decided; 0 if it did not.
+        pair_count: The number of these cases with a value in both runs.
         look: The number of the look of five, from 1; None for the always-valid rule.
         z: Its statistic, above 0 if B's values are larger; if five looks did not decide, the statistic of all common
             cases; None for the always-valid rule.
         bound: The bound that `abs(z)` reached; None if it reached none.
         p: The always-valid p-value at the decision; None for five looks.
         standard_error: The standard error of the mean difference, beside z; None likewise.
-        looks: The pairs with a value in both runs at each look, the last of which is that of z; empty for the
-            always-valid rule.
-        saved_calls: The estimated number of calls of both agents that were saved; what follows are estimates too.
-        saved_tokens: The saved tokens of agents and judge; None if they were not counted.
+        look_pair_counts: The pairs with a value in both runs at each look, the last of which is that of z; empty for
+            the always-valid rule.
+        saved_call_count: The estimated number of calls of both agents that were saved; what follows are estimates too.
+        saved_token_count: The saved tokens of agents and judge; None if they were not counted.
         saved_usd: The saved cost; None without prices.
-        saved_s: The saved wall time, that of the longer run; None if unknown.
+        saved_ms: The saved wall time, that of the longer run; None if unknown.
     """
 
     rule: str
     metric: str
     alpha: float
     seed: int
-    planned: int
-    asked_a: int
-    asked_b: int
+    planned_case_count: int
+    a_asked_case_count: int
+    b_asked_case_count: int
     verdict: ComparisonVerdict
-    cases: int = 0
-    n_pairs: int = 0
+    case_count: int = 0
+    pair_count: int = 0
     look: int | None = None
     z: float | None = None
     bound: float | None = None
     p: float | None = None
     standard_error: float | None = None
-    looks: tuple[int, ...] = ()
-    saved_calls: int = 0
-    saved_tokens: float | None = None
+    look_pair_counts: tuple[int, ...] = ()
+    saved_call_count: int = 0
+    saved_token_count: float | None = None
     saved_usd: float | None = None
-    saved_s: float | None = None
+    saved_ms: float | None = None
 
     @property
     def has_decided(self) -> bool:

@@ -9,6 +9,7 @@ from assay.comparison.detectable import with_power
 from assay.comparison.metric_pairs import NoVerdict, too_few
 from assay.comparison.model import Adjustment, ComparisonVerdict, Reason, WorstCase
 from assay.comparison.stopped import with_stopping
+from assay.model.interval import Interval
 from assay.statistics.adjustment import benjamini_hochberg, holm
 from assay.statistics.equivalence import LEAST_CASES
 from assay.statistics.sequential import Evidence
@@ -169,14 +170,16 @@ class _Decision:
             return _without(noted, ComparisonVerdict.WITHHELD, self._erring(errors, worst))
         return replace(noted, verdict=claim)
 
-    def _one_sided(self, metric: MetricComparison) -> tuple[float, float] | None:
+    def _one_sided(self, metric: MetricComparison) -> Interval | None:
         """Return the one-sided bounds of a metric; if errors differ, also over the worst values in their place."""
         errors, lowest, highest = self.values.errors, self.tested.lowest, self.tested.highest
         if errors is None or not errors.differ:
             return metric.one_sided
         ends = [compared.one_sided if compared is not None else None for compared in (metric, lowest, highest)]
         known = [end for end in ends if end is not None]
-        return (min(low for low, _ in known), max(high for _, high in known)) if len(known) == len(ends) else None
+        return (
+            Interval(min(end.low for end in known), max(end.high for end in known)) if len(known) == len(ends) else None
+        )
 
     def _claim(self, metric: MetricComparison) -> ComparisonVerdict:
         """Return the verdict by the complete cases."""
@@ -188,7 +191,7 @@ class _Decision:
 
     def _is_within(self, metric: MetricComparison) -> bool:
         margin, inner = self.settings.margin if metric.is_primary else None, metric.equivalence_interval
-        return margin is not None and inner is not None and -margin < inner[0] and inner[1] < margin
+        return margin is not None and inner is not None and -margin < inner.low and inner.high < margin
 
     def _worst(self, metric: MetricComparison, claim: ComparisonVerdict) -> WorstCase | None:
         """Return the worst figures for a claim; without a claim, the worst for the run that seems better.
@@ -227,11 +230,11 @@ class _Decision:
     def _worst_case(self, metric: MetricComparison, *, holds: bool) -> WorstCase | None:
         if metric.difference is None:
             return None
-        return WorstCase(metric.n_pairs, self._replaced(), metric.difference, metric.interval, metric.p, holds)
+        return WorstCase(metric.pair_count, self._replaced(), metric.difference, metric.interval, metric.p, holds)
 
     def _replaced(self) -> int:
         errors = self.values.errors
-        return 0 if errors is None else errors.a_cases + errors.b_only
+        return 0 if errors is None else errors.a_case_count + errors.b_only_case_count
 
     def _inconclusive(self, metric: MetricComparison) -> NoVerdict:
         """Return why nothing is decided."""
@@ -245,7 +248,7 @@ class _Decision:
     def _insignificant(self, metric: MetricComparison) -> NoVerdict:
         alpha = f"{self.settings.alpha:g}"
         if self.stopping is not None:
-            message = f"{self.stopping.rule} decided nothing in {self.stopping.planned:,} planned cases"
+            message = f"{self.stopping.rule} decided nothing in {self.stopping.planned_case_count:,} planned cases"
             return NoVerdict(Reason.RULE_UNDECIDED, message)
         count = self.families.size(self.at)
         tests = f" after the adjustment for {count} tests" if count > 1 else ""
@@ -269,15 +272,15 @@ class _Decision:
         differing = sum(map(bool, self.values.units))
         reason, units = Reason.TOO_FEW_DIFFERING, "1 case" if differing == 1 else f"{differing} cases"
         if self.values.clusters is not None:
-            reason, units = Reason.TOO_FEW_CLUSTERS, f"{differing} of {metric.clusters} clusters"
+            reason, units = Reason.TOO_FEW_CLUSTERS, f"{differing} of {metric.cluster_count} clusters"
         if not differing:
             return NoVerdict(reason, "no case came out differently")
         return NoVerdict(reason, f"{units} came out differently: with so few, no p-value {tail}")
 
     def _erring(self, errors: ErrorComparison, worst: WorstCase | None) -> NoVerdict:
         """Return why errors withhold the verdict by the complete cases."""
-        most, other = sorted(zip((-errors.a_cases, -errors.b_cases), self.names, strict=True))
-        count = len(self.values.a) + self.values.n_dropped
+        most, other = sorted(zip((-errors.a_case_count, -errors.b_case_count), self.names, strict=True))
+        count = len(self.values.a) + self.values.dropped_case_count
         message = (
             f"because of errors {most[1]} has no value on {-most[0]:,} of {count:,} cases, {other[1]} on {-other[0]:,}"
         )

@@ -82,6 +82,30 @@ PAIR_SIDE_NEITHER: PairSide.ValueType  # 3
 """Neither run."""
 Global___PairSide: _TypeAlias = PairSide  # noqa: Y015
 
+class _CaseMatching:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CaseMatchingEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CaseMatching.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CASE_MATCHING_UNSPECIFIED: _CaseMatching.ValueType  # 0
+    """Unknown."""
+    CASE_MATCHING_ID: _CaseMatching.ValueType  # 1
+    """By id."""
+    CASE_MATCHING_CONTENT: _CaseMatching.ValueType  # 2
+    """By question and references."""
+
+class CaseMatching(_CaseMatching, metaclass=_CaseMatchingEnumTypeWrapper):
+    """CaseMatching is how the cases of two runs are matched."""
+
+CASE_MATCHING_UNSPECIFIED: CaseMatching.ValueType  # 0
+"""Unknown."""
+CASE_MATCHING_ID: CaseMatching.ValueType  # 1
+"""By id."""
+CASE_MATCHING_CONTENT: CaseMatching.ValueType  # 2
+"""By question and references."""
+Global___CaseMatching: _TypeAlias = CaseMatching  # noqa: Y015
+
 class _PairVerdict:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -121,6 +145,70 @@ PAIR_VERDICT_NO_DATA: PairVerdict.ValueType  # 5
 PAIR_VERDICT_WITHHELD: PairVerdict.ValueType  # 6
 """Figures without a verdict: the runs must not be compared, or cases were chosen after looking."""
 Global___PairVerdict: _TypeAlias = PairVerdict  # noqa: Y015
+
+class _MismatchReason:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _MismatchReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MismatchReason.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    MISMATCH_REASON_UNSPECIFIED: _MismatchReason.ValueType  # 0
+    """Unknown: a reason of a later version."""
+    MISMATCH_REASON_METRIC_VERSION: _MismatchReason.ValueType  # 1
+    """A metric, or what makes a row pass, is defined differently."""
+    MISMATCH_REASON_EMBEDDER: _MismatchReason.ValueType  # 2
+    """Embeddings differ in model, precision, dimension or engine."""
+    MISMATCH_REASON_JUDGE: _MismatchReason.ValueType  # 3
+    """Judges differ in model, rubric or parameters."""
+    MISMATCH_REASON_OVERLAP: _MismatchReason.ValueType  # 4
+    """Too few cases are common."""
+    MISMATCH_REASON_UNFINISHED: _MismatchReason.ValueType  # 5
+    """A run has not finished."""
+
+class MismatchReason(_MismatchReason, metaclass=_MismatchReasonEnumTypeWrapper):
+    """MismatchReason is why runs must not be compared. More may come."""
+
+MISMATCH_REASON_UNSPECIFIED: MismatchReason.ValueType  # 0
+"""Unknown: a reason of a later version."""
+MISMATCH_REASON_METRIC_VERSION: MismatchReason.ValueType  # 1
+"""A metric, or what makes a row pass, is defined differently."""
+MISMATCH_REASON_EMBEDDER: MismatchReason.ValueType  # 2
+"""Embeddings differ in model, precision, dimension or engine."""
+MISMATCH_REASON_JUDGE: MismatchReason.ValueType  # 3
+"""Judges differ in model, rubric or parameters."""
+MISMATCH_REASON_OVERLAP: MismatchReason.ValueType  # 4
+"""Too few cases are common."""
+MISMATCH_REASON_UNFINISHED: MismatchReason.ValueType  # 5
+"""A run has not finished."""
+Global___MismatchReason: _TypeAlias = MismatchReason  # noqa: Y015
+
+class _RecommendationConfidence:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RecommendationConfidenceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RecommendationConfidence.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    RECOMMENDATION_CONFIDENCE_UNSPECIFIED: _RecommendationConfidence.ValueType  # 0
+    """Unknown."""
+    RECOMMENDATION_CONFIDENCE_LOW: _RecommendationConfidence.ValueType  # 1
+    """The first run is significantly better on no metric, or the second is on one."""
+    RECOMMENDATION_CONFIDENCE_MEDIUM: _RecommendationConfidence.ValueType  # 2
+    """The first run is significantly better on one metric."""
+    RECOMMENDATION_CONFIDENCE_HIGH: _RecommendationConfidence.ValueType  # 3
+    """The first run is significantly better on two or more metrics."""
+
+class RecommendationConfidence(_RecommendationConfidence, metaclass=_RecommendationConfidenceEnumTypeWrapper):
+    """RecommendationConfidence is how well the tests between the first two runs support their ranking."""
+
+RECOMMENDATION_CONFIDENCE_UNSPECIFIED: RecommendationConfidence.ValueType  # 0
+"""Unknown."""
+RECOMMENDATION_CONFIDENCE_LOW: RecommendationConfidence.ValueType  # 1
+"""The first run is significantly better on no metric, or the second is on one."""
+RECOMMENDATION_CONFIDENCE_MEDIUM: RecommendationConfidence.ValueType  # 2
+"""The first run is significantly better on one metric."""
+RECOMMENDATION_CONFIDENCE_HIGH: RecommendationConfidence.ValueType  # 3
+"""The first run is significantly better on two or more metrics."""
+Global___RecommendationConfidence: _TypeAlias = RecommendationConfidence  # noqa: Y015
 
 @_typing.final
 class ComparisonSettings(_message.Message):
@@ -197,26 +285,6 @@ class RunComparison(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    @_typing.final
-    class RandomDrawsEntry(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
-
-        KEY_FIELD_NUMBER: _builtins.int
-        VALUE_FIELD_NUMBER: _builtins.int
-        key: _builtins.str
-        value: _builtins.int
-        def __init__(
-            self,
-            *,
-            key: _builtins.str = ...,
-            value: _builtins.int = ...,
-        ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
-
     SETTINGS_FIELD_NUMBER: _builtins.int
     ASSAY_VERSION_FIELD_NUMBER: _builtins.int
     PRIMARY_FIELD_NUMBER: _builtins.int
@@ -276,8 +344,8 @@ class RunComparison(_message.Message):
         """
 
     @_builtins.property
-    def random_draws(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
-        """Number of random assignments and resamples, by the name of the figure."""
+    def random_draws(self) -> Global___RandomDraws:
+        """The numbers of random draws behind figures."""
 
     @_builtins.property
     def stopping(self) -> Global___StoppingOutcome:
@@ -298,16 +366,46 @@ class RunComparison(_message.Message):
         recommendation: Global___VariantRecommendation | None = ...,
         not_worse_than_best: _abc.Iterable[Global___RunRef] | None = ...,
         filtered: _builtins.bool = ...,
-        random_draws: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        random_draws: Global___RandomDraws | None = ...,
         stopping: Global___StoppingOutcome | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["recommendation", b"recommendation", "settings", b"settings", "stopping", b"stopping"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["random_draws", b"random_draws", "recommendation", b"recommendation", "settings", b"settings", "stopping", b"stopping"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
     _ClearFieldArgType: _TypeAlias = _typing.Literal["assay_version", b"assay_version", "changes", b"changes", "filtered", b"filtered", "mismatches", b"mismatches", "not_worse_than_best", b"not_worse_than_best", "omnibus", b"omnibus", "pairs", b"pairs", "primary", b"primary", "random_draws", b"random_draws", "ranking", b"ranking", "recommendation", b"recommendation", "settings", b"settings", "stopping", b"stopping", "variants", b"variants"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RunComparison: _TypeAlias = RunComparison  # noqa: Y015
+
+@_typing.final
+class RandomDraws(_message.Message):
+    """RandomDraws counts the random draws behind figures."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SIGN_ASSIGNMENT_COUNT_FIELD_NUMBER: _builtins.int
+    NEAR_ALPHA_SIGN_ASSIGNMENT_COUNT_FIELD_NUMBER: _builtins.int
+    RESAMPLE_COUNT_FIELD_NUMBER: _builtins.int
+    sign_assignment_count: _builtins.int
+    """Random sign assignments behind a p-value."""
+    near_alpha_sign_assignment_count: _builtins.int
+    """Random sign assignments behind a p-value close to the level."""
+    resample_count: _builtins.int
+    """Resamples of the cases behind ComparedVariant.best_share."""
+    def __init__(
+        self,
+        *,
+        sign_assignment_count: _builtins.int = ...,
+        near_alpha_sign_assignment_count: _builtins.int = ...,
+        resample_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["near_alpha_sign_assignment_count", b"near_alpha_sign_assignment_count", "resample_count", b"resample_count", "sign_assignment_count", b"sign_assignment_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RandomDraws: _TypeAlias = RandomDraws  # noqa: Y015
 
 @_typing.final
 class StoppingOutcome(_message.Message):
@@ -319,22 +417,22 @@ class StoppingOutcome(_message.Message):
     METRIC_FIELD_NUMBER: _builtins.int
     ALPHA_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
-    PLANNED_COUNT_FIELD_NUMBER: _builtins.int
-    ASKED_A_COUNT_FIELD_NUMBER: _builtins.int
-    ASKED_B_COUNT_FIELD_NUMBER: _builtins.int
+    PLANNED_CASE_COUNT_FIELD_NUMBER: _builtins.int
+    A_ASKED_CASE_COUNT_FIELD_NUMBER: _builtins.int
+    B_ASKED_CASE_COUNT_FIELD_NUMBER: _builtins.int
     VERDICT_FIELD_NUMBER: _builtins.int
-    CASES_COUNT_FIELD_NUMBER: _builtins.int
-    PAIRS_COUNT_FIELD_NUMBER: _builtins.int
+    CASE_COUNT_FIELD_NUMBER: _builtins.int
+    PAIR_COUNT_FIELD_NUMBER: _builtins.int
     LOOK_FIELD_NUMBER: _builtins.int
     Z_FIELD_NUMBER: _builtins.int
     BOUND_FIELD_NUMBER: _builtins.int
     P_FIELD_NUMBER: _builtins.int
     STANDARD_ERROR_FIELD_NUMBER: _builtins.int
-    LOOKS_FIELD_NUMBER: _builtins.int
-    SAVED_CALLS_FIELD_NUMBER: _builtins.int
-    SAVED_TOKENS_FIELD_NUMBER: _builtins.int
+    LOOK_PAIR_COUNTS_FIELD_NUMBER: _builtins.int
+    SAVED_CALL_COUNT_FIELD_NUMBER: _builtins.int
+    SAVED_TOKEN_COUNT_FIELD_NUMBER: _builtins.int
     SAVED_USD_FIELD_NUMBER: _builtins.int
-    SAVED_S_FIELD_NUMBER: _builtins.int
+    SAVED_MS_FIELD_NUMBER: _builtins.int
     rule: _builtins.str
     """"always-valid" or "five-looks"."""
     metric: _builtins.str
@@ -343,17 +441,17 @@ class StoppingOutcome(_message.Message):
     """Significance level over all looks."""
     seed: _builtins.int
     """Seed of the order of asking."""
-    planned_count: _builtins.int
+    planned_case_count: _builtins.int
     """Cases of the dataset."""
-    asked_a_count: _builtins.int
+    a_asked_case_count: _builtins.int
     """Cases with a row in the first run."""
-    asked_b_count: _builtins.int
+    b_asked_case_count: _builtins.int
     """Cases with a row in the second run."""
     verdict: Global___PairVerdict.ValueType
     """The better run; inconclusive if the rule did not decide."""
-    cases_count: _builtins.int
+    case_count: _builtins.int
     """Cases, in the order of asking, after which the rule decided; 0 if it did not."""
-    pairs_count: _builtins.int
+    pair_count: _builtins.int
     """Cases among these with a value in both runs."""
     look: _builtins.int
     """Number of the deciding look, 1 to 5; absent for "always-valid"."""
@@ -365,16 +463,16 @@ class StoppingOutcome(_message.Message):
     """The always-valid p-value at the decision; absent for "five-looks"."""
     standard_error: _builtins.float
     """Standard error of the mean difference that z is computed from."""
-    saved_calls: _builtins.int
+    saved_call_count: _builtins.int
     """Estimated number of calls saved, of both agents."""
-    saved_tokens: _builtins.float
+    saved_token_count: _builtins.float
     """Estimated tokens saved; absent if tokens were not counted."""
     saved_usd: _builtins.float
     """Estimated cost saved in US dollars; absent without prices."""
-    saved_s: _builtins.float
-    """Estimated wall time saved in seconds, of the longer run; absent if unknown."""
+    saved_ms: _builtins.float
+    """Estimated wall time saved, of the longer run; absent if unknown."""
     @_builtins.property
-    def looks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+    def look_pair_counts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Pairs with a value in both runs at each look, the last of which belongs to z; empty for "always-valid"."""
 
     def __init__(
@@ -384,26 +482,26 @@ class StoppingOutcome(_message.Message):
         metric: _builtins.str = ...,
         alpha: _builtins.float = ...,
         seed: _builtins.int = ...,
-        planned_count: _builtins.int = ...,
-        asked_a_count: _builtins.int = ...,
-        asked_b_count: _builtins.int = ...,
+        planned_case_count: _builtins.int = ...,
+        a_asked_case_count: _builtins.int = ...,
+        b_asked_case_count: _builtins.int = ...,
         verdict: Global___PairVerdict.ValueType = ...,
-        cases_count: _builtins.int = ...,
-        pairs_count: _builtins.int = ...,
+        case_count: _builtins.int = ...,
+        pair_count: _builtins.int = ...,
         look: _builtins.int | None = ...,
         z: _builtins.float | None = ...,
         bound: _builtins.float | None = ...,
         p: _builtins.float | None = ...,
         standard_error: _builtins.float | None = ...,
-        looks: _abc.Iterable[_builtins.int] | None = ...,
-        saved_calls: _builtins.int = ...,
-        saved_tokens: _builtins.float | None = ...,
+        look_pair_counts: _abc.Iterable[_builtins.int] | None = ...,
+        saved_call_count: _builtins.int = ...,
+        saved_token_count: _builtins.float | None = ...,
         saved_usd: _builtins.float | None = ...,
-        saved_s: _builtins.float | None = ...,
+        saved_ms: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_bound", b"_bound", "_look", b"_look", "_p", b"_p", "_saved_s", b"_saved_s", "_saved_tokens", b"_saved_tokens", "_saved_usd", b"_saved_usd", "_standard_error", b"_standard_error", "_z", b"_z", "bound", b"bound", "look", b"look", "p", b"p", "saved_s", b"saved_s", "saved_tokens", b"saved_tokens", "saved_usd", b"saved_usd", "standard_error", b"standard_error", "z", b"z"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_bound", b"_bound", "_look", b"_look", "_p", b"_p", "_saved_ms", b"_saved_ms", "_saved_token_count", b"_saved_token_count", "_saved_usd", b"_saved_usd", "_standard_error", b"_standard_error", "_z", b"_z", "bound", b"bound", "look", b"look", "p", b"p", "saved_ms", b"saved_ms", "saved_token_count", b"saved_token_count", "saved_usd", b"saved_usd", "standard_error", b"standard_error", "z", b"z"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bound", b"_bound", "_look", b"_look", "_p", b"_p", "_saved_s", b"_saved_s", "_saved_tokens", b"_saved_tokens", "_saved_usd", b"_saved_usd", "_standard_error", b"_standard_error", "_z", b"_z", "alpha", b"alpha", "asked_a_count", b"asked_a_count", "asked_b_count", b"asked_b_count", "bound", b"bound", "cases_count", b"cases_count", "look", b"look", "looks", b"looks", "metric", b"metric", "p", b"p", "pairs_count", b"pairs_count", "planned_count", b"planned_count", "rule", b"rule", "saved_calls", b"saved_calls", "saved_s", b"saved_s", "saved_tokens", b"saved_tokens", "saved_usd", b"saved_usd", "seed", b"seed", "standard_error", b"standard_error", "verdict", b"verdict", "z", b"z"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bound", b"_bound", "_look", b"_look", "_p", b"_p", "_saved_ms", b"_saved_ms", "_saved_token_count", b"_saved_token_count", "_saved_usd", b"_saved_usd", "_standard_error", b"_standard_error", "_z", b"_z", "a_asked_case_count", b"a_asked_case_count", "alpha", b"alpha", "b_asked_case_count", b"b_asked_case_count", "bound", b"bound", "case_count", b"case_count", "look", b"look", "look_pair_counts", b"look_pair_counts", "metric", b"metric", "p", b"p", "pair_count", b"pair_count", "planned_case_count", b"planned_case_count", "rule", b"rule", "saved_call_count", b"saved_call_count", "saved_ms", b"saved_ms", "saved_token_count", b"saved_token_count", "saved_usd", b"saved_usd", "seed", b"seed", "standard_error", b"standard_error", "verdict", b"verdict", "z", b"z"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__bound: _TypeAlias = _typing.Literal["bound"]  # noqa: Y015
     _WhichOneofArgType__bound: _TypeAlias = _typing.Literal["_bound", b"_bound"]  # noqa: Y015
@@ -411,10 +509,10 @@ class StoppingOutcome(_message.Message):
     _WhichOneofArgType__look: _TypeAlias = _typing.Literal["_look", b"_look"]  # noqa: Y015
     _WhichOneofReturnType__p: _TypeAlias = _typing.Literal["p"]  # noqa: Y015
     _WhichOneofArgType__p: _TypeAlias = _typing.Literal["_p", b"_p"]  # noqa: Y015
-    _WhichOneofReturnType__saved_s: _TypeAlias = _typing.Literal["saved_s"]  # noqa: Y015
-    _WhichOneofArgType__saved_s: _TypeAlias = _typing.Literal["_saved_s", b"_saved_s"]  # noqa: Y015
-    _WhichOneofReturnType__saved_tokens: _TypeAlias = _typing.Literal["saved_tokens"]  # noqa: Y015
-    _WhichOneofArgType__saved_tokens: _TypeAlias = _typing.Literal["_saved_tokens", b"_saved_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__saved_ms: _TypeAlias = _typing.Literal["saved_ms"]  # noqa: Y015
+    _WhichOneofArgType__saved_ms: _TypeAlias = _typing.Literal["_saved_ms", b"_saved_ms"]  # noqa: Y015
+    _WhichOneofReturnType__saved_token_count: _TypeAlias = _typing.Literal["saved_token_count"]  # noqa: Y015
+    _WhichOneofArgType__saved_token_count: _TypeAlias = _typing.Literal["_saved_token_count", b"_saved_token_count"]  # noqa: Y015
     _WhichOneofReturnType__saved_usd: _TypeAlias = _typing.Literal["saved_usd"]  # noqa: Y015
     _WhichOneofArgType__saved_usd: _TypeAlias = _typing.Literal["_saved_usd", b"_saved_usd"]  # noqa: Y015
     _WhichOneofReturnType__standard_error: _TypeAlias = _typing.Literal["standard_error"]  # noqa: Y015
@@ -428,9 +526,9 @@ class StoppingOutcome(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__p) -> _WhichOneofReturnType__p | None: ...
     @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__saved_s) -> _WhichOneofReturnType__saved_s | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__saved_ms) -> _WhichOneofReturnType__saved_ms | None: ...
     @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__saved_tokens) -> _WhichOneofReturnType__saved_tokens | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__saved_token_count) -> _WhichOneofReturnType__saved_token_count | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__saved_usd) -> _WhichOneofReturnType__saved_usd | None: ...
     @_typing.overload
@@ -476,19 +574,19 @@ class ComparedVariant(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     RUN_ID_FIELD_NUMBER: _builtins.int
     PROMPT_PATH_FIELD_NUMBER: _builtins.int
-    CASES_COUNT_FIELD_NUMBER: _builtins.int
-    REPEATS_COUNT_FIELD_NUMBER: _builtins.int
+    CASE_COUNT_FIELD_NUMBER: _builtins.int
+    REPEAT_COUNT_FIELD_NUMBER: _builtins.int
     PARTIAL_FIELD_NUMBER: _builtins.int
-    AGENT_ERRORS_COUNT_FIELD_NUMBER: _builtins.int
+    AGENT_ERROR_COUNT_FIELD_NUMBER: _builtins.int
     METRICS_FIELD_NUMBER: _builtins.int
     COST_USD_FIELD_NUMBER: _builtins.int
     JUDGE_COST_USD_FIELD_NUMBER: _builtins.int
-    MEAN_LATENCY_S_FIELD_NUMBER: _builtins.int
-    P95_LATENCY_S_FIELD_NUMBER: _builtins.int
+    MEAN_LATENCY_MS_FIELD_NUMBER: _builtins.int
+    P95_LATENCY_MS_FIELD_NUMBER: _builtins.int
     MEAN_TOKENS_FIELD_NUMBER: _builtins.int
     FINGERPRINTS_FIELD_NUMBER: _builtins.int
-    INVALID_VERDICTS_COUNT_FIELD_NUMBER: _builtins.int
-    VERDICTS_COUNT_FIELD_NUMBER: _builtins.int
+    INVALID_VERDICT_COUNT_FIELD_NUMBER: _builtins.int
+    VERDICT_COUNT_FIELD_NUMBER: _builtins.int
     DATASET_ID_FIELD_NUMBER: _builtins.int
     DATASET_NAME_FIELD_NUMBER: _builtins.int
     RANKING_SCORE_FIELD_NUMBER: _builtins.int
@@ -502,27 +600,27 @@ class ComparedVariant(_message.Message):
     """The run."""
     prompt_path: _builtins.str
     """The prompt file; empty if there is none."""
-    cases_count: _builtins.int
+    case_count: _builtins.int
     """Cases with a row."""
-    repeats_count: _builtins.int
+    repeat_count: _builtins.int
     """Repeats of each case."""
     partial: _builtins.bool
     """Whether rows are missing."""
-    agent_errors_count: _builtins.int
+    agent_error_count: _builtins.int
     """Rows whose agent failed or waits for a person."""
     cost_usd: _builtins.float
     """Cost of agent and judge in US dollars; absent if neither has a price."""
     judge_cost_usd: _builtins.float
     """The judge's part of cost_usd."""
-    mean_latency_s: _builtins.float
-    """Mean latency in seconds."""
-    p95_latency_s: _builtins.float
-    """95th percentile of the latency in seconds."""
+    mean_latency_ms: _builtins.float
+    """Mean latency."""
+    p95_latency_ms: _builtins.float
+    """95th percentile of the latency."""
     mean_tokens: _builtins.float
     """Mean tokens of an answer, input and output."""
-    invalid_verdicts_count: _builtins.int
+    invalid_verdict_count: _builtins.int
     """Invalid verdicts of the judge."""
-    verdicts_count: _builtins.int
+    verdict_count: _builtins.int
     """All verdicts of the judge."""
     dataset_id: _builtins.str
     """The dataset's id."""
@@ -533,7 +631,7 @@ class ComparedVariant(_message.Message):
     best_share: _builtins.float
     """Share of resamples of the cases in which the run has the highest mean of the primary metric, 0 to 1."""
     interrupted_count: _builtins.int
-    """Rows whose agent waits for a person; agent_errors_count includes them."""
+    """Rows whose agent waits for a person; agent_error_count includes them."""
     @_builtins.property
     def metrics(self) -> _containers.RepeatedCompositeFieldContainer[Global___NamedEstimate]:
         """Every metric and the pass rate, over all cases of the run."""
@@ -549,28 +647,28 @@ class ComparedVariant(_message.Message):
         name: _builtins.str = ...,
         run_id: _builtins.str = ...,
         prompt_path: _builtins.str = ...,
-        cases_count: _builtins.int = ...,
-        repeats_count: _builtins.int = ...,
+        case_count: _builtins.int = ...,
+        repeat_count: _builtins.int = ...,
         partial: _builtins.bool = ...,
-        agent_errors_count: _builtins.int = ...,
+        agent_error_count: _builtins.int = ...,
         metrics: _abc.Iterable[Global___NamedEstimate] | None = ...,
         cost_usd: _builtins.float | None = ...,
         judge_cost_usd: _builtins.float | None = ...,
-        mean_latency_s: _builtins.float | None = ...,
-        p95_latency_s: _builtins.float | None = ...,
+        mean_latency_ms: _builtins.float | None = ...,
+        p95_latency_ms: _builtins.float | None = ...,
         mean_tokens: _builtins.float | None = ...,
         fingerprints: _abc.Iterable[_builtins.str] | None = ...,
-        invalid_verdicts_count: _builtins.int = ...,
-        verdicts_count: _builtins.int = ...,
+        invalid_verdict_count: _builtins.int = ...,
+        verdict_count: _builtins.int = ...,
         dataset_id: _builtins.str = ...,
         dataset_name: _builtins.str = ...,
         ranking_score: _builtins.float | None = ...,
         best_share: _builtins.float | None = ...,
         interrupted_count: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_share", b"_best_share", "_cost_usd", b"_cost_usd", "_judge_cost_usd", b"_judge_cost_usd", "_mean_latency_s", b"_mean_latency_s", "_mean_tokens", b"_mean_tokens", "_p95_latency_s", b"_p95_latency_s", "_ranking_score", b"_ranking_score", "best_share", b"best_share", "cost_usd", b"cost_usd", "judge_cost_usd", b"judge_cost_usd", "mean_latency_s", b"mean_latency_s", "mean_tokens", b"mean_tokens", "p95_latency_s", b"p95_latency_s", "ranking_score", b"ranking_score"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_share", b"_best_share", "_cost_usd", b"_cost_usd", "_judge_cost_usd", b"_judge_cost_usd", "_mean_latency_ms", b"_mean_latency_ms", "_mean_tokens", b"_mean_tokens", "_p95_latency_ms", b"_p95_latency_ms", "_ranking_score", b"_ranking_score", "best_share", b"best_share", "cost_usd", b"cost_usd", "judge_cost_usd", b"judge_cost_usd", "mean_latency_ms", b"mean_latency_ms", "mean_tokens", b"mean_tokens", "p95_latency_ms", b"p95_latency_ms", "ranking_score", b"ranking_score"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_share", b"_best_share", "_cost_usd", b"_cost_usd", "_judge_cost_usd", b"_judge_cost_usd", "_mean_latency_s", b"_mean_latency_s", "_mean_tokens", b"_mean_tokens", "_p95_latency_s", b"_p95_latency_s", "_ranking_score", b"_ranking_score", "agent_errors_count", b"agent_errors_count", "best_share", b"best_share", "cases_count", b"cases_count", "cost_usd", b"cost_usd", "dataset_id", b"dataset_id", "dataset_name", b"dataset_name", "fingerprints", b"fingerprints", "interrupted_count", b"interrupted_count", "invalid_verdicts_count", b"invalid_verdicts_count", "judge_cost_usd", b"judge_cost_usd", "label", b"label", "mean_latency_s", b"mean_latency_s", "mean_tokens", b"mean_tokens", "metrics", b"metrics", "name", b"name", "p95_latency_s", b"p95_latency_s", "partial", b"partial", "prompt_path", b"prompt_path", "ranking_score", b"ranking_score", "repeats_count", b"repeats_count", "run_id", b"run_id", "verdicts_count", b"verdicts_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_share", b"_best_share", "_cost_usd", b"_cost_usd", "_judge_cost_usd", b"_judge_cost_usd", "_mean_latency_ms", b"_mean_latency_ms", "_mean_tokens", b"_mean_tokens", "_p95_latency_ms", b"_p95_latency_ms", "_ranking_score", b"_ranking_score", "agent_error_count", b"agent_error_count", "best_share", b"best_share", "case_count", b"case_count", "cost_usd", b"cost_usd", "dataset_id", b"dataset_id", "dataset_name", b"dataset_name", "fingerprints", b"fingerprints", "interrupted_count", b"interrupted_count", "invalid_verdict_count", b"invalid_verdict_count", "judge_cost_usd", b"judge_cost_usd", "label", b"label", "mean_latency_ms", b"mean_latency_ms", "mean_tokens", b"mean_tokens", "metrics", b"metrics", "name", b"name", "p95_latency_ms", b"p95_latency_ms", "partial", b"partial", "prompt_path", b"prompt_path", "ranking_score", b"ranking_score", "repeat_count", b"repeat_count", "run_id", b"run_id", "verdict_count", b"verdict_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__best_share: _TypeAlias = _typing.Literal["best_share"]  # noqa: Y015
     _WhichOneofArgType__best_share: _TypeAlias = _typing.Literal["_best_share", b"_best_share"]  # noqa: Y015
@@ -578,12 +676,12 @@ class ComparedVariant(_message.Message):
     _WhichOneofArgType__cost_usd: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd"]  # noqa: Y015
     _WhichOneofReturnType__judge_cost_usd: _TypeAlias = _typing.Literal["judge_cost_usd"]  # noqa: Y015
     _WhichOneofArgType__judge_cost_usd: _TypeAlias = _typing.Literal["_judge_cost_usd", b"_judge_cost_usd"]  # noqa: Y015
-    _WhichOneofReturnType__mean_latency_s: _TypeAlias = _typing.Literal["mean_latency_s"]  # noqa: Y015
-    _WhichOneofArgType__mean_latency_s: _TypeAlias = _typing.Literal["_mean_latency_s", b"_mean_latency_s"]  # noqa: Y015
+    _WhichOneofReturnType__mean_latency_ms: _TypeAlias = _typing.Literal["mean_latency_ms"]  # noqa: Y015
+    _WhichOneofArgType__mean_latency_ms: _TypeAlias = _typing.Literal["_mean_latency_ms", b"_mean_latency_ms"]  # noqa: Y015
     _WhichOneofReturnType__mean_tokens: _TypeAlias = _typing.Literal["mean_tokens"]  # noqa: Y015
     _WhichOneofArgType__mean_tokens: _TypeAlias = _typing.Literal["_mean_tokens", b"_mean_tokens"]  # noqa: Y015
-    _WhichOneofReturnType__p95_latency_s: _TypeAlias = _typing.Literal["p95_latency_s"]  # noqa: Y015
-    _WhichOneofArgType__p95_latency_s: _TypeAlias = _typing.Literal["_p95_latency_s", b"_p95_latency_s"]  # noqa: Y015
+    _WhichOneofReturnType__p95_latency_ms: _TypeAlias = _typing.Literal["p95_latency_ms"]  # noqa: Y015
+    _WhichOneofArgType__p95_latency_ms: _TypeAlias = _typing.Literal["_p95_latency_ms", b"_p95_latency_ms"]  # noqa: Y015
     _WhichOneofReturnType__ranking_score: _TypeAlias = _typing.Literal["ranking_score"]  # noqa: Y015
     _WhichOneofArgType__ranking_score: _TypeAlias = _typing.Literal["_ranking_score", b"_ranking_score"]  # noqa: Y015
     @_typing.overload
@@ -593,11 +691,11 @@ class ComparedVariant(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__judge_cost_usd) -> _WhichOneofReturnType__judge_cost_usd | None: ...
     @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__mean_latency_s) -> _WhichOneofReturnType__mean_latency_s | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__mean_latency_ms) -> _WhichOneofReturnType__mean_latency_ms | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__mean_tokens) -> _WhichOneofReturnType__mean_tokens | None: ...
     @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__p95_latency_s) -> _WhichOneofReturnType__p95_latency_s | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__p95_latency_ms) -> _WhichOneofReturnType__p95_latency_ms | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__ranking_score) -> _WhichOneofReturnType__ranking_score | None: ...
 
@@ -639,10 +737,10 @@ class Estimate(_message.Message):
 
     VALUE_FIELD_NUMBER: _builtins.int
     INTERVAL_FIELD_NUMBER: _builtins.int
-    N_FIELD_NUMBER: _builtins.int
+    CASE_COUNT_FIELD_NUMBER: _builtins.int
     value: _builtins.float
     """The mean; absent if no case has a value."""
-    n: _builtins.int
+    case_count: _builtins.int
     """Cases with a value."""
     @_builtins.property
     def interval(self) -> _summary_pb2.Interval:
@@ -653,11 +751,11 @@ class Estimate(_message.Message):
         *,
         value: _builtins.float | None = ...,
         interval: _summary_pb2.Interval | None = ...,
-        n: _builtins.int = ...,
+        case_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "interval", b"interval", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "interval", b"interval", "n", b"n", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "case_count", b"case_count", "interval", b"interval", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
     _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
@@ -673,35 +771,35 @@ class PairComparison(_message.Message):
 
     A_FIELD_NUMBER: _builtins.int
     B_FIELD_NUMBER: _builtins.int
-    N_COMMON_FIELD_NUMBER: _builtins.int
-    N_ONLY_A_FIELD_NUMBER: _builtins.int
-    N_ONLY_B_FIELD_NUMBER: _builtins.int
-    N_CHANGED_FIELD_NUMBER: _builtins.int
+    COMMON_CASE_COUNT_FIELD_NUMBER: _builtins.int
+    A_ONLY_CASE_COUNT_FIELD_NUMBER: _builtins.int
+    B_ONLY_CASE_COUNT_FIELD_NUMBER: _builtins.int
+    CHANGED_CASE_COUNT_FIELD_NUMBER: _builtins.int
     OVERLAP_FIELD_NUMBER: _builtins.int
     METRICS_FIELD_NUMBER: _builtins.int
     CLASSICAL_WINNER_FIELD_NUMBER: _builtins.int
     MATCHED_BY_FIELD_NUMBER: _builtins.int
-    N_LOST_FIELD_NUMBER: _builtins.int
-    N_WON_FIELD_NUMBER: _builtins.int
+    LOST_CASE_COUNT_FIELD_NUMBER: _builtins.int
+    WON_CASE_COUNT_FIELD_NUMBER: _builtins.int
     ERRORS_FIELD_NUMBER: _builtins.int
     FLIPPED_CASES_FIELD_NUMBER: _builtins.int
-    n_common: _builtins.int
+    common_case_count: _builtins.int
     """Cases with a row in both."""
-    n_only_a: _builtins.int
+    a_only_case_count: _builtins.int
     """Cases in the first run only."""
-    n_only_b: _builtins.int
+    b_only_case_count: _builtins.int
     """Cases in the second run only."""
-    n_changed: _builtins.int
+    changed_case_count: _builtins.int
     """Cases in both whose question or references differ; they are not compared."""
     overlap: _builtins.float
     """Common cases as a share of the smaller run, 0 to 1."""
     classical_winner: Global___PairSide.ValueType
     """The run that wins more of the unpaired tests."""
-    matched_by: _builtins.str
-    """How cases were matched: "id", or "content" for question and references."""
-    n_lost: _builtins.int
+    matched_by: Global___CaseMatching.ValueType
+    """How cases were matched."""
+    lost_case_count: _builtins.int
     """Cases that are worse in the second run."""
-    n_won: _builtins.int
+    won_case_count: _builtins.int
     """Cases that are better in the second run."""
     @_builtins.property
     def a(self) -> Global___RunRef:
@@ -731,22 +829,22 @@ class PairComparison(_message.Message):
         *,
         a: Global___RunRef | None = ...,
         b: Global___RunRef | None = ...,
-        n_common: _builtins.int = ...,
-        n_only_a: _builtins.int = ...,
-        n_only_b: _builtins.int = ...,
-        n_changed: _builtins.int = ...,
+        common_case_count: _builtins.int = ...,
+        a_only_case_count: _builtins.int = ...,
+        b_only_case_count: _builtins.int = ...,
+        changed_case_count: _builtins.int = ...,
         overlap: _builtins.float = ...,
         metrics: _abc.Iterable[Global___MetricComparison] | None = ...,
         classical_winner: Global___PairSide.ValueType = ...,
-        matched_by: _builtins.str = ...,
-        n_lost: _builtins.int = ...,
-        n_won: _builtins.int = ...,
+        matched_by: Global___CaseMatching.ValueType = ...,
+        lost_case_count: _builtins.int = ...,
+        won_case_count: _builtins.int = ...,
         errors: Global___ErrorComparison | None = ...,
         flipped_cases: _abc.Iterable[Global___FlippedCase] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["a", b"a", "b", b"b", "errors", b"errors"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["a", b"a", "b", b"b", "classical_winner", b"classical_winner", "errors", b"errors", "flipped_cases", b"flipped_cases", "matched_by", b"matched_by", "metrics", b"metrics", "n_changed", b"n_changed", "n_common", b"n_common", "n_lost", b"n_lost", "n_only_a", b"n_only_a", "n_only_b", b"n_only_b", "n_won", b"n_won", "overlap", b"overlap"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["a", b"a", "a_only_case_count", b"a_only_case_count", "b", b"b", "b_only_case_count", b"b_only_case_count", "changed_case_count", b"changed_case_count", "classical_winner", b"classical_winner", "common_case_count", b"common_case_count", "errors", b"errors", "flipped_cases", b"flipped_cases", "lost_case_count", b"lost_case_count", "matched_by", b"matched_by", "metrics", b"metrics", "overlap", b"overlap", "won_case_count", b"won_case_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -760,26 +858,26 @@ class ErrorComparison(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    A_ROWS_COUNT_FIELD_NUMBER: _builtins.int
-    B_ROWS_COUNT_FIELD_NUMBER: _builtins.int
-    A_CASES_COUNT_FIELD_NUMBER: _builtins.int
-    B_CASES_COUNT_FIELD_NUMBER: _builtins.int
-    A_ONLY_COUNT_FIELD_NUMBER: _builtins.int
-    B_ONLY_COUNT_FIELD_NUMBER: _builtins.int
+    A_ROW_COUNT_FIELD_NUMBER: _builtins.int
+    B_ROW_COUNT_FIELD_NUMBER: _builtins.int
+    A_CASE_COUNT_FIELD_NUMBER: _builtins.int
+    B_CASE_COUNT_FIELD_NUMBER: _builtins.int
+    A_ONLY_CASE_COUNT_FIELD_NUMBER: _builtins.int
+    B_ONLY_CASE_COUNT_FIELD_NUMBER: _builtins.int
     P_FIELD_NUMBER: _builtins.int
     WORSE_FIELD_NUMBER: _builtins.int
     DIFFER_FIELD_NUMBER: _builtins.int
-    a_rows_count: _builtins.int
+    a_row_count: _builtins.int
     """Rows of the first run with an error, over the compared cases."""
-    b_rows_count: _builtins.int
+    b_row_count: _builtins.int
     """Rows of the second run with an error."""
-    a_cases_count: _builtins.int
+    a_case_count: _builtins.int
     """Cases with an error of the first run in any repeat."""
-    b_cases_count: _builtins.int
+    b_case_count: _builtins.int
     """Cases with an error of the second run in any repeat."""
-    a_only_count: _builtins.int
+    a_only_case_count: _builtins.int
     """Cases with an error of the first run only."""
-    b_only_count: _builtins.int
+    b_only_case_count: _builtins.int
     """Cases with an error of the second run only."""
     p: _builtins.float
     """Exact McNemar p-value of these, 0 to 1, not adjusted for other tests."""
@@ -792,19 +890,19 @@ class ErrorComparison(_message.Message):
     def __init__(
         self,
         *,
-        a_rows_count: _builtins.int = ...,
-        b_rows_count: _builtins.int = ...,
-        a_cases_count: _builtins.int = ...,
-        b_cases_count: _builtins.int = ...,
-        a_only_count: _builtins.int = ...,
-        b_only_count: _builtins.int = ...,
+        a_row_count: _builtins.int = ...,
+        b_row_count: _builtins.int = ...,
+        a_case_count: _builtins.int = ...,
+        b_case_count: _builtins.int = ...,
+        a_only_case_count: _builtins.int = ...,
+        b_only_case_count: _builtins.int = ...,
         p: _builtins.float = ...,
         worse: Global___PairSide.ValueType = ...,
         differ: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["a_cases_count", b"a_cases_count", "a_only_count", b"a_only_count", "a_rows_count", b"a_rows_count", "b_cases_count", b"b_cases_count", "b_only_count", b"b_only_count", "b_rows_count", b"b_rows_count", "differ", b"differ", "p", b"p", "worse", b"worse"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["a_case_count", b"a_case_count", "a_only_case_count", b"a_only_case_count", "a_row_count", b"a_row_count", "b_case_count", b"b_case_count", "b_only_case_count", b"b_only_case_count", "b_row_count", b"b_row_count", "differ", b"differ", "p", b"p", "worse", b"worse"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -823,8 +921,8 @@ class MetricComparison(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     METHOD_FIELD_NUMBER: _builtins.int
-    N_PAIRS_FIELD_NUMBER: _builtins.int
-    N_DROPPED_FIELD_NUMBER: _builtins.int
+    PAIR_COUNT_FIELD_NUMBER: _builtins.int
+    DROPPED_CASE_COUNT_FIELD_NUMBER: _builtins.int
     A_FIELD_NUMBER: _builtins.int
     B_FIELD_NUMBER: _builtins.int
     DIFFERENCE_FIELD_NUMBER: _builtins.int
@@ -835,9 +933,9 @@ class MetricComparison(_message.Message):
     P_ERROR_FIELD_NUMBER: _builtins.int
     P_ADJUSTED_FIELD_NUMBER: _builtins.int
     DECIDES_FIELD_NUMBER: _builtins.int
-    WINS_FIELD_NUMBER: _builtins.int
-    TIES_FIELD_NUMBER: _builtins.int
-    LOSSES_FIELD_NUMBER: _builtins.int
+    WIN_COUNT_FIELD_NUMBER: _builtins.int
+    TIE_COUNT_FIELD_NUMBER: _builtins.int
+    LOSS_COUNT_FIELD_NUMBER: _builtins.int
     TABLE_FIELD_NUMBER: _builtins.int
     MID_P_FIELD_NUMBER: _builtins.int
     COHENS_H_FIELD_NUMBER: _builtins.int
@@ -848,14 +946,14 @@ class MetricComparison(_message.Message):
     D_Z_FIELD_NUMBER: _builtins.int
     CLIFFS_DELTA_FIELD_NUMBER: _builtins.int
     STANDARD_ERROR_FIELD_NUMBER: _builtins.int
-    CLUSTERS_COUNT_FIELD_NUMBER: _builtins.int
-    EFFECTIVE_CLUSTERS_FIELD_NUMBER: _builtins.int
+    CLUSTER_COUNT_FIELD_NUMBER: _builtins.int
+    EFFECTIVE_CLUSTER_COUNT_FIELD_NUMBER: _builtins.int
     LARGEST_CLUSTER_FIELD_NUMBER: _builtins.int
     LARGEST_CLUSTER_SHARE_FIELD_NUMBER: _builtins.int
     ERRORS_FIELD_NUMBER: _builtins.int
     WORST_CASE_FIELD_NUMBER: _builtins.int
     DETECTABLE_FIELD_NUMBER: _builtins.int
-    N_NEEDED_FIELD_NUMBER: _builtins.int
+    NEEDED_CASE_COUNT_FIELD_NUMBER: _builtins.int
     CLASSICAL_FIELD_NUMBER: _builtins.int
     WITHOUT_ERRORS_FIELD_NUMBER: _builtins.int
     WITHOUT_ERRORS_P_FIELD_NUMBER: _builtins.int
@@ -873,19 +971,25 @@ class MetricComparison(_message.Message):
     verdict: Global___PairVerdict.ValueType
     """The verdict of the test."""
     reason: _builtins.str
-    """Why there is no verdict, or an inconclusive one, as a stable word; empty if a run is better or both are equivalent."""
+    """Why there is no verdict, or an inconclusive one, as a stable word; empty if a run is better or both are equivalent.
+    More may come. "no_common_cases", "too_few_cases", "too_many_missing", "mismatch", "filtered",
+    "too_few_differing", "too_few_clusters", "agent_errors", "no_scale", "not_significant", "not_significant_adjusted",
+    "not_adjusted" or "rule_undecided".
+    """
     message: _builtins.str
     """The reason as a sentence, or empty."""
     method: _builtins.str
-    """"mcnemar_exact", "sign_flip_exact", "sign_flip_random" or "sign_flip_normal_limit"."""
-    n_pairs: _builtins.int
+    """"mcnemar_exact", "sign_flip_exact", "sign_flip_random" or "sign_flip_normal_limit". More may come."""
+    pair_count: _builtins.int
     """Compared cases."""
-    n_dropped: _builtins.int
+    dropped_case_count: _builtins.int
     """Cases in both runs without a value on at least one side."""
     difference: _builtins.float
     """The second value minus the first."""
     interval_method: _builtins.str
-    """"bonett_price", "t", "sign_flip", "cr2", "always_valid" or "stagewise"; empty without an interval."""
+    """"bonett_price", "t", "sign_flip", "cr2", "always_valid" or "stagewise"; empty without an interval. More
+    may come.
+    """
     p: _builtins.float
     """The raw p-value."""
     p_error: _builtins.float
@@ -894,11 +998,11 @@ class MetricComparison(_message.Message):
     """The adjusted p-value; absent if the pair does not decide."""
     decides: _builtins.bool
     """Whether the pair decides; other pairs have raw p-values."""
-    wins: _builtins.int
+    win_count: _builtins.int
     """Cases in which the second run is better."""
-    ties: _builtins.int
+    tie_count: _builtins.int
     """Cases in which both are equal."""
-    losses: _builtins.int
+    loss_count: _builtins.int
     """Cases in which the first run is better."""
     mid_p: _builtins.float
     """McNemar's mid-p."""
@@ -918,9 +1022,9 @@ class MetricComparison(_message.Message):
     """Cliff's delta, the effect size of scores, -1 to 1."""
     standard_error: _builtins.float
     """Standard error of the difference."""
-    clusters_count: _builtins.int
+    cluster_count: _builtins.int
     """Clusters of the cases; absent without a cluster key."""
-    effective_clusters: _builtins.float
+    effective_cluster_count: _builtins.float
     """Number of equally large clusters with the same uncertainty; absent without a cluster key."""
     largest_cluster: _builtins.str
     """What the cases of the largest cluster share; empty without a cluster key, or for a single case."""
@@ -928,7 +1032,7 @@ class MetricComparison(_message.Message):
     """Share of the cases in the largest cluster, 0 to 1; absent without a cluster key."""
     detectable: _builtins.float
     """The smallest difference that these cases detect; absent if there is none, and if a rule stops the runs early."""
-    n_needed: _builtins.int
+    needed_case_count: _builtins.int
     """Approximate number of cases that detect the chosen difference; absent if none was chosen."""
     without_errors: _builtins.float
     """The difference over the cases without an agent error; absent if there is no such error."""
@@ -978,7 +1082,7 @@ class MetricComparison(_message.Message):
 
     @_builtins.property
     def notes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Stable words such as "few_clusters"."""
+        """"few_differing", "few_clusters", "large_losses", "constant" or "as_primary". More may come."""
 
     @_builtins.property
     def one_sided(self) -> _summary_pb2.Interval:
@@ -996,8 +1100,8 @@ class MetricComparison(_message.Message):
         reason: _builtins.str = ...,
         message: _builtins.str = ...,
         method: _builtins.str = ...,
-        n_pairs: _builtins.int = ...,
-        n_dropped: _builtins.int = ...,
+        pair_count: _builtins.int = ...,
+        dropped_case_count: _builtins.int = ...,
         a: Global___Estimate | None = ...,
         b: Global___Estimate | None = ...,
         difference: _builtins.float | None = ...,
@@ -1008,9 +1112,9 @@ class MetricComparison(_message.Message):
         p_error: _builtins.float | None = ...,
         p_adjusted: _builtins.float | None = ...,
         decides: _builtins.bool = ...,
-        wins: _builtins.int = ...,
-        ties: _builtins.int = ...,
-        losses: _builtins.int = ...,
+        win_count: _builtins.int = ...,
+        tie_count: _builtins.int = ...,
+        loss_count: _builtins.int = ...,
         table: Global___PassTable | None = ...,
         mid_p: _builtins.float | None = ...,
         cohens_h: _builtins.float | None = ...,
@@ -1021,14 +1125,14 @@ class MetricComparison(_message.Message):
         d_z: _builtins.float | None = ...,
         cliffs_delta: _builtins.float | None = ...,
         standard_error: _builtins.float | None = ...,
-        clusters_count: _builtins.int | None = ...,
-        effective_clusters: _builtins.float | None = ...,
+        cluster_count: _builtins.int | None = ...,
+        effective_cluster_count: _builtins.float | None = ...,
         largest_cluster: _builtins.str = ...,
         largest_cluster_share: _builtins.float | None = ...,
         errors: Global___ErrorComparison | None = ...,
         worst_case: Global___WorstCase | None = ...,
         detectable: _builtins.float | None = ...,
-        n_needed: _builtins.int | None = ...,
+        needed_case_count: _builtins.int | None = ...,
         classical: Global___ClassicalTest | None = ...,
         without_errors: _builtins.float | None = ...,
         without_errors_p: _builtins.float | None = ...,
@@ -1038,14 +1142,14 @@ class MetricComparison(_message.Message):
         median_unbiased: _builtins.float | None = ...,
         one_sided: _summary_pb2.Interval | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cliffs_delta", b"_cliffs_delta", "_clusters_count", b"_clusters_count", "_cohens_h", b"_cohens_h", "_d_z", b"_d_z", "_detectable", b"_detectable", "_difference", b"_difference", "_effective_clusters", b"_effective_clusters", "_largest_cluster_share", b"_largest_cluster_share", "_median_unbiased", b"_median_unbiased", "_mid_p", b"_mid_p", "_min_attainable_p", b"_min_attainable_p", "_n_needed", b"_n_needed", "_p", b"_p", "_p_adjusted", b"_p_adjusted", "_p_error", b"_p_error", "_standard_error", b"_standard_error", "_t", b"_t", "_t_p", b"_t_p", "_without_errors", b"_without_errors", "_without_errors_p", b"_without_errors_p", "a", b"a", "b", b"b", "classical", b"classical", "cliffs_delta", b"cliffs_delta", "clusters_count", b"clusters_count", "cohens_h", b"cohens_h", "d_z", b"d_z", "detectable", b"detectable", "difference", b"difference", "effective_clusters", b"effective_clusters", "equivalence_interval", b"equivalence_interval", "errors", b"errors", "interval", b"interval", "largest_cluster_share", b"largest_cluster_share", "median_unbiased", b"median_unbiased", "mid_p", b"mid_p", "min_attainable_p", b"min_attainable_p", "n_needed", b"n_needed", "noise_floor", b"noise_floor", "one_sided", b"one_sided", "p", b"p", "p_adjusted", b"p_adjusted", "p_error", b"p_error", "standard_error", b"standard_error", "t", b"t", "t_p", b"t_p", "table", b"table", "without_errors", b"without_errors", "without_errors_p", b"without_errors_p", "worst_case", b"worst_case"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cliffs_delta", b"_cliffs_delta", "_cluster_count", b"_cluster_count", "_cohens_h", b"_cohens_h", "_d_z", b"_d_z", "_detectable", b"_detectable", "_difference", b"_difference", "_effective_cluster_count", b"_effective_cluster_count", "_largest_cluster_share", b"_largest_cluster_share", "_median_unbiased", b"_median_unbiased", "_mid_p", b"_mid_p", "_min_attainable_p", b"_min_attainable_p", "_needed_case_count", b"_needed_case_count", "_p", b"_p", "_p_adjusted", b"_p_adjusted", "_p_error", b"_p_error", "_standard_error", b"_standard_error", "_t", b"_t", "_t_p", b"_t_p", "_without_errors", b"_without_errors", "_without_errors_p", b"_without_errors_p", "a", b"a", "b", b"b", "classical", b"classical", "cliffs_delta", b"cliffs_delta", "cluster_count", b"cluster_count", "cohens_h", b"cohens_h", "d_z", b"d_z", "detectable", b"detectable", "difference", b"difference", "effective_cluster_count", b"effective_cluster_count", "equivalence_interval", b"equivalence_interval", "errors", b"errors", "interval", b"interval", "largest_cluster_share", b"largest_cluster_share", "median_unbiased", b"median_unbiased", "mid_p", b"mid_p", "min_attainable_p", b"min_attainable_p", "needed_case_count", b"needed_case_count", "noise_floor", b"noise_floor", "one_sided", b"one_sided", "p", b"p", "p_adjusted", b"p_adjusted", "p_error", b"p_error", "standard_error", b"standard_error", "t", b"t", "t_p", b"t_p", "table", b"table", "without_errors", b"without_errors", "without_errors_p", b"without_errors_p", "worst_case", b"worst_case"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cliffs_delta", b"_cliffs_delta", "_clusters_count", b"_clusters_count", "_cohens_h", b"_cohens_h", "_d_z", b"_d_z", "_detectable", b"_detectable", "_difference", b"_difference", "_effective_clusters", b"_effective_clusters", "_largest_cluster_share", b"_largest_cluster_share", "_median_unbiased", b"_median_unbiased", "_mid_p", b"_mid_p", "_min_attainable_p", b"_min_attainable_p", "_n_needed", b"_n_needed", "_p", b"_p", "_p_adjusted", b"_p_adjusted", "_p_error", b"_p_error", "_standard_error", b"_standard_error", "_t", b"_t", "_t_p", b"_t_p", "_without_errors", b"_without_errors", "_without_errors_p", b"_without_errors_p", "a", b"a", "b", b"b", "borderline", b"borderline", "classical", b"classical", "cliffs_delta", b"cliffs_delta", "clusters_count", b"clusters_count", "cohens_h", b"cohens_h", "d_z", b"d_z", "decides", b"decides", "detectable", b"detectable", "difference", b"difference", "effective_clusters", b"effective_clusters", "equivalence_interval", b"equivalence_interval", "errors", b"errors", "higher_is_better", b"higher_is_better", "interval", b"interval", "interval_method", b"interval_method", "is_direction_assumed", b"is_direction_assumed", "is_primary", b"is_primary", "largest_cluster", b"largest_cluster", "largest_cluster_share", b"largest_cluster_share", "losses", b"losses", "median_unbiased", b"median_unbiased", "message", b"message", "method", b"method", "metric", b"metric", "mid_p", b"mid_p", "min_attainable_p", b"min_attainable_p", "n_dropped", b"n_dropped", "n_needed", b"n_needed", "n_pairs", b"n_pairs", "noise_floor", b"noise_floor", "notes", b"notes", "one_sided", b"one_sided", "p", b"p", "p_adjusted", b"p_adjusted", "p_error", b"p_error", "reason", b"reason", "standard_error", b"standard_error", "t", b"t", "t_p", b"t_p", "table", b"table", "ties", b"ties", "verdict", b"verdict", "wins", b"wins", "without_errors", b"without_errors", "without_errors_p", b"without_errors_p", "worst_case", b"worst_case"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cliffs_delta", b"_cliffs_delta", "_cluster_count", b"_cluster_count", "_cohens_h", b"_cohens_h", "_d_z", b"_d_z", "_detectable", b"_detectable", "_difference", b"_difference", "_effective_cluster_count", b"_effective_cluster_count", "_largest_cluster_share", b"_largest_cluster_share", "_median_unbiased", b"_median_unbiased", "_mid_p", b"_mid_p", "_min_attainable_p", b"_min_attainable_p", "_needed_case_count", b"_needed_case_count", "_p", b"_p", "_p_adjusted", b"_p_adjusted", "_p_error", b"_p_error", "_standard_error", b"_standard_error", "_t", b"_t", "_t_p", b"_t_p", "_without_errors", b"_without_errors", "_without_errors_p", b"_without_errors_p", "a", b"a", "b", b"b", "borderline", b"borderline", "classical", b"classical", "cliffs_delta", b"cliffs_delta", "cluster_count", b"cluster_count", "cohens_h", b"cohens_h", "d_z", b"d_z", "decides", b"decides", "detectable", b"detectable", "difference", b"difference", "dropped_case_count", b"dropped_case_count", "effective_cluster_count", b"effective_cluster_count", "equivalence_interval", b"equivalence_interval", "errors", b"errors", "higher_is_better", b"higher_is_better", "interval", b"interval", "interval_method", b"interval_method", "is_direction_assumed", b"is_direction_assumed", "is_primary", b"is_primary", "largest_cluster", b"largest_cluster", "largest_cluster_share", b"largest_cluster_share", "loss_count", b"loss_count", "median_unbiased", b"median_unbiased", "message", b"message", "method", b"method", "metric", b"metric", "mid_p", b"mid_p", "min_attainable_p", b"min_attainable_p", "needed_case_count", b"needed_case_count", "noise_floor", b"noise_floor", "notes", b"notes", "one_sided", b"one_sided", "p", b"p", "p_adjusted", b"p_adjusted", "p_error", b"p_error", "pair_count", b"pair_count", "reason", b"reason", "standard_error", b"standard_error", "t", b"t", "t_p", b"t_p", "table", b"table", "tie_count", b"tie_count", "verdict", b"verdict", "win_count", b"win_count", "without_errors", b"without_errors", "without_errors_p", b"without_errors_p", "worst_case", b"worst_case"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cliffs_delta: _TypeAlias = _typing.Literal["cliffs_delta"]  # noqa: Y015
     _WhichOneofArgType__cliffs_delta: _TypeAlias = _typing.Literal["_cliffs_delta", b"_cliffs_delta"]  # noqa: Y015
-    _WhichOneofReturnType__clusters_count: _TypeAlias = _typing.Literal["clusters_count"]  # noqa: Y015
-    _WhichOneofArgType__clusters_count: _TypeAlias = _typing.Literal["_clusters_count", b"_clusters_count"]  # noqa: Y015
+    _WhichOneofReturnType__cluster_count: _TypeAlias = _typing.Literal["cluster_count"]  # noqa: Y015
+    _WhichOneofArgType__cluster_count: _TypeAlias = _typing.Literal["_cluster_count", b"_cluster_count"]  # noqa: Y015
     _WhichOneofReturnType__cohens_h: _TypeAlias = _typing.Literal["cohens_h"]  # noqa: Y015
     _WhichOneofArgType__cohens_h: _TypeAlias = _typing.Literal["_cohens_h", b"_cohens_h"]  # noqa: Y015
     _WhichOneofReturnType__d_z: _TypeAlias = _typing.Literal["d_z"]  # noqa: Y015
@@ -1054,8 +1158,8 @@ class MetricComparison(_message.Message):
     _WhichOneofArgType__detectable: _TypeAlias = _typing.Literal["_detectable", b"_detectable"]  # noqa: Y015
     _WhichOneofReturnType__difference: _TypeAlias = _typing.Literal["difference"]  # noqa: Y015
     _WhichOneofArgType__difference: _TypeAlias = _typing.Literal["_difference", b"_difference"]  # noqa: Y015
-    _WhichOneofReturnType__effective_clusters: _TypeAlias = _typing.Literal["effective_clusters"]  # noqa: Y015
-    _WhichOneofArgType__effective_clusters: _TypeAlias = _typing.Literal["_effective_clusters", b"_effective_clusters"]  # noqa: Y015
+    _WhichOneofReturnType__effective_cluster_count: _TypeAlias = _typing.Literal["effective_cluster_count"]  # noqa: Y015
+    _WhichOneofArgType__effective_cluster_count: _TypeAlias = _typing.Literal["_effective_cluster_count", b"_effective_cluster_count"]  # noqa: Y015
     _WhichOneofReturnType__largest_cluster_share: _TypeAlias = _typing.Literal["largest_cluster_share"]  # noqa: Y015
     _WhichOneofArgType__largest_cluster_share: _TypeAlias = _typing.Literal["_largest_cluster_share", b"_largest_cluster_share"]  # noqa: Y015
     _WhichOneofReturnType__median_unbiased: _TypeAlias = _typing.Literal["median_unbiased"]  # noqa: Y015
@@ -1064,8 +1168,8 @@ class MetricComparison(_message.Message):
     _WhichOneofArgType__mid_p: _TypeAlias = _typing.Literal["_mid_p", b"_mid_p"]  # noqa: Y015
     _WhichOneofReturnType__min_attainable_p: _TypeAlias = _typing.Literal["min_attainable_p"]  # noqa: Y015
     _WhichOneofArgType__min_attainable_p: _TypeAlias = _typing.Literal["_min_attainable_p", b"_min_attainable_p"]  # noqa: Y015
-    _WhichOneofReturnType__n_needed: _TypeAlias = _typing.Literal["n_needed"]  # noqa: Y015
-    _WhichOneofArgType__n_needed: _TypeAlias = _typing.Literal["_n_needed", b"_n_needed"]  # noqa: Y015
+    _WhichOneofReturnType__needed_case_count: _TypeAlias = _typing.Literal["needed_case_count"]  # noqa: Y015
+    _WhichOneofArgType__needed_case_count: _TypeAlias = _typing.Literal["_needed_case_count", b"_needed_case_count"]  # noqa: Y015
     _WhichOneofReturnType__p: _TypeAlias = _typing.Literal["p"]  # noqa: Y015
     _WhichOneofArgType__p: _TypeAlias = _typing.Literal["_p", b"_p"]  # noqa: Y015
     _WhichOneofReturnType__p_adjusted: _TypeAlias = _typing.Literal["p_adjusted"]  # noqa: Y015
@@ -1085,7 +1189,7 @@ class MetricComparison(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__cliffs_delta) -> _WhichOneofReturnType__cliffs_delta | None: ...
     @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__clusters_count) -> _WhichOneofReturnType__clusters_count | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cluster_count) -> _WhichOneofReturnType__cluster_count | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__cohens_h) -> _WhichOneofReturnType__cohens_h | None: ...
     @_typing.overload
@@ -1095,7 +1199,7 @@ class MetricComparison(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__difference) -> _WhichOneofReturnType__difference | None: ...
     @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__effective_clusters) -> _WhichOneofReturnType__effective_clusters | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__effective_cluster_count) -> _WhichOneofReturnType__effective_cluster_count | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__largest_cluster_share) -> _WhichOneofReturnType__largest_cluster_share | None: ...
     @_typing.overload
@@ -1105,7 +1209,7 @@ class MetricComparison(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__min_attainable_p) -> _WhichOneofReturnType__min_attainable_p | None: ...
     @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__n_needed) -> _WhichOneofReturnType__n_needed | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__needed_case_count) -> _WhichOneofReturnType__needed_case_count | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__p) -> _WhichOneofReturnType__p | None: ...
     @_typing.overload
@@ -1133,23 +1237,23 @@ class NoiseFloor(_message.Message):
 
     DIFFERENCE_FIELD_NUMBER: _builtins.int
     FLIP_RATE_FIELD_NUMBER: _builtins.int
-    N_FIELD_NUMBER: _builtins.int
+    CASE_COUNT_FIELD_NUMBER: _builtins.int
     difference: _builtins.float
     """Two standard errors of the difference."""
     flip_rate: _builtins.float
     """Share of the cases whose values differ, 0 to 1."""
-    n: _builtins.int
+    case_count: _builtins.int
     """Cases with a value in both."""
     def __init__(
         self,
         *,
         difference: _builtins.float = ...,
         flip_rate: _builtins.float = ...,
-        n: _builtins.int = ...,
+        case_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["difference", b"difference", "flip_rate", b"flip_rate", "n", b"n"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["case_count", b"case_count", "difference", b"difference", "flip_rate", b"flip_rate"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1163,15 +1267,15 @@ class WorstCase(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    N_PAIRS_FIELD_NUMBER: _builtins.int
-    N_REPLACED_FIELD_NUMBER: _builtins.int
+    PAIR_COUNT_FIELD_NUMBER: _builtins.int
+    REPLACED_CASE_COUNT_FIELD_NUMBER: _builtins.int
     DIFFERENCE_FIELD_NUMBER: _builtins.int
     INTERVAL_FIELD_NUMBER: _builtins.int
     P_FIELD_NUMBER: _builtins.int
     HOLDS_FIELD_NUMBER: _builtins.int
-    n_pairs: _builtins.int
+    pair_count: _builtins.int
     """Compared cases."""
-    n_replaced: _builtins.int
+    replaced_case_count: _builtins.int
     """Cases with a replaced value on at least one side."""
     difference: _builtins.float
     """The second value minus the first."""
@@ -1186,8 +1290,8 @@ class WorstCase(_message.Message):
     def __init__(
         self,
         *,
-        n_pairs: _builtins.int = ...,
-        n_replaced: _builtins.int = ...,
+        pair_count: _builtins.int = ...,
+        replaced_case_count: _builtins.int = ...,
         difference: _builtins.float = ...,
         interval: _summary_pb2.Interval | None = ...,
         p: _builtins.float | None = ...,
@@ -1195,7 +1299,7 @@ class WorstCase(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_p", b"_p", "interval", b"interval", "p", b"p"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_p", b"_p", "difference", b"difference", "holds", b"holds", "interval", b"interval", "n_pairs", b"n_pairs", "n_replaced", b"n_replaced", "p", b"p"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_p", b"_p", "difference", b"difference", "holds", b"holds", "interval", b"interval", "p", b"p", "pair_count", b"pair_count", "replaced_case_count", b"replaced_case_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__p: _TypeAlias = _typing.Literal["p"]  # noqa: Y015
     _WhichOneofArgType__p: _TypeAlias = _typing.Literal["_p", b"_p"]  # noqa: Y015
@@ -1250,13 +1354,13 @@ class ClassicalTest(_message.Message):
     USUAL_P_FIELD_NUMBER: _builtins.int
     WINNER_FIELD_NUMBER: _builtins.int
     test: _builtins.str
-    """"chi_square", "fisher_exact" or "t_test"."""
+    """"chi_square", "fisher_exact" or "t_test". More may come."""
     statistic: _builtins.float
     """The statistic; absent if it cannot be computed."""
     p: _builtins.float
     """The deciding p-value; absent if it cannot be computed."""
     note: _builtins.str
-    """A stable word, or empty."""
+    """A stable word, or empty. More may come."""
     usual_p: _builtins.float
     """The p-value of chi-square if Fisher's test decides."""
     winner: Global___PairSide.ValueType
@@ -1300,20 +1404,20 @@ class OmnibusTest(_message.Message):
     TEST_FIELD_NUMBER: _builtins.int
     STATISTIC_FIELD_NUMBER: _builtins.int
     P_FIELD_NUMBER: _builtins.int
-    N_FIELD_NUMBER: _builtins.int
+    CASE_COUNT_FIELD_NUMBER: _builtins.int
     NOTE_FIELD_NUMBER: _builtins.int
     metric: _builtins.str
     """The metric."""
     test: _builtins.str
-    """"cochran_q" or "friedman"."""
+    """"cochran_q" or "friedman". More may come."""
     statistic: _builtins.float
     """The statistic; absent if it cannot be computed."""
     p: _builtins.float
     """The p-value; absent if it cannot be computed."""
-    n: _builtins.int
+    case_count: _builtins.int
     """Cases with a value in every run."""
     note: _builtins.str
-    """A stable word, or empty."""
+    """A stable word, or empty. More may come."""
     def __init__(
         self,
         *,
@@ -1321,12 +1425,12 @@ class OmnibusTest(_message.Message):
         test: _builtins.str = ...,
         statistic: _builtins.float | None = ...,
         p: _builtins.float | None = ...,
-        n: _builtins.int = ...,
+        case_count: _builtins.int = ...,
         note: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_p", b"_p", "_statistic", b"_statistic", "p", b"p", "statistic", b"statistic"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_p", b"_p", "_statistic", b"_statistic", "metric", b"metric", "n", b"n", "note", b"note", "p", b"p", "statistic", b"statistic", "test", b"test"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_p", b"_p", "_statistic", b"_statistic", "case_count", b"case_count", "metric", b"metric", "note", b"note", "p", b"p", "statistic", b"statistic", "test", b"test"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__p: _TypeAlias = _typing.Literal["p"]  # noqa: Y015
     _WhichOneofArgType__p: _TypeAlias = _typing.Literal["_p", b"_p"]  # noqa: Y015
@@ -1345,21 +1449,21 @@ class ComparisonMismatch(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    CODE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
-    code: _builtins.str
-    """"metric_version", "embedder", "judge", "overlap" or "unfinished"."""
+    reason: Global___MismatchReason.ValueType
+    """Why."""
     message: _builtins.str
     """What differs and what to do, as a sentence."""
     def __init__(
         self,
         *,
-        code: _builtins.str = ...,
+        reason: Global___MismatchReason.ValueType = ...,
         message: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "message", b"message"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1440,10 +1544,10 @@ class VariantRecommendation(_message.Message):
     """Label of the first run in the ranking."""
     run_id: _builtins.str
     """That run."""
-    confidence: _builtins.str
-    """"high", "medium" or "low"."""
+    confidence: Global___RecommendationConfidence.ValueType
+    """How well the tests support the ranking."""
     note: _builtins.str
-    """"ranking_and_tests_disagree", "metrics_differ" or empty."""
+    """"ranking_and_tests_disagree", "metrics_differ" or empty. More may come."""
     @_builtins.property
     def improvements(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Metrics on which the first is significantly better than the second, by unpaired tests."""
@@ -1454,7 +1558,7 @@ class VariantRecommendation(_message.Message):
         label: _builtins.str = ...,
         run_id: _builtins.str = ...,
         improvements: _abc.Iterable[_builtins.str] | None = ...,
-        confidence: _builtins.str = ...,
+        confidence: Global___RecommendationConfidence.ValueType = ...,
         note: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015

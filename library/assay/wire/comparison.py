@@ -13,15 +13,19 @@ from assay.comparison.model import (
     Comparison,
     ComparisonSettings,
     ComparisonVerdict,
+    Confidence,
     ErrorComparison,
     Estimate,
     FlippedCase,
+    Matching,
     MetricComparison,
     Mismatch,
+    MismatchReason,
     NoiseFloor,
     OmnibusTest,
     PairComparison,
     PassTable,
+    RandomDraws,
     RankedVariant,
     RunRef,
     Side,
@@ -54,7 +58,7 @@ _ESTIMATE = Converter(
         )
     },
 )
-_TEST_NAMES = ("test", "statistic", "p", "n", "note")
+_TEST_NAMES = ("test", "statistic", "p", "case_count", "note")
 
 
 def _estimates_to_wire(estimates: Mapping[str, Estimate]) -> dict[str, Any]:
@@ -85,7 +89,7 @@ def _omnibus_from_wire(message: comparison_figures_pb2.RunComparison) -> dict[st
             entry.test,
             entry.statistic if entry.HasField("statistic") else None,
             entry.p if entry.HasField("p") else None,
-            entry.n,
+            entry.case_count,
             entry.note,
         )
         for entry in message.omnibus
@@ -101,6 +105,10 @@ def _values_from_wire(message: comparison_figures_pb2.SettingChange) -> tuple[An
 
 
 _VERDICTS = EnumConverter(ComparisonVerdict, comparison_figures_pb2.PairVerdict, unknown=ComparisonVerdict.NO_DATA)
+_CONFIDENCES = EnumConverter(Confidence, comparison_figures_pb2.RecommendationConfidence, unknown=Confidence.LOW)
+_MISMATCHES = EnumConverter(
+    MismatchReason, comparison_figures_pb2.MismatchReason, unknown=MismatchReason.METRIC_VERSION
+)
 _SIDES = EnumConverter(Side, comparison_figures_pb2.PairSide, unknown=Side.NEITHER)
 _ERRORS = Converter(ErrorComparison, comparison_figures_pb2.ErrorComparison, parts={"worse": _SIDES})
 _REF = Converter(RunRef, comparison_figures_pb2.RunRef)
@@ -111,6 +119,7 @@ _PAIR = Converter(
         "a": _REF,
         "b": _REF,
         "classical_winner": _SIDES,
+        "matched_by": EnumConverter(Matching, comparison_figures_pb2.CaseMatching, unknown=Matching.ID),
         "flipped_cases": Converter(FlippedCase, comparison_figures_pb2.FlippedCase),
         "metrics": Converter(
             MetricComparison,
@@ -149,7 +158,7 @@ COMPARISON = Converter(
             spread={"metrics": Spread(("metrics",), _estimates_to_wire, _estimates_from_wire)},
         ),
         "pairs": _PAIR,
-        "mismatches": Converter(Mismatch, comparison_figures_pb2.ComparisonMismatch),
+        "mismatches": Converter(Mismatch, comparison_figures_pb2.ComparisonMismatch, parts={"reason": _MISMATCHES}),
         "changes": Converter(
             Change,
             comparison_figures_pb2.SettingChange,
@@ -157,11 +166,13 @@ COMPARISON = Converter(
         ),
         "ranking": Converter(RankedVariant, comparison_figures_pb2.RankedVariant),
         "not_worse_than_best": _REF,
-        "recommendation": Converter(VariantRecommendation, comparison_figures_pb2.VariantRecommendation),
+        "recommendation": Converter(
+            VariantRecommendation, comparison_figures_pb2.VariantRecommendation, parts={"confidence": _CONFIDENCES}
+        ),
+        "random_draws": Converter(RandomDraws, comparison_figures_pb2.RandomDraws),
         "stopping": Converter(
             StoppingOutcome,
             comparison_figures_pb2.StoppingOutcome,
-            renamed={"n_pairs": "pairs_count"},
             parts={"verdict": _VERDICTS},
         ),
     },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from assay.model.interval import Interval
 from assay.v1 import summary_pb2 as pb
 
 
@@ -14,14 +15,13 @@ class IntervalConverter:
         """Return the message."""
         return pb.Interval(low=interval[0], high=interval[1])
 
-    def from_wire(self, message: pb.Interval) -> tuple[float, float]:
+    def from_wire(self, message: pb.Interval) -> Interval:
         """Return the pair."""
-        return message.low, message.high
+        return Interval(message.low, message.high)
 
-    def from_json(self, value: Sequence[float]) -> tuple[float, float]:
+    def from_json(self, value: Sequence[float]) -> Interval:
         """Return the pair from a stored list."""
-        low, high = value
-        return low, high
+        return Interval(*value)
 
 
 INTERVAL = IntervalConverter()

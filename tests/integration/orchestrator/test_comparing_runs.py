@@ -110,10 +110,10 @@ async def test_the_figures_are_those_of_the_reports_and_cases_are_listed(
             assert found == await by_files(client, compared, settings, tmp_path)
         assert [change.path for change in found.changes] == []
         three = await compare_on_server(client, ids, ComparisonSettings())
-        assert three.pair("A", "C").n_changed == 1
+        assert three.pair("A", "C").changed_case_count == 1
         assert [one.reason for one in three.pair("B", "C").metrics] == ["not_adjusted"] * 5
         errors = [three.pair("A", "C").metric(name).errors for name in ("latency", "exact_match")]
-        assert [errors[0] and (errors[0].a_only, errors[0].b_only), errors[1]] == [(1, 1), None]
+        assert [errors[0] and (errors[0].a_only_case_count, errors[0].b_only_case_count), errors[1]] == [(1, 1), None]
         assert {one.path for one in three.changes} == {"agent.concurrency"}
 
         pair = [ids[0], ids[2]]
@@ -124,7 +124,7 @@ async def test_the_figures_are_those_of_the_reports_and_cases_are_listed(
             for change in CaseChange
         }
         assert sorted(case_id for part in parts.values() for case_id in part) == sorted(case.case_id for case in every)
-        flipped = (await compare_on_server(client, pair, ComparisonSettings())).pairs[0].n_flipped
+        flipped = (await compare_on_server(client, pair, ComparisonSettings())).pairs[0].flipped_case_count
         assert len(parts[CaseChange.WORSE]) + len(parts[CaseChange.BETTER]) == flipped > 0
 
         worst = CaseQuery(("latency", "pass_rate"), "exact_match", order=CaseOrder.WORST_FIRST)

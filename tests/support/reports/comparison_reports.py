@@ -14,6 +14,7 @@ from tests.support.reports.report_documents import document, metric, row, score
 from assay.comparison.compare import compare_runs, with_floors, with_questions
 from assay.comparison.decision import DecisionRules, decide
 from assay.comparison.model import ComparisonSettings, NoiseFloor
+from assay.model.interval import Interval
 from assay.reports.comparison.document.compared_run import compared_run
 from assay.reports.comparison.document.comparison_report import ComparisonReport, report_of_runs
 from assay.reports.document.report import report_of_file
@@ -138,6 +139,8 @@ def filled(value: Any, payload: str) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         changed = {field.name: _filled(field.name, getattr(value, field.name), payload) for field in fields(value)}
         return replace(value, **changed)
+    if isinstance(value, Interval):
+        return value
     if isinstance(value, dict):
         return {f"{key}{payload}" if key in _METRICS else key: filled(one, payload) for key, one in value.items()}
     return tuple(filled(one, payload) for one in value) if isinstance(value, tuple) else value

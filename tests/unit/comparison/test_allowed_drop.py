@@ -10,7 +10,7 @@ from tests.unit.comparison.comparing import compare_columns, compared, disagreei
 
 from assay.comparison.compare import compare_runs
 from assay.comparison.decision import ComparisonDecision, DecisionRules, decide
-from assay.comparison.model import Comparison, ComparisonSettings, FailOn, Mismatch
+from assay.comparison.model import Comparison, ComparisonSettings, FailOn, Mismatch, MismatchReason
 from assay.comparison.settings import check_settings
 from assay.errors import InvalidInputError
 from assay.statistics.one_sided import rate_bounds
@@ -103,7 +103,7 @@ def test_what_cannot_be_compared_never_passes() -> None:
     decision = decide(filtered, TESTED)
     assert (decision.exit_status, decision.drops[0].bound) == (1, None)
     assert "chosen by a filter" in said_of(decision)
-    mismatched = replace(filtered, mismatches=(Mismatch("judge", "the judges differ"),))
+    mismatched = replace(filtered, mismatches=(Mismatch(MismatchReason.JUDGE, "the judges differ"),))
     assert decide(mismatched, TESTED).exit_status == 3
     assert decide(mismatched, replace(TESTED, allow_mismatch=True)).exit_status == 1
 

@@ -78,7 +78,7 @@ def test_a_run_that_fails_on_its_hard_cases_is_not_better() -> None:
     metric, comparison = compared(HARD["a"], HARD["b"])
     assert metric.difference == pytest.approx(0.1)
     assert metric.p == metric.p_adjusted == 2.0**-17
-    assert (metric.verdict, metric.reason, metric.n_pairs, metric.n_dropped) == (
+    assert (metric.verdict, metric.reason, metric.pair_count, metric.dropped_case_count) == (
         ComparisonVerdict.WITHHELD,
         "agent_errors",
         18,
@@ -92,7 +92,7 @@ def test_a_run_that_fails_on_its_hard_cases_is_not_better() -> None:
     )
     worst = metric.worst_case
     assert worst is not None
-    assert (worst.n_pairs, worst.n_replaced, worst.holds) == (30, 12, False)
+    assert (worst.pair_count, worst.replaced_case_count, worst.holds) == (30, 12, False)
     assert worst.difference == pytest.approx((18 * 0.1 - 12 * 0.5) / 30)
 
 
@@ -180,9 +180,9 @@ def test_a_case_with_an_error_in_a_repeat_is_dropped_whole() -> None:
     b: list[Sequence[float | str]] = [[0.9, FAILED, 0.9]] * 10
     b += [[0.5, 0.5, SKIPPED]] * 20
     metric, _ = compared(a, b)
-    assert (metric.n_pairs, metric.n_dropped, metric.difference) == (20, 10, 0.0)
+    assert (metric.pair_count, metric.dropped_case_count, metric.difference) == (20, 10, 0.0)
     assert metric.errors is not None
-    assert (metric.errors.b_rows, metric.errors.b_cases) == (10, 10)
+    assert (metric.errors.b_row_count, metric.errors.b_case_count) == (10, 10)
 
 
 def test_ratings_that_are_all_0_or_1_have_worst_values_of_their_own_scale() -> None:

@@ -54,8 +54,8 @@ def test_one_large_category_and_nine_small_ones_decide_nothing() -> None:
     a = [1.0] * 245
     b = [0.0] * 14 + [1.0] * 186 + [0.0, *[1.0] * 43, 0.0]
     metric = clustered(a, b, categories)
-    assert (metric.clusters, metric.largest_cluster, metric.reason) == (10, "general", "too_few_clusters")
-    assert metric.effective_clusters == pytest.approx(245**2 / (200**2 + 9 * 25))
+    assert (metric.cluster_count, metric.largest_cluster, metric.reason) == (10, "general", "too_few_clusters")
+    assert metric.effective_cluster_count == pytest.approx(245**2 / (200**2 + 9 * 25))
     assert metric.largest_cluster_share == pytest.approx(200 / 245)
     assert (metric.verdict, metric.p, metric.min_attainable_p, metric.interval_method) == (
         ComparisonVerdict.INCONCLUSIVE,

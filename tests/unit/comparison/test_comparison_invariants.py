@@ -24,6 +24,7 @@ from assay.comparison.model import (
     Side,
 )
 from assay.comparison.what_changed import changes
+from assay.model.interval import Interval
 from assay.model.limits import MAX_COMPARED_RUNS
 from assay.wire.comparison import COMPARISON
 
@@ -107,9 +108,9 @@ def negated(value: float | None) -> float | None:
     return None if value is None else -value
 
 
-def turned(interval: tuple[float, float] | None) -> tuple[float, float] | None:
+def turned(interval: Interval | None) -> Interval | None:
     """Return the interval of the figure with the other sign."""
-    return None if interval is None else (-interval[1], -interval[0])
+    return None if interval is None else Interval(-interval.high, -interval.low)
 
 
 def mirrored(one: MetricComparison) -> MetricComparison:
@@ -119,7 +120,7 @@ def mirrored(one: MetricComparison) -> MetricComparison:
         winner = OTHER[classical.winner]
         statistic = negated(classical.statistic) if classical.test == "t_test" else classical.statistic
         classical = replace(classical, winner=winner, statistic=statistic)
-    table = one.table and replace(one.table, a_only=one.table.b_only, b_only=one.table.a_only)
+    table = one.table and replace(one.table, a_only_count=one.table.b_only_count, b_only_count=one.table.a_only_count)
     return replace(
         one,
         verdict=MIRRORED.get(one.verdict, one.verdict),
@@ -129,8 +130,8 @@ def mirrored(one: MetricComparison) -> MetricComparison:
         interval=turned(one.interval),
         equivalence_interval=turned(one.equivalence_interval),
         one_sided=turned(one.one_sided),
-        wins=one.losses,
-        losses=one.wins,
+        win_count=one.loss_count,
+        loss_count=one.win_count,
         table=table,
         cohens_h=negated(one.cohens_h),
         t=negated(one.t),
@@ -148,12 +149,12 @@ def mirrored_errors(one: ErrorComparison) -> ErrorComparison:
     """Return what swapping the two runs must make of their errors."""
     return replace(
         one,
-        a_rows=one.b_rows,
-        b_rows=one.a_rows,
-        a_cases=one.b_cases,
-        b_cases=one.a_cases,
-        a_only=one.b_only,
-        b_only=one.a_only,
+        a_row_count=one.b_row_count,
+        b_row_count=one.a_row_count,
+        a_case_count=one.b_case_count,
+        b_case_count=one.a_case_count,
+        a_only_case_count=one.b_only_case_count,
+        b_only_case_count=one.a_only_case_count,
         worse=OTHER[one.worse],
     )
 
@@ -191,7 +192,7 @@ def test_equal_rows_are_never_better(pair: list[dict[str, list[float | None]]], 
         assert metric.verdict not in (ComparisonVerdict.A_BETTER, ComparisonVerdict.B_BETTER)
         assert metric.difference in (0, None)
         assert metric.p in (1, None)
-        assert (metric.wins, metric.losses) == (0, 0)
+        assert (metric.win_count, metric.loss_count) == (0, 0)
         assert metric.classical is None or metric.classical.winner is Side.NEITHER
 
 
@@ -201,11 +202,11 @@ def test_no_figure_is_infinite_or_nan(three: list[dict[str, list[float | None]]]
     comparison = compare_runs(runs_of(three, how), how)
     json.dumps(asdict(comparison), allow_nan=False, default=str)
     for metric in (metric for pair in comparison.pairs for metric in pair.metrics):
-        assert metric.n_pairs + metric.n_dropped == len(three[0]["quality"])
+        assert metric.pair_count + metric.dropped_case_count == len(three[0]["quality"])
         for estimate in (metric.a, metric.b):
             assert estimate is not None
-            assert estimate.n == metric.n_pairs
-            assert (estimate.value is None) == (estimate.n == 0)
+            assert estimate.case_count == metric.pair_count
+            assert (estimate.value is None) == (estimate.case_count == 0)
             if estimate.value is not None and estimate.interval is not None:
                 assert estimate.interval[0] - 1e-9 <= estimate.value <= estimate.interval[1] + 1e-9
 
@@ -244,7 +245,7 @@ def test_the_largest_comparison_fits() -> None:
     counts = [len(pair.flipped_cases) for pair in comparison.pairs]
     assert sum(counts) <= 1_000
     assert max(counts) == 3
-    assert max(pair.n_flipped for pair in comparison.pairs) > 3
+    assert max(pair.flipped_case_count for pair in comparison.pairs) > 3
     assert len(comparison.changes) == 20
 
 

@@ -40,7 +40,7 @@ def test_the_verdict_of_rates(b: int, c: int, n: int, margin: float | None, verd
     primary = comparison.pairs[0].metric("exact_match")
     assert comparison.primary == "exact_match"
     assert primary.verdict is verdict
-    assert (primary.wins, primary.ties, primary.losses) == (c, n - b - c, b)
+    assert (primary.win_count, primary.tie_count, primary.loss_count) == (c, n - b - c, b)
     assert primary.method == "mcnemar_exact"
 
 
@@ -49,9 +49,9 @@ def test_the_intervals_that_a_margin_is_compared_with() -> None:
     columns = disagreeing(3, 4, 200)
     metric = compare_columns({"exact_match": columns[0]}, {"exact_match": columns[1]}).pairs[0].metrics[0]
     assert metric.equivalence_interval == pytest.approx((-0.019471, 0.029372), abs=1e-6)
-    assert metric.n_needed is None  # no difference was chosen
+    assert metric.needed_case_count is None  # no difference was chosen
     assert metric.table is not None
-    assert (metric.table.a_only, metric.table.b_only) == (3, 4)
+    assert (metric.table.a_only_count, metric.table.b_only_count) == (3, 4)
 
 
 def test_noise_of_vectors_is_no_difference() -> None:
@@ -62,9 +62,9 @@ def test_noise_of_vectors_is_no_difference() -> None:
             {"similarity": similarity}, {"similarity": [value + change for value in similarity]}
         )
         primary = comparison.pairs[0].metric("similarity")
-        assert (primary.wins, primary.ties) == (40 - ties, ties)
+        assert (primary.win_count, primary.tie_count) == (40 - ties, ties)
         assert primary.verdict is (ComparisonVerdict.INCONCLUSIVE if ties else ComparisonVerdict.B_BETTER)
-        assert comparison.pairs[0].n_flipped == 40 - ties
+        assert comparison.pairs[0].flipped_case_count == 40 - ties
 
 
 def test_no_interval_ends_below_its_beginning() -> None:
@@ -95,7 +95,7 @@ def test_lower_latency_is_better() -> None:
     assert metric.verdict is ComparisonVerdict.B_BETTER
     assert metric.difference is not None
     assert metric.difference < 0
-    assert (metric.wins, metric.losses) == (8, 0)
+    assert (metric.win_count, metric.loss_count) == (8, 0)
 
 
 def test_the_primary_metric_and_all_others_are_two_families() -> None:
@@ -135,7 +135,7 @@ def test_missing_values_are_dropped_and_counted() -> None:
     """A case without a value on one side is no pair; if over half are missing, there is no verdict."""
     some = compare_columns({"quality": [4.0, 5.0, None, 3.0]}, {"quality": [5.0, 5.0, 4.0, None]})
     metric = some.pairs[0].metric("quality")
-    assert (metric.n_pairs, metric.n_dropped) == (2, 2)
+    assert (metric.pair_count, metric.dropped_case_count) == (2, 2)
     assert metric.verdict is ComparisonVerdict.INCONCLUSIVE
     most = compare_columns({"quality": [4.0, 5.0, None, None, None]}, {"quality": [5.0] * 5}).pairs[0]
     assert most.metric("quality").verdict is ComparisonVerdict.NO_DATA
@@ -167,7 +167,7 @@ def test_repeats_are_folded_before_testing() -> None:
                 )
         runs.append(run)
     metric = compare_runs(runs, ComparisonSettings()).pairs[0].metric("exact_match")
-    assert (metric.n_pairs, metric.method) == (6, "sign_flip_exact")
+    assert (metric.pair_count, metric.method) == (6, "sign_flip_exact")
     assert metric.difference == pytest.approx(2 / 3)
     assert metric.p == 0.03125
 
@@ -182,7 +182,7 @@ def test_clusters_are_tested_by_their_sums() -> None:
         compared("b", {"score": [5.0 + each for each in difference]}, settings=settings, categories=categories),
     ]
     metric = compare_runs(runs, settings).pairs[0].metric("score")
-    assert (metric.method, metric.clusters, metric.notes) == ("sign_flip_exact", 4, ("few_clusters",))
+    assert (metric.method, metric.cluster_count, metric.notes) == ("sign_flip_exact", 4, ("few_clusters",))
     assert (metric.p, metric.t_p) == pytest.approx((0.25, 0.091721), abs=1e-6)
     assert metric.interval == pytest.approx((-0.099743, 0.766409), abs=1e-6)
 
@@ -209,7 +209,7 @@ def test_clusters_that_one_run_knows_are_those_of_both() -> None:
         compared("b", {"exact_match": [0.0] * 24}, settings=settings, categories=list("abcdefghijkl" * 2)),
     ]
     for pair in (runs, runs[::-1]):
-        assert compare_runs(pair, settings).pairs[0].metric("exact_match").clusters == 12
+        assert compare_runs(pair, settings).pairs[0].metric("exact_match").cluster_count == 12
 
 
 @pytest.mark.parametrize(("key_of_b", "clusters"), [("category", 12), ("", None), ("tag:page", None)])
@@ -230,7 +230,7 @@ def test_the_clusters_that_all_specs_name_count(key_of_b: str, clusters: int | N
         for run, key in zip(runs, keys, strict=True)
     ]
     comparison = compare_runs(runs, ComparisonSettings())
-    assert comparison.pairs[0].metric("exact_match").clusters == clusters
+    assert comparison.pairs[0].metric("exact_match").cluster_count == clusters
     assert comparison.settings.cluster == ("category" if clusters else "")
 
 
@@ -378,7 +378,7 @@ def test_flipped_cases_come_worst_first() -> None:
         ("c3", 1.0, 0.0),
         ("c1", 0.0, 1.0),
     ]
-    assert comparison.pairs[0].n_flipped == 3
+    assert comparison.pairs[0].flipped_case_count == 3
 
 
 def _embedded(**changed: tuple[str, ...]) -> dict[str, Any]:
@@ -407,7 +407,7 @@ def test_runs_that_must_not_be_compared(changed: dict[str, Any], code: str, mess
     columns = {"quality": [3.0] * 20}, {"quality": [4.0] * 20}
     runs = [compared(one.run_id, column, run_facts=one) for one, column in zip((a, b), columns, strict=True)]
     comparison = compare_runs(runs, ComparisonSettings())
-    assert [one.code for one in comparison.mismatches] == [code]
+    assert [one.reason for one in comparison.mismatches] == [code]
     assert message in comparison.mismatches[0].message
     assert comparison.pairs[0].metric("quality").verdict is ComparisonVerdict.WITHHELD
     assert decide(comparison, DecisionRules()).exit_status == 3
@@ -500,7 +500,7 @@ def test_a_metric_with_another_definition_is_not_compared(
         assert verdict in (ComparisonVerdict.B_BETTER, ComparisonVerdict.A_BETTER)
         return
     (mismatch,) = comparison.mismatches
-    assert mismatch.code == "metric_version"
+    assert mismatch.reason == "metric_version"
     assert mismatch.message.startswith("m measures something else in each run: ")
     assert message in mismatch.message
     assert verdict is ComparisonVerdict.WITHHELD
@@ -549,7 +549,7 @@ def test_conversations_with_another_value_are_not_compared() -> None:
     assert _compared_heads(*heads).mismatches == ()
     heads[1]["config"]["turns"] = "worst"
     (mismatch,) = _compared_heads(*heads).mismatches
-    assert mismatch.code == "metric_version"
+    assert mismatch.reason == "metric_version"
     assert "`turns` is mean and worst; score both runs with one of them" in mismatch.message
 
 
@@ -577,7 +577,7 @@ def test_too_few_common_cases() -> None:
     first = compared("a", {"exact_match": [1.0] * 10})
     ids = [f"c{at}" for at in range(4)] + [f"x{at}" for at in range(6)]
     few = compare_runs([first, compared("b", {"exact_match": [1.0] * 10}, ids=ids)], ComparisonSettings())
-    assert (few.pairs[0].n_common, few.pairs[0].n_only_a, few.pairs[0].n_only_b) == (4, 6, 6)
+    assert (few.pairs[0].common_case_count, few.pairs[0].a_only_case_count, few.pairs[0].b_only_case_count) == (4, 6, 6)
     assert few.pairs[0].overlap == 0.4
     assert "4 cases are in both, 40% of the smaller run" in few.mismatches[0].message
 
@@ -593,7 +593,7 @@ def test_no_common_case(other_ids: bool) -> None:
             run.cases.take(case_id, {"exact_match": 1.0, "quality": 3.0}, passed=True, content=content)
         runs.append(run)
     comparison = compare_runs(runs, ComparisonSettings())
-    assert [one.code for one in comparison.mismatches] == ["overlap"]
+    assert [one.reason for one in comparison.mismatches] == ["overlap"]
     assert "runs a and b have no case in common" in comparison.mismatches[0].message
     assert {one.verdict for one in comparison.pairs[0].metrics} == {ComparisonVerdict.NO_DATA}
     assert decide(comparison, DecisionRules()).exit_status == 3
@@ -609,7 +609,7 @@ def test_changed_cases_are_not_compared() -> None:
             run.cases.take(f"c{at}", {"exact_match": 1.0}, passed=True, content=content)
         runs.append(run)
     pair = compare_runs(runs, ComparisonSettings()).pairs[0]
-    assert (pair.n_common, pair.n_changed, pair.metric("exact_match").n_pairs) == (3, 1, 2)
+    assert (pair.common_case_count, pair.changed_case_count, pair.metric("exact_match").pair_count) == (3, 1, 2)
 
 
 def test_what_cannot_be_compared_at_all() -> None:

@@ -86,10 +86,10 @@ def test_clusters_are_what_can_detect() -> None:
 def test_figures_without_a_verdict_promise_none() -> None:
     """Filtered cases and undecided pairs have neither a detectable difference nor a number of needed cases."""
     filtered = of_rates(10, 15, 100, where="failed", difference=0.1)
-    assert (filtered.reason, filtered.detectable, filtered.n_needed) == ("filtered", None, None)
+    assert (filtered.reason, filtered.detectable, filtered.needed_case_count) == ("filtered", None, None)
     columns = [{"exact_match": column} for column in (*disagreeing(10, 15, 100), disagreeing(10, 15, 100)[0][::-1])]
     pair = compare_columns(*columns, settings=ComparisonSettings(difference=0.1)).pair("B", "C").metrics[0]
-    assert (pair.decides, pair.detectable, pair.n_needed) == (False, None, None)
+    assert (pair.decides, pair.detectable, pair.needed_case_count) == (False, None, None)
 
 
 def test_several_runs_need_more() -> None:
@@ -124,5 +124,5 @@ def test_needed_cases_are_those_of_a_chosen_difference(
     assert checked.difference == chosen
     columns = [{"exact_match": one, "quality": [2 + each for each in one]} for one in disagreeing(10, 15, 100)]
     first, *others = compare_columns(*columns, settings=checked).pairs[0].metrics
-    assert first.n_needed == (None if chosen is None or chosen > 0.25 else cases_for_rates(chosen, 0.25))
-    assert {one.n_needed for one in others} == {None}
+    assert first.needed_case_count == (None if chosen is None or chosen > 0.25 else cases_for_rates(chosen, 0.25))
+    assert {one.needed_case_count for one in others} == {None}

@@ -31,9 +31,15 @@ def test_equal_questions_under_other_ids_are_one_case() -> None:
     hashed = {f"h{at}": (f"q{at}".encode(), 1.0) for at in reversed(range(10))}
     comparison = compared(hashed, numbered(10, 1.0) | {"n3": (b"q3", 0.0)})
     (pair,) = comparison.pairs
-    assert (pair.matched_by, pair.n_common, pair.n_only_a, pair.n_only_b, pair.n_changed) == ("content", 10, 0, 0, 0)
+    assert (
+        pair.matched_by,
+        pair.common_case_count,
+        pair.a_only_case_count,
+        pair.b_only_case_count,
+        pair.changed_case_count,
+    ) == ("content", 10, 0, 0, 0)
     assert not comparison.mismatches
-    ((lost,), counts) = pair.flipped_cases, (pair.n_lost, pair.n_won)
+    ((lost,), counts) = pair.flipped_cases, (pair.lost_case_count, pair.won_case_count)
     assert (lost.case_id, lost.case_id_b, counts) == ("h3", "n3", (1, 0))
 
 
@@ -42,20 +48,26 @@ def test_half_of_the_ids_are_enough_to_match_by_id() -> None:
     moved = {f"n{at}": (f"q{at + 1}".encode(), 1.0) for at in range(5)}
     others = {f"x{at}": (f"q{at}".encode(), 1.0) for at in range(5, 10)}
     (pair,) = compared(numbered(10, 1.0), moved | others).pairs
-    assert (pair.matched_by, pair.n_common, pair.n_changed) == ("id", 5, 5)
+    assert (pair.matched_by, pair.common_case_count, pair.changed_case_count) == ("id", 5, 5)
 
 
 def test_ids_do_not_match_where_contents_do() -> None:
     """Never both: a case of an id that means another question in each run is in one run alone."""
     other = {"n0": (b"new", 1.0)} | {f"x{at}": (f"q{at}".encode(), 1.0) for at in range(1, 10)}
     (pair,) = compared(numbered(10, 1.0), other).pairs
-    assert (pair.matched_by, pair.n_common, pair.n_only_a, pair.n_only_b, pair.n_changed) == ("content", 9, 1, 1, 0)
+    assert (
+        pair.matched_by,
+        pair.common_case_count,
+        pair.a_only_case_count,
+        pair.b_only_case_count,
+        pair.changed_case_count,
+    ) == ("content", 9, 1, 1, 0)
 
 
 def test_ids_that_find_the_same_cases_are_kept() -> None:
     """Two selections of one dataset have few ids in common, and no case of another id: ids match them."""
     (pair,) = compared(numbered(6, 1.0), numbered(6, 1.0, 4)).pairs
-    assert (pair.matched_by, pair.n_common, pair.n_only_a, pair.n_only_b) == ("id", 2, 4, 4)
+    assert (pair.matched_by, pair.common_case_count, pair.a_only_case_count, pair.b_only_case_count) == ("id", 2, 4, 4)
 
 
 def test_copies_are_matched_one_by_one() -> None:
@@ -63,14 +75,14 @@ def test_copies_are_matched_one_by_one() -> None:
     one = {f"a{at}": (b"same", float(at > 0)) for at in range(3)}
     other = {f"b{at}": (b"same", float(at > 0)) for at in range(4)}
     (pair,) = compared(one, other).pairs
-    assert (pair.n_common, pair.n_only_b, pair.metric("exact_match").ties) == (3, 1, 3)
+    assert (pair.common_case_count, pair.b_only_case_count, pair.metric("exact_match").tie_count) == (3, 1, 3)
 
 
 def test_every_run_is_matched_with_the_first() -> None:
     """Of three runs, two with other ids are compared with each other too."""
     third = {f"t{at}": (f"q{at}".encode(), 0.0) for at in range(8)}
     comparison = compared(numbered(8, 1.0), {f"s{at}": (f"q{at}".encode(), 1.0) for at in range(8)}, third)
-    assert [(pair.matched_by, pair.n_common, pair.n_lost) for pair in comparison.pairs] == [
+    assert [(pair.matched_by, pair.common_case_count, pair.lost_case_count) for pair in comparison.pairs] == [
         ("content", 8, 0),
         ("content", 8, 8),
         ("content", 8, 8),

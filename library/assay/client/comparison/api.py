@@ -88,17 +88,17 @@ class ComparisonResult:
                 "metric": metric.metric,
                 "primary": metric.is_primary,
                 "verdict": metric.verdict.value,
-                "n_pairs": metric.n_pairs,
+                "pair_count": metric.pair_count,
                 "value_a": metric.a.value if metric.a else None,
                 "value_b": metric.b.value if metric.b else None,
                 "difference": metric.difference,
-                "low": metric.interval[0] if metric.interval else None,
-                "high": metric.interval[1] if metric.interval else None,
+                "low": metric.interval.low if metric.interval else None,
+                "high": metric.interval.high if metric.interval else None,
                 "p": metric.p,
                 "p_adjusted": metric.p_adjusted,
-                "better": metric.wins,
-                "same": metric.ties,
-                "worse": metric.losses,
+                "better": metric.win_count,
+                "same": metric.tie_count,
+                "worse": metric.loss_count,
             }
             for pair in self.comparison.pairs
             for metric in pair.metrics

@@ -39,7 +39,7 @@ def store_floor(home: Home, head: Mapping[str, Any], comparison: Comparison) -> 
     floors = {entry.metric: floor for entry in pair.metrics if (floor := noise_floor(entry)) is not None}
     document = {
         "runs": [entry.run_id for entry in comparison.variants],
-        "cases": pair.n_common,
+        "cases": pair.common_case_count,
         "floors": {name: dataclasses.asdict(floor) for name, floor in floors.items()},
     }
     path = _path(home, head)
@@ -57,7 +57,9 @@ def noise_floor(metric: MetricComparison) -> NoiseFloor | None:
     """
     if metric.standard_error is None:
         return None
-    return NoiseFloor(2 * metric.standard_error, (metric.wins + metric.losses) / metric.n_pairs, metric.n_pairs)
+    return NoiseFloor(
+        2 * metric.standard_error, (metric.win_count + metric.loss_count) / metric.pair_count, metric.pair_count
+    )
 
 
 def find_floor(home: Home, head: Mapping[str, Any]) -> dict[str, NoiseFloor]:

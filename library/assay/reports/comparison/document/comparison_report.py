@@ -86,7 +86,8 @@ class ComparisonReport:
         return [
             metric
             for metric in pair.metrics
-            if metric.metric not in self.implied or any(variant.metrics[metric.metric].n for variant in variants)
+            if metric.metric not in self.implied
+            or any(variant.metrics[metric.metric].case_count for variant in variants)
         ]
 
     def distinct(self, pair: PairComparison) -> Sequence[MetricComparison]:

@@ -9,8 +9,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from assay.comparison.model import Side
+from assay.model.interval import Interval
 from assay.reports.comparison.words.headline import verdict_sentence
-from assay.reports.comparison.words.sentences import banners, cautions, decision_sentence, stopping_texts
+from assay.reports.comparison.words.sentences import banners, cautions, decision_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +39,6 @@ def comparison_document(report: ComparisonReport) -> dict[str, Any]:
             "decision": decision_sentence(report),
         },
         "decision": plain(report.decision),
-        "stopped_early": _stopped_early(report),
         "individual_results": [_individual(report, index, item) for index, item in enumerate(comparison.variants)],
         "statistical_comparison": {
             "pairwise_comparisons": {
@@ -57,21 +57,13 @@ def _individual(report: ComparisonReport, index: int, variant: Variant) -> dict[
         "prompt": report.names[variant.label],
         "run_id": variant.run_id,
         "evaluation_file": evaluation_name(index) if report.runs else None,
-        **{name: plain(report.heads[index].get(name)) for name in _OF_A_RUN},
+        **{name: report.heads[index].get(name) for name in _OF_A_RUN},
     }
 
 
 def evaluation_name(index: int) -> str:
     """Return the name of the file with the document of a run, by the run's position from 0."""
     return f"evaluation_{index + 1}.json"
-
-
-def _stopped_early(report: ComparisonReport) -> dict[str, Any] | None:
-    """Return why and when the runs stopped early; null if they did not, or have no rule."""
-    stopping = report.comparison.stopping
-    if stopping is None or not stopping.has_decided:
-        return None
-    return {**plain(stopping), "sentences": stopping_texts(report)}
 
 
 def _keys(report: ComparisonReport) -> Sequence[str]:
@@ -85,17 +77,11 @@ def _pairwise(report: ComparisonReport, pair: PairComparison) -> dict[str, Any]:
     winners = {Side.A: report.names[pair.a.label], Side.B: report.names[pair.b.label]}
     classical = [(metric.metric, metric.classical) for metric in pair.metrics if metric.classical is not None]
     return {
-        "a": plain(pair.a),
-        "b": plain(pair.b),
         "overall_winner": winners.get(pair.classical_winner, "tie"),
         "significant_differences": [name for name, test in classical if test.winner is not Side.NEITHER],
         "metrics_comparison": {
-            metric.metric: {
-                "unit": report.units.get(metric.metric, ""),
-                "winner": None if metric.classical is None else winners.get(metric.classical.winner, "tie"),
-                **plain(metric),
-            }
-            for metric in pair.metrics
+            name: {"winner": winners.get(test.winner, "tie"), "test": test.test, "p": plain(test.p)}
+            for name, test in classical
         },
     }
 
@@ -109,13 +95,15 @@ def _recommendation(report: ComparisonReport) -> dict[str, Any] | None:
         "recommended_prompt": report.names[recommendation.label],
         "ranking_score": plain(scores.get(recommendation.label)),
         "significant_improvements": list(recommendation.improvements),
-        "confidence": recommendation.confidence,
+        "confidence": recommendation.confidence.value,
         "note": recommendation.note or None,
     }
 
 
 def plain(value: Any) -> Any:
-    """Return a value for JSON: objects become mappings, enum members texts, NaN and infinity null."""
+    """Return a value for JSON: objects and intervals become mappings, enum members texts, NaN and infinity null."""
+    if isinstance(value, Interval):
+        return {"low": plain(value.low), "high": plain(value.high)}
     if isinstance(value, Enum):
         return value.value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

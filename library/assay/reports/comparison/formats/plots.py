@@ -103,7 +103,7 @@ def _frame(sheet: Sheet, report: ComparisonReport) -> Sequence[str]:
     sheet.line([LEFT, RIGHT], [682, 682], GRID)
     facts = f"{report.timestamp[:10]} · Assay {comparison.assay_version} · seed {comparison.settings.seed}"
     sheet.text((RIGHT, 700), facts, colour=MUTED, align="right", width=500)
-    cases = count_text(comparison.pairs[0].metric(comparison.primary).n_pairs, "paired case")
+    cases = count_text(comparison.pairs[0].metric(comparison.primary).pair_count, "paired case")
     sheet.text((LEFT, 700), f"{cases} of A and B · primary metric: {comparison.primary}", colour=MUTED, width=640)
     return [f"{len(notes) - 1} more warnings"] if len(notes) > 1 else []
 

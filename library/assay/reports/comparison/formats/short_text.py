@@ -36,7 +36,7 @@ _WORDS = {
 def short_lines(report: ComparisonReport) -> list[str]:
     """Return a comparison as a few lines of clean text; the first is its verdict, the last its decision."""
     sentences_above = [verdict_sentence(report, Naming.NAME), *banners(report, Naming.NAME), *cautions(report)]
-    pairs = [pair for pair in report.baseline_pairs if pair.n_common > pair.n_changed][:_MOST_RUNS]
+    pairs = [pair for pair in report.baseline_pairs if pair.common_case_count > pair.changed_case_count][:_MOST_RUNS]
     lines = [shorten(sentence, _SENTENCE_CHARS) for sentence in sentences_above]
     if len(report.comparison.variants) > 2:
         lines += [f"  {shorten(pair_sentence(report, pair, Naming.NAME), _SENTENCE_CHARS)}" for pair in pairs]
@@ -82,7 +82,7 @@ def _cases(report: ComparisonReport, pair: PairComparison) -> Iterator[str]:
     won = [case for case in pair.flipped_cases if not _is_lost(case, higher_is_better=better)]
     won.sort(key=lambda case: -abs(case.b - case.a))
     name = f"{shorten(report.names[pair.b.label], _NAME_CHARS)} " if len(report.baseline_pairs) > 1 else ""
-    for word, count, cases in (("lost", pair.n_lost, lost), ("won", pair.n_won, won)):
+    for word, count, cases in (("lost", pair.lost_case_count, lost), ("won", pair.won_case_count, won)):
         if count:
             yield f"  {name}{word} {count:,}{_named(report, pair, cases, count)}"
 

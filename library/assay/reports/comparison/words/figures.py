@@ -87,15 +87,17 @@ def figures_of(report: ComparisonReport, metric: str) -> Figures:
 def run_value(report: ComparisonReport, metric: str, estimate: Estimate) -> str:
     """Return a metric's value over all cases of a run, with their number if the runs have values of different cases."""
     text = figures_of(report, metric).estimate(estimate)
-    counts = {variant.metrics[metric].n for variant in report.comparison.variants}
-    return text if len(counts) == 1 or estimate.value is None else f"{text}, n {estimate.n:,}"
+    counts = {variant.metrics[metric].case_count for variant in report.comparison.variants}
+    return text if len(counts) == 1 or estimate.value is None else f"{text}, n {estimate.case_count:,}"
 
 
 def _spreads(comparison: Comparison, metric: str) -> Iterator[float]:
     """Yield the sizes that the decimals of a metric must show: half-widths of intervals, else differences or values."""
     comparisons = [pair.metric(metric) for pair in comparison.pairs]
     for metric_of_pair in comparisons:
-        width = metric_of_pair.interval[1] - metric_of_pair.interval[0] if metric_of_pair.interval is not None else 0.0
+        width = (
+            metric_of_pair.interval.high - metric_of_pair.interval.low if metric_of_pair.interval is not None else 0.0
+        )
         if width > _ROUNDING * abs(metric_of_pair.difference or 1.0):
             yield width / 2
         elif metric_of_pair.difference:

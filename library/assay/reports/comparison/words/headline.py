@@ -122,7 +122,7 @@ def _alone_sentence(report: ComparisonReport, pair: PairComparison, naming: Nami
     """Return the numbers of cases that only one run has; empty if there are none, or if a rule stopped the runs."""
     if report.comparison.stopping is not None:
         return ""
-    counts = [(pair.n_only_a, pair.a.label), (pair.n_only_b, pair.b.label)]
+    counts = [(pair.a_only_case_count, pair.a.label), (pair.b_only_case_count, pair.b.label)]
     parts = [f"{count:,} only in {named(report, label, naming)}" for count, label in counts if count]
     return (
         f"Not compared: {count_text(sum(count for count, _ in counts), 'case')}, {', '.join(parts)}." if parts else ""
@@ -185,12 +185,12 @@ def _after_looking(report: ComparisonReport, metric: MetricComparison, stopping:
 
 def _cases(metric: MetricComparison, a: str, b: str) -> str:
     """Return the number of cases on which a metric is compared, and of all cases if some have no value."""
-    if not metric.n_dropped:
-        return count_text(metric.n_pairs, "case")
-    of = f"{metric.n_pairs:,} of {count_text(metric.n_pairs + metric.n_dropped, 'case')}"
+    if not metric.dropped_case_count:
+        return count_text(metric.pair_count, "case")
+    of = f"{metric.pair_count:,} of {count_text(metric.pair_count + metric.dropped_case_count, 'case')}"
     if (errors := metric.errors) is None or metric.reason == Reason.AGENT_ERRORS:  # whose message has the counts
         return of
-    return f"{of} (errors: {a} {errors.a_cases:,}, {b} {errors.b_cases:,})"
+    return f"{of} (errors: {a} {errors.a_case_count:,}, {b} {errors.b_case_count:,})"
 
 
 def errors_sentence(report: ComparisonReport, pair: PairComparison, naming: Naming) -> str:
@@ -199,14 +199,14 @@ def errors_sentence(report: ComparisonReport, pair: PairComparison, naming: Nami
     if errors is None or errors.worse is Side.NEITHER:
         return ""
     more, fewer = _cases_with_errors(errors, pair)
-    of = count_text(pair.n_common - pair.n_changed, "case")
+    of = count_text(pair.common_case_count - pair.changed_case_count, "case")
     counts = f"{more:,} against {fewer:,} of {of}, {p_phrase(errors.p)}"
     worse = pair.a if errors.worse is Side.A else pair.b
     return f"{named(report, worse.label, naming)} has agent errors in significantly more cases: {counts}."
 
 
 def _cases_with_errors(errors: ErrorComparison, pair: PairComparison) -> tuple[int, int]:
-    both = errors.a_cases, errors.b_cases
+    both = errors.a_case_count, errors.b_case_count
     return both if errors.worse is Side.A else both[::-1]
 
 
@@ -214,7 +214,7 @@ def _decided_by(stopping: StoppingOutcome) -> str:
     """Return when and by what a rule of early stopping decided; empty if it decided nothing."""
     if not stopping.has_decided:
         return ""
-    of = f"after {stopping.cases:,} of {count_text(stopping.planned, 'case')}"
+    of = f"after {stopping.case_count:,} of {count_text(stopping.planned_case_count, 'case')}"
     if stopping.look is not None and stopping.z is not None and stopping.bound is not None:
         look = f"at look {stopping.look} of {len(LOOK_BOUNDS)}, {of}, where |z| {abs(stopping.z):.4f}"
         return f"; {stopping.rule} decided {look} reached {stopping.bound:.4f}"

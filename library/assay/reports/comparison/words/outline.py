@@ -145,7 +145,7 @@ def _runs(report: ComparisonReport) -> Table:
             variant.name,
             variant.prompt_path or "–",
             variant.run_id,
-            f"{variant.cases:,}",
+            f"{variant.case_count:,}",
             agent_errors_text(variant),
         )
         for variant in report.comparison.variants
@@ -167,7 +167,7 @@ def _figures(report: ComparisonReport, called: Callable[[str], str]) -> Iterator
         heading_sentence = matrix_heading(report, report.comparison.primary)
         shown = Table("Differences between all runs", matrix(report))
         yield Section(Part.DIFFERENCES, "Differences between all runs", (heading_sentence,), (shown,))
-    elif first.n_common > first.n_changed:
+    elif first.common_case_count > first.changed_case_count:
         (name, _, _, difference, *others), (primary, *cells), *rows = metrics_of_pair(report, first)
         heading = (name, called(first.a.label), called(first.b.label), difference, *others)
         table = Table("Metrics", [heading, (f"{primary}{PRIMARY}", *cells), *rows], range(1))
@@ -203,13 +203,13 @@ def _method_of_runs(report: ComparisonReport, first: PairComparison) -> Iterator
 def _pairs(report: ComparisonReport, naming: Naming, called: Callable[[str], str]) -> Iterator[Section]:
     """Yield a section for each run after the first that shares cases with it."""
     for pair in report.baseline_pairs:
-        if pair.n_common == pair.n_changed:
+        if pair.common_case_count == pair.changed_case_count:
             continue
         a, b = called(pair.a.label), called(pair.b.label)
         tables = []
         if (metric := table_metric(report, pair)) is not None:
             tables.append(Table("2 x 2 table", two_by_two(metric, a, b), head_names=range(1)))
-        if count := pair.n_flipped:
+        if count := pair.flipped_case_count:
             caption = f"cases that came out differently, worst for {b} first"
             rows = [("case", "category", "question", "differs in", a, b), *_flipped(report, pair)]
             tables.append(Table(caption, rows, range(4), total=count))
@@ -220,7 +220,7 @@ def _sentences_of(report: ComparisonReport, pair: PairComparison, naming: Naming
     primary = pair.metric(report.comparison.primary)
     if len(report.comparison.variants) > 2:  # of two runs it is the verdict
         yield pair_sentence(report, pair, naming)
-    yield f"paired cases: {primary.n_pairs:,} ({joined_text(pair, primary)}); {counts_text(primary, pair)}"
+    yield f"paired cases: {primary.pair_count:,} ({joined_text(pair, primary)}); {counts_text(primary, pair)}"
     if detectable := detectable_sentence(report, primary):
         yield detectable
     if tests := classical_texts(report, pair):

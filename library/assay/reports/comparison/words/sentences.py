@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from assay.comparison.metric_pairs import FEW_CLUSTERS, LARGE_LOSSES
-from assay.comparison.model import PASS_RATE, ComparisonVerdict, Reason, Side
+from assay.comparison.model import PASS_RATE, ComparisonVerdict, Matching, Reason, Side
 from assay.comparison.stopped import ALWAYS_VALID, STAGEWISE
 from assay.gates.stopping_text import saved_text
 from assay.model.answers.interrupts import interrupted_note
@@ -47,8 +47,10 @@ def stopping_texts(report: ComparisonReport) -> list[str]:
         of = f"p-values, and intervals of other values than those of {stopping.metric},"
     sentences = [f"{of} are not adjusted for looking early: {stopping.rule} decides"]
     if stopping.has_decided:
-        counts = f"A asked {stopping.asked_a:,}, B {stopping.asked_b:,} of {count_text(stopping.planned, 'case')}"
-        saved = saved_text(stopping.saved_calls, stopping.saved_tokens, stopping.saved_usd, stopping.saved_s)
+        planned = count_text(stopping.planned_case_count, "case")
+        counts = f"A asked {stopping.a_asked_case_count:,}, B {stopping.b_asked_case_count:,} of {planned}"
+        seconds = None if stopping.saved_ms is None else stopping.saved_ms / 1000
+        saved = saved_text(stopping.saved_call_count, stopping.saved_token_count, stopping.saved_usd, seconds)
         sentences.append(f"stopped early by {stopping.rule}: {counts}; {saved}")
     return sentences
 
@@ -94,16 +96,21 @@ def _matchings(report: ComparisonReport) -> Iterator[str]:
     """Yield the numbers of cases that were matched by content, and that changed between the datasets."""
     for pair in report.baseline_pairs:
         a, b = report.names[pair.a.label], report.names[pair.b.label]
-        if pair.matched_by == "content":
-            alone = [f"{count:,} only in {name}" for count, name in ((pair.n_only_a, a), (pair.n_only_b, b)) if count]
-            are = "is" if pair.n_common == 1 else "are"
+        if pair.matched_by is Matching.CONTENT:
+            alone = [
+                f"{count:,} only in {name}"
+                for count, name in ((pair.a_only_case_count, a), (pair.b_only_case_count, b))
+                if count
+            ]
+            are = "is" if pair.common_case_count == 1 else "are"
             tail = f" ({', '.join(alone)})" if alone else ""
-            cases = f"{count_text(pair.n_common, 'case')} {are} matched by question and references"
+            cases = f"{count_text(pair.common_case_count, 'case')} {are} matched by question and references"
             yield f"most ids in {b} are different: {cases}{tail}"
-        if pair.n_changed:
-            are = "is" if pair.n_changed == 1 else "are"
+        if pair.changed_case_count:
+            are = "is" if pair.changed_case_count == 1 else "are"
             against = f" of {b}" if len(report.baseline_pairs) > 1 else ""
-            yield f"{count_text(pair.n_changed, 'case')}{against} changed between the datasets and {are} not compared"
+            changed = count_text(pair.changed_case_count, "case")
+            yield f"{changed}{against} changed between the datasets and {are} not compared"
 
 
 def _assumed_directions(report: ComparisonReport) -> Iterator[str]:
@@ -119,7 +126,7 @@ def _assumed_directions(report: ComparisonReport) -> Iterator[str]:
 
 def agent_errors_text(variant: Variant) -> str:
     """Return the number of rows whose agent failed, and how many of them wait for a person."""
-    return f"{variant.agent_errors:,}{interrupted_note(variant.interrupted)}"
+    return f"{variant.agent_error_count:,}{interrupted_note(variant.interrupted_count)}"
 
 
 def _agent_errors(report: ComparisonReport) -> Iterator[str]:
@@ -129,7 +136,7 @@ def _agent_errors(report: ComparisonReport) -> Iterator[str]:
     """
     variants, (first, *others) = report.comparison.variants, report.baseline_pairs
     is_said = not others and first.errors is not None and first.errors.worse is not Side.NEITHER
-    if any(variant.agent_errors for variant in variants) and not is_said:
+    if any(variant.agent_error_count for variant in variants) and not is_said:
         counts = ", ".join(f"{report.names[variant.label]} {agent_errors_text(variant)}" for variant in variants)
         yield f"rows whose agent failed: {counts}"
 
@@ -141,13 +148,13 @@ def _cautions(report: ComparisonReport, pair: PairComparison) -> Iterator[str]:
     if (
         primary.verdict is ComparisonVerdict.INCONCLUSIVE
         and chosen
-        and primary.n_needed is not None
-        and primary.n_needed > primary.n_pairs
+        and primary.needed_case_count is not None
+        and primary.needed_case_count > primary.pair_count
     ):
         power = f"{report.comparison.settings.power:.4g}"
         yield (
-            f"few cases: {count_text(primary.n_pairs, 'paired case')}, where about {primary.n_needed:,} are needed to "
-            f"detect a difference of {figures.value(chosen)} with power {power}"
+            f"few cases: {count_text(primary.pair_count, 'paired case')}, where about {primary.needed_case_count:,} "
+            f"are needed to detect a difference of {figures.value(chosen)} with power {power}"
         )
     if primary.interval_method == "cr2":
         yield "the interval is that of cluster-robust errors (CR2): too few clusters for the interval of the test"
@@ -171,16 +178,16 @@ def _cautions(report: ComparisonReport, pair: PairComparison) -> Iterator[str]:
 
 def _has_unequal_clusters(metric: MetricComparison) -> bool:
     """Whether the clusters are equivalent to few of equal size because their sizes differ."""
-    if FEW_CLUSTERS not in metric.notes or not metric.clusters or metric.effective_clusters is None:
+    if FEW_CLUSTERS not in metric.notes or not metric.cluster_count or metric.effective_cluster_count is None:
         return False
-    return metric.effective_clusters < _EQUAL_SHARE * metric.clusters
+    return metric.effective_cluster_count < _EQUAL_SHARE * metric.cluster_count
 
 
 def _clusters_sentence(report: ComparisonReport, metric: MetricComparison) -> str:
     """Return the sentence on the unequal sizes of clusters."""
     sentence = (
-        f"{metric.clusters} clusters by {report.comparison.settings.cluster}, as good as "
-        f"{metric.effective_clusters:.1f}"
+        f"{metric.cluster_count} clusters by {report.comparison.settings.cluster}, as good as "
+        f"{metric.effective_cluster_count:.1f}"
     )
     share = f"{metric.largest_cluster or 'the largest'} has {metric.largest_cluster_share or 0.0:.0%} of the cases"
     return f"{sentence} of equal size: {share}"
@@ -196,10 +203,10 @@ def detectable_sentence(report: ComparisonReport, metric: MetricComparison) -> s
     if metric.reason not in _DECIDABLE or is_found or report.comparison.stopping is not None:
         return ""
     power = f"{100 * report.comparison.settings.power:.4g}%"
-    cases = count_text(metric.n_pairs, "case")
+    cases = count_text(metric.pair_count, "case")
     if metric.detectable is None:
         # The power of few, unequal clusters is unknown.
-        if metric.verdict is not ComparisonVerdict.INCONCLUSIVE or metric.clusters is not None:
+        if metric.verdict is not ComparisonVerdict.INCONCLUSIVE or metric.cluster_count is not None:
             return ""
         return f"{cases} are too few to find any difference of {metric.metric} with {power} power"
     difference = figures_of(report, metric.metric).value(metric.detectable)
@@ -213,7 +220,7 @@ def floor_sentence(report: ComparisonReport, metric: MetricComparison) -> str:
     figures, floor = figures_of(report, metric.metric), metric.noise_floor
     sentence = (
         f"noise floor (A/A): {figures.value(floor.difference)} {metric.metric}, two standard errors of a pair of equal "
-        f"runs, of which {floor.flip_rate:.1%} of {count_text(floor.n, 'case')} came out differently"
+        f"runs, of which {floor.flip_rate:.1%} of {count_text(floor.case_count, 'case')} came out differently"
     )
     if metric.difference is not None and abs(metric.difference) <= floor.difference:
         return f"{sentence}; the difference is not above it"
@@ -223,7 +230,7 @@ def floor_sentence(report: ComparisonReport, metric: MetricComparison) -> str:
 def method_text(report: ComparisonReport, metric: MetricComparison) -> str:
     """Return the test of a metric."""
     settings = report.comparison.settings
-    of_clusters = f" of sums by {settings.cluster}" if metric.clusters is not None else ""
+    of_clusters = f" of sums by {settings.cluster}" if metric.cluster_count is not None else ""
     drawn = f" ({_draws(metric):,} draws, seed {settings.seed})" if metric.p_error else ""
     return {
         "mcnemar_exact": "exact McNemar",
@@ -257,14 +264,16 @@ def meaning_sentence(report: ComparisonReport) -> str:
 
 def counts_text(metric: MetricComparison, pair: PairComparison) -> str:
     """Return the numbers of cases in which either run is better, and in which they are the same."""
-    return f"{pair.b.label} won {metric.wins:,}, {pair.a.label} won {metric.losses:,}, {metric.ties:,} same"
+    return (
+        f"{pair.b.label} won {metric.win_count:,}, {pair.a.label} won {metric.loss_count:,}, {metric.tie_count:,} same"
+    )
 
 
 def joined_text(pair: PairComparison, metric: MetricComparison) -> str:
     """Return the numbers of cases that a metric leaves out, by reason."""
-    changed = f", {pair.n_changed:,} changed" if pair.n_changed else ""
-    alone = f"{pair.n_only_a:,} only {pair.a.label}, {pair.n_only_b:,} only {pair.b.label}"
-    return f"{alone}, {metric.n_dropped:,} dropped{changed}"
+    changed = f", {pair.changed_case_count:,} changed" if pair.changed_case_count else ""
+    alone = f"{pair.a_only_case_count:,} only {pair.a.label}, {pair.b_only_case_count:,} only {pair.b.label}"
+    return f"{alone}, {metric.dropped_case_count:,} dropped{changed}"
 
 
 def adjustment_text(report: ComparisonReport) -> str:
@@ -289,7 +298,7 @@ def omnibus_sentence(report: ComparisonReport, metric: str) -> str:
         return ""
     statistic = "" if test.statistic is None else f"{test.statistic:.2f}, "
     sentence = f"omnibus test of {metric} ({_OMNIBUS.get(test.test, test.test)}): {statistic}{p_phrase(test.p)}"
-    return f"{sentence}, {count_text(test.n, 'case')} in every run"
+    return f"{sentence}, {count_text(test.case_count, 'case')} in every run"
 
 
 def ranking_texts(report: ComparisonReport) -> list[str]:
@@ -306,7 +315,7 @@ def ranking_texts(report: ComparisonReport) -> list[str]:
 def judge_sentence(report: ComparisonReport) -> str:
     """Return the judges and their cost."""
     variants = report.comparison.variants
-    if not any(variant.verdicts for variant in variants):
+    if not any(variant.verdict_count for variant in variants):
         return "judge: none"
     judges = dict.fromkeys(str(model) for facts in report.facts if (model := _judge_of(facts.config)))
     prints = dict.fromkeys(
@@ -314,8 +323,8 @@ def judge_sentence(report: ComparisonReport) -> str:
     )
     costs = [variant.judge_cost_usd for variant in variants if variant.judge_cost_usd is not None]
     invalid, total = (
-        sum(variant.invalid_verdicts for variant in variants),
-        sum(variant.verdicts for variant in variants),
+        sum(variant.invalid_verdict_count for variant in variants),
+        sum(variant.verdict_count for variant in variants),
     )
     cost = f"{sum(costs):.2f}" if costs else "n/a"
     return (
@@ -360,8 +369,8 @@ def effort_texts(report: ComparisonReport) -> list[str]:
     variants = report.comparison.variants
     kinds = (
         ("cost (USD)", [variant.cost_usd for variant in variants], 4),
-        ("mean latency (s)", [variant.mean_latency_s for variant in variants], 2),
-        ("p95 latency (s)", [variant.p95_latency_s for variant in variants], 2),
+        ("mean latency (s)", [variant.mean_latency_ms for variant in variants], 2),
+        ("p95 latency (s)", [variant.p95_latency_ms for variant in variants], 2),
         ("mean tokens", [variant.mean_tokens for variant in variants], 0),
     )
     return [

@@ -72,7 +72,7 @@ def metrics_of_runs(report: ComparisonReport) -> list[Row]:
     rows: list[Row] = [("", "cases", *(metric_text(report, name) for name in names))]
     for variant in comparison.variants:
         values = (run_value(report, name, variant.metrics[name]) for name in names)
-        rows.append((variant.label, f"{variant.cases:,}", *values))
+        rows.append((variant.label, f"{variant.case_count:,}", *values))
     return rows
 
 
@@ -108,8 +108,8 @@ def two_by_two(metric: MetricComparison, a: str, b: str) -> list[Row]:
     table = metric.table
     return [
         (metric.metric, f"{b} right", f"{b} wrong"),
-        (f"{a} right", f"{table.both:,}", f"{table.a_only:,}"),
-        (f"{a} wrong", f"{table.b_only:,}", f"{table.neither:,}"),
+        (f"{a} right", f"{table.both_count:,}", f"{table.a_only_count:,}"),
+        (f"{a} wrong", f"{table.b_only_count:,}", f"{table.neither_count:,}"),
     ]
 
 

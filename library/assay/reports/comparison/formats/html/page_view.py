@@ -103,11 +103,11 @@ class PageView:
             "place": self.pairs.index(pair),
             "metric": metric_text(self.report, primary.metric),
             "counts": [
-                ("b_better", f"{pair.b.label} better", primary.wins),
-                ("a_better", f"{pair.a.label} better", primary.losses),
-                ("same", "same", primary.ties),
+                ("b_better", f"{pair.b.label} better", primary.win_count),
+                ("a_better", f"{pair.a.label} better", primary.loss_count),
+                ("same", "same", primary.tie_count),
             ],
-            "flipped_count": pair.n_flipped,
+            "flipped_count": pair.flipped_case_count,
         }
 
     def carried(self) -> str:
