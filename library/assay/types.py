@@ -84,6 +84,7 @@ from assay.model.run import (
 )
 from assay.model.run_spec import AgentSpec, DatasetReading, JudgeSpec, MetricSpec, RunSpec, SpendCap
 from assay.model.stopping import StoppedEarly, StoppingSettings
+from assay.model.views import RowView, RunView
 from assay.reports.words.selected_cases import SelectedCases
 from assay.scoring.scorer import RowScore
 from assay.scoring.vectors import EmbedFunction
@@ -160,6 +161,7 @@ __all__ = [
     "RowOutcome",
     "RowResult",
     "RowScore",
+    "RowView",
     "Run",
     "RunCounts",
     "RunPage",
@@ -168,6 +170,7 @@ __all__ = [
     "RunSpec",
     "RunState",
     "RunSummary",
+    "RunView",
     "Runs",
     "ScoreStatus",
     "SelectedCases",

@@ -136,7 +136,7 @@ EXAMPLES: Mapping[str, Sequence[Message]] = {
     "assay.v1.ListRunsRequest": [
         run_pb2.ListRunsRequest(
             filter="state:completed team:t since:2026-01-01 verdict:PASS exact_match>=0.5", order_by="-pass_rate",
-            include_figures=True, include_total_count=True,
+            view=run_pb2.RUN_VIEW_FULL, include_total_count=True,
         )
     ],
     "assay.v1.ListAttemptsRequest": [row_pb2.ListAttemptsRequest(run_id="r", case_id="c0")],
@@ -157,7 +157,7 @@ EXAMPLES: Mapping[str, Sequence[Message]] = {
         comparison_pb2.ListComparedCasesRequest(
             run_ids=["r", "s"], settings=_COMPARISON, metrics=["exact_match"], change_by="latency",
             change=comparison_pb2.CASE_CHANGE_WORSE, order_by=comparison_pb2.COMPARED_CASE_ORDER_WORST_FIRST,
-            page_size=2, page_token="x", include_answers=True,
+            page_size=2, page_token="x", view=row_pb2.ROW_VIEW_FULL,
         )
     ],
     "assay.v1.CreateRunRequest": _requests(),

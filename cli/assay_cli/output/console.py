@@ -14,6 +14,7 @@ from assay.metrics.core.info import RULE_SIGNS
 from assay.metrics.latency import RANGES
 from assay.model.answers.interrupts import interrupted_note
 from assay.model.run import GateOutcome
+from assay.model.views import RowView
 from assay.reports.words.calibration_text import calibration_sentences
 from assay.reports.words.judging_text import canary_line, judging_line, jury_lines
 from assay.reports.words.metric_text import (
@@ -110,7 +111,7 @@ class ConsoleSummary:
     async def _read_uncomputed(self, client: Client, metric: str) -> None:
         """Add the first rows on which a metric has no value."""
         page = await client.row_page(
-            self._run.run_id, where=f"{metric}==none", page_size=_FIRST_ROWS, include_answers=False
+            self._run.run_id, where=f"{metric}==none", page_size=_FIRST_ROWS, view=RowView.BASIC
         )
         for row in page.results:
             self._uncomputed.take(row, only=metric)

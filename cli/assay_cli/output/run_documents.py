@@ -42,6 +42,15 @@ def brief(run: Run) -> dict[str, Any]:
     }
 
 
+def listed(run: Run) -> dict[str, Any]:
+    """Return a run of a list, which lacks the cases, tags and categories of its selection."""
+    document = brief(run)
+    if document["selection"] is not None:
+        named = ("cases", "tags", "categories")
+        document["selection"] = {name: value for name, value in document["selection"].items() if name not in named}
+    return document
+
+
 def full(run: Run) -> dict[str, Any]:
     """Return a run with its dataset and, once it has one, its summary."""
     summary = None

@@ -9,7 +9,7 @@ import { ComparisonService } from "./gen/assay/v1/comparison_pb.js";
 import { type ComparisonSettingsSchema, type RunComparison } from "./gen/assay/v1/comparison_figures_pb.js";
 import { type Dataset, DatasetService, type UploadDatasetRequestSchema } from "./gen/assay/v1/dataset_pb.js";
 import { HostService } from "./gen/assay/v1/host_pb.js";
-import { type RowResult, type ListRowsRequestSchema } from "./gen/assay/v1/row_pb.js";
+import { type RowResult, type ListRowsRequestSchema, RowView } from "./gen/assay/v1/row_pb.js";
 import { type Run, type RunEvent, RunService, RunState } from "./gen/assay/v1/run_pb.js";
 import { type RunSpecSchema } from "./gen/assay/v1/spec_pb.js";
 import { type ConnectionOptions, Patience, reasonOf, transportOf } from "./connection.js";
@@ -105,13 +105,13 @@ export class Assay {
     return this.getRun(runId);
   }
 
-  /** Yield the rows of a run that meet the conditions, in pages behind the scenes. */
+  /** Yield the rows of a run that meet the conditions, with their answers, in pages behind the scenes. */
   async *rows(
     runId: string, conditions: Omit<Fields<typeof ListRowsRequestSchema>, "runId" | "pageToken"> = {},
   ): AsyncGenerator<RowResult> {
     let pageToken = "";
     do {
-      const page = await this.#repeated(() => this.runs.listRows({ ...conditions, runId, pageToken }));
+      const page = await this.#repeated(() => this.runs.listRows({ view: RowView.FULL, ...conditions, runId, pageToken }));
       yield* page.rows;
       pageToken = page.nextPageToken;
     } while (pageToken !== "");

@@ -19,11 +19,22 @@ from assay.filters.pages import CaseDetail, ResultPage, RunPage
 from assay.filters.row_text import parse_row_query
 from assay.filters.run_filter import parse_run_query
 from assay.model.run import DatasetRef, Deletion, RowAttempt, RowResult, Run, StateChanged
+from assay.model.views import RowView, RunView
 from assay.rpc.channel import read_stream
 from assay.v1 import dataset_pb2, dataset_pb2_grpc, row_pb2, run_pb2
 from assay.wire.filters import case_detail_from_wire, facets_from_wire
 from assay.wire.judging import SPEND_CAP
-from assay.wire.run import ATTEMPT, DATASET, DELETION, RUN, SETTINGS, event_from_wire, result_from_wire
+from assay.wire.run import (
+    ATTEMPT,
+    DATASET,
+    DELETION,
+    ROW_VIEWS,
+    RUN,
+    RUN_VIEWS,
+    SETTINGS,
+    event_from_wire,
+    result_from_wire,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
@@ -125,7 +136,7 @@ class Client(Connection):
         Raises:
             NotFoundError: The run does not exist.
         """
-        request = run_pb2.GetRunRequest(run_id=run_id, final_summary_only=not partial)
+        request = run_pb2.GetRunRequest(run_id=run_id, omit_partial_summary=not partial)
         return RUN.from_wire((await self._call(lambda: self._stub.GetRun(request))).run)
 
     async def list_runs(
@@ -134,7 +145,7 @@ class Client(Connection):
         *,
         where: str = "",
         order_by: str = "",
-        include_figures: bool = False,
+        view: RunView = RunView.BASIC,
     ) -> list[Run]:
         """Return the first runs that match a filter, by default newest first.
 
@@ -143,7 +154,7 @@ class Client(Connection):
             where: The filter, such as "state:completed pass_rate<0.8" (docs/filters.md); empty for all runs.
             order_by: "created", "ended", "name", "pass_rate" or another figure, such as a metric, descending with a
                 leading "-"; empty for "-created".
-            include_figures: Whether the runs have the figures of their summaries: verdict, pass rate, gates, metrics.
+            view: Which fields the runs have; FIGURES adds verdict, pass rate, gates and metrics to BASIC.
 
         Raises:
             InvalidInputError: The filter or the order is wrong; lists every problem.
@@ -157,7 +168,7 @@ class Client(Connection):
                 order_by=order_by,
                 page_size=min(_RUN_PAGE, limit - len(runs)),
                 page_token=token,
-                include_figures=include_figures,
+                view=view,
             )
             runs += page.runs
             token = page.next_page_token
@@ -172,7 +183,7 @@ class Client(Connection):
         order_by: str = "",
         page_size: int = _RUN_PAGE,
         page_token: str = "",
-        include_figures: bool = False,
+        view: RunView = RunView.BASIC,
         include_total_count: bool = False,
     ) -> RunPage:
         """Return a page of the runs that match a filter.
@@ -180,9 +191,9 @@ class Client(Connection):
         Args:
             where: The filter, as in `list_runs`.
             order_by: The order, as in `list_runs`.
-            page_size: Maximum number of runs, up to 500.
+            page_size: Maximum number of runs, up to 500; a page also ends before 3 MiB.
             page_token: The next_page_token of the previous page of the same query; empty for the first page.
-            include_figures: Whether the runs have the figures of their summaries.
+            view: Which fields the runs have.
             include_total_count: Whether to count all runs that match the filter.
 
         Raises:
@@ -192,14 +203,18 @@ class Client(Connection):
         """
         parse_run_query(where, order_by, names=_QUERY)
         request = run_pb2.ListRunsRequest(
-            page_size=page_size,
             page_token=page_token,
             filter=where,
             order_by=order_by,
-            include_figures=include_figures,
+            view=RUN_VIEWS.to_wire(view),
             include_total_count=include_total_count,
         )
-        response = await self._call(lambda: self._stub.ListRuns(request, timeout=PAGE_TIMEOUT_S))
+
+        async def fetch(size: int) -> run_pb2.ListRunsResponse:
+            request.page_size = size
+            return await self._stub.ListRuns(request, timeout=PAGE_TIMEOUT_S)
+
+        response = await self._page(fetch, page_size)
         total = response.total_count if response.HasField("total_count") else None
         return RunPage([RUN.from_wire(run) for run in response.runs], response.next_page_token, total)
 
@@ -289,12 +304,16 @@ class Client(Connection):
         return DELETION.from_wire(await self._call(lambda: self._stub.DeleteRun(request, timeout=_DELETE_TIMEOUT_S)))
 
     async def watch_run(
-        self, run_id: str, *, after_sequence: int = 0, include_answers: bool = False
+        self, run_id: str, *, after_sequence: int = 0, view: RowView = RowView.BASIC
     ) -> AsyncIterator[Run | StateChanged | RowResult]:
         """Yield a snapshot of the run, then its events in order, until it has ended.
 
         After a lost connection the watch resumes behind the last event, with a new snapshot. The same happens if the
         orchestrator ends a watch that was not read for long.
+
+        Args:
+            after_sequence: Only events with a higher sequence number.
+            view: Which fields the rows have.
 
         Raises:
             NotFoundError: The run does not exist or was deleted.
@@ -304,7 +323,7 @@ class Client(Connection):
         cursor = after_sequence
         patience = Patience(self._patience_s)
         while True:
-            request = run_pb2.WatchRunRequest(run_id=run_id, after_sequence=cursor, include_answers=include_answers)
+            request = run_pb2.WatchRunRequest(run_id=run_id, after_sequence=cursor, view=ROW_VIEWS.to_wire(view))
             try:
                 async with self._explained(), read_stream(self._stub.WatchRun(request)) as messages:
                     async for message in messages:
@@ -323,7 +342,7 @@ class Client(Connection):
                 await self._lost(problem, patience)
 
     async def list_rows(
-        self, run_id: str, *, where: str = "", order_by: str = "", include_answers: bool = True
+        self, run_id: str, *, where: str = "", order_by: str = "", view: RowView = RowView.FULL
     ) -> AsyncIterator[RowResult]:
         """Yield the stored rows of a run that match a filter, by default in dataset order.
 
@@ -331,7 +350,7 @@ class Client(Connection):
             run_id: The run.
             where: The filter, such as "failed judge_score<0.5" (docs/filters.md); empty for all rows.
             order_by: "dataset", "latency", "case" or a metric, descending with a leading "-"; empty for "dataset".
-            include_answers: Whether the rows have answers, inputs and references.
+            view: Which fields the rows have.
 
         Raises:
             InvalidInputError: The filter or the order is wrong, or names a metric that the run does not have; lists
@@ -341,9 +360,7 @@ class Client(Connection):
         """
 
         async def fetch(token: str) -> ResultPage:
-            return await self.row_page(
-                run_id, where=where, order_by=order_by, page_token=token, include_answers=include_answers
-            )
+            return await self.row_page(run_id, where=where, order_by=order_by, page_token=token, view=view)
 
         page: asyncio.Task[ResultPage] | None = asyncio.create_task(fetch(""))
         try:
@@ -368,7 +385,7 @@ class Client(Connection):
         order_by: str = "",
         page_size: int = _RESULT_PAGE,
         page_token: str = "",
-        include_answers: bool = True,
+        view: RowView = RowView.FULL,
         include_total_count: bool = False,
         include_facets: bool = False,
     ) -> ResultPage:
@@ -380,7 +397,7 @@ class Client(Connection):
             order_by: The order, as in `list_rows`.
             page_size: Maximum number of rows, up to 1,000; a page also ends before 3 MiB.
             page_token: The next_page_token of the previous page of the same query; empty for the first page.
-            include_answers: Whether the rows have answers, inputs and references.
+            view: Which fields the rows have.
             include_total_count: Whether to count all rows that match the filter.
             include_facets: Whether to count these rows by outcome, category, tag and repeat.
 
@@ -394,15 +411,19 @@ class Client(Connection):
         parse_row_query(where, order_by, names=_QUERY)
         request = row_pb2.ListRowsRequest(
             run_id=run_id,
-            page_size=page_size,
             page_token=page_token,
             filter=where,
             order_by=order_by,
-            include_answers=include_answers,
+            view=ROW_VIEWS.to_wire(view),
             include_total_count=include_total_count,
             include_facets=include_facets,
         )
-        response = await self._call(lambda: self._stub.ListRows(request, timeout=PAGE_TIMEOUT_S))
+
+        async def fetch(size: int) -> row_pb2.ListRowsResponse:
+            request.page_size = size
+            return await self._stub.ListRows(request, timeout=PAGE_TIMEOUT_S)
+
+        response = await self._page(fetch, page_size)
         return ResultPage(
             [result_from_wire(result) for result in response.rows],
             response.next_page_token,

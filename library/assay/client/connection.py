@@ -181,6 +181,15 @@ class Connection:
                 self._was_reached = True
                 return result
 
+    async def _page(self, fetch: Callable[[int], Awaitable[T]], page_size: int) -> T:
+        """Return a page; if it does not fit in a message, request half as many entries."""
+        try:
+            return await self._call(lambda: fetch(page_size))
+        except InvalidInputError as problem:
+            if problem.reason != "MESSAGE_TOO_LARGE" or page_size < 2:
+                raise
+        return await self._page(fetch, page_size // 2)
+
     @asynccontextmanager
     async def _explained(self, request: Message | None = None) -> AsyncIterator[None]:
         """Raise the domain error of a failed call; for what the server does not know, it names the server's version."""

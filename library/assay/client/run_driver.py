@@ -29,6 +29,7 @@ from assay.metrics.assertions import why_unmade
 from assay.metrics.checks.unmade_checks import NO_JUDGE_FOR_IT, not_made
 from assay.model.cluster_key import cluster_of, missing_cluster
 from assay.model.run import DatasetReading, DatasetRef, PauseCause, RowResult, Run, RunState, StateChanged
+from assay.model.views import RowView
 from assay.process.failpoints import failpoint
 from assay.specs.approvals import why_unusable
 from assay.specs.doubtful_criteria import doubtful_criteria, missing_groups
@@ -373,7 +374,7 @@ async def drive_run(
     *,
     resume: bool = True,
     left_to: LocalStack | None = None,
-    include_answers: bool = False,
+    view: RowView = RowView.BASIC,
 ) -> Run:
     """Host the run's agent and metrics, if they are the user's code, and follow the run until it ends or pauses.
 
@@ -386,7 +387,7 @@ async def drive_run(
         resume: Whether to resume the run if a restart of the orchestrator interrupts it.
         left_to: The local stack that would continue the run after a cancellation; the run is then paused. None to leave
             the run unchanged.
-        include_answers: Whether the listener's rows have questions, answers and references.
+        view: Which fields the listener's rows have.
 
     Returns:
         The run in its last state.
@@ -394,9 +395,7 @@ async def drive_run(
     Raises:
         UserExitError: The user's code asked the process to exit.
     """
-    watching = asyncio.ensure_future(
-        follow(client, run.run_id, listener, resume=resume, include_answers=include_answers)
-    )
+    watching = asyncio.ensure_future(follow(client, run.run_id, listener, resume=resume, view=view))
     tasks: set[asyncio.Future[None]] = {watching}
     if not code.is_empty:
         concurrency = run.spec.agent.concurrency
@@ -446,7 +445,7 @@ async def follow(
     listener: Callable[[Run | StateChanged | RowResult], None],
     *,
     resume: bool = True,
-    include_answers: bool = False,
+    view: RowView = RowView.BASIC,
 ) -> None:
     """Pass every snapshot and event of a run to the listener until the run ends or pauses.
 
@@ -457,10 +456,10 @@ async def follow(
         listener: Called with every snapshot and event.
         resume: Whether to resume a run that paused because of a restart of the orchestrator or a missing host; a run
             that its owner paused stays paused.
-        include_answers: Whether rows come with questions, answers and references.
+        view: Which fields the rows have.
     """
     may_resume = False
-    async for event in client.watch_run(run_id, include_answers=include_answers):
+    async for event in client.watch_run(run_id, view=view):
         listener(event)
         if isinstance(event, Run):
             # Another snapshot means that the connection was lost, perhaps by a restart of the orchestrator.

@@ -23,10 +23,11 @@ _sym_db = _symbol_database.Default()
 
 
 from assay.v1 import comparison_figures_pb2 as assay_dot_v1_dot_comparison__figures__pb2
+from assay.v1 import row_pb2 as assay_dot_v1_dot_row__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x61ssay/v1/comparison.proto\x12\x08\x61ssay.v1\x1a!assay/v1/comparison_figures.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"U\n\x12\x43ompareRunsRequest\x12\x0f\n\x07run_ids\x18\x01 \x03(\t\x12.\n\x08settings\x18\x02 \x01(\x0b\x32\x1c.assay.v1.ComparisonSettings\"B\n\x13\x43ompareRunsResponse\x12+\n\ncomparison\x18\x01 \x01(\x0b\x32\x17.assay.v1.RunComparison\"\x94\x02\n\x18ListComparedCasesRequest\x12\x0f\n\x07run_ids\x18\x01 \x03(\t\x12.\n\x08settings\x18\x02 \x01(\x0b\x32\x1c.assay.v1.ComparisonSettings\x12\x0f\n\x07metrics\x18\x03 \x03(\t\x12\x11\n\tchange_by\x18\x04 \x01(\t\x12$\n\x06\x63hange\x18\x05 \x01(\x0e\x32\x14.assay.v1.CaseChange\x12-\n\x08order_by\x18\x06 \x01(\x0e\x32\x1b.assay.v1.ComparedCaseOrder\x12\x11\n\tpage_size\x18\x07 \x01(\r\x12\x12\n\npage_token\x18\x08 \x01(\t\x12\x17\n\x0finclude_answers\x18\t \x01(\x08\"p\n\x19ListComparedCasesResponse\x12%\n\x05\x63\x61ses\x18\x01 \x03(\x0b\x32\x16.assay.v1.ComparedCase\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x13\n\x0btotal_count\x18\x03 \x01(\x04\"~\n\x0c\x43omparedCase\x12\x0f\n\x07\x63\x61se_id\x18\x01 \x01(\t\x12\x10\n\x08\x63\x61tegory\x18\x02 \x01(\t\x12\'\n\x08variants\x18\x03 \x03(\x0b\x32\x15.assay.v1.CaseVariant\x12\x15\n\x08question\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x0b\n\t_question\"\x97\x01\n\x0b\x43\x61seVariant\x12\r\n\x05label\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12#\n\x06values\x18\x03 \x03(\x0b\x32\x13.assay.v1.CaseValue\x12$\n\x06\x63hange\x18\x04 \x01(\x0e\x32\x14.assay.v1.CaseChange\x12\x13\n\x06\x61nswer\x18\x05 \x01(\tH\x00\x88\x01\x01\x42\t\n\x07_answer\"a\n\tCaseValue\x12\x0e\n\x06metric\x18\x01 \x01(\t\x12\x12\n\x05value\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x17\n\ndifference\x18\x03 \x01(\x01H\x01\x88\x01\x01\x42\x08\n\x06_valueB\r\n\x0b_difference\"f\n\x08\x42\x61seline\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12,\n\x08set_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06\x65xists\x18\x04 \x01(\x08\"2\n\x12SetBaselineRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\";\n\x13SetBaselineResponse\x12$\n\x08\x62\x61seline\x18\x01 \x01(\x0b\x32\x12.assay.v1.Baseline\"\x16\n\x14ListBaselinesRequest\">\n\x15ListBaselinesResponse\x12%\n\tbaselines\x18\x01 \x03(\x0b\x32\x12.assay.v1.Baseline\"%\n\x15\x44\x65leteBaselineRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x18\n\x16\x44\x65leteBaselineResponse*n\n\nCaseChange\x12\x1b\n\x17\x43\x41SE_CHANGE_UNSPECIFIED\x10\x00\x12\x15\n\x11\x43\x41SE_CHANGE_WORSE\x10\x01\x12\x16\n\x12\x43\x41SE_CHANGE_BETTER\x10\x02\x12\x14\n\x10\x43\x41SE_CHANGE_SAME\x10\x03*~\n\x11\x43omparedCaseOrder\x12#\n\x1f\x43OMPARED_CASE_ORDER_UNSPECIFIED\x10\x00\x12\x1f\n\x1b\x43OMPARED_CASE_ORDER_DATASET\x10\x01\x12#\n\x1f\x43OMPARED_CASE_ORDER_WORST_FIRST\x10\x02\x32\xc4\x03\n\x11\x43omparisonService\x12O\n\x0b\x43ompareRuns\x12\x1c.assay.v1.CompareRunsRequest\x1a\x1d.assay.v1.CompareRunsResponse\"\x03\x90\x02\x01\x12\x61\n\x11ListComparedCases\x12\".assay.v1.ListComparedCasesRequest\x1a#.assay.v1.ListComparedCasesResponse\"\x03\x90\x02\x01\x12O\n\x0bSetBaseline\x12\x1c.assay.v1.SetBaselineRequest\x1a\x1d.assay.v1.SetBaselineResponse\"\x03\x90\x02\x02\x12U\n\rListBaselines\x12\x1e.assay.v1.ListBaselinesRequest\x1a\x1f.assay.v1.ListBaselinesResponse\"\x03\x90\x02\x01\x12S\n\x0e\x44\x65leteBaseline\x12\x1f.assay.v1.DeleteBaselineRequest\x1a .assay.v1.DeleteBaselineResponseB;\n\x0c\x64\x65v.assay.v1P\x01Z\x1e\x61ssay.dev/gen/assay/v1;assayv1\xaa\x02\x08\x41ssay.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x61ssay/v1/comparison.proto\x12\x08\x61ssay.v1\x1a!assay/v1/comparison_figures.proto\x1a\x12\x61ssay/v1/row.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"U\n\x12\x43ompareRunsRequest\x12\x0f\n\x07run_ids\x18\x01 \x03(\t\x12.\n\x08settings\x18\x02 \x01(\x0b\x32\x1c.assay.v1.ComparisonSettings\"B\n\x13\x43ompareRunsResponse\x12+\n\ncomparison\x18\x01 \x01(\x0b\x32\x17.assay.v1.RunComparison\"\x9c\x02\n\x18ListComparedCasesRequest\x12\x0f\n\x07run_ids\x18\x01 \x03(\t\x12.\n\x08settings\x18\x02 \x01(\x0b\x32\x1c.assay.v1.ComparisonSettings\x12\x0f\n\x07metrics\x18\x03 \x03(\t\x12\x11\n\tchange_by\x18\x04 \x01(\t\x12$\n\x06\x63hange\x18\x05 \x01(\x0e\x32\x14.assay.v1.CaseChange\x12-\n\x08order_by\x18\x06 \x01(\x0e\x32\x1b.assay.v1.ComparedCaseOrder\x12\x11\n\tpage_size\x18\x07 \x01(\r\x12\x12\n\npage_token\x18\x08 \x01(\t\x12\x1f\n\x04view\x18\t \x01(\x0e\x32\x11.assay.v1.RowView\"p\n\x19ListComparedCasesResponse\x12%\n\x05\x63\x61ses\x18\x01 \x03(\x0b\x32\x16.assay.v1.ComparedCase\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x13\n\x0btotal_count\x18\x03 \x01(\x04\"~\n\x0c\x43omparedCase\x12\x0f\n\x07\x63\x61se_id\x18\x01 \x01(\t\x12\x10\n\x08\x63\x61tegory\x18\x02 \x01(\t\x12\'\n\x08variants\x18\x03 \x03(\x0b\x32\x15.assay.v1.CaseVariant\x12\x15\n\x08question\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x0b\n\t_question\"\x97\x01\n\x0b\x43\x61seVariant\x12\r\n\x05label\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12#\n\x06values\x18\x03 \x03(\x0b\x32\x13.assay.v1.CaseValue\x12$\n\x06\x63hange\x18\x04 \x01(\x0e\x32\x14.assay.v1.CaseChange\x12\x13\n\x06\x61nswer\x18\x05 \x01(\tH\x00\x88\x01\x01\x42\t\n\x07_answer\"a\n\tCaseValue\x12\x0e\n\x06metric\x18\x01 \x01(\t\x12\x12\n\x05value\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x17\n\ndifference\x18\x03 \x01(\x01H\x01\x88\x01\x01\x42\x08\n\x06_valueB\r\n\x0b_difference\"f\n\x08\x42\x61seline\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12,\n\x08set_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06\x65xists\x18\x04 \x01(\x08\"2\n\x12SetBaselineRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\";\n\x13SetBaselineResponse\x12$\n\x08\x62\x61seline\x18\x01 \x01(\x0b\x32\x12.assay.v1.Baseline\"\x16\n\x14ListBaselinesRequest\">\n\x15ListBaselinesResponse\x12%\n\tbaselines\x18\x01 \x03(\x0b\x32\x12.assay.v1.Baseline\"%\n\x15\x44\x65leteBaselineRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x18\n\x16\x44\x65leteBaselineResponse*n\n\nCaseChange\x12\x1b\n\x17\x43\x41SE_CHANGE_UNSPECIFIED\x10\x00\x12\x15\n\x11\x43\x41SE_CHANGE_WORSE\x10\x01\x12\x16\n\x12\x43\x41SE_CHANGE_BETTER\x10\x02\x12\x14\n\x10\x43\x41SE_CHANGE_SAME\x10\x03*~\n\x11\x43omparedCaseOrder\x12#\n\x1f\x43OMPARED_CASE_ORDER_UNSPECIFIED\x10\x00\x12\x1f\n\x1b\x43OMPARED_CASE_ORDER_DATASET\x10\x01\x12#\n\x1f\x43OMPARED_CASE_ORDER_WORST_FIRST\x10\x02\x32\xc4\x03\n\x11\x43omparisonService\x12O\n\x0b\x43ompareRuns\x12\x1c.assay.v1.CompareRunsRequest\x1a\x1d.assay.v1.CompareRunsResponse\"\x03\x90\x02\x01\x12\x61\n\x11ListComparedCases\x12\".assay.v1.ListComparedCasesRequest\x1a#.assay.v1.ListComparedCasesResponse\"\x03\x90\x02\x01\x12O\n\x0bSetBaseline\x12\x1c.assay.v1.SetBaselineRequest\x1a\x1d.assay.v1.SetBaselineResponse\"\x03\x90\x02\x02\x12U\n\rListBaselines\x12\x1e.assay.v1.ListBaselinesRequest\x1a\x1f.assay.v1.ListBaselinesResponse\"\x03\x90\x02\x01\x12S\n\x0e\x44\x65leteBaseline\x12\x1f.assay.v1.DeleteBaselineRequest\x1a .assay.v1.DeleteBaselineResponseB;\n\x0c\x64\x65v.assay.v1P\x01Z\x1e\x61ssay.dev/gen/assay/v1;assayv1\xaa\x02\x08\x41ssay.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,38 +43,38 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_COMPARISONSERVICE'].methods_by_name['SetBaseline']._serialized_options = b'\220\002\002'
   _globals['_COMPARISONSERVICE'].methods_by_name['ListBaselines']._loaded_options = None
   _globals['_COMPARISONSERVICE'].methods_by_name['ListBaselines']._serialized_options = b'\220\002\001'
-  _globals['_CASECHANGE']._serialized_start=1406
-  _globals['_CASECHANGE']._serialized_end=1516
-  _globals['_COMPAREDCASEORDER']._serialized_start=1518
-  _globals['_COMPAREDCASEORDER']._serialized_end=1644
-  _globals['_COMPARERUNSREQUEST']._serialized_start=107
-  _globals['_COMPARERUNSREQUEST']._serialized_end=192
-  _globals['_COMPARERUNSRESPONSE']._serialized_start=194
-  _globals['_COMPARERUNSRESPONSE']._serialized_end=260
-  _globals['_LISTCOMPAREDCASESREQUEST']._serialized_start=263
-  _globals['_LISTCOMPAREDCASESREQUEST']._serialized_end=539
-  _globals['_LISTCOMPAREDCASESRESPONSE']._serialized_start=541
-  _globals['_LISTCOMPAREDCASESRESPONSE']._serialized_end=653
-  _globals['_COMPAREDCASE']._serialized_start=655
-  _globals['_COMPAREDCASE']._serialized_end=781
-  _globals['_CASEVARIANT']._serialized_start=784
-  _globals['_CASEVARIANT']._serialized_end=935
-  _globals['_CASEVALUE']._serialized_start=937
-  _globals['_CASEVALUE']._serialized_end=1034
-  _globals['_BASELINE']._serialized_start=1036
-  _globals['_BASELINE']._serialized_end=1138
-  _globals['_SETBASELINEREQUEST']._serialized_start=1140
-  _globals['_SETBASELINEREQUEST']._serialized_end=1190
-  _globals['_SETBASELINERESPONSE']._serialized_start=1192
-  _globals['_SETBASELINERESPONSE']._serialized_end=1251
-  _globals['_LISTBASELINESREQUEST']._serialized_start=1253
-  _globals['_LISTBASELINESREQUEST']._serialized_end=1275
-  _globals['_LISTBASELINESRESPONSE']._serialized_start=1277
-  _globals['_LISTBASELINESRESPONSE']._serialized_end=1339
-  _globals['_DELETEBASELINEREQUEST']._serialized_start=1341
-  _globals['_DELETEBASELINEREQUEST']._serialized_end=1378
-  _globals['_DELETEBASELINERESPONSE']._serialized_start=1380
-  _globals['_DELETEBASELINERESPONSE']._serialized_end=1404
-  _globals['_COMPARISONSERVICE']._serialized_start=1647
-  _globals['_COMPARISONSERVICE']._serialized_end=2099
+  _globals['_CASECHANGE']._serialized_start=1434
+  _globals['_CASECHANGE']._serialized_end=1544
+  _globals['_COMPAREDCASEORDER']._serialized_start=1546
+  _globals['_COMPAREDCASEORDER']._serialized_end=1672
+  _globals['_COMPARERUNSREQUEST']._serialized_start=127
+  _globals['_COMPARERUNSREQUEST']._serialized_end=212
+  _globals['_COMPARERUNSRESPONSE']._serialized_start=214
+  _globals['_COMPARERUNSRESPONSE']._serialized_end=280
+  _globals['_LISTCOMPAREDCASESREQUEST']._serialized_start=283
+  _globals['_LISTCOMPAREDCASESREQUEST']._serialized_end=567
+  _globals['_LISTCOMPAREDCASESRESPONSE']._serialized_start=569
+  _globals['_LISTCOMPAREDCASESRESPONSE']._serialized_end=681
+  _globals['_COMPAREDCASE']._serialized_start=683
+  _globals['_COMPAREDCASE']._serialized_end=809
+  _globals['_CASEVARIANT']._serialized_start=812
+  _globals['_CASEVARIANT']._serialized_end=963
+  _globals['_CASEVALUE']._serialized_start=965
+  _globals['_CASEVALUE']._serialized_end=1062
+  _globals['_BASELINE']._serialized_start=1064
+  _globals['_BASELINE']._serialized_end=1166
+  _globals['_SETBASELINEREQUEST']._serialized_start=1168
+  _globals['_SETBASELINEREQUEST']._serialized_end=1218
+  _globals['_SETBASELINERESPONSE']._serialized_start=1220
+  _globals['_SETBASELINERESPONSE']._serialized_end=1279
+  _globals['_LISTBASELINESREQUEST']._serialized_start=1281
+  _globals['_LISTBASELINESREQUEST']._serialized_end=1303
+  _globals['_LISTBASELINESRESPONSE']._serialized_start=1305
+  _globals['_LISTBASELINESRESPONSE']._serialized_end=1367
+  _globals['_DELETEBASELINEREQUEST']._serialized_start=1369
+  _globals['_DELETEBASELINEREQUEST']._serialized_end=1406
+  _globals['_DELETEBASELINERESPONSE']._serialized_start=1408
+  _globals['_DELETEBASELINERESPONSE']._serialized_end=1432
+  _globals['_COMPARISONSERVICE']._serialized_start=1675
+  _globals['_COMPARISONSERVICE']._serialized_end=2127
 # @@protoc_insertion_point(module_scope)

@@ -14,6 +14,7 @@ Evolution and common rules:
 """
 
 from assay.v1 import comparison_figures_pb2 as _comparison_figures_pb2
+from assay.v1 import row_pb2 as _row_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -151,7 +152,7 @@ class ListComparedCasesRequest(_message.Message):
     ORDER_BY_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
-    INCLUDE_ANSWERS_FIELD_NUMBER: _builtins.int
+    VIEW_FIELD_NUMBER: _builtins.int
     change_by: _builtins.str
     """The metric that decides whether a case is worse or better; empty for the row's verdict and, where that is the same,
     the primary metric.
@@ -166,8 +167,8 @@ class ListComparedCasesRequest(_message.Message):
     """Maximum cases per page; 0 means 100, values above 500 mean 500. A page also ends before 3 MiB."""
     page_token: _builtins.str
     """The next_page_token of the previous page; empty for the first page."""
-    include_answers: _builtins.bool
-    """Whether cases have their question and each run's answer."""
+    view: _row_pb2.RowView.ValueType
+    """The view of the cases; absent means BASIC. FULL also has the question and each run's answer."""
     @_builtins.property
     def run_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The runs, 2 to 26, all different; the first is the baseline."""
@@ -191,11 +192,11 @@ class ListComparedCasesRequest(_message.Message):
         order_by: Global___ComparedCaseOrder.ValueType = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
-        include_answers: _builtins.bool = ...,
+        view: _row_pb2.RowView.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["settings", b"settings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["change", b"change", "change_by", b"change_by", "include_answers", b"include_answers", "metrics", b"metrics", "order_by", b"order_by", "page_size", b"page_size", "page_token", b"page_token", "run_ids", b"run_ids", "settings", b"settings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change", b"change", "change_by", b"change_by", "metrics", b"metrics", "order_by", b"order_by", "page_size", b"page_size", "page_token", b"page_token", "run_ids", b"run_ids", "settings", b"settings", "view", b"view"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -248,7 +249,7 @@ class ComparedCase(_message.Message):
     category: _builtins.str
     """The case's category, or empty."""
     question: _builtins.str
-    """The user's last text, its first 4,000 characters; only if the request asks for answers."""
+    """The user's last text, its first 4,000 characters; only in the view FULL."""
     @_builtins.property
     def variants(self) -> _containers.RepeatedCompositeFieldContainer[Global___CaseVariant]:
         """The case in each run. Runs without the case, or with another question or other references under its id, are
@@ -291,7 +292,7 @@ class CaseVariant(_message.Message):
     change: Global___CaseChange.ValueType
     """The change against the first run; unset for the first run."""
     answer: _builtins.str
-    """The last answer of the first repeat, its first 4,000 characters; only if the request asks for answers. GetCase
+    """The last answer of the first repeat, its first 4,000 characters; only in the view FULL. GetCase
     returns all answers.
     """
     @_builtins.property

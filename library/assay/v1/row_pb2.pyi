@@ -60,6 +60,30 @@ SCORE_STATUS_ERROR: ScoreStatus.ValueType  # 3
 """The row has what the metric needs, but the metric could not be computed."""
 Global___ScoreStatus: _TypeAlias = ScoreStatus  # noqa: Y015
 
+class _RowView:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RowViewEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RowView.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ROW_VIEW_UNSPECIFIED: _RowView.ValueType  # 0
+    """BASIC."""
+    ROW_VIEW_BASIC: _RowView.ValueType  # 1
+    """Ids, status, verdict, scores and times."""
+    ROW_VIEW_FULL: _RowView.ValueType  # 2
+    """Also the answer, the question, the references and the case's other expectations."""
+
+class RowView(_RowView, metaclass=_RowViewEnumTypeWrapper):
+    """RowView states which fields of a row are set."""
+
+ROW_VIEW_UNSPECIFIED: RowView.ValueType  # 0
+"""BASIC."""
+ROW_VIEW_BASIC: RowView.ValueType  # 1
+"""Ids, status, verdict, scores and times."""
+ROW_VIEW_FULL: RowView.ValueType  # 2
+"""Also the answer, the question, the references and the case's other expectations."""
+Global___RowView: _TypeAlias = RowView  # noqa: Y015
+
 class _RowOutcome:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -215,21 +239,18 @@ class RowResult(_message.Message):
     reason: _builtins.str
     """Why the row or its agent failed, for people; may be empty."""
     input: _builtins.str
-    """The user's text. For a case that has only variables, the text of one JSON object with them. Only if the request
-    asks for answers.
-    """
+    """The user's text. For a case that has only variables, the text of one JSON object with them. Only in the view FULL."""
     weight: _builtins.float
     """The case's weight; absent means 1."""
     duration_ms: _builtins.float
     """Wall time of the row in milliseconds, from start_time to its scores: attempts, waits between them, and scoring."""
     place: _builtins.int
-    """Position of the case in the client's dataset, from 0; set only if the client uploaded cases in another order and
-    the request asks for answers.
+    """Position of the case in the client's dataset, from 0; set only if the client uploaded cases in another order. Only
+    in the view FULL.
     """
     expected_json: _builtins.str
     """The case's expectations other than references, under the names that datasets use (expected_sources, expected_tools,
-    expected_table, assertions and others): the text of one JSON object, or empty. Only if the request asks for
-    answers.
+    expected_table, assertions and others): the text of one JSON object, or empty. Only in the view FULL.
     """
     @_builtins.property
     def scores(self) -> _containers.RepeatedCompositeFieldContainer[Global___Score]:
@@ -237,11 +258,11 @@ class RowResult(_message.Message):
 
     @_builtins.property
     def response(self) -> _agent_pb2.AgentResponse:
-        """The agent's answer; only if the request asks for answers."""
+        """The agent's answer; only in the view FULL."""
 
     @_builtins.property
     def references(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The references; only if the request asks for answers."""
+        """The references; only in the view FULL."""
 
     @_builtins.property
     def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -249,8 +270,8 @@ class RowResult(_message.Message):
 
     @_builtins.property
     def turns(self) -> _containers.RepeatedCompositeFieldContainer[Global___TurnResult]:
-        """The turns of a conversation, in order; empty for a single question, and if the request does not ask for answers.
-        Score.detail_json has the turns' scores under "turns".
+        """The turns of a conversation, in order; empty for a single question. Only in the view FULL. Score.detail_json has the
+        turns' scores under "turns".
         """
 
     @_builtins.property
@@ -362,7 +383,7 @@ class ListRowsRequest(_message.Message):
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     FILTER_FIELD_NUMBER: _builtins.int
     ORDER_BY_FIELD_NUMBER: _builtins.int
-    INCLUDE_ANSWERS_FIELD_NUMBER: _builtins.int
+    VIEW_FIELD_NUMBER: _builtins.int
     INCLUDE_TOTAL_COUNT_FIELD_NUMBER: _builtins.int
     INCLUDE_FACETS_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
@@ -379,8 +400,8 @@ class ListRowsRequest(_message.Message):
     """The order of the rows: "dataset", "latency", "case" or a metric, descending with a leading "-"; empty for dataset
     order.
     """
-    include_answers: _builtins.bool
-    """Whether rows have answers, inputs and references; absent means true."""
+    view: Global___RowView.ValueType
+    """The view of the rows; absent means BASIC."""
     include_total_count: _builtins.bool
     """Whether to count all rows that meet the filter."""
     include_facets: _builtins.bool
@@ -393,17 +414,15 @@ class ListRowsRequest(_message.Message):
         page_token: _builtins.str = ...,
         filter: _builtins.str = ...,
         order_by: _builtins.str = ...,
-        include_answers: _builtins.bool | None = ...,
+        view: Global___RowView.ValueType = ...,
         include_total_count: _builtins.bool = ...,
         include_facets: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_include_answers", b"_include_answers", "include_answers", b"include_answers"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_include_answers", b"_include_answers", "filter", b"filter", "include_answers", b"include_answers", "include_facets", b"include_facets", "include_total_count", b"include_total_count", "order_by", b"order_by", "page_size", b"page_size", "page_token", b"page_token", "run_id", b"run_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "include_facets", b"include_facets", "include_total_count", b"include_total_count", "order_by", b"order_by", "page_size", b"page_size", "page_token", b"page_token", "run_id", b"run_id", "view", b"view"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__include_answers: _TypeAlias = _typing.Literal["include_answers"]  # noqa: Y015
-    _WhichOneofArgType__include_answers: _TypeAlias = _typing.Literal["_include_answers", b"_include_answers"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__include_answers) -> _WhichOneofReturnType__include_answers | None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListRowsRequest: _TypeAlias = ListRowsRequest  # noqa: Y015
 

@@ -115,6 +115,44 @@ PAUSE_CAUSE_QUOTA: PauseCause.ValueType  # 6
 """The team has reached a quota of tokens, money or stored bytes. ResumeRun resumes it once the quota allows."""
 Global___PauseCause: _TypeAlias = PauseCause  # noqa: Y015
 
+class _RunView:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RunViewEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RunView.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    RUN_VIEW_UNSPECIFIED: _RunView.ValueType  # 0
+    """The method's default: BASIC for ListRuns, FULL for GetRun."""
+    RUN_VIEW_BASIC: _RunView.ValueType  # 1
+    """No summary, and a spec without the fields that grow: approvals, parameters of metrics, text of the rubric, cases,
+    tags and categories of the selection, fields, warnings and checks of the dataset, and options of the agent except
+    "prompt_file" and the first line of "prompt".
+    """
+    RUN_VIEW_FIGURES: _RunView.ValueType  # 2
+    """As BASIC, with the figures of the final summary: verdict, pass rate, gates and each metric's value, without groups,
+    repeats, details and judging.
+    """
+    RUN_VIEW_FULL: _RunView.ValueType  # 3
+    """The whole spec and the whole summary."""
+
+class RunView(_RunView, metaclass=_RunViewEnumTypeWrapper):
+    """RunView states which fields of a run are set."""
+
+RUN_VIEW_UNSPECIFIED: RunView.ValueType  # 0
+"""The method's default: BASIC for ListRuns, FULL for GetRun."""
+RUN_VIEW_BASIC: RunView.ValueType  # 1
+"""No summary, and a spec without the fields that grow: approvals, parameters of metrics, text of the rubric, cases,
+tags and categories of the selection, fields, warnings and checks of the dataset, and options of the agent except
+"prompt_file" and the first line of "prompt".
+"""
+RUN_VIEW_FIGURES: RunView.ValueType  # 2
+"""As BASIC, with the figures of the final summary: verdict, pass rate, gates and each metric's value, without groups,
+repeats, details and judging.
+"""
+RUN_VIEW_FULL: RunView.ValueType  # 3
+"""The whole spec and the whole summary."""
+Global___RunView: _TypeAlias = RunView  # noqa: Y015
+
 @_typing.final
 class Run(_message.Message):
     """Run is one evaluation of one agent over one dataset."""
@@ -173,11 +211,13 @@ class Run(_message.Message):
 
     @_builtins.property
     def summary(self) -> _summary_pb2.RunSummary:
-        """The summary, final once the run has COMPLETED. Before that only GetRun sets it, marked as partial."""
+        """The summary, final once the run has COMPLETED; absent in the view BASIC. Before that only GetRun sets it, in the
+        view FULL and marked as partial.
+        """
 
     @_builtins.property
     def calibrations(self) -> _containers.RepeatedCompositeFieldContainer[_calibration_pb2.JudgeCalibration]:
-        """Calibrations of the judges whose verdicts the run uses, newest first. Only GetRun sets them."""
+        """Calibrations of the judges whose verdicts the run uses, newest first. Only GetRun sets them, in the view FULL."""
 
     def __init__(
         self,
@@ -271,7 +311,7 @@ class CreateRunRequest(_message.Message):
     """Check only: nothing is stored or started."""
     @_builtins.property
     def spec(self) -> _spec_pb2.RunSpec:
-        """The spec."""
+        """The spec; at most 2 MiB with the defaults of its metrics."""
 
     def __init__(
         self,
@@ -320,20 +360,24 @@ class GetRunRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     RUN_ID_FIELD_NUMBER: _builtins.int
-    FINAL_SUMMARY_ONLY_FIELD_NUMBER: _builtins.int
+    VIEW_FIELD_NUMBER: _builtins.int
+    OMIT_PARTIAL_SUMMARY_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The run."""
-    final_summary_only: _builtins.bool
-    """Omit a partial summary, which is cheaper for clients that poll."""
+    view: Global___RunView.ValueType
+    """The view of the run; absent means FULL."""
+    omit_partial_summary: _builtins.bool
+    """Whether to omit a partial summary, which is cheaper for clients that poll."""
     def __init__(
         self,
         *,
         run_id: _builtins.str = ...,
-        final_summary_only: _builtins.bool = ...,
+        view: Global___RunView.ValueType = ...,
+        omit_partial_summary: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["final_summary_only", b"final_summary_only", "run_id", b"run_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["omit_partial_summary", b"omit_partial_summary", "run_id", b"run_id", "view", b"view"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -373,10 +417,10 @@ class ListRunsRequest(_message.Message):
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     FILTER_FIELD_NUMBER: _builtins.int
     ORDER_BY_FIELD_NUMBER: _builtins.int
-    INCLUDE_FIGURES_FIELD_NUMBER: _builtins.int
+    VIEW_FIELD_NUMBER: _builtins.int
     INCLUDE_TOTAL_COUNT_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
-    """Maximum runs per page; 0 means 50, values above 500 mean 500."""
+    """Maximum runs per page; 0 means 50, values above 500 mean 500. A page also ends before 3 MiB."""
     page_token: _builtins.str
     """The next_page_token of the previous page of the same query; empty for the first page."""
     filter: _builtins.str
@@ -387,10 +431,8 @@ class ListRunsRequest(_message.Message):
     """The order of the runs: "created", "ended", "name", "pass_rate" or another figure such as a metric, descending with
     a leading "-"; empty for "-created". Runs without a value come last; equal runs are newest first.
     """
-    include_figures: _builtins.bool
-    """Whether runs have the figures of their final summary: verdict, pass rate, gates and each metric's value, without
-    groups, repeats, details and judging.
-    """
+    view: Global___RunView.ValueType
+    """The view of the runs; absent means BASIC."""
     include_total_count: _builtins.bool
     """Whether to count all runs that meet the filter."""
     def __init__(
@@ -400,12 +442,12 @@ class ListRunsRequest(_message.Message):
         page_token: _builtins.str = ...,
         filter: _builtins.str = ...,
         order_by: _builtins.str = ...,
-        include_figures: _builtins.bool = ...,
+        view: Global___RunView.ValueType = ...,
         include_total_count: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "include_figures", b"include_figures", "include_total_count", b"include_total_count", "order_by", b"order_by", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "include_total_count", b"include_total_count", "order_by", b"order_by", "page_size", b"page_size", "page_token", b"page_token", "view", b"view"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -426,7 +468,7 @@ class ListRunsResponse(_message.Message):
     """Number of runs that meet the filter; only if requested."""
     @_builtins.property
     def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Run]:
-        """The runs in the requested order, without summaries unless figures were requested."""
+        """The runs in the requested order."""
 
     def __init__(
         self,
@@ -697,23 +739,23 @@ class WatchRunRequest(_message.Message):
 
     RUN_ID_FIELD_NUMBER: _builtins.int
     AFTER_SEQUENCE_FIELD_NUMBER: _builtins.int
-    INCLUDE_ANSWERS_FIELD_NUMBER: _builtins.int
+    VIEW_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The run."""
     after_sequence: _builtins.int
     """Send only events with a higher sequence number; 0 sends all."""
-    include_answers: _builtins.bool
-    """Whether events contain answers and cases; without them they contain ids, status and scores."""
+    view: _row_pb2.RowView.ValueType
+    """The view of the rows in the events; absent means BASIC."""
     def __init__(
         self,
         *,
         run_id: _builtins.str = ...,
         after_sequence: _builtins.int = ...,
-        include_answers: _builtins.bool = ...,
+        view: _row_pb2.RowView.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_sequence", b"after_sequence", "include_answers", b"include_answers", "run_id", b"run_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_sequence", b"after_sequence", "run_id", b"run_id", "view", b"view"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

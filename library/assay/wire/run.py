@@ -37,6 +37,7 @@ from assay.model.run import (
     TurnResult,
 )
 from assay.model.stopping import StoppingSettings
+from assay.model.views import RowView, RunView
 from assay.parsing.names import run_id_problem
 from assay.v1 import calibration_pb2, comparison_pb2, dataset_pb2, row_pb2, run_pb2, spec_pb2
 from assay.wire.agent import (
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 STATES = EnumConverter(RunState, run_pb2.RunState, unknown=RunState.PENDING)
+RUN_VIEWS = EnumConverter(RunView, run_pb2.RunView, unknown=None)
+ROW_VIEWS = EnumConverter(RowView, row_pb2.RowView, unknown=RowView.BASIC)
 _ATTEMPT_OUTCOMES = EnumConverter(
     AttemptOutcome, row_pb2.AttemptOutcome, unknown=AttemptOutcome.CURRENT, CURRENT="STANDS"
 )

@@ -25,6 +25,7 @@ from assay.identity.tokens import new_token
 from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.judge_calibration import JudgeCalibration
+from assay.model.views import RowView
 from assay.rpc.auditing import action_of
 from assay.rpc.methods import METHODS, Audit
 from assay.rpc.status import translated
@@ -243,11 +244,11 @@ async def test_reading_a_run_as_a_whole_is_recorded(tmp_path: Path, database_url
     async with shared_installation(tmp_path, database_url=database_url) as shared:
         member = await shared.member("search")
         run = await run_cases(member, settings_of(), CASES)
-        _ = [row async for row in member.list_rows(run.run_id, include_answers=False)]
+        _ = [row async for row in member.list_rows(run.run_id, view=RowView.BASIC)]
         assert await entries_of(shared, action="export-results") == []
         for _ in range(3):
             assert [row async for row in member.list_rows(run.run_id)]
-        async for _ in member.watch_run(run.run_id, include_answers=True):
+        async for _ in member.watch_run(run.run_id, view=RowView.FULL):
             pass
         await shared.audit.flush()
         found = await entries_of(shared, action="export-results")

@@ -20,6 +20,7 @@ from assay.model.case import Case, Turn
 from assay.model.run import RunCounts
 from assay.model.run_spec import MetricSpec
 from assay.model.scope import LOCAL
+from assay.model.views import RowView
 from assay.reports.document.report import report_of_run
 from assay.reports.formats.json_report import write_document
 from assay.v1 import comparison_figures_pb2 as pb
@@ -128,7 +129,7 @@ async def test_the_figures_are_those_of_the_reports_and_cases_are_listed(
         assert len(parts[CaseChange.WORSE]) + len(parts[CaseChange.BETTER]) == flipped > 0
 
         worst = CaseQuery(("latency", "pass_rate"), "exact_match", order=CaseOrder.WORST_FIRST)
-        first = await compared_case_page(client, pair, ComparisonSettings(), worst, page_size=5, include_answers=True)
+        first = await compared_case_page(client, pair, ComparisonSettings(), worst, page_size=5, view=RowView.FULL)
         rest = await compared_case_page(
             client, pair, ComparisonSettings(), worst, page_size=500, page_token=first.next_page_token
         )

@@ -17,6 +17,7 @@ from assay.model.answers.agent_response import AgentError, AgentErrorKind, Agent
 from assay.model.case import Case, Turn
 from assay.model.run import DatasetRef, RowResult, Score, ScoreStatus
 from assay.model.scope import LOCAL
+from assay.model.views import RowView
 from assay.rpc.status import translated
 from assay.storage.time_limits import time_limit
 from assay.v1 import row_pb2 as pb
@@ -90,7 +91,7 @@ async def test_rows_are_filtered_sorted_and_counted(serve: Serve, settings_of: S
         assert await found(client, run_id, "category:a case:c3") == []
         assert await found(client, run_id, "case:c4,c1", "-dataset") == ["c4", "c1"]
         assert await found(client, run_id, "question~NOTHING") == ["c5"]
-        lean = [row async for row in client.list_rows(run_id, where="passed", include_answers=False)]
+        lean = [row async for row in client.list_rows(run_id, where="passed", view=RowView.BASIC)]
         assert [(row.response, row.input) for row in lean] == [(None, "")] * len(lean)
 
         page = await client.row_page(

@@ -16,6 +16,7 @@ from assay.errors import ConflictError, DatasetError, InvalidInputError, NotFoun
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import GateOutcome, MetricSpec, RowResult, Run, RunState, StateChanged
+from assay.model.views import RowView
 from assay.rpc.status import translated
 from assay.v1 import run_pb2 as pb
 from assay.v1 import run_pb2_grpc
@@ -85,14 +86,14 @@ async def test_events_are_gap_free_and_a_watch_resumes_after_any_of_them(serve: 
 
 
 async def test_events_carry_answers_only_where_asked_for(serve: Serve, settings_of: SettingsOf) -> None:
-    """An event holds the answer and its case with include_answers, ids and scores without."""
+    """An event holds the answer and its case with the view FULL, ids and scores without."""
     async with serve() as client:
         dataset = await client.upload_dataset(recorded(3), name="d")
         run = await await_end(client, (await client.create_run(settings_of(), dataset.dataset_id)).run_id)
         for wanted in (True, False):
             rows = [
                 event
-                async for event in client.watch_run(run.run_id, include_answers=wanted)
+                async for event in client.watch_run(run.run_id, view=RowView.FULL if wanted else RowView.BASIC)
                 if isinstance(event, RowResult)
             ]
             assert [row.response is not None for row in rows] == [wanted] * 3
@@ -105,7 +106,7 @@ async def test_large_answers_travel_in_several_messages(serve: Serve, settings_o
     async with serve() as client:
         dataset = await client.upload_dataset(cases, name="d")
         run = await await_end(client, (await client.create_run(settings_of(), dataset.dataset_id)).run_id)
-        events = [event async for event in client.watch_run(run.run_id, include_answers=True)]
+        events = [event async for event in client.watch_run(run.run_id, view=RowView.FULL)]
         rows = [row async for row in client.list_rows(run.run_id)]
     assert sum(isinstance(event, RowResult) for event in events) == 8
     assert [row.response is not None and len(row.response.text) for row in rows] == [900_000] * 8

@@ -17,6 +17,7 @@ from assay.model.answers.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseSelection, DatasetRef, RunSpec
 from assay.model.scope import LOCAL
+from assay.model.views import RunView
 from assay.rpc.status import translated
 from assay.v1 import row_pb2, run_pb2, run_pb2_grpc
 from assay_orchestrator.runs.run_lists import RunLists, RunQuery
@@ -205,7 +206,7 @@ async def test_runs_are_sorted_counted_and_shown_with_figures(
             ),
         ]
 
-        shown = {run.spec.name: run.summary for run in await client.list_runs(include_figures=True)}
+        shown = {run.spec.name: run.summary for run in await client.list_runs(view=RunView.FIGURES)}
         assert shown["d"] is None
         passing, failing = shown["a"], shown["c"]
         assert passing is not None

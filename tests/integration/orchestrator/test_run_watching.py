@@ -21,11 +21,12 @@ from assay.model.answers.agent_response import AgentErrorKind, AgentResponse, Us
 from assay.model.case import Case, Turn
 from assay.model.run import RowResult, Run, RunState
 from assay.model.scope import LOCAL
+from assay.model.views import RowView
 from assay.rpc.channel import open_channel
 from assay.rpc.options import ChannelOptions
 from assay.rpc.status import translated
+from assay.v1 import row_pb2, run_pb2_grpc
 from assay.v1 import run_pb2 as pb
-from assay.v1 import run_pb2_grpc
 from assay_orchestrator.runs.deletion import Deleter
 from assay_orchestrator.store import history, schema
 from assay_orchestrator.store.removal import deletions
@@ -136,7 +137,7 @@ async def test_a_watcher_that_does_not_read_is_ended_and_may_resume(serve: Serve
     """Its handler ends; its status says after which event to go on, and nothing is lost."""
     async with serve(watch_stall_s=0.1) as client:
         run = await run_cases(client, settings_of(), recorded(12, size=900_000))
-        messages = watch(client._channel, run.run_id, include_answers=True)
+        messages = watch(client._channel, run.run_id, view=row_pb2.ROW_VIEW_FULL)
         await anext(messages)
         await until(open_watches, lambda count: count == 0)
         seen: list[int] = []
@@ -147,7 +148,7 @@ async def test_a_watcher_that_does_not_read_is_ended_and_may_resume(serve: Serve
         assert caught.value.resume_sequence <= len(seen) < run.last_sequence
         rest = [
             event.sequence
-            async for event in client.watch_run(run.run_id, after_sequence=len(seen), include_answers=True)
+            async for event in client.watch_run(run.run_id, after_sequence=len(seen), view=RowView.FULL)
             if not isinstance(event, Run)
         ]
         assert seen + rest == list(range(1, run.last_sequence + 1))
@@ -170,7 +171,7 @@ async def test_the_client_resumes_by_itself(serve: Serve, settings_of: SettingsO
     async with serve(watch_stall_s=0.05) as client:
         run = await run_cases(client, settings_of(), recorded(12, size=900_000))
         seen, snapshots = [], 0
-        async for event in client.watch_run(run.run_id, include_answers=True):
+        async for event in client.watch_run(run.run_id, view=RowView.FULL):
             if isinstance(event, Run):
                 snapshots += 1
                 await until(open_watches, lambda count: count == 0)
@@ -291,7 +292,7 @@ async def test_rows_of_a_watch_are_those_that_are_stored(serve: Serve, settings_
     async with serve() as client:
         dataset = await client.upload_dataset(cases, name="d")
         run = await client.create_run(settings_of("python", "m:f"), dataset.dataset_id)
-        watching = asyncio.ensure_future(collect(client.watch_run(run.run_id, include_answers=True)))
+        watching = asyncio.ensure_future(collect(client.watch_run(run.run_id, view=RowView.FULL)))
         await until(open_watches, lambda count: count == 1)
         hosting = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(agent), concurrency=2))
         watched = {row.case_id: row for row in await watching if isinstance(row, RowResult)}
@@ -311,7 +312,7 @@ async def test_pages_fit_in_messages_whatever_characters_take(serve: Serve, sett
     async with serve() as client:
         run = await run_cases(client, settings_of(), cases)
         listed = [row async for row in client.list_rows(run.run_id)]
-        watched = [row async for row in client.watch_run(run.run_id, include_answers=True)]
+        watched = [row async for row in client.watch_run(run.run_id, view=RowView.FULL)]
     found = [row.response for row in (*listed, *watched) if isinstance(row, RowResult)]
     assert [response.output for response in found if response] == [{"said": text}] * 1_200
 

@@ -22,7 +22,7 @@ from assay.model.run import RunState
 from assay.rpc.channel import open_channel
 from assay.rpc.options import ChannelOptions
 from assay.rpc.status import from_rpc_error
-from assay.v1 import dataset_pb2_grpc, host_pb2_grpc, run_pb2_grpc
+from assay.v1 import dataset_pb2_grpc, host_pb2_grpc, row_pb2, run_pb2_grpc
 from assay.v1 import run_pb2 as pb
 from assay_orchestrator.watch.watches import Watches
 
@@ -104,7 +104,7 @@ async def silent_calls(stack: AsyncExitStack, address: str, run_id: str) -> tupl
     """Open streams from several connections: watchers that read nothing; uploads and hosts that say nothing."""
     watches: list[Any] = []
     others: list[Any] = []
-    request = pb.WatchRunRequest(run_id=run_id, include_answers=True)
+    request = pb.WatchRunRequest(run_id=run_id, view=row_pb2.ROW_VIEW_FULL)
     for number in range(CONNECTION_COUNT):
         # Channels with the same options would share one connection.
         options = ChannelOptions(reconnect_min_ms=100 + number)

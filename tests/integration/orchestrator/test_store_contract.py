@@ -305,8 +305,8 @@ async def test_runs_are_listed_newest_first(store: Database) -> None:
     listed: list[str] = []
     before = None
     while page := await store.read(lambda c, before=before: runs.list_newest(c, LOCAL, 2, before)):  # type: ignore[misc]
-        before = (page[-1].created_at, page[-1].run_id)
-        listed += [run.run_id for run in page]
+        before = page[-1]
+        listed += [run_id for _, run_id in page]
     assert listed == ["r4", "r3", "r2", "r1", "r0", "r"]
     assert (await store.read(runs.list_unfinished))[0].run_id == "r"
 

@@ -105,7 +105,7 @@ async def test_nothing_of_another_team_is_read(store: Database) -> None:
 
     def read(connection: sa.Connection) -> None:
         assert runs.get_run(connection, A, "run-b") is None
-        assert [run.run_id for run in runs.list_newest(connection, A, 9, None)] == ["run-a"]
+        assert [run_id for _, run_id in runs.list_newest(connection, A, 9, None)] == ["run-a"]
         assert runs.list_newest(connection, A, 9, None, "run-b") == []
         for read_rows in (
             lambda: history.read_page(connection, A, "run-b", RowQuery(), None, 9),

@@ -17,6 +17,7 @@ import click
 from assay.errors import AssayError, SetupError
 from assay.model.report_settings import DEFAULT_REPORTS, ReportSettings
 from assay.model.run import RunState
+from assay.model.views import RowView
 from assay.reports.words.metric_text import count_text
 from assay.reports.words.run_commands import resume_command
 from assay.text.unsafe_text import clean, shorten, without_commands
@@ -208,7 +209,7 @@ async def _drive(
                 stack,
                 resume=is_own,
                 left_to=None if is_watching else stack,
-                include_answers=with_answers,
+                view=RowView.FULL if with_answers else RowView.BASIC,
             )
     return run, watched
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from assay.model.views import RunView
 from assay.text.unsafe_text import shorten, without_commands
 from assay_cli.commands import Group
 from assay_cli.commands.runs import control, removal
@@ -14,7 +15,7 @@ from assay_cli.commands.runs.follow import state_line
 from assay_cli.options.cases import find_run, labels_of
 from assay_cli.options.shared import connect, json_client_options, run_async
 from assay_cli.output.documents import print_document
-from assay_cli.output.run_documents import attempts_document, brief, full
+from assay_cli.output.run_documents import attempts_document, full, listed
 from assay_cli.output.terminal import cut_width, table
 
 if TYPE_CHECKING:
@@ -112,10 +113,10 @@ def list_runs(
 
     async def main() -> int:
         async with connect(server) as (client, _):
-            with_figures = as_json or bool(figures)
-            stored = await client.list_runs(limit, where=conditions, order_by=sort, include_figures=with_figures)
+            view = RunView.FIGURES if as_json or figures else RunView.BASIC
+            stored = await client.list_runs(limit, where=conditions, order_by=sort, view=view)
         if as_json:
-            print_document("runs", {"runs": [{**brief(run), **figures_document(run)} for run in stored]})
+            print_document("runs", {"runs": [{**listed(run), **figures_document(run)} for run in stored]})
         elif not stored and conditions:
             click.echo("no run matches these conditions")
         elif not stored:

@@ -14,6 +14,7 @@ from assay.filters.row_filter import DATASET_ORDER, EVERY_ROW, FAILING, FAILING_
 from assay.filters.row_text import parse_row_query
 from assay.model.answers.agent_response import AgentStatus
 from assay.model.run import AttemptOutcome
+from assay.model.views import RowView
 from assay.reports.document.document import row_document
 from assay.reports.formats.json_report import write_rows
 from assay.reports.words.metric_text import count_text, seconds_text, units_of, value_text
@@ -212,7 +213,7 @@ async def show_rows(client: Client, run_id: str, selection: RowSelection, *, as_
             order_by=selection.sort,
             page_size=min(_PAGE, limit - len(rows)),
             page_token=token,
-            include_answers=as_json,
+            view=RowView.FULL if as_json else RowView.BASIC,
             include_total_count=not token,
         )
         rows += page.results

@@ -39,6 +39,7 @@ from assay.local_stack.home import Home
 from assay.local_stack.stack import LocalStack
 from assay.model.report_settings import ReportSettings
 from assay.model.run import CaseSelection, RowResult, Run, StateChanged
+from assay.model.views import RowView
 from assay.parsing.names import unknown_name
 from assay.reports.atomic import check_folder
 from assay.reports.writing import check_formats, write_reports
@@ -216,7 +217,7 @@ class Following:
                     self.on_event(event)
 
             async with showing_start(stack, progress):
-                run = await drive_run(client, run, self.code, take, stack, left_to=stack, include_answers=True)
+                run = await drive_run(client, run, self.code, take, stack, left_to=stack, view=RowView.FULL)
         if run.summary is None:
             raise AssayError(f"run {run.run_id} {run.state.value}: {run.state_reason}", reason="RUN_UNFINISHED")
         return Evaluation(run, await self._rows(run, watched.rows(client, run)))

@@ -11,6 +11,7 @@ from assay.client.api.runs import Runs
 from assay.client.run_references import find_run_id
 from assay.errors import WrongStateError
 from assay.filters.run_filter import run_conditions
+from assay.model.views import RunView
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +49,7 @@ def list_runs(
                     limit,
                     where=run_conditions(where or "", name=name or "", labels=labels),
                     order_by=order_by or "",
-                    include_figures=True,
+                    view=RunView.FIGURES,
                 )
             )
 

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from assay.client.connection import PAGE_TIMEOUT_S
 from assay.comparison.case_list import CaseQuery, ComparedCase, ComparedCasePage
 from assay.comparison.model import Comparison, ComparisonSettings
+from assay.model.views import RowView
 from assay.v1 import comparison_pb2 as pb
 from assay.v1.comparison_pb2_grpc import ComparisonServiceStub
 from assay.wire.comparison import COMPARED_CASE, COMPARISON, COMPARISON_SETTINGS, change_to_wire, order_to_wire
+from assay.wire.run import ROW_VIEWS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -47,7 +49,7 @@ async def list_compared_cases(
     settings: ComparisonSettings,
     query: CaseQuery,
     *,
-    include_answers: bool = False,
+    view: RowView = RowView.BASIC,
 ) -> AsyncIterator[ComparedCase]:
     """Yield the cases that the first run shares with another run, read page by page.
 
@@ -56,7 +58,7 @@ async def list_compared_cases(
         run_ids: As for `compare_on_server`.
         settings: As for `compare_on_server`.
         query: Filter, order and values of the cases.
-        include_answers: Whether the cases have the beginnings of the question and of the runs' answers.
+        view: With FULL, the cases have the beginnings of the question and of the runs' answers.
 
     Raises:
         InvalidInputError: Rows of the runs changed between two pages: start again.
@@ -64,9 +66,7 @@ async def list_compared_cases(
     """
     token = ""
     while True:
-        page = await compared_case_page(
-            client, run_ids, settings, query, page_token=token, include_answers=include_answers
-        )
+        page = await compared_case_page(client, run_ids, settings, query, page_token=token, view=view)
         for case in page.cases:
             yield case
         token = page.next_page_token
@@ -82,7 +82,7 @@ async def compared_case_page(
     *,
     page_size: int = 0,
     page_token: str = "",
-    include_answers: bool = False,
+    view: RowView = RowView.BASIC,
 ) -> ComparedCasePage:
     """Return a page of compared cases.
 
@@ -93,7 +93,7 @@ async def compared_case_page(
         query: Filter, order and values of the cases.
         page_size: Maximum number of cases, up to 500; 0 for 100. A page also ends before 3 MiB.
         page_token: The next_page_token of the previous page of the same query; empty for the first page.
-        include_answers: As for `list_compared_cases`.
+        view: As for `list_compared_cases`.
 
     Raises:
         InvalidInputError: The token belongs to another query, or rows of the runs have changed.
@@ -108,7 +108,7 @@ async def compared_case_page(
         order_by=order_to_wire(query.order),
         page_size=page_size,
         page_token=page_token,
-        include_answers=include_answers,
+        view=ROW_VIEWS.to_wire(view),
     )
     response = await client.call(
         ComparisonServiceStub, lambda stub: stub.ListComparedCases(request, timeout=PAGE_TIMEOUT_S)

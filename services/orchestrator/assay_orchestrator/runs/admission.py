@@ -20,6 +20,7 @@ from assay.specs.agents import check_agent
 from assay.specs.approvals import check_approvals
 from assay.specs.judging import check_judge
 from assay.specs.model import checks_of, wants_verdicts
+from assay.wire.run import SETTINGS
 from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.http_hosts import check_host
 from assay_orchestrator.store.runs.lifecycle import ACTIVE_STATES
@@ -34,6 +35,7 @@ _MAX_DIGEST_CHARS = 64
 _MAX_NAME_CHARS = 200
 _MAX_RUN_ID_CHARS = 120
 _MAX_KEPT_BYTES = 500_000
+_MAX_SPEC_BYTES = 2 * 1024 * 1024  # with its summary a run must fit in one message
 
 
 def check_settings(
@@ -79,7 +81,11 @@ def check_settings(
     problems += _check_stopping(settings)
     if problems:
         raise SpecError(_without_consequences(problems, unreadable))
-    return dataclasses.replace(settings, metrics=tuple(metrics))
+    complete = dataclasses.replace(settings, metrics=tuple(metrics))
+    if (size := SETTINGS.to_wire(complete).ByteSize()) > _MAX_SPEC_BYTES:
+        remedy = "shorten prompts, schemas and lists, or split the run"
+        raise SpecError([Problem(f"has {size:,} bytes, more than {_MAX_SPEC_BYTES:,}: {remedy}", "spec")])
+    return complete
 
 
 def _without_consequences(problems: Sequence[Problem], unreadable: Sequence[Problem]) -> list[Problem]:

@@ -195,9 +195,8 @@ class RunManager:
         return dataclasses.replace(run, summary=await self._partial.of(run))
 
     async def list_runs(self, scope: Scope, query: RunQuery, after: RunPosition | None, count: int) -> FoundRuns:
-        """Return up to `count` runs of a query after a position, as clients see them."""
-        page = await self._lists.read(scope, query, after, count)
-        return dataclasses.replace(page, runs=list(map(self.shown, page.runs)))
+        """Return a page of up to `count` runs of a query after a position, as clients see them."""
+        return await self._lists.read(scope, query, after, count)
 
     async def cancel(self, scope: Scope, run_id: str, *, reason: str = "") -> Run:
         """Cancel a run; stored rows are kept.

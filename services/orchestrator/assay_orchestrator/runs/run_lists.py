@@ -3,34 +3,41 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.filters.matching import meets
 from assay.filters.run_filter import EVERY_RUN, NEWEST_FIRST, RunKey
 from assay.model.run import RunState
+from assay.model.views import RunView
 from assay.storage.time_limits import time_limit
+from assay.v1 import run_pb2 as pb
+from assay.wire.pages import first_page
+from assay.wire.run import RUN
 from assay_orchestrator.runs.catalogue import readable_run
+from assay_orchestrator.runs.run_views import in_view
 from assay_orchestrator.store.rows import results
 from assay_orchestrator.store.runs import datasets, run_heads, runs
-from assay_orchestrator.store.runs.lifecycle import is_shown_waiting
+from assay_orchestrator.store.runs.lifecycle import client_view, is_shown_waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import sqlalchemy as sa
 
     from assay.filters.run_filter import RunFilter, RunOrder
-    from assay.model.run import Run, RunSummary
+    from assay.model.run import DatasetRef, Run
     from assay.model.scope import Scope
     from assay.storage.database import Database
     from assay_orchestrator.store.runs.run_heads import RunHead
-    from assay_orchestrator.store.runs.runs import RunRecord
 
 _LIMIT_S = 10.0
 _REMEDY = "delete runs that are no longer needed, or list them without filter, order and count"
-_LISTED = ("groups",)
-"""The details of metrics that a list shows: the means of groups of checks."""
+_CHUNK = 20
+"""Runs that are in memory at once while a page is filled: a spec may have megabytes."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +56,13 @@ class RunQuery:
     Args:
         run_filter: The conditions.
         order: The sort order.
-        with_figures: Whether to include the figures of final summaries.
+        view: Which fields the runs have.
         with_total: Whether to count all matching runs.
     """
 
     run_filter: RunFilter = EVERY_RUN
     order: RunOrder = NEWEST_FIRST
-    with_figures: bool = False
+    view: RunView = RunView.BASIC
     with_total: bool = False
 
     @property
@@ -75,12 +82,12 @@ class FoundRuns:
     """A page of runs.
 
     Args:
-        runs: The runs.
+        runs: The messages of the runs, as clients see them.
         end: The position of the last run if more follow; else None.
         total_count: The number of matching runs; None if not counted.
     """
 
-    runs: Sequence[Run]
+    runs: Sequence[pb.Run]
     end: RunPosition | None
     total_count: int | None = None
 
@@ -98,39 +105,58 @@ class RunLists:
         self._storage_problem = storage_problem
 
     async def read(self, scope: Scope, query: RunQuery, after: RunPosition | None, count: int) -> FoundRuns:
-        """Return up to `count` runs after a position."""
+        """Return up to `count` runs after a position, fewer if they do not fit in a message."""
 
         def read(connection: sa.Connection) -> FoundRuns:
             if query.is_plain:
-                return self._newest(connection, scope, query, after, count)
-            with time_limit(connection, _LIMIT_S, _REMEDY):
-                return self._found(connection, scope, query, after, count)
+                positions, total = self._newest(connection, scope, query, after, count)
+            else:
+                with time_limit(connection, _LIMIT_S, _REMEDY):
+                    positions, total = self._found(connection, scope, query, after, count)
+            wanted = positions[:count]
+            page = first_page(self._messages(connection, scope, [place.run_id for place in wanted], query.view))
+            last = next((place for place in wanted if page and place.run_id == page[-1].run_id), None)
+            return FoundRuns(page, last if last is not None and last != positions[-1] else None, total)
 
         return await self._database.read(read)
 
     def _newest(
         self, connection: sa.Connection, scope: Scope, query: RunQuery, after: RunPosition | None, count: int
-    ) -> FoundRuns:
+    ) -> tuple[list[RunPosition], int | None]:
+        """Return the positions of the next runs of a plain query, one more than `count` if there is one."""
         before = (after.created_at, after.run_id) if after is not None else None
-        listed = runs.list_newest(connection, scope, count + 1, before, query.run_filter.run_id_prefix)
-        page = listed[:count]
-        last = page[-1] if len(listed) > count else None
-        end = RunPosition(last.created_at, last.created_at, last.run_id) if last is not None else None
-        return FoundRuns(_shown(connection, page, with_figures=query.with_figures), end)
+        keys = runs.list_newest(connection, scope, count + 1, before, query.run_filter.run_id_prefix)
+        return [RunPosition(created_at, created_at, run_id) for created_at, run_id in keys], None
 
     def _found(
         self, connection: sa.Connection, scope: Scope, query: RunQuery, after: RunPosition | None, count: int
-    ) -> FoundRuns:
+    ) -> tuple[list[RunPosition], int | None]:
+        """Return the positions of the next runs of a query, one more than `count`, and the number of all runs."""
         every_head = run_heads.read_heads(connection, scope, with_figures=query.needs_figures)
         heads = [head for head in every_head if self._accepts(query.run_filter, head)]
         following = [
             head for head in _sorted(heads, query.order) if after is None or _follows(head, query.order, after)
         ]
-        page = following[:count]
-        records = runs.read_runs(connection, scope, [head.run_id for head in page])
-        end = _position(page[-1], query.order) if len(following) > count else None
-        total = len(heads) if query.with_total else None
-        return FoundRuns(_shown(connection, records, with_figures=query.with_figures), end, total)
+        positions = [_position(head, query.order) for head in following[: count + 1]]
+        return positions, len(heads) if query.with_total else None
+
+    def _messages(
+        self, connection: sa.Connection, scope: Scope, run_ids: Sequence[str], view: RunView
+    ) -> Iterator[pb.Run]:
+        """Yield the messages of runs, in the order of their ids."""
+        references: dict[tuple[str, str], DatasetRef] = {}
+        for start in range(0, len(run_ids), _CHUNK):
+            for record in runs.read_runs(connection, scope, run_ids[start : start + _CHUNK]):
+                name = (record.team, record.dataset_id)
+                if name not in references:
+                    reference = datasets.get_dataset(connection, *name)
+                    assert reference is not None, "a foreign key holds the dataset"
+                    references[name] = reference
+                if view is RunView.BASIC:
+                    record = dataclasses.replace(record, summary=None)
+                counted = results.with_answered(connection, results.recounted(connection, record))
+                run = in_view(readable_run(counted, references[name]), view)
+                yield _message(client_view(run, self._storage_problem(run.run_id)))
 
     def _accepts(self, conditions: RunFilter, head: RunHead) -> bool:
         return (
@@ -185,23 +211,10 @@ def _follows(head: RunHead, order: RunOrder, after: RunPosition) -> bool:
     return value < after.value if order.descending else value > after.value  # type: ignore[operator]  # of one kind
 
 
-def _shown(connection: sa.Connection, records: Sequence[RunRecord], *, with_figures: bool) -> list[Run]:
-    names = {(record.team, record.dataset_id) for record in records}
-    dataset_refs = {name: datasets.get_dataset(connection, *name) for name in names}
-    shown = []
-    for record in records:
-        dataset = dataset_refs[record.team, record.dataset_id]
-        assert dataset is not None, "a foreign key holds the dataset"
-        counted = results.recounted(connection, record if with_figures else dataclasses.replace(record, summary=None))
-        run = readable_run(results.with_answered(connection, counted), dataset)
-        shown.append(run if run.summary is None else dataclasses.replace(run, summary=_figures(run.summary)))
-    return shown
-
-
-def _figures(summary: RunSummary) -> RunSummary:
-    """Return the figures of a summary that lists show."""
-    metrics = tuple(
-        dataclasses.replace(metric, detail={key: metric.detail[key] for key in _LISTED if key in metric.detail})
-        for metric in summary.metrics
-    )
-    return dataclasses.replace(summary, metrics=metrics, categories=(), tags=(), repeats={}, weighted={}, judging=None)
+def _message(run: Run) -> pb.Run:
+    """Return the message of a run; a run that does not fit says so and does not break the list."""
+    try:
+        return RUN.to_wire(run)
+    except (TypeError, ValueError) as problem:
+        _log.error("cannot show run: run=%s", run.run_id, exc_info=problem)
+        return pb.Run(run_id=run.run_id, state_reason=f"this run cannot be shown ({problem}): delete it")

@@ -10,8 +10,10 @@ from assay.comparison.compare import check_run_ids
 from assay.comparison.decision import DecisionRules
 from assay.comparison.model import FailOn
 from assay.errors import InvalidInputError
+from assay.model.views import RowView
 from assay.v1 import comparison_pb2 as pb
 from assay.wire.comparison import COMPARED_CASE, COMPARISON, COMPARISON_SETTINGS, case_conditions_from_wire
+from assay.wire.run import ROW_VIEWS
 from assay_orchestrator.queries.comparison import Comparisons
 
 if TYPE_CHECKING:
@@ -72,7 +74,7 @@ class ComparisonCalls:
             CaseQuery(tuple(dict.fromkeys(request.metrics)), request.change_by, change, order),
             page_size=min(request.page_size or 100, 500),
             page_token=request.page_token,
-            with_answers=request.include_answers,
+            with_answers=ROW_VIEWS.from_wire(request.view) is RowView.FULL,
         )
         return pb.ListComparedCasesResponse(
             cases=map(COMPARED_CASE.to_wire, page.cases),

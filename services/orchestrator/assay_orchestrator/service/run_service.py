@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-import logging
 import re
 from contextlib import aclosing
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 from assay.errors import NotFoundError, Problem, SpecError, WatchBehindError
 from assay.filters.run_filter import parse_run_query
 from assay.identity.audit import record_export
+from assay.model.views import RowView, RunView
 from assay.parsing.names import name_problem
 from assay.process.failpoints import failpoint
 from assay.v1 import row_pb2, run_pb2, run_pb2_grpc, spec_pb2
@@ -21,11 +21,12 @@ from assay.wire.filters import (
     facets_to_wire,
 )
 from assay.wire.judging import SPEND_CAP
-from assay.wire.run import ATTEMPT, DELETION, RUN, result_to_wire, settings_from_wire
+from assay.wire.run import ATTEMPT, DELETION, ROW_VIEWS, RUN, RUN_VIEWS, result_to_wire, settings_from_wire
 from assay_orchestrator.identity.scopes import call_scope
 from assay_orchestrator.queries.row_pages import PageRequest, RowPages
 from assay_orchestrator.runs.admission import check_settings, check_source
 from assay_orchestrator.runs.run_lists import RunPosition, RunQuery
+from assay_orchestrator.runs.run_views import in_view
 from assay_orchestrator.store import history
 from assay_orchestrator.store.page_tokens import PageTokens
 from assay_orchestrator.store.runs import datasets
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     from assay_orchestrator.settings import Settings
 
 _MAX_REQUEST_ID_CHARS = 100
-
-_log = logging.getLogger(__name__)
 
 
 class RunService(run_pb2_grpc.RunServiceServicer):
@@ -117,8 +116,10 @@ class RunService(run_pb2_grpc.RunServiceServicer):
     async def GetRun(self, request: run_pb2.GetRunRequest, context: Context) -> run_pb2.GetRunResponse:
         """Return one run."""
         scope = self._scope()
-        get = self._manager.get if request.final_summary_only else self._manager.get_summarised
-        run = await get(scope, request.run_id)
+        view = RUN_VIEWS.from_wire(request.view) or RunView.FULL
+        is_partial = view is RunView.FULL and not request.omit_partial_summary
+        get = self._manager.get_summarised if is_partial else self._manager.get
+        run = in_view(await get(scope, request.run_id), view)
         judging = run.summary.judging if run.summary is not None else None
         if judging is not None and judging.fingerprints:
             team = scope.team if self._fixed_scope is not None else run.spec.team
@@ -131,7 +132,10 @@ class RunService(run_pb2_grpc.RunServiceServicer):
         scope = self._scope()
         run_filter, order = parse_run_query(request.filter, request.order_by, names=("filter", "order_by"))
         query = RunQuery(
-            run_filter, order, with_figures=request.include_figures, with_total=request.include_total_count
+            run_filter,
+            order,
+            view=RUN_VIEWS.from_wire(request.view) or RunView.BASIC,
+            with_total=request.include_total_count,
         )
         bound_to = ("ListRuns", request.filter, request.order_by)
         position = await self._tokens.read(scope, bound_to, request.page_token, (str, str, str))
@@ -143,9 +147,7 @@ class RunService(run_pb2_grpc.RunServiceServicer):
         if page.end is not None:
             end = (json.dumps(page.end.value, ensure_ascii=False), page.end.created_at, page.end.run_id)
             token = await self._tokens.make(scope, bound_to, end)
-        return run_pb2.ListRunsResponse(
-            runs=map(_listed, page.runs), next_page_token=token, total_count=page.total_count
-        )
+        return run_pb2.ListRunsResponse(runs=page.runs, next_page_token=token, total_count=page.total_count)
 
     async def CancelRun(self, request: run_pb2.CancelRunRequest, context: Context) -> run_pb2.CancelRunResponse:
         """Stop a run."""
@@ -177,11 +179,10 @@ class RunService(run_pb2_grpc.RunServiceServicer):
     ) -> None:
         """Send a snapshot, then events in order, and bookmarks while nothing happens."""
         scope = self._scope()
-        following = self._watches.follow(
-            scope, request.run_id, request.after_sequence, with_answers=request.include_answers
-        )
+        with_answers = ROW_VIEWS.from_wire(request.view) is RowView.FULL
+        following = self._watches.follow(scope, request.run_id, request.after_sequence, with_answers=with_answers)
         is_first = True
-        if request.include_answers:
+        if with_answers:
             await self._manager.get(scope, request.run_id)
             await record_export(request.run_id)
         async with aclosing(following) as steps:
@@ -191,7 +192,7 @@ class RunService(run_pb2_grpc.RunServiceServicer):
                     # Left to the first message, headers would count as unsent while it waits for its reader; gRPC would
                     # then send them twice and could not end the call: the client would wait forever.
                     await context.send_initial_metadata(())
-                message = self._messages.message(request.run_id, step, with_answers=request.include_answers)
+                message = self._messages.message(request.run_id, step, with_answers=with_answers)
                 try:
                     async with asyncio.timeout(self._settings.watch_stall_s):
                         await context.write(message)
@@ -211,7 +212,7 @@ class RunService(run_pb2_grpc.RunServiceServicer):
             order_text=request.order_by,
             page_size=min(request.page_size or 200, 1000),
             page_token=request.page_token,
-            with_answers=request.include_answers or not request.HasField("include_answers"),
+            with_answers=ROW_VIEWS.from_wire(request.view) is RowView.FULL,
             with_total=request.include_total_count,
             with_facets=request.include_facets,
         )
@@ -260,12 +261,3 @@ def _of_request(problem: Problem) -> Problem:
     field = problem.field
     is_of_spec = re.split(r"[.\[]", field, maxsplit=1)[0] in spec_pb2.RunSpec.DESCRIPTOR.fields_by_name
     return dataclasses.replace(problem, field=f"spec.{field}") if is_of_spec else problem
-
-
-def _listed(run: Run) -> run_pb2.Run:
-    """Return the message of a run; a run that does not fit says so and does not break the list."""
-    try:
-        return RUN.to_wire(run)
-    except (TypeError, ValueError) as problem:
-        _log.error("cannot show run: run=%s", run.run_id, exc_info=problem)
-        return run_pb2.Run(run_id=run.run_id, state_reason=f"this run cannot be shown ({problem}): delete it")

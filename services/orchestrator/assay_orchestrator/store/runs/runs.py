@@ -155,17 +155,17 @@ def get_by_request(connection: sa.Connection, scope: Scope, request_id: str) -> 
 
 def list_newest(
     connection: sa.Connection, scope: Scope, count: int, before: tuple[str, str] | None, run_id_prefix: str = ""
-) -> list[RunRecord]:
-    """Return up to `count` runs with this id prefix, newest first, older than the (created_at, run_id) `before`."""
+) -> list[tuple[str, str]]:
+    """Return the (created_at, run_id) of up to `count` runs with this id prefix, newest first, older than `before`."""
     table = schema.runs
     newest_first = (table.c.created_at.desc(), table.c.run_id.desc())
-    query = sa.select(table).where(is_reached(scope)).order_by(*newest_first).limit(count)
+    query = sa.select(table.c.created_at, table.c.run_id).where(is_reached(scope)).order_by(*newest_first).limit(count)
     if before is not None:
         query = query.where(sa.tuple_(table.c.created_at, table.c.run_id) < _moment(*before))
     if run_id_prefix:  # not LIKE, which ignores case in SQLite
         begins = sa.func.substr(table.c.run_id, 1, len(run_id_prefix))
         query = query.where(begins == sa.literal(run_id_prefix, CleanText))
-    return [_record(row) for row in connection.execute(query).all()]
+    return [(row.created_at, row.run_id) for row in connection.execute(query)]
 
 
 def read_runs(connection: sa.Connection, scope: Scope, run_ids: Sequence[str]) -> list[RunRecord]:

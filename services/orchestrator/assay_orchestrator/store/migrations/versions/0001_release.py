@@ -68,7 +68,6 @@ def _create_runs() -> None:
         sa.Column("run_id", sa.String(120), nullable=False),
         sa.Column("request_id", sa.String(100), nullable=False),
         sa.Column("request_hash", sa.String(64), nullable=False),
-        sa.Column("spec_json", sa.Text, nullable=False),
         sa.Column("dataset_id", sa.String(64), nullable=False),
         sa.Column("state", sa.String(16), nullable=False),
         sa.Column("state_reason", sa.Text, server_default="", nullable=False),
@@ -79,8 +78,6 @@ def _create_runs() -> None:
         sa.Column("agent_error_count", sa.BigInteger, server_default="0", nullable=False),
         sa.Column("interrupted_count", sa.BigInteger, server_default="0", nullable=False),
         sa.Column("last_sequence", sa.BigInteger, server_default="0", nullable=False),
-        sa.Column("summary_json", sa.Text),
-        sa.Column("figures_json", sa.Text, nullable=False, server_default="{}"),
         sa.Column("assay_version", sa.Text, nullable=False),
         sa.Column("created_at", sa.String(32), nullable=False),
         sa.Column("started_at", sa.String(32)),
@@ -99,6 +96,9 @@ def _create_runs() -> None:
         sa.Column("stop_json", sa.Text),
         sa.Column("removed_count", sa.BigInteger, server_default="0", nullable=False),
         sa.Column("traceparent", sa.String(64), server_default="", nullable=False),
+        sa.Column("figures_json", sa.Text, nullable=False, server_default="{}"),
+        sa.Column("spec_json", sa.Text, nullable=False),
+        sa.Column("summary_json", sa.Text),
         sa.ForeignKeyConstraint(
             ["team", "dataset_id"], ["datasets.team", "datasets.dataset_id"], name="fk_runs_dataset"
         ),
