@@ -15,6 +15,7 @@ from assay.v1 import case_pb2, run_pb2, spec_pb2, summary_pb2
 from assay.wire.agent import response_to_wire, split_by_size
 from assay.wire.case import case_from_wire, case_to_wire
 from assay.wire.converter import Converter, EnumConverter
+from assay.wire.hosted import AGENT
 from assay.wire.run import RUN, SETTINGS
 from assay.wire.summary import SUMMARY
 
@@ -24,17 +25,15 @@ if TYPE_CHECKING:
 
 def test_a_name_may_say_more_about_its_form() -> None:
     """Seconds travel as milliseconds, mappings as JSON texts, counts with a suffix."""
-    agents = Converter(AgentSpec, spec_pb2.AgentSpec)
-    message = agents.to_wire(AgentSpec("http", timeout_s=1.5, options={"url": "http://x"}))
+    message = AGENT.to_wire(AgentSpec("http", timeout_s=1.5, options={"url": "http://x"}))
     assert (message.timeout_ms, message.options_json) == (1500, '{"url": "http://x"}')
-    assert agents.from_wire(message) == AgentSpec("http", timeout_s=1.5, options={"url": "http://x"})
+    assert AGENT.from_wire(message) == AgentSpec("http", timeout_s=1.5, options={"url": "http://x"})
 
 
 def test_what_is_absent_is_the_default() -> None:
     """0 is a value where the message can tell it from nothing."""
-    agents = Converter(AgentSpec, spec_pb2.AgentSpec)
-    assert agents.from_wire(spec_pb2.AgentSpec(adapter="a")) == AgentSpec("a")
-    assert agents.from_wire(spec_pb2.AgentSpec(adapter="a", retries=0)).retries == 0
+    assert AGENT.from_wire(spec_pb2.AgentSpec(adapter="a")) == AgentSpec("a")
+    assert AGENT.from_wire(spec_pb2.AgentSpec(adapter="a", retries=0)).retries == 0
     assert SETTINGS.from_wire(spec_pb2.RunSpec(name="n")).agent == AgentSpec("")
     assert Converter(CaseSelection, spec_pb2.CaseSelection).from_wire(
         spec_pb2.CaseSelection(total_count=0)
@@ -82,6 +81,7 @@ def test_stored_json_of_other_versions_is_read() -> None:
         concurrency: int = 16
         retries: int = 2
         options: Mapping[str, Any] = field(default_factory=dict)
+        hosted_by: str = ""
 
     agents = Converter(Agent, spec_pb2.AgentSpec)
     assert agents.from_json({"adapter": "a", "later": 1}) == Agent("a")

@@ -238,6 +238,7 @@ class _Findings:
 def _find_more(findings: _Findings, path: Path, overrides: tuple[str, ...], dataset: Path | None) -> None:
     """Collect the problems of the dataset and the code of an invalid spec."""
     from assay.parsing.yaml_nodes import parse_yaml
+    from assay.specs.agents import ADAPTERS
     from assay.specs.dataset_keys import lift_dataset_keys
     from assay.specs.overrides import apply_override
 
@@ -265,14 +266,14 @@ def _find_more(findings: _Findings, path: Path, overrides: tuple[str, ...], data
     if not isinstance(target, str) or any(problem.field == "agent.target" for problem in findings.problems):
         return
     settings = AgentSpec(agent["adapter"], target)
-    if settings.is_hosted:
+    if settings.is_hosted and settings.adapter in ADAPTERS:
         findings.agent_opens(settings, path.parent, path)
 
 
 def _named_functions(data: dict[str, Any]) -> list[MetricSpec]:
     """Return the Python metrics of an invalid spec at their positions; other metrics get no kind."""
     from assay.metrics import complete_parameters
-    from assay.metrics.python import names_function, own_name
+    from assay.metrics.python import function_problem, names_function, own_name
     from assay.model.run_spec import FUNCTION_METRIC, MetricSpec
 
     metrics = []
@@ -283,7 +284,7 @@ def _named_functions(data: dict[str, Any]) -> list[MetricSpec]:
         name = own_name(name) if names_function(name) else str(name)
         settings = MetricSpec(name, {}, "none")
         with contextlib.suppress(InvalidInputError):  # reported already
-            if names_function(target):
+            if names_function(target) and not function_problem({"function": target}):
                 parameters = complete_parameters(FUNCTION_METRIC, {"function": target}, where=name)
                 settings = MetricSpec(name, parameters, FUNCTION_METRIC)
         metrics.append(settings)

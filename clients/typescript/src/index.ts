@@ -137,7 +137,7 @@ export class Assay {
   ): Promise<Run> {
     const concurrency = options.concurrency ?? 16;
     const dataset = await this.uploadDataset(spec.name ?? "dataset", cases);
-    const hosted = { adapter: "python", target: "typescript:agent", concurrency };
+    const hosted = { adapter: "hosted", hostedBy: "typescript", concurrency };
     const { runId } = await this.createRun({ ...spec, agent: hosted }, dataset.datasetId);
     const ended = new AbortController();
     const hosting = this.host(runId, agent, { concurrency, signal: ended.signal });

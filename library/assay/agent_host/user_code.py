@@ -10,6 +10,7 @@ from assay.agent_host.entry_point import callable_problem
 from assay.agent_host.lifespan import load_lifespan
 from assay.agent_host.loader import load_agent
 from assay.agent_host.metric_functions import load_metric_functions
+from assay.errors import InvalidInputError, Problem
 from assay.model.command_options import CommandOptions
 from assay.model.frameworks import FRAMEWORKS
 from assay.model.lifespan_settings import without_lifespan
@@ -129,6 +130,8 @@ def _open_plain(agent: AgentSpec, folder: Path, environment: Mapping[str, str]) 
         asked = open_framework_agent(agent, folder, has_lifespan=lifespan is not None)
         opens, closes = (getattr(asked, name, None) for name in ("open", "aclose"))
         return AgentCaller(asked, lifespan=lifespan, hands_over=True, open=opens, close=closes)
+    if agent.adapter != "command":
+        raise InvalidInputError([Problem(f"this client runs no agents of {agent.adapter!r}", "agent.adapter")])
     # Imported here: most agents are functions.
     from assay.agent_host.command.launcher import Launcher, find_command
     from assay.agent_host.command.per_question import PerQuestionCaller

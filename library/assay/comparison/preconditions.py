@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.comparison.model import Mismatch, MismatchReason
-from assay.model.run_spec import FUNCTION_METRIC, TURN_SCORES, AgentSpec
+from assay.model.run_spec import FUNCTION_METRIC, TURN_SCORES, UNREADABLE, AgentSpec
 from assay.text.unsafe_text import shorten
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _unfinished(runs: Sequence[RunFacts]) -> Iterator[Mismatch]:
 def _needs_code(run: RunFacts) -> bool:
     """Return whether the agent of a run, or one of its metrics, is code on the user's side."""
     agent, metrics = run.config.get("agent") or {}, run.config.get("metrics") or ()
-    is_hosted = AgentSpec(str(agent.get("adapter")), str(agent.get("target"))).is_hosted
+    is_hosted = AgentSpec(str(agent.get("adapter") or UNREADABLE), str(agent.get("target"))).is_hosted
     return is_hosted or any(metric.get("kind") == FUNCTION_METRIC for metric in metrics)
 
 

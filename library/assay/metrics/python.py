@@ -47,7 +47,7 @@ INFO = MetricInfo(
     "Python",
     "A function of your own, called on your side with each answer: `function: module:function` in the spec.",
     (
-        Parameter("function", "text", None, "The function: module:function or file.py:function.", required=True),
+        Parameter("function", "text", None, "The function: module:function or file.py:function; a spec must name it."),
         Parameter("threshold", "number", None, "Least value of a row, and least mean of the run."),
         Parameter(
             "higher_is_better",
@@ -76,6 +76,16 @@ def own_name(target: str) -> str:
     return target.rpartition(":")[2].rpartition(".")[2]
 
 
+def function_problem(parameters: Mapping[str, Any]) -> str:
+    """Return why a spec's complete parameters name no function, as far as its form shows one; empty if they do."""
+    function = parameters["function"]
+    if function is None:
+        return "is missing"
+    if _TARGET.fullmatch(function):
+        return ""
+    return f"must be module:function or file.py:function, not {function[:100]!r}"
+
+
 class Python(ThresholdMetric):
     """Parameters: `function`, `threshold` (on each row and on the mean), `higher_is_better`, `timeout_s`."""
 
@@ -83,18 +93,10 @@ class Python(ThresholdMetric):
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         super().__init__(name, parameters)
-        self._function: str = parameters["function"]
+        self._function: str = parameters["function"] or ""
         self.timeout_s: float = parameters["timeout_s"]
         if parameters["higher_is_better"] is False:
             self.info = dataclasses.replace(INFO, rule="at_most")
-
-    @staticmethod
-    def check(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
-        """Return the problem of the function's name, as far as its form shows one."""
-        function = parameters["function"]
-        if _TARGET.fullmatch(function):
-            return []
-        return [("function", f"must be module:function or file.py:function, not {function[:100]!r}")]
 
     def work(self, row: Row) -> int:
         """Return an upper bound of the work; the function has been called already."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from assay.model.baseline import MAX_NAME_CHARS
-from assay.model.frameworks import FRAMEWORKS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,7 +29,13 @@ TURN_SCORES = ("mean", "worst", "last")
 FUNCTION_METRIC = "python"
 """The kind of metrics that are functions on the user's side."""
 
-_HOSTED_ADAPTERS = frozenset({"python", "command", *FRAMEWORKS})
+HOSTED = "hosted"
+"""The adapter of an agent on the client's side, and the kind of its metrics, on the wire."""
+ORCHESTRATOR_ADAPTERS = ("http", "grpc", "openai", "anthropic", "adk", "a2a", "replay")
+"""The adapters that the orchestrator calls or reads itself; every other one is run by a client."""
+UNREADABLE = "unreadable"
+"""The adapter of a run whose settings cannot be read."""
+
 _PROMPT_ADAPTERS = frozenset({"openai", "anthropic"})
 _URL_ADAPTERS = frozenset({"http", "a2a"})
 _URL = re.compile(r"https?://", re.IGNORECASE)
@@ -38,7 +43,16 @@ _URL = re.compile(r"https?://", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class AgentSpec:
-    """How a run calls its agent; times are in seconds."""
+    """How a run calls its agent; times are in seconds.
+
+    Args:
+        adapter: One of `ORCHESTRATOR_ADAPTERS`, or what a client runs, such as "python" or "command".
+        target: What the adapter calls or runs.
+        timeout_s: Timeout of one attempt.
+        concurrency: Maximum number of questions in flight.
+        retries: Attempts after a failed one.
+        options: The adapter's own options.
+    """
 
     adapter: str
     target: str = ""
@@ -53,7 +67,9 @@ class AgentSpec:
 
         An ADK agent is hosted if its target names an object, and not if the target is a server's URL.
         """
-        return self.adapter in _HOSTED_ADAPTERS and not self.is_called_by_url
+        if self.adapter == "adk":
+            return not self.is_called_by_url
+        return self.adapter not in (*ORCHESTRATOR_ADAPTERS, UNREADABLE, "")
 
     @property
     def fills_prompt(self) -> bool:
@@ -298,4 +314,4 @@ class RunSpec:
     @property
     def function_targets(self) -> dict[str, str]:
         """The targets of the functions, by metric; the client that computes them must have the same."""
-        return {metric.name: str(metric.parameters.get("function", "")) for metric in self.functions}
+        return {metric.name: str(metric.parameters.get("function") or "") for metric in self.functions}

@@ -17,7 +17,6 @@ from assay.specs.variables import reference_problems
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from assay.model.lifespan_settings import LifespanSettings
     from assay.model.run import AgentSpec
 
 ADAPTERS = ("python", "command", "http", "grpc", "openai", "anthropic", "adk", "langgraph", "pydantic_ai",
@@ -44,7 +43,10 @@ _MAX_GROWTH = 1_000_000
 
 
 def check_agent(agent: AgentSpec) -> list[Problem]:
-    """Return the problems of an agent's settings."""
+    """Return the problems of an agent's settings that the orchestrator reads.
+
+    What a client runs is the client's concern: `check_hosted` checks what this one can run.
+    """
     problems = [
         Problem(message, f"agent.{field}")
         for field, message in (
@@ -54,18 +56,15 @@ def check_agent(agent: AgentSpec) -> list[Problem]:
         )
         if message
     ]
+    if agent.is_hosted:
+        return problems
     agent, traces = without_traces(agent)
-    if traces is not None and not agent.is_hosted and agent.adapter in ADAPTERS:
+    if traces is not None:
         problems.append(Problem(_NO_TRACES.format(agent.adapter), f"agent.{TRACES_KEY}"))
-    elif traces is not None:
-        TraceSettings.from_option(traces, problems)
     agent, lifespan = without_lifespan(agent)
-    problems += _check_lifespan(agent, lifespan)
+    if lifespan is not None:
+        problems.append(Problem(_NO_LIFESPAN.format(agent.adapter), "agent.lifespan"))
     match agent.adapter:
-        case "python":
-            problems += _check_python(agent)
-        case "command":
-            problems += _check_command(agent)
         case "http":
             problems += _check_http(agent)
         case "grpc":
@@ -74,23 +73,36 @@ def check_agent(agent: AgentSpec) -> list[Problem]:
             problems += _check_prompt(agent)
         case "a2a":
             problems += _check_server(agent, A2aOptions)
-        case "adk" if not agent.is_hosted:
+        case "adk":
             problems += _check_server(agent, AdkServerOptions)
-        case _ if agent.adapter in FRAMEWORKS:
-            problems += _check_framework(agent)
         case "replay":
             problems += _check_replay(agent)
-        case _:
-            problems.append(Problem(_unknown_adapter(agent.adapter), "agent.adapter"))
     return problems + reference_problems(agent)
 
 
-def _check_lifespan(agent: AgentSpec, lifespan: LifespanSettings | None) -> list[Problem]:
-    if lifespan is None or agent.adapter not in ADAPTERS:
+def check_hosted(agent: AgentSpec) -> list[Problem]:
+    """Return the problems of an agent that this client is to run; none of one that the orchestrator calls."""
+    if not agent.is_hosted:
         return []
-    if not agent.is_hosted or agent.adapter == "command":
-        return [Problem(_NO_LIFESPAN.format(agent.adapter), "agent.lifespan")]
-    return lifespan.problems()
+    problems: list[Problem] = []
+    agent, traces = without_traces(agent)
+    if traces is not None:
+        TraceSettings.from_option(traces, problems)
+    agent, lifespan = without_lifespan(agent)
+    match agent.adapter:
+        case "python":
+            problems += _check_python(agent)
+        case "command":
+            problems += _check_command(agent)
+        case _ if agent.adapter in FRAMEWORKS:
+            problems += _check_framework(agent)
+        case _:
+            return [Problem(_unknown_adapter(agent.adapter), "agent.adapter")]
+    if lifespan is not None and agent.adapter == "command":
+        problems.append(Problem(_NO_LIFESPAN.format(agent.adapter), "agent.lifespan"))
+    elif lifespan is not None:
+        problems += lifespan.problems()
+    return problems + reference_problems(agent)
 
 
 def _check_python(agent: AgentSpec) -> list[Problem]:

@@ -14,7 +14,7 @@ from assay.gates.gates import parse_gate
 from assay.judging.prices import price_problems
 from assay.metrics import complete_parameters, count_problem, known_kind
 from assay.metrics.formula import with_own_numbers
-from assay.metrics.python import names_function, own_name
+from assay.metrics.python import function_problem, names_function, own_name
 from assay.metrics.rows.order import check_metrics
 from assay.model.cluster_key import cluster_problem
 from assay.model.command_options import COMMAND_KEYS, CommandOptions, command_line
@@ -28,7 +28,7 @@ from assay.parsing.fields import Fields
 from assay.parsing.names import metric_name_problem, name_problem, unknown_name, writable
 from assay.parsing.quantities import read_share
 from assay.parsing.yaml_nodes import Lines, parse_yaml
-from assay.specs.agents import ADAPTERS, IN_PROCESS_KEYS, check_agent
+from assay.specs.agents import ADAPTERS, IN_PROCESS_KEYS, check_agent, check_hosted
 from assay.specs.approvals import check_approvals, read_spec_approvals
 from assay.specs.dataset_keys import lift_dataset_keys
 from assay.specs.grpc_options import GRPC_KEYS, read_ca_file
@@ -478,7 +478,7 @@ class SpecReader:
         )
         # An unreadable file is already reported; its missing text need not be reported again.
         reported = {problem.field for problem in problems}
-        problems = [problem for problem in check_agent(agent) if problem.field not in reported]
+        problems = [problem for problem in check_agent(agent) + check_hosted(agent) if problem.field not in reported]
         if not problems and self._environ is not None:
             problems = missing_variables(agent, self._environ)
         self._take(problems)
@@ -538,6 +538,9 @@ class SpecReader:
             return None
         try:
             complete = complete_parameters(kind, parameters, where=where)
+            if kind == FUNCTION_METRIC and (problem := function_problem(complete)):
+                self._report(f"{where}.function", problem)
+                return None
             return MetricSpec(name, complete, kind, is_optional)
         except InvalidInputError as error:
             self._take(error.problems)

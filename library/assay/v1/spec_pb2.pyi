@@ -631,12 +631,15 @@ class AgentSpec(_message.Message):
     CONCURRENCY_FIELD_NUMBER: _builtins.int
     RETRIES_FIELD_NUMBER: _builtins.int
     OPTIONS_JSON_FIELD_NUMBER: _builtins.int
+    HOSTED_BY_FIELD_NUMBER: _builtins.int
     adapter: _builtins.str
-    """The adapter: "python", "command", "http", "grpc", "openai", "anthropic", "replay" and others; the refusal of an
-    unknown adapter lists all.
+    """The adapter: "hosted" for an agent that runs on a client's side and answers through HostService; "http", "grpc",
+    "openai", "anthropic", "adk", "a2a" or "replay" for what the orchestrator calls or reads. More may come.
     """
     target: _builtins.str
-    """The adapter's target: "module:function", a URL, "host:port" or a model's id; empty for "replay"."""
+    """What the adapter calls: a URL, "host:port" or a model's id; empty for "replay". For "hosted" what the client runs,
+    for people, e.g. "agent:answer"; it may be empty.
+    """
     timeout_ms: _builtins.int
     """Timeout of one attempt in milliseconds, 1 to 3,600,000; 0 means 30,000."""
     concurrency: _builtins.int
@@ -644,7 +647,11 @@ class AgentSpec(_message.Message):
     retries: _builtins.int
     """Attempts after a failed one, 0 to 10; absent means 2."""
     options_json: _builtins.str
-    """The adapter's own options: the text of one JSON object, or empty."""
+    """The adapter's own options: the text of one JSON object, or empty. The orchestrator does not read those of "hosted"."""
+    hosted_by: _builtins.str
+    """What hosts the agent, for people, at most 64 characters, e.g. "python", "command" or "typescript"; only for "hosted",
+    and not the name of another adapter. May be empty.
+    """
     def __init__(
         self,
         *,
@@ -654,10 +661,11 @@ class AgentSpec(_message.Message):
         concurrency: _builtins.int = ...,
         retries: _builtins.int | None = ...,
         options_json: _builtins.str = ...,
+        hosted_by: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_retries", b"_retries", "retries", b"retries"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retries", b"_retries", "adapter", b"adapter", "concurrency", b"concurrency", "options_json", b"options_json", "retries", b"retries", "target", b"target", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retries", b"_retries", "adapter", b"adapter", "concurrency", b"concurrency", "hosted_by", b"hosted_by", "options_json", b"options_json", "retries", b"retries", "target", b"target", "timeout_ms", b"timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__retries: _TypeAlias = _typing.Literal["retries"]  # noqa: Y015
     _WhichOneofArgType__retries: _TypeAlias = _typing.Literal["_retries", b"_retries"]  # noqa: Y015
@@ -680,7 +688,7 @@ class MetricSpec(_message.Message):
     parameters_json: _builtins.str
     """The metric's parameters: the text of one JSON object, or empty for the defaults."""
     kind: _builtins.str
-    """The kind of metric; empty in a request if the name is a kind."""
+    """The kind of metric, e.g. "hosted" for one that the client computes; empty in a request if the name is a kind."""
     is_optional: _builtins.bool
     """Whether the run can end without the metric: if it cannot be computed, the run's verdict ignores it."""
     def __init__(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from assay.metrics import METRICS, definition
 from assay.v1 import metric_pb2
+from assay.wire.hosted import kind_to_wire
 
 if TYPE_CHECKING:
     from assay.metrics.core.info import Parameter
@@ -17,7 +18,7 @@ def definition_to_wire(kind: str) -> metric_pb2.MetricDefinition:
     """Return the message for a kind of metric."""
     info = METRICS[kind].info
     return metric_pb2.MetricDefinition(
-        name=info.name,
+        name=kind_to_wire(info.name),
         title=info.title,
         summary=info.summary,
         definition=definition(kind),

@@ -17,13 +17,11 @@ from assay.model.by_metric import ByMetric
 from assay.model.code_identity import CodeIdentity
 from assay.model.judge_calibration import JudgeCalibration
 from assay.model.run import (
-    AgentSpec,
     AttemptOutcome,
     CaseSelection,
     DatasetReading,
     DatasetRef,
     Deletion,
-    MetricSpec,
     PauseCause,
     RowAttempt,
     RowResult,
@@ -36,6 +34,7 @@ from assay.model.run import (
     StateChanged,
     TurnResult,
 )
+from assay.model.run_spec import HOSTED
 from assay.model.stopping import StoppingSettings
 from assay.model.views import RowView, RunView
 from assay.parsing.names import run_id_problem
@@ -48,6 +47,7 @@ from assay.wire.agent import (
     response_to_wire,
 )
 from assay.wire.converter import Converter, EnumConverter, Functions, Spread
+from assay.wire.hosted import AGENT, METRIC, agent_problems, metric_problem
 from assay.wire.json_text import mapping_from_text, mapping_to_text
 from assay.wire.judging import JUDGE
 from assay.wire.summary import SUMMARY
@@ -90,8 +90,8 @@ SETTINGS = Converter(
     RunSpec,
     spec_pb2.RunSpec,
     parts={
-        "agent": Converter(AgentSpec, spec_pb2.AgentSpec),
-        "metrics": Converter(MetricSpec, spec_pb2.MetricSpec),
+        "agent": AGENT,
+        "metrics": METRIC,
         "dataset": Converter(
             DatasetReading,
             spec_pb2.DatasetReading,
@@ -120,6 +120,13 @@ def settings_from_wire(spec: spec_pb2.RunSpec) -> tuple[RunSpec, list[Problem]]:
         except ValueError as problem:
             problems.append(Problem(f"cannot be read: {problem}", f"{place}.{field}"))
             message.ClearField(field)
+    if unusable := agent_problems(spec.agent):
+        problems += unusable
+        readable.agent.adapter, readable.agent.hosted_by = HOSTED, ""  # its other fields are checked all the same
+    for index, metric in enumerate(readable.metrics):
+        metric.kind = metric.kind or metric.name
+        if reserved := metric_problem(metric.kind):
+            problems.append(Problem(reserved, f"metrics[{index}].kind"))
     del readable.approvals[:]
     for index, approval in enumerate(spec.approvals):
         try:

@@ -60,13 +60,15 @@ async def test_metrics_are_listed_with_their_parameters(serve: Serve) -> None:
     async with serve() as client:
         stub = server_pb2_grpc.ServerServiceStub(client._channel)
         definitions = (await stub.ListMetrics(server_pb2.ListMetricsRequest())).metrics
-    assert [definition.name for definition in definitions] == sorted(METRICS)
+    kinds = ["hosted" if kind == "python" else kind for kind in METRICS]
+    assert [definition.name for definition in definitions] == sorted(kinds)
     for definition in definitions:
         assert definition.summary
         assert definition.definition
         given = {parameter.name: json.loads(parameter.default_json) for parameter in definition.parameters}
         if not any(parameter.required for parameter in definition.parameters):
-            assert set(complete_parameters(definition.name, given, where="")) == set(given)
+            kind = "python" if definition.name == "hosted" else definition.name
+            assert set(complete_parameters(kind, given, where="")) == set(given)
     (rouge,) = (definition for definition in definitions if definition.name == "rouge")
     (measure,) = (parameter for parameter in rouge.parameters if parameter.name == "measure")
     assert (measure.type, measure.default_json, list(measure.choices)) == (

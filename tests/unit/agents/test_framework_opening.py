@@ -17,7 +17,7 @@ from assay.errors import InvalidInputError
 from assay.local_stack.install_hint import install_hint
 from assay.model.frameworks import FRAMEWORKS, Framework, OptionKind
 from assay.model.run import AgentSpec
-from assay.specs.agents import check_agent
+from assay.specs.agents import check_hosted
 
 YAML = Framework(
     "PyYAML", "yaml", {"pyyaml": ("6", "7"), "pytest": ("1", "100")}, "yaml", "a loader", {"depth": OptionKind.COUNT}
@@ -67,7 +67,7 @@ def test_all_problems_of_a_framework_agent_are_reported_at_once() -> None:
     """The target, unknown options with the nearest known one, and values of another kind."""
     for adapter, framework in FRAMEWORKS.items():
         settings = AgentSpec(adapter, "not a target", options={"no_such_option": 1})
-        problems = {problem.field: problem.message for problem in check_agent(settings)}
+        problems = {problem.field: problem.message for problem in check_hosted(settings)}
         assert set(problems) == {"agent.target", "agent.no_such_option"}
         assert f"of {framework.accepts}" in problems["agent.target"]
     assert YAML.option_problems({"depth": 3}) == []

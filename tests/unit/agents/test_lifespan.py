@@ -26,7 +26,7 @@ from assay.model.answers.agent_request import AgentRequest
 from assay.model.answers.agent_response import AgentErrorKind
 from assay.model.lifespan_settings import LIFESPAN_KEYS
 from assay.model.run import AgentSpec
-from assay.specs.agents import check_agent
+from assay.specs.agents import check_agent, check_hosted
 from assay.specs.loader import load_spec
 
 if TYPE_CHECKING:
@@ -420,7 +420,8 @@ def test_the_options_are_checked_with_the_spec(
     adapter: str, target: str, options: dict[str, str], message: str
 ) -> None:
     """Options are checked without the user's code; only agents in this process have them."""
-    problems = "\n".join(map(str, check_agent(AgentSpec(adapter, target, options=options))))
+    agent = AgentSpec(adapter, target, options=options)
+    problems = "\n".join(map(str, check_agent(agent) + check_hosted(agent)))
     assert message in problems
     assert bool(message) == bool(problems)
 

@@ -9,7 +9,7 @@ import pytest
 from assay.errors import SpecError
 from assay.model.run import AgentSpec
 from assay.model.trace_settings import TraceSettings, without_traces
-from assay.specs.agents import check_agent
+from assay.specs.agents import check_hosted
 from assay.specs.loader import spec_from_mapping
 
 
@@ -112,5 +112,5 @@ def test_every_mistake_is_named() -> None:
     (problem,) = problems("zipkin")
     assert problem == "agent.traces: must be otlp, or a mapping such as {file: spans.jsonl, wait: 2s}, not 'zipkin'"
     assert problems({"file": 7}) == ["agent.traces.file: must be a string, not 7"]
-    (found,) = check_agent(AgentSpec("python", "m:f", options={"traces": 3}))
+    (found,) = check_hosted(AgentSpec("python", "m:f", options={"traces": 3}))
     assert found.field == "agent.traces"

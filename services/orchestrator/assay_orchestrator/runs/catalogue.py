@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from assay.errors import NotFoundError, WrongStateError
 from assay.model.run import AgentSpec, Run, RunCounts, RunSpec
+from assay.model.run_spec import UNREADABLE
 from assay.wire.run import SETTINGS
 from assay.wire.summary import SUMMARY
 from assay_orchestrator.store.removal import deletions
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from assay.model.scope import Scope
     from assay.storage.database import Database
     from assay_orchestrator.store.runs.runs import RunRecord
-
-UNREADABLE = "unreadable"
-"""The adapter of a run whose settings cannot be read."""
 
 
 class Catalogue:

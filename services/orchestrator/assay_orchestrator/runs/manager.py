@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from assay.errors import AssayError, NotFoundError, SpecError, StorageError
 from assay.gates.stopping_text import stopped_sentence
 from assay.model.run import Run, RunSpec, RunState
+from assay.model.run_spec import UNREADABLE
 from assay.model.scope import Scope
 from assay.process.failpoints import failpoint
 from assay.telemetry.tracing import is_tracing
@@ -25,7 +26,7 @@ from assay_orchestrator.pipeline.storage_pauses import STORAGE_BACKOFF
 from assay_orchestrator.runs.admission import check_spend_cap
 from assay_orchestrator.runs.agent_hosts import AgentHosts
 from assay_orchestrator.runs.budget_watch import BudgetWatch
-from assay_orchestrator.runs.catalogue import UNREADABLE, Catalogue
+from assay_orchestrator.runs.catalogue import Catalogue
 from assay_orchestrator.runs.creation import Creation
 from assay_orchestrator.runs.deletion import Deleter
 from assay_orchestrator.runs.destination_watch import DestinationWatch

@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 
 from assay.errors import InvalidInputError, Problem, SpecError, WrongStateError
 from assay.metrics import build_metric
+from assay.model.run_spec import HOSTED
 from assay.model.scope import LOCAL
 from assay.parsing.secret_references import SCHEME, parse_path
 from assay.specs.grpc_options import target_host
@@ -138,7 +139,9 @@ class Planner:
             host=host,
             stop_look=StopLook(run.run_id, settings) if settings.stopping is not None else None,
             team=settings.team or LOCAL.team,
-            observed=ObservedRun(settings.team or LOCAL.team, settings.agent.adapter),
+            observed=ObservedRun(
+                settings.team or LOCAL.team, HOSTED if settings.agent.is_hosted else settings.agent.adapter
+            ),
             budget=budget,
             approvals=settings.approvals,
         )

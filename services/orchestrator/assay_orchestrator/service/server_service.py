@@ -62,8 +62,8 @@ class ServerService(server_pb2_grpc.ServerServiceServicer):
     ) -> server_pb2.ListMetricsResponse:
         """Return all kinds of metrics."""
         # In a thread: the first call imports every metric.
-        definitions = await asyncio.to_thread(lambda: list(map(definition_to_wire, sorted(METRICS))))
-        return server_pb2.ListMetricsResponse(metrics=definitions)
+        definitions = await asyncio.to_thread(lambda: list(map(definition_to_wire, METRICS)))
+        return server_pb2.ListMetricsResponse(metrics=sorted(definitions, key=lambda metric: metric.name))
 
     async def GetIdentity(
         self, request: server_pb2.GetIdentityRequest, context: Context
