@@ -15,7 +15,7 @@ NIGHTLY := test-alerts test-deploy test-aimock test-clients test-nightly test-br
 # Without byte code, every process that a test starts would compile its imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-services test-postgres test-tools test-nightly test-unit test-browser test-frameworks test-aimock test-clients test-deploy test-alerts nightly error-rates check chaos compat fuzz images mutants protos docs bench dist lock sbom clean
+.PHONY: demo test test-services test-postgres test-tools test-nightly test-unit test-browser test-frameworks test-aimock test-clients test-deploy test-alerts nightly error-rates check chaos compat fuzz images mutants protos protos-image docs bench dist lock sbom clean
 .DELETE_ON_ERROR:
 
 demo: .venv/run.stamp          ## run an evaluation on a real example
@@ -110,6 +110,10 @@ sbom: images                   ## write a bill of materials for each image into 
 
 protos: .venv-protos/protos.stamp  ## regenerate the checked-in stubs
 	tools/generate-stubs library
+
+protos-image: .venv/dev.stamp  ## renew protos/image.binpb, the promised contracts; part of a release, see CONTRIBUTING.md
+	@[ ! -e protos/image.binpb ] || $(BIN)/buf breaking --against protos/image.binpb
+	$(BIN)/buf build --exclude-source-info -o protos/image.binpb
 
 docs: .venv-docs/docs.stamp    ## build the documentation site into .site/html; fails on broken links and other warnings
 	.venv-docs/bin/python -m tools.site
