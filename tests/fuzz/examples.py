@@ -6,6 +6,10 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from google.protobuf.field_mask_pb2 import FieldMask
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from assay.admin.v1 import admin_pb2
 from assay.embedder.v1 import embedder_pb2
 from assay.judge.v1 import judge_pb2
 from assay.metrics import complete_parameters
@@ -16,7 +20,16 @@ from assay.model.case import Assertion, Case, ExpectedTool, Turn
 from assay.model.metric_call import MetricOutcome
 from assay.model.run import AgentSpec, MetricSpec, RunSpec
 from assay.model.stopping import StoppingSettings
-from assay.v1 import calibration_pb2, comparison_figures_pb2, comparison_pb2, dataset_pb2, host_pb2, row_pb2, run_pb2
+from assay.v1 import (
+    calibration_pb2,
+    comparison_figures_pb2,
+    comparison_pb2,
+    dataset_pb2,
+    host_pb2,
+    row_pb2,
+    run_pb2,
+    server_pb2,
+)
 from assay.wire.agent import response_to_wire
 from assay.wire.case import case_to_wire
 from assay.wire.metric_call import outcomes_to_wire
@@ -102,6 +115,9 @@ _COMPARISON = comparison_figures_pb2.ComparisonSettings(
     alpha=0.1, power=0.9, seed=1, filter="failed",
 )  # fmt: skip
 
+_QUOTAS = admin_pb2.Quotas(active_runs=3, money_per_month_nano_usd=10**9)
+_QUOTA_MASK = FieldMask(paths=["active_runs", "money_per_month_nano_usd", "stored_bytes"])
+
 EXAMPLES: Mapping[str, Sequence[Message]] = {
     "assay.v1.UploadDatasetRequest": [
         dataset_pb2.UploadDatasetRequest(header=dataset_pb2.DatasetHeader(name="d", format="plain/json")),
@@ -161,4 +177,25 @@ EXAMPLES: Mapping[str, Sequence[Message]] = {
         )
     ],
     "assay.v1.CreateRunRequest": _requests(),
+    "assay.admin.v1.UpdateTeamRequest": [
+        admin_pb2.UpdateTeamRequest(
+            team=admin_pb2.Team(team="search", keep_runs_days=30, state=admin_pb2.TEAM_STATE_DISABLED),
+            update_mask=FieldMask(paths=["state", "keep_runs_days"]),
+        )
+    ],
+    "assay.admin.v1.CreateTokenRequest": [
+        admin_pb2.CreateTokenRequest(team="search", role=server_pb2.ROLE_VIEWER, name="ci", lifetime_ms=60_000),
+        admin_pb2.CreateTokenRequest(team="search", role=server_pb2.ROLE_RUNNER, never_expires=True),
+    ],
+    "assay.admin.v1.ListAuditEventsRequest": [
+        admin_pb2.ListAuditEventsRequest(
+            team="search", action="CreateTeam", event_time_from=Timestamp(seconds=1_767_225_600), page_size=2
+        )
+    ],
+    "assay.admin.v1.UpdateQuotasRequest": [
+        admin_pb2.UpdateQuotasRequest(team="search", quotas=_QUOTAS, update_mask=_QUOTA_MASK)
+    ],
+    "assay.admin.v1.UpdateDefaultQuotasRequest": [
+        admin_pb2.UpdateDefaultQuotasRequest(quotas=_QUOTAS, update_mask=_QUOTA_MASK)
+    ],
 }  # fmt: skip

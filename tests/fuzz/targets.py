@@ -85,7 +85,6 @@ _PROCESSES: Mapping[str, Sequence[str]] = {
     "assay.embedder.v1.EmbedderService": ("tests.fuzz.embedder_process", "{address}"),
 }
 _KNOWN: Mapping[str, Sequence[str]] = {
-    "role": ("viewer", "runner", "team-admin", "operator", "king"),
     "team": ("", "operators", "search", "*"),
     "adapter": ("replay", "python", "http", "grpc", "openai", "anthropic", "command"),
     "target": (
@@ -100,7 +99,7 @@ _KNOWN: Mapping[str, Sequence[str]] = {
         "unix:/x",
     ),
     "type": ("contains", "equals", "regex", "is-json", "javascript", "latency"),
-    "metric": (*METRICS, "exact_mach"),
+    "kind": (*METRICS, "exact_mach"),
     "gates": ("pass_rate >= 0.5", "pass_rate > NaN", "exact_match >= 1e999", "((((("),
     "rubric": ("answer", "", "nothing"),
     "service": ("", "assay.v1.RunService", "x"),
