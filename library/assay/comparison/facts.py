@@ -114,7 +114,7 @@ class RunFacts:
         invalid_verdict_count: Invalid verdicts of the judge.
         dataset_id: The id of the dataset's content.
         dataset_name: The name of the dataset.
-        p95_latency_ms: The 95th percentile of latencies, in seconds.
+        p95_latency_ms: The 95th percentile of latencies.
         ranking: The means that the classical ranking weighs, by their names in it.
         config: Its settings.
         code: The code of its agent, as `run.code` of its document; empty if unknown.
@@ -161,6 +161,7 @@ def facts_of(head: Mapping[str, Any]) -> RunFacts:
     judging = summary.get("judging") or {}
     prompt = head.get("prompt_path") or ""
     labels = run.get("labels") or {}
+    p95_s = (summary.get("latency") or {}).get("p95_s")
     dataset = run.get("dataset") or {}
     return RunFacts(
         run_id=run["run_id"],
@@ -177,7 +178,7 @@ def facts_of(head: Mapping[str, Any]) -> RunFacts:
         invalid_verdict_count=judging.get("failed") or 0,
         dataset_id=dataset.get("sha256") or dataset.get("dataset_id") or "",
         dataset_name=dataset.get("name") or head.get("test_cases_path") or "",
-        p95_latency_ms=(summary.get("latency") or {}).get("p95_s"),
+        p95_latency_ms=None if p95_s is None else 1000 * p95_s,
         ranking=_ranking(head["results"]),
         config=config,
         code=run.get("code") or {},

@@ -49,7 +49,7 @@ def stopping_texts(report: ComparisonReport) -> list[str]:
     if stopping.has_decided:
         planned = count_text(stopping.planned_case_count, "case")
         counts = f"A asked {stopping.a_asked_case_count:,}, B {stopping.b_asked_case_count:,} of {planned}"
-        seconds = None if stopping.saved_ms is None else stopping.saved_ms / 1000
+        seconds = _seconds(stopping.saved_ms)
         saved = saved_text(stopping.saved_call_count, stopping.saved_token_count, stopping.saved_usd, seconds)
         sentences.append(f"stopped early by {stopping.rule}: {counts}; {saved}")
     return sentences
@@ -369,8 +369,8 @@ def effort_texts(report: ComparisonReport) -> list[str]:
     variants = report.comparison.variants
     kinds = (
         ("cost (USD)", [variant.cost_usd for variant in variants], 4),
-        ("mean latency (s)", [variant.mean_latency_ms for variant in variants], 2),
-        ("p95 latency (s)", [variant.p95_latency_ms for variant in variants], 2),
+        ("mean latency (s)", [_seconds(variant.mean_latency_ms) for variant in variants], 2),
+        ("p95 latency (s)", [_seconds(variant.p95_latency_ms) for variant in variants], 2),
         ("mean tokens", [variant.mean_tokens for variant in variants], 0),
     )
     return [
@@ -379,6 +379,10 @@ def effort_texts(report: ComparisonReport) -> list[str]:
         for name, values, decimals in kinds
         if any(value is not None for value in values)
     ]
+
+
+def _seconds(duration_ms: float | None) -> float | None:
+    return None if duration_ms is None else duration_ms / 1000
 
 
 def _labelled(report: ComparisonReport, values: Sequence[float | None]) -> list[tuple[str, float | None]]:
