@@ -9,7 +9,7 @@ import numpy as np
 import scipy  # whose parts are imported when they are named
 from benchmarks.error_rates.rates import ALPHA, Rate, Setting, Values, counted
 
-from assay.model.canary_summary import KNOWN_BAD, KNOWN_GOOD, CanarySummary, CanaryTally
+from assay.model.canary_summary import CanaryKind, CanarySummary, CanaryTally
 from assay.statistics.drift import find_drift
 
 _WIDTH = 4.0  # of the scale 1 to 5
@@ -53,7 +53,10 @@ def _canaries(must_fail: int, must_pass: int, chance: float, _: np.random.Genera
     for passed in range(must_fail + 1):
         for failed in range(must_pass + 1):
             weight = scipy.stats.binom.pmf(passed, must_fail, chance) * scipy.stats.binom.pmf(failed, must_pass, chance)
-            kinds = CanaryTally(KNOWN_BAD, must_fail, passed), CanaryTally(KNOWN_GOOD, must_pass, failed)
+            kinds = (
+                CanaryTally(CanaryKind.KNOWN_BAD, must_fail, passed),
+                CanaryTally(CanaryKind.KNOWN_GOOD, must_pass, failed),
+            )
             summary = CanarySummary(kinds)
             untrusted += weight * summary.is_untrusted
             warned += weight * bool(summary.warning)

@@ -15,7 +15,8 @@ from benchmarks.error_rates.scored import SCALE, asymmetric, likert
 from assay.comparison.compare import compare_runs
 from assay.comparison.facts import RunFacts
 from assay.comparison.model import Comparison, ComparisonSettings, ComparisonVerdict
-from assay.comparison.stopping import Stop, StoppingPlan, StoppingRule, first_stop
+from assay.comparison.stopping import Stop, StoppingPlan, first_stop
+from assay.model.stopping import StoppingRule
 from assay.model.stopping import StoppedEarly, StoppingSettings
 
 _UNIT = (0.0, 1.0)

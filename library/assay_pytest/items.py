@@ -146,7 +146,7 @@ class GateItem(EvaluationItem):
         actual = "" if gate["actual"] is None else f", actual {compared}"
         self.user_properties.append(("actual", gate["actual"]))
         if gate["outcome"] != "pass":
-            why = "".join(f"; {clean(text)}" for text in (gate["reason"], gate.get("note")) if text)
+            why = "".join(f"; {clean(text)}" for text in (gate["message"], gate.get("note")) if text)
             pytest.fail(f"gate {gate['outcome'].upper()}: {clean(self._expression)}{actual}{why}", pytrace=False)
 
 

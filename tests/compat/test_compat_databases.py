@@ -87,7 +87,7 @@ def unexpected(changes: list[str], *, is_partial: bool = False) -> list[str]:
     A summary of a version without a bound on agent errors gets the verdict of this version. That of an unfinished run
     is made anew from its rows: older versions counted the latency of agent errors.
     """
-    announced = ("overall_status", "latency") if is_partial else ("overall_status",)
+    announced = ("verdict", "latency") if is_partial else ("verdict",)
     return [line for line in changes if not any(name in line for name in announced)]
 
 

@@ -34,14 +34,14 @@ class Example:
         passed: Rows that pass.
         values: Metrics of the run.
         failing: Ids of the cases that fail, where a person has given them ids.
-        target_missed: Metrics whose own target is missed, which no gate asks for.
+        goal_missed: Metrics whose own target is missed, which no gate asks for.
     """
 
     rows: int
     passed: int
     values: dict[str, float]
     failing: str = ""
-    target_missed: str = ""
+    goal_missed: str = ""
 
 
 RUNS = {
@@ -61,7 +61,7 @@ RUNS = {
         40, 20,
         {"hit_rate": 0.875, "mrr": 0.825, "judge_score": 0.61, "combined_score": 0.7054, "tokens": 668.95,
          "latency": 0.0},
-        target_missed="judge_score",
+        goal_missed="judge_score",
     ),
     "prompt-quality": Example(
         96, 67,
@@ -172,7 +172,7 @@ def test_targets_of_metrics_are_reported_beside_the_gates(reports: dict[str, dic
     """A run may hold its gates and still miss what a metric asks for by itself; the summary says so."""
     for name, example in RUNS.items():
         missed = set(reports[name]["summary"]["failed_criteria"])
-        assert missed == set(example.target_missed.split()), name
+        assert missed == set(example.goal_missed.split()), name
 
 
 TITLES = """

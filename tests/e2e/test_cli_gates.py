@@ -38,11 +38,11 @@ def outcomes(cli: Cli) -> list[dict[str, Any]]:
 
 
 def test_gates_that_hold_exit_with_0_and_tell_of_targets(shared_cli: Cli) -> None:
-    """Every kind of subject is compared; a target that is missed is shown and decides nothing."""
+    """Every kind of subject is compared; a goal that is missed is shown and decides nothing."""
     gated(
         shared_cli,
-        "pass_rate >= 0.8, target >= 0.9",
-        "exact_match > 0.7, target >= 0.8",
+        "pass_rate >= 0.8, goal >= 0.9",
+        "exact_match > 0.7, goal >= 0.8",
         'category."first part".pass_rate == 0.5',
         "tag.even.exact_match >= 0.6",
         "agent_errors <= 0",
@@ -51,13 +51,13 @@ def test_gates_that_hold_exit_with_0_and_tell_of_targets(shared_cli: Cli) -> Non
     )
     shown = shared_cli.run("run", "assay.yaml", "--output-dir", "out").stdout
     assert [gate["outcome"] for gate in outcomes(shared_cli)] == ["pass"] * 6
-    assert [gate["meets_target"] for gate in outcomes(shared_cli)] == [False, True, None, None, None, None]
+    assert [gate["meets_goal"] for gate in outcomes(shared_cli)] == [False, True, None, None, None, None]
     assert [gate["actual"] for gate in outcomes(shared_cli)] == pytest.approx([0.8, 0.8, 0.5, 2 / 3, 0.0, 0.8])
     lines = [line for line in shown.splitlines() if line.startswith("gate  PASS")]
     assert len(lines) == 6
-    assert lines[0] == "gate  PASS  pass_rate >= 0.8, target >= 0.9  actual 0.8 [0.1335, 0.9905]  target missed"
-    assert lines[1].endswith("actual 0.8 [0.1335, 0.9905]  target reached")
-    assert "target" not in lines[2]
+    assert lines[0] == "gate  PASS  pass_rate >= 0.8, goal >= 0.9  actual 0.8 [0.1335, 0.9905]  goal missed"
+    assert lines[1].endswith("actual 0.8 [0.1335, 0.9905]  goal reached")
+    assert "goal" not in lines[2]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_gates_that_hold_exit_with_0_and_tell_of_targets(shared_cli: Cli) -> Non
     [
         (["hit_rate >= 0"], 3, ["incomplete"]),
         (["category.last.pass_rate >= 0", "pass_rate >= 0.5"], 3, ["incomplete", "pass"]),
-        (["hit_rate >= 0", "pass_rate > 0.8, target > 0.9", "exact_match > 0"], 1, ["incomplete", "fail", "pass"]),
+        (["hit_rate >= 0", "pass_rate > 0.8, goal > 0.9", "exact_match > 0"], 1, ["incomplete", "fail", "pass"]),
     ],
 )
 def test_the_worst_gate_decides_the_exit_status(
@@ -82,7 +82,7 @@ def test_the_worst_gate_decides_the_exit_status(
 
 def test_wrong_gates_are_refused_before_anything_starts(cli: Cli) -> None:
     """Every wrong gate is named at its place, with what to write instead."""
-    gated(cli, "pass_rat > 1", "pass_rate > 0.9, target > 0.8", "pass_at_k.3 >= 0.5", "tag.even >= 1", repeats=2)
+    gated(cli, "pass_rat > 1", "pass_rate > 0.9, goal > 0.8", "pass_at_k.3 >= 0.5", "tag.even >= 1", repeats=2)
     said = cli.run("run", "assay.yaml", status=2).stderr
     for index, sentence in enumerate(
         ("did you mean 'pass_rate'?", "exchange them", "raise repeats", "tag.NAME.pass_rate")

@@ -26,6 +26,7 @@ from assay.model.run import (
     RunSpec,
     RunState,
     RunSummary,
+    RunVerdict,
     Score,
     ScoreStatus,
 )
@@ -53,11 +54,20 @@ def evaluation(metric_count: int = 2, *, decided: int = 4) -> Evaluation:
     """Three of four rows passed by `m0`; the last metric was not computed."""
     values: list[float | None] = [0.75 for _ in range(metric_count - 1)]
     metrics = tuple(
-        MetricSummary(f"m{index}", value, 4, 0, 0, detail={"long": "x" * 1000})
+        MetricSummary(f"m{index}", value, 4, 0, 0, detail={"long": "x" * 1000}, unit="%")
         for index, value in enumerate([*values, None])
     )
     summary = RunSummary(
-        "PASS", (), (), 0.75 if decided else None, 3 if decided else 0, decided, metrics, LatencySummary(), row_count=4
+        RunVerdict.NO_CRITERIA,
+        failed_criteria=(),
+        skipped_criteria=(),
+        pass_rate=0.75 if decided else None,
+        passed=3 if decided else 0,
+        decided=decided,
+        metrics=metrics,
+        latency=LatencySummary(),
+        row_count=4,
+        reasons=("no gate and no threshold decides",),
     )
     kinds = [MetricSpec(metric.metric, kind="exact_match") for metric in metrics]
     settings = RunSpec("api", AgentSpec("python"), kinds)
@@ -168,7 +178,7 @@ def test_the_text_of_stored_runs_is_a_line_a_run() -> None:
     shown = repr(Runs([document.run, document.run])).splitlines()
     assert shown[0] == "<2 runs>"
     assert shown[1] == shown[2]
-    assert shown[1].split() == [document.run.run_id, "completed", document.summary.overall_status, "75.0%", "passed"]
+    assert shown[1].split() == [document.run.run_id, "completed", document.summary.verdict, "75.0%", "passed"]
 
 
 def test_a_frame_without_pandas_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from assay.metrics import build_metric, complete_parameters
 from assay.metrics.core.score import Metric
 from assay.model.answers.agent_response import AgentStatus
-from assay.model.run import MetricSpec, RowResult, Score, ScoreStatus
+from assay.model.run import MetricSpec, RowResult, Score, ScoreStatus, WeightedSummary
 from assay_orchestrator.summary.run_summary import summarise
 
 
@@ -72,10 +72,10 @@ def test_weights_are_told_apart_from_plain_numbers() -> None:
     ]
     summary = summarise(rows, [coverage()], [])
     assert summary.pass_rate == summary.metrics[0].value == pytest.approx(1 / 3)
-    assert summary.weighted == {"pass_rate": 0.75, "metrics": {"coverage": 0.75}}
-    assert summarise(rows[1:2], [coverage()], []).weighted == {}
+    assert summary.weighted == WeightedSummary(0.75, {"coverage": 0.75})
+    assert summarise(rows[1:2], [coverage()], []).weighted is None
     nothing = summarise(rows[2:3], [coverage()], []).weighted
-    assert nothing == {"pass_rate": None, "metrics": {"coverage": None}}
+    assert nothing == WeightedSummary(None)
 
 
 WEIGHTS = st.one_of(st.just(0.0), st.floats(1e-6, 1e6))
@@ -89,7 +89,7 @@ def test_weighted_numbers_have_no_order_and_no_unit(cases: list[tuple[float, boo
     assert summarise(rows[::-1], [coverage()], []).weighted == before
     scaled = [row(index, *case[:2], weight=case[2] * factor) for index, case in enumerate(cases)]
     after = summarise(scaled, [coverage()], []).weighted
-    if before and after and before["pass_rate"] is not None:
-        assert after["pass_rate"] == pytest.approx(before["pass_rate"], rel=1e-9)
+    if before and after and before.pass_rate is not None:
+        assert after.pass_rate == pytest.approx(before.pass_rate, rel=1e-9)
         values = [value for value, _, weight in cases if weight]
-        assert min(values) - 1e-12 <= before["metrics"]["coverage"] <= max(values) + 1e-12
+        assert min(values) - 1e-12 <= before.metrics["coverage"] <= max(values) + 1e-12

@@ -118,7 +118,7 @@ def test_a_run_without_a_missed_gate_says_why_it_did_not_pass(tmp_path: Path) ->
 
 def test_a_threshold_without_data_is_an_annotation_after_those_that_failed(tmp_path: Path) -> None:
     """What was asked for and not computed is said, also where another threshold decides."""
-    none = gate("tokens <= 9", "incomplete", actual=None, reason="computed on no row", source="threshold")
+    none = gate("tokens <= 9", "incomplete", actual=None, message="computed on no row", source="threshold")
     missed = MISSED | {"gates": [gate("mrr >= 0.5", "fail", actual=0.25, source="threshold"), none]}
     report = document([failed("a")], {"mrr": metric(), "tokens": metric()}, **missed)
     assert [properties["title"] for properties, _ in annotated(tmp_path, report, {})] == [
@@ -135,7 +135,7 @@ def test_a_run_that_passed_has_no_annotation(tmp_path: Path) -> None:
 def test_no_text_begins_a_command(tmp_path: Path, text: str) -> None:
     """Whatever a run contains, each annotation is one line with its own properties."""
     found = document([failed(text, question=text, answer=text, reason=text)], **MISSED)
-    found["summary"]["gates"] = [gate(text, "fail", reason=text, note=text)]
+    found["summary"]["gates"] = [gate(text, "fail", message=text, note=text)]
     source = tmp_path / "source.json"
     source.write_text(json.dumps(found), encoding="utf-8")
     with report_of_file(source) as report:

@@ -13,7 +13,7 @@ from assay.datasets import records_dataset
 from assay.errors import SpecError
 from assay.metrics import build_metric, complete_parameters
 from assay.model.answers.agent_response import AgentStatus
-from assay.model.canary_summary import CanarySummary, CanaryTally
+from assay.model.canary_summary import CanaryKind, CanarySummary, CanaryTally
 from assay.model.cluster_key import cluster_of, cluster_problem
 from assay.model.run import (
     AgentSpec,
@@ -29,9 +29,9 @@ from assay.model.run import (
     ScoreStatus,
 )
 from assay.reports.words.recommendations import recommendations
-from assay.reports.words.row_notes import row_notes
 from assay.specs.loader import spec_from_mapping
 from assay.wire.summary import SUMMARY
+from assay_orchestrator.summary.row_notes import row_notes
 from assay_orchestrator.summary.run_summary import SummaryRules, summarise
 
 EXACT = build_metric(MetricSpec("exact_match", complete_parameters("exact_match", {}, where="m")))
@@ -71,7 +71,7 @@ def test_copies_are_worth_one_case() -> None:
     assert summary.metrics[0].interval == expected
     assert summary.metrics[0].n_effective == 1.0
     assert summary.metrics[0].detail["accuracy_interval"] == expected
-    assert row_notes(run_of(summary)) == [
+    assert row_notes(run_of(summary), summary) == [
         "200 cases, worth about 1 independent one; the most copied case has 100% of them"
     ]
     sentence = "\n".join(recommendations(run_of(summary)))
@@ -92,7 +92,7 @@ def test_clusters_win_over_copies_and_are_named() -> None:
     assert summary.dependent is not None
     assert (summary.dependent.clusters, summary.dependent.effective_clusters) == (10, 10.0)
     assert summary.dependent.effective_cases == pytest.approx(10)
-    assert row_notes(run_of(summary, "category"))[-1] == (
+    assert row_notes(run_of(summary, "category"), summary)[-1] == (
         "100 cases in 10 clusters by category, worth about 10 independent ones"
     )
 
@@ -103,7 +103,7 @@ def test_one_large_cluster_is_named_with_its_share() -> None:
     verdicts = [place % 7 != 0 for place in range(245)]
     rules = SummaryRules(cluster="category", repeats=1)
     summary = summarise(rows_of(verdicts, categories=categories), [EXACT], (), rules=rules)
-    assert "; the largest cluster has 82% of them" in row_notes(run_of(summary, "category"))[-1]
+    assert "; the largest cluster has 82% of them" in row_notes(run_of(summary, "category"), summary)[-1]
 
 
 def test_a_gate_on_a_category_is_about_its_cases() -> None:
@@ -131,9 +131,12 @@ def test_pass_at_1_has_the_interval_of_the_pass_rate() -> None:
     """With equally many runs of each case they are one number; all of k is less certain than one of k."""
     verdicts = [True, True, False] * 5 + [True] * 30 + [False] * 6
     summary = summarise(rows_of(verdicts, repeats=3), [EXACT], (), rules=SummaryRules(repeats=3))
-    assert summary.repeats["pass_at_k_interval"]["1"] == pytest.approx(summary.pass_rate_interval)
-    low, high = summary.repeats["pass_hat_k_interval"]["3"]
-    assert low < summary.repeats["pass_hat_k"]["3"] < high
+    assert summary.repeats is not None
+    first, *_, last = summary.repeats.rates
+    assert first.pass_at_k_interval == pytest.approx(summary.pass_rate_interval)
+    assert last.pass_hat_k is not None
+    assert last.pass_hat_k_interval is not None
+    assert last.pass_hat_k_interval[0] < last.pass_hat_k < last.pass_hat_k_interval[1]
 
 
 @pytest.mark.parametrize(
@@ -182,6 +185,6 @@ def test_a_spec_names_what_its_cases_share() -> None:
 )  # fmt: skip
 def test_when_canaries_fail_a_run(bad: tuple[int, int], good: tuple[int, int], fails: bool, warns: bool) -> None:
     """Per side: two of fewer than 20, else Wilson's lower end above 10 %; one wrong is a warning."""
-    kinds = (CanaryTally("known_bad", bad[1], bad[0]), CanaryTally("known_good", good[1], good[0]))
+    kinds = (CanaryTally(CanaryKind.KNOWN_BAD, bad[1], bad[0]), CanaryTally(CanaryKind.KNOWN_GOOD, good[1], good[0]))
     summary = CanarySummary(kinds)
     assert (summary.is_untrusted, bool(summary.warning)) == (fails, warns)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import SpecError
-from assay.gates.gates import Gate, actual_text, decide, meets_target, parse_gate, read_gate
+from assay.gates.gates import Gate, actual_text, decide, meets_goal, parse_gate, read_gate
 from assay.metrics import METRICS, build_metric, complete_parameters
 from assay.model.run import GateOutcome, MetricSpec
 from assay_orchestrator.summary.gates import Tally, judge_gates
@@ -57,7 +57,7 @@ def parsed(text: str, metrics: Mapping[str, str] = RUN, repeats: int | None = No
         ("tag.smoke.pass_rate", ("tag", "smoke", "pass_rate", "value")),
         ("tag.pass_rate.pass_rate", ("tag", "pass_rate", "pass_rate", "value")),
         ('category."two words".pass_rate', ("category", "two words", "pass_rate", "value")),
-        ('category."a.b >= 1, target".hit_rate', ("category", "a.b >= 1, target", "hit_rate", "value")),
+        ('category."a.b >= 1, goal".hit_rate', ("category", "a.b >= 1, goal", "hit_rate", "value")),
         (r'tag."say \"hi\" \\ bye".pass_rate', ("tag", r'say "hi" \ bye', "pass_rate", "value")),
         ('tag."count".pass_rate', ("tag", "count", "pass_rate", "value")),
         ("pass_at_k.1", ("", "", "pass_at_k", "1")),
@@ -83,30 +83,30 @@ def test_every_operator_and_number(op: str, number: str, value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "bound", "target_op", "target"),
+    ("text", "bound", "goal_op", "goal"),
     [
-        ("hit_rate > 0.80, target > 0.90", 0.80, ">", 0.90),
-        ("hit_rate >= 0.80,target>0.80", 0.80, ">", 0.80),
-        ("speed.p95 < 4, target <= 2.5", 4.0, "<=", 2.5),
-        ('tag."a, target > 1".pass_rate >= 0, target >= 1', 0.0, ">=", 1.0),
+        ("hit_rate > 0.80, goal > 0.90", 0.80, ">", 0.90),
+        ("hit_rate >= 0.80,goal>0.80", 0.80, ">", 0.80),
+        ("speed.p95 < 4, goal <= 2.5", 4.0, "<=", 2.5),
+        ('tag."a, goal > 1".pass_rate >= 0, goal >= 1', 0.0, ">=", 1.0),
     ],
 )
-def test_targets(text: str, bound: float, target_op: str, target: float) -> None:
-    """A target goes the gate's way and may only ask for as much or more."""
+def test_goals(text: str, bound: float, goal_op: str, goal: float) -> None:
+    """A goal goes the gate's way and may only ask for as much or more."""
     gate = parse_gate(text, metrics=RUN)
-    assert (gate.bound, gate.target_op, gate.target) == (bound, target_op, target)
+    assert (gate.bound, gate.goal_op, gate.goal) == (bound, goal_op, goal)
     assert (gate.expression, gate.op) == (text, text.split(",")[-2].split()[-2])  # of the gate itself
 
 
 def test_a_metric_may_be_named_like_a_part_of_the_grammar() -> None:
     """A run's own metrics come first where that is what the text can mean."""
-    run = {"category": "contains", "tag": "contains", "pass_at_k": "contains", "target": "contains"}
+    run = {"category": "contains", "tag": "contains", "pass_at_k": "contains", "goal": "contains"}
     assert parsed("category >= 1", run) == ("", "", "category", "value")
     assert parsed("tag.pass_rate >= 1", run) == ("", "", "tag", "pass_rate")
     assert parsed("category.tag.pass_rate >= 1", run) == ("category", "tag", "pass_rate", "value")
     assert parsed("category.x.category >= 1", run) == ("category", "x", "category", "value")
     assert parsed("pass_at_k.pass_rate >= 1", run) == ("", "", "pass_at_k", "pass_rate")
-    assert parsed("target > 0.1, target > 0.2", run) == ("", "", "target", "value")
+    assert parsed("goal > 0.1, goal > 0.2", run) == ("", "", "goal", "value")
 
 
 @pytest.mark.parametrize("kind", sorted(METRICS))
@@ -124,7 +124,7 @@ def test_every_statistic_that_a_metric_lists_can_be_gated(kind: str) -> None:
         assert last in found or f"{last}_s" in found
     assert [gate.expression for gate in summary.gates] == gates
     assert all(gate.outcome is GateOutcome.INCOMPLETE for gate in summary.gates if gate.actual is None)
-    assert all(gate.reason for gate in summary.gates if gate.actual is None)
+    assert all(gate.message for gate in summary.gates if gate.actual is None)
 
 
 REFUSED = [
@@ -143,7 +143,7 @@ REFUSED = [
     ("pass_rate >= 100.5", "pass_rate is a share from 0 to 1: write 0.85 or 85%"),
     ("pass_rate >= -0.5", "pass_rate is a share from 0 to 1: write 0.85 or 85%"),
     ("pass_rate >= 850%", "pass_rate is a share from 0 to 1"),
-    ("pass_rate >= 0.8, target >= 90", "pass_rate is a share from 0 to 1: write 0.9 or 90%"),
+    ("pass_rate >= 0.8, goal >= 90", "pass_rate is a share from 0 to 1: write 0.9 or 90%"),
     ("agent_errors <= 1", "agent_errors is a share from 0 to 1, and 1 is every row: write 0.01 or 1%"),
     ("agent_errors < 5", "agent_errors is a share from 0 to 1: write 0.05 or 5%"),
     ("hit_rate > 80", "hit_rate is a share from 0 to 1: write 0.8 or 80%"),
@@ -164,9 +164,9 @@ REFUSED = [
     ('category."open.pass_rate >= 1', "is not a gate"),
     ('category."two\\" words.pass_rate >= 1', "is not a gate"),
     ("category.two words.pass_rate >= 1", "is not a gate"),
-    ("pass_rate >= 0.5, target", "is not a gate"),
-    ("pass_rate >= 0.5 target > 0.6", "is not a gate"),
-    ("pass_rate >= 0.5, goal > 0.6", "is not a gate"),
+    ("pass_rate >= 0.5, goal", "is not a gate"),
+    ("pass_rate >= 0.5 goal > 0.6", "is not a gate"),
+    ("pass_rate >= 0.5, target > 0.6", "is not a gate"),
     ("pass_rate >= 0." + "5" * 400, "is not a gate"),
     ("pass_rat >= 0.5", "unknown name in a gate 'pass_rat'; did you mean 'pass_rate'?"),
     ("hitrate >= 0.5", "did you mean 'hit_rate'?"),
@@ -191,13 +191,13 @@ REFUSED = [
     ("pass_at_k.2.3 >= 1", "say of how many runs"),
     ("pass_at_k.3 >= 1", "pass_at_k.3 needs 3 runs of each case and this run has 2: raise repeats"),
     ("pass_rate >= 1e999", "1e999 is too large a number for a gate"),
-    ("pass_rate >= 0, target > 1e999", "1e999 is too large a number for a gate"),
-    ("pass_rate > 0.5, target < 0.6", "a target goes the same way as its gate, with > or < in both"),
-    ("pass_rate == 0.5, target == 0.6", "a target goes the same way as its gate"),
-    ("pass_rate == 0.5, target > 0.6", "a target goes the same way as its gate"),
-    ("pass_rate >= 0.5, target == 0.6", "a target goes the same way as its gate"),
-    ("hit_rate > 0.9, target > 0.8", "the target 0.8 asks for less than the gate's 0.9: exchange them"),
-    ("speed < 2, target < 4", "the target 4 asks for less than the gate's 2: exchange them"),
+    ("pass_rate >= 0, goal > 1e999", "1e999 is too large a number for a gate"),
+    ("pass_rate > 0.5, goal < 0.6", "a goal goes the same way as its gate, with > or < in both"),
+    ("pass_rate == 0.5, goal == 0.6", "a goal goes the same way as its gate"),
+    ("pass_rate == 0.5, goal > 0.6", "a goal goes the same way as its gate"),
+    ("pass_rate >= 0.5, goal == 0.6", "a goal goes the same way as its gate"),
+    ("hit_rate > 0.9, goal > 0.8", "the goal 0.8 asks for less than the gate's 0.9: exchange them"),
+    ("speed < 2, goal < 4", "the goal 4 asks for less than the gate's 2: exchange them"),
 ]
 
 
@@ -216,12 +216,12 @@ def test_a_gate_on_a_metric_that_nobody_knows_is_left_to_whoever_refuses_the_met
 
 
 @pytest.mark.parametrize(
-    ("text", "bound", "target"),
+    ("text", "bound", "goal"),
     [
         ("pass_rate >= 85%", 0.85, None),
         ("pass_rate>=85 %", 0.85, None),
-        ("pass_rate >= 85%, target >= 0.9", 0.85, 0.9),
-        ("agent_errors <= 1%, target <= 0.5 %", 0.01, 0.005),
+        ("pass_rate >= 85%, goal >= 0.9", 0.85, 0.9),
+        ("agent_errors <= 1%, goal <= 0.5 %", 0.01, 0.005),
         ("agent_errors <= 100%", 1.0, None),
         ("hit_rate > 80%", 0.8, None),
         ("rouge >= 75%", 0.75, None),
@@ -229,11 +229,11 @@ def test_a_gate_on_a_metric_that_nobody_knows_is_left_to_whoever_refuses_the_met
         ("hit_rate.hits >= 20", 20.0, None),
     ],
 )
-def test_percentages_are_shares(text: str, bound: float, target: float | None) -> None:
-    """85% is 0.85, in gates and targets; a rate of 1 and a count stay what they are."""
+def test_percentages_are_shares(text: str, bound: float, goal: float | None) -> None:
+    """85% is 0.85, in gates and goals; a rate of 1 and a count stay what they are."""
     gate = parse_gate(text, metrics=RUN)
     assert gate.bound == pytest.approx(bound)
-    assert gate.target == (None if target is None else pytest.approx(target))
+    assert gate.goal == (None if goal is None else pytest.approx(goal))
 
 
 def test_a_stored_gate_that_no_new_run_may_have_is_still_read() -> None:
@@ -260,7 +260,7 @@ def test_a_metric_named_like_a_number_of_the_run_is_ambiguous() -> None:
 
 
 PIECES = st.sampled_from(
-    ["pass_rate", "hit_rate", "category", "tag", "pass_at_k", "agent_errors", "target", ".", '"', "\\", ">=", "<", "==",
+    ["pass_rate", "hit_rate", "category", "tag", "pass_at_k", "agent_errors", "goal", ".", '"', "\\", ">=", "<", "==",
      ",", " ", "0.5", "3", "1e999", "-", "\n", "\x00", "é", "\ud800", "x" * 500]
 )  # fmt: skip
 
@@ -310,17 +310,17 @@ def test_numbers_and_bounds_compare_with_a_tolerance(gate: str, actual: float | 
 @pytest.mark.parametrize(
     ("gate", "actual", "reached"),
     [
-        ("> 0.8, target > 0.9", 0.9, False),
-        ("> 0.8, target >= 0.9", 0.9, True),
-        ("> 0.8, target > 0.9", 0.7, False),
-        ("< 4, target < 2", 1.0, True),
-        ("> 0.8, target > 0.9", None, None),
+        ("> 0.8, goal > 0.9", 0.9, False),
+        ("> 0.8, goal >= 0.9", 0.9, True),
+        ("> 0.8, goal > 0.9", 0.7, False),
+        ("< 4, goal < 2", 1.0, True),
+        ("> 0.8, goal > 0.9", None, None),
         ("> 0.8", 0.95, None),
     ],
 )
 def test_a_target_is_reached_missed_or_unknown(gate: str, actual: float | None, reached: bool | None) -> None:
-    """A target compares like a bound; without a target or a number there is no result."""
-    assert meets_target(parse_gate(f"mine {gate}", metrics=RUN), actual) is reached
+    """A goal compares like a bound; without a goal or a number there is no result."""
+    assert meets_goal(parse_gate(f"mine {gate}", metrics=RUN), actual) is reached
 
 
 @pytest.mark.parametrize(
@@ -328,8 +328,8 @@ def test_a_target_is_reached_missed_or_unknown(gate: str, actual: float | None, 
     [
         ("pass_rate >= 0.85", 0.77777778, "0.7778"),
         ("pass_rate >= 0.85", 0.849967, "0.849967"),
-        ("pass_rate >= 85%, target >= 90%", 0.849967, "0.849967"),
-        ("hit_rate > 0.8, target > 0.9", 0.90003, "0.90003"),
+        ("pass_rate >= 85%, goal >= 90%", 0.849967, "0.849967"),
+        ("hit_rate > 0.8, goal > 0.9", 0.90003, "0.90003"),
         ("pass_rate == 1", 1.0, "1"),
         ("similarity >= 0.3", 0.1 + 0.2, "0.3"),
         ("latency.p95 < 4", 4.00000013, "4.00000013"),
@@ -351,7 +351,7 @@ def test_gates_of_a_run_without_rows_are_incomplete() -> None:
     summary = summarise([], [], [])
     gates = ["pass_rate >= 0", "agent_errors <= 1", "category.a.pass_rate >= 0", "pass_at_k.2 >= 0"]
     outcomes = judge_gates(gates, summary, kinds={}, tally=Tally(0, 0, 0))
-    assert [(gate.outcome, gate.reason) for gate in outcomes] == [
+    assert [(gate.outcome, gate.message) for gate in outcomes] == [
         (GateOutcome.INCOMPLETE, "no metric decided any row"),
         (GateOutcome.INCOMPLETE, "the run has no rows"),
         (GateOutcome.INCOMPLETE, "no row has a category"),

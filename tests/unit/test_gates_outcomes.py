@@ -16,7 +16,7 @@ from assay.metrics.core.score import EmbeddingEvidence, Metric, Row
 from assay.metrics.rows.row_scores import score_row
 from assay.model.answers.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
-from assay.model.run import GateOutcome, GateResult, MetricSpec, RowResult, RunSummary
+from assay.model.run import GateOutcome, GateResult, MetricSpec, RowResult, RunSummary, RunVerdict
 from assay.wire.summary import SUMMARY
 from assay_orchestrator.summary.groups import MAX_GROUPS
 from assay_orchestrator.summary.run_summary import SummaryRules, summarise
@@ -117,27 +117,27 @@ def test_what_is_known_passes_or_fails(gate: str, expected: GateOutcome, actual:
         for index, fate in enumerate(FATES)
     ]
     result = outcome(gate, rows)
-    assert (result.expression, result.outcome, result.reason) == (gate, expected, "")
+    assert (result.expression, result.outcome, result.message) == (gate, expected, "")
     assert result.actual == pytest.approx(actual)
 
 
 @pytest.mark.parametrize(
     ("gate", "expected", "actual", "reached"),
     [
-        ("pass_rate >= 0.5, target >= 0.6", GateOutcome.PASS, 0.6, True),
-        ("pass_rate >= 0.5, target > 0.6", GateOutcome.PASS, 0.6, False),
-        ("pass_rate >= 0.7, target >= 0.9", GateOutcome.FAIL, 0.6, False),
-        ("latency.max < 9, target < 6", GateOutcome.PASS, 4.0, True),
-        ("category.none.pass_rate >= 0.5, target >= 0.6", GateOutcome.INCOMPLETE, None, None),
+        ("pass_rate >= 0.5, goal >= 0.6", GateOutcome.PASS, 0.6, True),
+        ("pass_rate >= 0.5, goal > 0.6", GateOutcome.PASS, 0.6, False),
+        ("pass_rate >= 0.7, goal >= 0.9", GateOutcome.FAIL, 0.6, False),
+        ("latency.max < 9, goal < 6", GateOutcome.PASS, 4.0, True),
+        ("category.none.pass_rate >= 0.5, goal >= 0.6", GateOutcome.INCOMPLETE, None, None),
         ("pass_rate >= 0.5", GateOutcome.PASS, 0.6, None),
     ],
 )
 def test_a_target_is_reported_and_never_decides(
     gate: str, expected: GateOutcome, actual: float | None, reached: bool | None
 ) -> None:
-    """A missed target leaves the outcome alone; without a number there is nothing to reach."""
+    """A missed goal leaves the outcome alone; without a number there is nothing to reach."""
     result = outcome(gate, [row(fate, PLAIN, index) for index, fate in enumerate(FATES)])
-    assert (result.outcome, result.actual, result.meets_target) == (expected, actual, reached)
+    assert (result.outcome, result.actual, result.meets_goal) == (expected, actual, reached)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_what_could_not_be_computed_is_incomplete(gate: str, reason: str) -> Non
     ]
     result = outcome(gate, rows, WITH_VECTORS)
     assert (result.outcome, result.actual) == (GateOutcome.INCOMPLETE, None)
-    assert result.reason.startswith(reason)
+    assert result.message.startswith(reason)
 
 
 @pytest.mark.parametrize(
@@ -182,13 +182,13 @@ def test_a_metric_without_a_value_is_incomplete() -> None:
     """A metric that no row had anything for is named; so is one that decides no row."""
     chosen = metrics(hit_rate={}, mine={"kind": "formula", "formula": "answer_words"})
     rows = [row(RIGHT, chosen, category="a")]
-    assert outcome("hit_rate >= 0", rows, chosen).reason == "hit_rate was computed on no row (no expected sources)"
-    assert outcome("hit_rate.pass_rate >= 0", rows, chosen).reason == "hit_rate gave no row a verdict"
-    assert outcome("mine.pass_rate >= 0", rows, chosen).reason == "mine gave no row a verdict"
-    assert outcome("category.a.hit_rate >= 0", rows, chosen).reason == "category 'a': hit_rate was computed on no row"
-    assert outcome("category.a.pass_rate >= 0", rows, chosen).reason == "category 'a': no metric decided any row"
-    assert outcome("pass_rate >= 0", rows, chosen).reason == "no metric decided any row"
-    assert outcome("tag.a.pass_rate >= 0", rows, chosen).reason == "no row has a tag"
+    assert outcome("hit_rate >= 0", rows, chosen).message == "hit_rate was computed on no row (no expected sources)"
+    assert outcome("hit_rate.pass_rate >= 0", rows, chosen).message == "hit_rate gave no row a verdict"
+    assert outcome("mine.pass_rate >= 0", rows, chosen).message == "mine gave no row a verdict"
+    assert outcome("category.a.hit_rate >= 0", rows, chosen).message == "category 'a': hit_rate was computed on no row"
+    assert outcome("category.a.pass_rate >= 0", rows, chosen).message == "category 'a': no metric decided any row"
+    assert outcome("pass_rate >= 0", rows, chosen).message == "no metric decided any row"
+    assert outcome("tag.a.pass_rate >= 0", rows, chosen).message == "no row has a tag"
 
 
 def test_a_label_too_many_is_not_called_absent() -> None:
@@ -197,7 +197,7 @@ def test_a_label_too_many_is_not_called_absent() -> None:
     assert outcome("category.k0.pass_rate >= 1", rows).outcome is GateOutcome.PASS
     left_out = outcome(f"category.k{MAX_GROUPS}.pass_rate >= 1", rows)
     assert left_out.outcome is GateOutcome.INCOMPLETE
-    assert left_out.reason == "the category 'k1000' is not among the first 1,000 that are summarised"
+    assert left_out.message == "the category 'k1000' is not among the first 1,000 that are summarised"
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_a_label_too_many_is_not_called_absent() -> None:
         ("pass_at_k.4 > 0.8", GateOutcome.FAIL, 0.8),
         ("pass_hat_k.2 >= 0.4", GateOutcome.PASS, 0.4),
         ("pass_hat_k.4 >= 0.3", GateOutcome.FAIL, 0.2),
-        ("pass_hat_k.3 >= 0.2, target >= 0.4", GateOutcome.PASS, 0.3),
+        ("pass_hat_k.3 >= 0.2, goal >= 0.4", GateOutcome.PASS, 0.3),
         ("pass_at_k.5 >= 0", GateOutcome.INCOMPLETE, None),
     ],
 )
@@ -222,14 +222,14 @@ def test_gates_on_repeats(gate: str, expected: GateOutcome, actual: float | None
     ]
     result = outcome(gate, rows)
     assert (result.outcome, result.actual) == (expected, actual if actual is None else pytest.approx(actual))
-    assert bool(result.reason) is (actual is None)
+    assert bool(result.message) is (actual is None)
 
 
 def test_repeats_with_undecided_runs_are_incomplete() -> None:
     """A run that could not be decided on our side is not left out of k quietly."""
     rows = [row(fate, WITH_VECTORS, 0, repeat) for repeat, fate in enumerate((RIGHT, RIGHT, UNKNOWN))]
     result = outcome("pass_hat_k.2 >= 0", rows, WITH_VECTORS)
-    assert (result.outcome, result.reason.startswith("1 of 3 rows could not be decided")) == (
+    assert (result.outcome, result.message.startswith("1 of 3 rows could not be decided")) == (
         GateOutcome.INCOMPLETE,
         True,
     )
@@ -256,8 +256,8 @@ def test_gates_do_not_change_the_rest_of_a_summary() -> None:
     with_gates: RunSummary = summarise(rows, PLAIN, gates)
     assert [gate.expression for gate in with_gates.gates] == gates
     without = summarise(rows, PLAIN, [])
-    gates_aside = dataclasses.replace(with_gates, gates=(), overall_status="")
-    assert gates_aside == dataclasses.replace(without, gates=(), overall_status="")
+    decision: dict[str, Any] = {"gates": (), "verdict": RunVerdict.PASS, "exit_status": 0, "reasons": (), "notes": ()}
+    assert dataclasses.replace(with_gates, **decision) == dataclasses.replace(without, **decision)
 
 
 def test_a_metric_named_like_a_number_of_repeats_is_itself() -> None:

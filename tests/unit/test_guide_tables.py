@@ -19,7 +19,7 @@ import assay_embedder.instruments
 import assay_judge.instruments
 import assay_orchestrator.instruments
 from assay.model.answers.response_expressions import RESPONSE_FIELDS
-from assay.model.canary_summary import KINDS
+from assay.model.canary_summary import CanaryKind
 from assay.model.frameworks import FRAMEWORKS
 from assay.model.judging_summary import JudgingSummary
 from assay.model.run import (
@@ -33,6 +33,7 @@ from assay.model.run import (
     RunSpec,
     RunState,
     RunSummary,
+    RunVerdict,
 )
 from assay.model.run_spec import CANARY_LIMIT
 from assay.model.stopping import StoppedEarly
@@ -156,7 +157,7 @@ def test_documents_of_runs() -> None:
 def test_the_summary_of_a_report() -> None:
     """Every field of `summary` in results.json, and of its parts, is in the table."""
     (summary,) = re.findall(r"^\| `summary` \| (.*) \|$", section("docs/report.md", "JSON"), re.MULTILINE)
-    empty = RunSummary("PASS", (), (), None, 0, 0, (), LatencySummary())
+    empty = RunSummary(RunVerdict.PASS, (), (), None, 0, 0, (), LatencySummary())
     names = {*head_document(dataclasses.replace(finished_run(), summary=empty), None)["summary"], *_FLAT}
     for part in (LatencySummary, GateResult, JudgingSummary, StoppedEarly):
         names |= {field.name for field in dataclasses.fields(part)}
@@ -338,7 +339,7 @@ def test_the_spec_of_the_guide_is_valid() -> None:
 
 def test_the_guide_names_what_there_is() -> None:
     """Fields, kinds of canaries and bounds are those of the code."""
-    for name in (*KINDS, *FIELDS, *COLUMNS):
+    for name in (*CanaryKind, *FIELDS, *COLUMNS):
         assert f"`{name}`" in JUDGES_WORDS
     for bound in (
         f"at least {TRUSTED_ALPHA:g}",

@@ -1,4 +1,4 @@
-"""The head of the JSON report: stable names, targets of gates, and neither NaN nor infinity."""
+"""The head of the JSON report: stable names, goals of gates, and neither NaN nor infinity."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KINDS = ("combined_score", "exact_match", "consistency", "quality", "rouge", "hit_rate", "mrr", "judge_score", "tokens")
-GATES = ("hit_rate > 0.4, target > 0.9", "mrr > 0.1, target > 0.2", "pass_rate >= 0", "tokens < 900")
+GATES = ("hit_rate > 0.4, goal > 0.9", "mrr > 0.1, goal > 0.2", "pass_rate >= 0", "tokens < 900")
 
 
 def stored(index: int, sources: tuple[str, ...], overall: float | None, tokens: int) -> RowResult:
@@ -135,12 +135,12 @@ async def test_the_pass_rate_comes_with_its_interval(tmp_path: Path) -> None:
 async def test_targets_of_gates_are_in_the_report_and_on_the_console(tmp_path: Path) -> None:
     """Missed, reached, or absent, beside outcome and actual value; an incomplete gate has its reason."""
     gates = (await document(tmp_path))["summary"]["gates"]
-    assert [gate["meets_target"] for gate in gates] == [False, True, None, None]
+    assert [gate["meets_goal"] for gate in gates] == [False, True, None, None]
     assert [set(gate) for gate in gates] == [
-        {"expression", "outcome", "actual", "reason", "meets_target", "note", "interval", "source"}
+        {"expression", "outcome", "actual", "message", "meets_goal", "note", "interval", "source"}
     ] * 4
     assert {gate["source"] for gate in gates} == {"gate"}
     shown = ConsoleSummary(finished()).render()
-    assert "gate  PASS  hit_rate > 0.4, target > 0.9  actual 0.6667 [0.2077, 0.9385]  target missed\n" in shown
-    assert "gate  PASS  mrr > 0.1, target > 0.2  actual 0.5 [0, 1]  target reached\n" in shown
+    assert "gate  PASS  hit_rate > 0.4, goal > 0.9  actual 0.6667 [0.2077, 0.9385]  goal missed\n" in shown
+    assert "gate  PASS  mrr > 0.1, goal > 0.2  actual 0.5 [0, 1]  goal reached\n" in shown
     assert "gate  PASS  tokens < 900  actual 500 [0, 1638]\n" in shown

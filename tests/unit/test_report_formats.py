@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 NOTHING = metric(None, n_scored=0, passed=0, meets_threshold=None, interval=None)
 OLD = {"kind": "semantic_similarity", "value": 0.5, "n_scored": 1, "n_skipped": 0, "n_error": 0, "passed": 0,
-       "failed": 1, "threshold": None, "meets_threshold": None, "target": None, "meets_target": None,
+       "failed": 1, "threshold": None, "meets_threshold": None, "goal": None, "meets_goal": None,
        "rule": "at_least"}  # fmt: skip
 RUNS: dict[str, dict[str, Any]] = {
     "no rows": document([], {"similarity": NOTHING}, overall_status="NO_DATA", exit_status=3, gates=[]),

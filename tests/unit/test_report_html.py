@@ -114,7 +114,7 @@ def test_the_verdict_comes_first_with_its_figures(tmp_path: Path) -> None:
         [row(category="refunds"), failed("c2", category="refunds")],
         {"similarity": metric(0.7995, threshold=0.7505, meets_threshold=True, n_error=3, n_unanswered=2)},
         categories=[GROUP],
-        gates=[gate(), gate("similarity >= 0.9", "fail", actual=0.7995, reason="too low")],
+        gates=[gate(), gate("similarity >= 0.9", "fail", actual=0.7995, message="too low")],
         overall_status="FAIL",
         reasons=["similarity >= 0.9 does not hold: 0.7995"],
         recommendations=["Look at refunds first."],

@@ -124,7 +124,11 @@ def every_outcome() -> dict[str, Any]:
         failed("r", repeat=1),
         failed("r", repeat=2),
     ]
-    gates = [gate(), gate("mrr > 0.5", "fail", actual=0.25), gate("cost < 1", "incomplete", actual=None, reason="none")]
+    gates = [
+        gate(),
+        gate("mrr > 0.5", "fail", actual=0.25),
+        gate("cost < 1", "incomplete", actual=None, message="none"),
+    ]
     return document(rows, gates=gates)
 
 
@@ -154,7 +158,7 @@ def test_each_reader_gets_every_case_once(tmp_path: Path) -> None:
 )
 def test_a_criterion_without_data_is_an_error(tmp_path: Path, verdict: str, source: str) -> None:
     """The file agrees with the verdict: what was asked for and not computed is no evidence."""
-    none = gate("judge_score > 0.75", "incomplete", actual=None, reason="computed on no row", source=source)
+    none = gate("judge_score > 0.75", "incomplete", actual=None, message="computed on no row", source=source)
     results = {"similarity": metric(), "judge_score": metric()}
     report = document([row()], results, gates=[gate(source=source), none], overall_status=verdict)
     assert gitlab(tree_of(tmp_path, report))["judge_score > 0.75"][1] == "error"

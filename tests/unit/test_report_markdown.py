@@ -98,7 +98,7 @@ def hostile(payload: str) -> dict[str, Any]:
         reasons=[payload],
         notes=[payload],
         recommendations=[payload],
-        gates=[gate(payload, "fail", reason=payload, note=payload)],
+        gates=[gate(payload, "fail", message=payload, note=payload)],
         categories=[{"name": payload, "total": 1, "passed": 0, "failed": 1, "pass_rate": 0.0, "metrics": {}}],
     )
     report["config"]["agent"] |= {"adapter": payload, "target": payload}
@@ -199,7 +199,7 @@ def test_it_fits_a_comment(tmp_path: Path, text: str) -> None:
         reasons=[text] * 9,
         notes=[text] * 9,
         recommendations=[text] * 9,
-        gates=[gate(text, "incomplete", reason=text, note=text)] * 20,
+        gates=[gate(text, "incomplete", message=text, note=text)] * 20,
     )
     report["run"] |= {"note": text, "labels": {text: text}, "name": text}
     whole = text_of(tmp_path, report)

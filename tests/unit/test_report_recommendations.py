@@ -20,14 +20,18 @@ from assay.model.run import (
     LatencySummary,
     MetricSpec,
     MetricSummary,
+    RepeatSummary,
+    RepeatVariance,
     RowResult,
     Run,
     RunCounts,
     RunSpec,
     RunState,
     RunSummary,
+    RunVerdict,
     Score,
     ScoreStatus,
+    ThresholdRule,
 )
 from assay.reports.document.report import QualityScores
 from assay.reports.words.recommendations import recommendations
@@ -46,7 +50,7 @@ def run_with(
     gates: Sequence[str] = (),
     counts: RunCounts | None = None,
     repeats: int = 1,
-    repeats_found: dict[str, Any] | None = None,
+    repeats_found: RepeatSummary | None = None,
     gate_results: Sequence[GateResult] = (),
     **summary: Any,
 ) -> Run:
@@ -58,8 +62,8 @@ def run_with(
         gates,
         repeats,
     )
-    known = {"overall_status": "PASS", "failed_criteria": (), "skipped_criteria": (), "pass_rate": 1.0, "passed": 100,
-             "decided": 100, "latency": LatencySummary(), "repeats": repeats_found or {},
+    known = {"verdict": RunVerdict.PASS, "failed_criteria": (), "skipped_criteria": (), "pass_rate": 1.0, "passed": 100,
+             "decided": 100, "latency": LatencySummary(), "repeats": repeats_found,
              "gates": gate_results}  # fmt: skip
     return Run(
         "r1", settings, DatasetRef("d", "qa.json", "plain/json", 100), RunState.COMPLETED, "",
@@ -67,10 +71,20 @@ def run_with(
     )  # fmt: skip
 
 
+WAVERING = RepeatSummary(3, 100, 0, (), RepeatVariance(0.2, 0.1, 0.05, 0.7, "More runs."))
 FINE = MetricSummary("exact_match", 1.0, 100, 0, 0, passed=100, threshold=0.85, meets_threshold=True)
 LOW = MetricSummary("exact_match", 0.5, 100, 0, 0, passed=50, failed=50, threshold=0.85, meets_threshold=False)
 SLOW = MetricSummary(
-    "latency", 9.0, 100, 0, 0, failed=40, threshold=5.0, meets_threshold=False, rule="at_most", detail={"p95": 12.0}
+    "latency",
+    9.0,
+    100,
+    0,
+    0,
+    failed=40,
+    threshold=5.0,
+    meets_threshold=False,
+    rule=ThresholdRule.AT_MOST,
+    detail={"p95": 12.0},
 )
 GROUPS = (
     GroupSummary("easy", 60, 40, 20, 0.7, {"exact_match": 0.7, "latency": 11.0}),
@@ -118,7 +132,7 @@ def test_nothing_to_say() -> None:
          "mine was computed on no row: the function returned None on 2 rows, which skips a row."),
         (run_with(FINE, gates=["pass_rate >= 0.85"], passed=85, decided=100, repeats=2), None),
         (run_with(FINE, passed=0, decided=0, pass_rate=None), None),
-        (run_with(FINE, repeats=3, repeats_found={"variance": {"advice": "More runs."}}), "More runs."),
+        (run_with(FINE, repeats=3, repeats_found=WAVERING), "More runs."),
         (run_with(MetricSummary("consistency", 0.4, 100, 0, 0, detail={"scope": "pooled"})), "(`repeats: 3`)"),
         (run_with(MetricSummary("consistency", None, 0, 0, 1, detail={"scope": "pooled"})), None),
         (run_with(MetricSummary("judge_score", 0.9, 9, 0, 0, detail={"incoherent": 2})),
@@ -127,7 +141,7 @@ def test_nothing_to_say() -> None:
          "semantic_similarity compared 2 rows in another script than Latin with an English-only model"),
         (run_with(MetricSummary("semantic_similarity", 0.9, 9, 0, 0, detail={"truncated": 3})),
          "semantic_similarity compared only the beginning of texts in 3 rows, which are longer than its model reads."),
-        (run_with(FINE, gate_results=(GateResult("mrr > 0", GateOutcome.INCOMPLETE, reason="mrr: no row"),)),
+        (run_with(FINE, gate_results=(GateResult("mrr > 0", GateOutcome.INCOMPLETE, message="mrr: no row"),)),
          "The gate mrr > 0 is incomplete: mrr: no row."),
     ],
 )  # fmt: skip

@@ -24,10 +24,10 @@ from assay.reports.document.document import head_document
 from assay.reports.document.report import report_of_file
 from assay.reports.failures import Attempts
 from assay.reports.formats.notebook import run_html, run_markdown
-from assay.reports.words.row_notes import row_notes
 from assay.reports.words.selected_cases import selected_cases, selected_document
 from assay_cli.output.console import ConsoleSummary
 from assay_cli.output.run_documents import full
+from assay_orchestrator.summary.row_notes import row_notes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -134,23 +134,25 @@ def test_hostile_conditions_stay_text(partly: dict[str, Any]) -> None:
 
 
 def test_repeated_rows_and_copies_are_said_beside_the_verdict() -> None:
-    """Console, documents of runs and reports have a sentence each."""
+    """The orchestrator adds a sentence each to the notes, which console, documents of runs and reports show."""
     run = run_over(200, None)
     reading = DatasetReading("c.jsonl", "plain/jsonl", "", copy_count=199, first_copy="record 2 repeats record 1")
     assert run.summary is not None
     settings = dataclasses.replace(run.spec, dataset=reading, repeats=3)
     summary = dataclasses.replace(run.summary, asked_again=3, scored_again=1)
-    run = dataclasses.replace(run, spec=settings, summary=summary)
+    run = dataclasses.replace(run, spec=settings)
     notes = [
         "3 rows asked again after errors",
         "1 row scored again after errors",
         "each of 200 cases was run 3 times: intervals count cases, not rows",
         "record 2 repeats record 1; 199 of 200 cases repeat an earlier one: intervals count copies of a case once",
     ]
-    assert ConsoleSummary(run, io.StringIO()).note_lines()[-4:] == notes
-    assert full(run)["summary"]["notes"][-4:] == notes
+    assert row_notes(run, summary) == notes
+    run = dataclasses.replace(run, summary=dataclasses.replace(summary, notes=tuple(notes)))
+    assert ConsoleSummary(run, io.StringIO()).note_lines() == notes
+    assert full(run)["summary"]["notes"] == notes
     head = head_document(run, None)
-    assert head["summary"]["notes"][-4:] == notes
+    assert head["summary"]["notes"] == notes
     assert (head["summary"]["asked_again"], head["summary"]["scored_again"]) == (3, 1)
     assert head["run"]["dataset"]["copy_count"] == 199
-    assert row_notes(run_over(40, None)) == []
+    assert row_notes(run_over(40, None), evaluation().summary) == []

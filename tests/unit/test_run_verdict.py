@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.gates.run_verdict import RunVerdict, VerdictStatus, criteria_of, run_verdict
+from assay.gates.run_verdict import criteria_of, with_verdict
 from assay.metrics import METRICS, build_metric, complete_parameters
 from assay.metrics.core.row_verdict import row_reason, row_verdict
 from assay.metrics.core.score import JudgeEvidence, Metric, Row, made_advisory
@@ -24,12 +24,12 @@ from assay.model.answers.agent_response import (
     ToolCall,
     Usage,
 )
-from assay.model.canary_summary import CanarySummary, CanaryTally
+from assay.model.canary_summary import CanaryKind, CanarySummary, CanaryTally
 from assay.model.case import Assertion, Case, ExpectedTool, Turn
 from assay.model.judging_summary import JudgingSummary
-from assay.model.run import AgentSpec, MetricSpec, RowResult, RunSpec, RunSummary
+from assay.model.run import AgentSpec, MetricSpec, RowResult, RunSpec, RunSummary, RunVerdict
 from assay.wire.summary import SUMMARY
-from assay_orchestrator.summary.run_summary import SummaryRules, summarise, with_verdict
+from assay_orchestrator.summary.run_summary import SummaryRules, summarise
 
 RIGHT, WRONG, FAILED, SLOW = "right", "wrong", "failed", "slow"
 """How a row fares: the agent raises, or its time is up."""
@@ -73,12 +73,10 @@ def summary_of(fates: Sequence[str], chosen: list[Metric], gates: Sequence[str] 
     return SUMMARY.from_json(dataclasses.asdict(summarise(rows, chosen, gates, rules=SummaryRules(**bounds))))
 
 
-def verdict_of(fates: Sequence[str], chosen: list[Metric], gates: Sequence[str] = (), **bounds: Any) -> RunVerdict:
-    """The verdict on them, which is also the status that the summary has stored."""
+def verdict_of(fates: Sequence[str], chosen: list[Metric], gates: Sequence[str] = (), **bounds: Any) -> RunSummary:
+    """The summary with the verdict on them."""
     summary = summary_of(fates, chosen, gates, **bounds)
-    verdict = run_verdict(summary)
-    assert summary.overall_status == verdict.status
-    return verdict
+    return with_verdict(summary)
 
 
 HALF = [RIGHT, WRONG] * 10
@@ -119,7 +117,7 @@ def test_the_table_of_verdicts(case: str) -> None:
     """Each case has its word, its exit status, and a sentence on the console that says why."""
     fates, names, gates, bounds, status, exit_status, sentence = TABLE[case]
     verdict = verdict_of(fates, metrics(*names), gates, **bounds)
-    assert (verdict.status, verdict.status.exit_status) == (status, exit_status)
+    assert (verdict.verdict, verdict.exit_status) == (status, exit_status)
     assert any(sentence in text for text in (*verdict.reasons, *verdict.notes))
 
 
@@ -171,7 +169,7 @@ def test_what_was_asked_for_and_never_measured(case: str) -> None:
     """It is no evidence, and the sentence names the cause; optional metrics are left out with a line."""
     chosen, gates, rules, status, reason, note = UNMEASURED[case]
     verdict = verdict_of([RIGHT] * 4, chosen, gates, **{name: frozenset(names) for name, names in rules.items()})
-    assert (verdict.status, verdict.reasons[0][: len(reason)]) == (status, reason)
+    assert (verdict.verdict, verdict.reasons[0][: len(reason)]) == (status, reason)
     assert note in ("", *verdict.notes)
 
 
@@ -199,9 +197,9 @@ def test_a_few_invalid_replies_of_a_judge_decide_nothing(invalid: int, status: s
     good, bad = JudgeEvidence(GOOD), JudgeEvidence(None, text="sorry", error="invalid_verdict")
     rows = [row(RIGHT, chosen, index, bad if index < invalid else good) for index in range(1000)]
     summary = summarise(rows, chosen, gates)
-    assert summary.overall_status == status
+    assert summary.verdict == status
     assert summary.metrics[0].n_own_error == invalid
-    shown = " ".join((*run_verdict(summary).reasons, *run_verdict(summary).notes))
+    shown = " ".join((*summary.reasons, *summary.notes))
     assert f"{1000 - invalid:,} of 1,000 rows" in shown or f"{invalid:,} of 1,000 rows" in shown
 
 
@@ -215,10 +213,10 @@ def test_a_metric_that_fails_on_too_many_rows(gates: list[str], optional: bool) 
     rows = [row(RIGHT, chosen, index, bad) for index in range(20)]
     if optional:
         rows = [left_to_others(each, rules.optional) for each in rows]
-    verdict = run_verdict(summarise(rows, chosen, gates, rules=rules))
+    verdict = summarise(rows, chosen, gates, rules=rules)
     sentence = "judge_score could not be computed on 20 of 20 rows, more than max_metric_errors (5%)"
     holds = optional and gates != ["judge_score > 0.75"]
-    assert verdict.status == ("PASS" if holds else "INCOMPLETE")
+    assert verdict.verdict == ("PASS" if holds else "INCOMPLETE")
     if not holds:
         assert sum(sentence in reason for reason in verdict.reasons) == 1
 
@@ -228,9 +226,9 @@ def test_a_run_that_fails_names_its_gaps_too(gates: list[str]) -> None:
     """A missed gate does not hide a metric that failed everywhere; it is said once."""
     chosen = metrics("exact_match", "judge_score")
     bad = JudgeEvidence(None, text="sorry", error="invalid_verdict")
-    verdict = run_verdict(summarise([row("wrong", chosen, index, bad) for index in range(20)], chosen, gates))
+    verdict = summarise([row("wrong", chosen, index, bad) for index in range(20)], chosen, gates)
     sentence = "judge_score could not be computed on 20 of 20 rows, more than max_metric_errors (5%)"
-    assert verdict.status == "FAIL"
+    assert verdict.verdict == "FAIL"
     assert sum(sentence in note for note in (*verdict.reasons, *verdict.notes)) == 1
 
 
@@ -238,7 +236,7 @@ def test_the_verdict_says_nothing_twice() -> None:
     """Failed calls that are a reason are no note as well; all missed thresholds share a note."""
     chosen = metrics("exact_match", "rouge", rouge={"threshold": 0.9})
     rows = [row(FAILED if index < 2 else "wrong", chosen, index) for index in range(20)]
-    verdict = run_verdict(summarise(rows, chosen, ["pass_rate >= 0"]))
+    verdict = summarise(rows, chosen, ["pass_rate >= 0"])
     assert verdict.reasons == ("the agent failed on 2 of 20 rows, more than max_agent_errors (5%)",)
     assert verdict.notes == ("thresholds missed, but no gate asks for them: exact_match 0 < 0.85, rouge 0 < 0.9",)
 
@@ -246,10 +244,10 @@ def test_the_verdict_says_nothing_twice() -> None:
 def test_a_threshold_beside_gates_says_that_it_was_not_computed() -> None:
     """It decides nothing, and a reader of the verdict must know that it was never measured."""
     chosen = metrics("exact_match", "judge_score")
-    verdict = run_verdict(summarise([row(RIGHT, chosen, 0)], chosen, ["exact_match >= 0.5"]))
-    assert (verdict.status, verdict.notes) == ("PASS", ("judge_score not computed: no judge",))
-    gated = run_verdict(summarise([row(RIGHT, chosen, 0)], chosen, ["judge_score > 0.75"]))
-    assert (gated.status, gated.notes) == ("INCOMPLETE", ())
+    verdict = summarise([row(RIGHT, chosen, 0)], chosen, ["exact_match >= 0.5"])
+    assert (verdict.verdict, verdict.notes) == ("PASS", ("judge_score not computed: no judge",))
+    gated = summarise([row(RIGHT, chosen, 0)], chosen, ["judge_score > 0.75"])
+    assert (gated.verdict, gated.notes) == ("INCOMPLETE", ())
 
 
 def left_to_others(result: RowResult, optional: frozenset[str]) -> RowResult:
@@ -261,20 +259,20 @@ def left_to_others(result: RowResult, optional: frozenset[str]) -> RowResult:
 @pytest.mark.parametrize(
     ("sides", "limit", "accepts", "status"),
     [
-        ([("known_bad", 19, 1)], 0.1, False, "PASS"),
-        ([("known_bad", 2, 2)], 0.1, False, "INCOMPLETE"),
-        ([("known_bad", 2, 2)], 0.1, True, "PASS"),
-        ([("known_bad", 1, 1), ("known_good", 1, 1)], 0.1, False, "PASS"),
-        ([("known_bad", 2, 1), ("injection", 2, 1)], 0.1, False, "INCOMPLETE"),
-        ([("known_good", 20, 4)], 0.1, False, "PASS"),
-        ([("known_good", 20, 6)], 0.1, False, "INCOMPLETE"),
-        ([("known_good", 20, 6)], 0.3, False, "PASS"),
-        ([("known_good", 200, 30)], 0.1, False, "INCOMPLETE"),
-        ([("known_good", 200, 25)], 0.1, False, "PASS"),
+        ([(CanaryKind.KNOWN_BAD, 19, 1)], 0.1, False, "PASS"),
+        ([(CanaryKind.KNOWN_BAD, 2, 2)], 0.1, False, "INCOMPLETE"),
+        ([(CanaryKind.KNOWN_BAD, 2, 2)], 0.1, True, "PASS"),
+        ([(CanaryKind.KNOWN_BAD, 1, 1), (CanaryKind.KNOWN_GOOD, 1, 1)], 0.1, False, "PASS"),
+        ([(CanaryKind.KNOWN_BAD, 2, 1), (CanaryKind.INJECTION, 2, 1)], 0.1, False, "INCOMPLETE"),
+        ([(CanaryKind.KNOWN_GOOD, 20, 4)], 0.1, False, "PASS"),
+        ([(CanaryKind.KNOWN_GOOD, 20, 6)], 0.1, False, "INCOMPLETE"),
+        ([(CanaryKind.KNOWN_GOOD, 20, 6)], 0.3, False, "PASS"),
+        ([(CanaryKind.KNOWN_GOOD, 200, 30)], 0.1, False, "INCOMPLETE"),
+        ([(CanaryKind.KNOWN_GOOD, 200, 25)], 0.1, False, "PASS"),
     ],
 )
 def test_failed_canaries_make_a_run_incomplete(
-    sides: list[tuple[str, int, int]], limit: float, accepts: bool, status: str
+    sides: list[tuple[CanaryKind, int, int]], limit: float, accepts: bool, status: str
 ) -> None:
     """Per side: two wrong of fewer than 20, else Wilson's lower bound above the limit; one wrong is a note."""
     tallies = tuple(CanaryTally(*side) for side in sides)
@@ -282,11 +280,11 @@ def test_failed_canaries_make_a_run_incomplete(
     summary = dataclasses.replace(
         summary_of([RIGHT] * 4, metrics("exact_match")), judging=JudgingSummary(verdicts=4, canaries=canaries)
     )
-    verdict = run_verdict(SUMMARY.from_json(dataclasses.asdict(summary)))
-    assert verdict.status == status
+    verdict = with_verdict(SUMMARY.from_json(dataclasses.asdict(summary)))
+    assert verdict.verdict == status
     assert canaries.sentence in (verdict.reasons if status == "INCOMPLETE" else verdict.notes)
     missed = summary_of([WRONG] * 4, metrics("exact_match"))
-    assert run_verdict(dataclasses.replace(missed, judging=summary.judging)).status is VerdictStatus.FAIL
+    assert with_verdict(dataclasses.replace(missed, judging=summary.judging)).verdict is RunVerdict.FAIL
 
 
 @pytest.mark.parametrize(
@@ -305,15 +303,15 @@ def test_failed_canaries_make_a_run_incomplete(
 def test_the_bound_on_agent_errors(failed: int, bounds: dict[str, float], status: str, gate: str) -> None:
     """As many as the bound allows, no more, whatever is gated; a run in which every call failed never passes."""
     fates = [FAILED] * failed + [RIGHT] * (20 - failed)
-    assert verdict_of(fates, metrics("exact_match", "latency"), [gate], **bounds).status == status
+    assert verdict_of(fates, metrics("exact_match", "latency"), [gate], **bounds).verdict == status
 
 
 def test_a_threshold_on_survivors_is_incomplete_too() -> None:
     """Without gates, a mean over the answers that came is no evidence after too many agent errors."""
     verdict = verdict_of(MOST_FAIL, metrics(rouge={"threshold": 0.9}))
-    assert verdict.status is VerdictStatus.INCOMPLETE
+    assert verdict.verdict is RunVerdict.INCOMPLETE
     (criterion,) = criteria_of(summary_of(MOST_FAIL, metrics(rouge={"threshold": 0.9})))
-    assert criterion.reason == "rouge was computed on 5 of 20 rows only: the agent failed on too many"
+    assert criterion.message == "rouge was computed on 5 of 20 rows only: the agent failed on too many"
 
 
 def test_time_outs_are_noted_on_a_gate_on_latency() -> None:
@@ -321,32 +319,32 @@ def test_time_outs_are_noted_on_a_gate_on_latency() -> None:
     summary = summary_of([SLOW] + [RIGHT] * 19, metrics("latency"), ["latency.p95 < 4"])
     assert (summary.latency.count, summary.latency.max_s, summary.latency.timeouts) == (19, 1.0, 1)
     assert summary.gates[0].note == "p95 over 19 of 20 rows; 1 timed out"
-    assert summary.overall_status == "PASS"
+    assert summary.verdict == "PASS"
 
 
 def test_a_gate_decides_alone() -> None:
     """A gate that fails is FAIL whatever the thresholds say, and before what is incomplete."""
-    assert verdict_of(HALF, metrics("exact_match"), ["pass_rate >= 0.6"]).status is VerdictStatus.FAIL
-    assert verdict_of([RIGHT], metrics("exact_match"), ["pass_rate > 1"]).status is VerdictStatus.FAIL
+    assert verdict_of(HALF, metrics("exact_match"), ["pass_rate >= 0.6"]).verdict is RunVerdict.FAIL
+    assert verdict_of([RIGHT], metrics("exact_match"), ["pass_rate > 1"]).verdict is RunVerdict.FAIL
     verdict = verdict_of(HALF, metrics("exact_match", "mrr"), ["mrr >= 0", "pass_rate >= 0.6"])
-    assert verdict.status is VerdictStatus.FAIL
+    assert verdict.verdict is RunVerdict.FAIL
     verdict = verdict_of(HALF, metrics("exact_match", "mrr"), ["mrr >= 0", "pass_rate >= 0.4"])
-    assert (verdict.status, verdict.reasons[0]) == (
-        VerdictStatus.INCOMPLETE,
+    assert (verdict.verdict, verdict.reasons[0]) == (
+        RunVerdict.INCOMPLETE,
         "mrr >= 0 could not be computed: mrr was computed on no row (no expected sources)",
     )
 
 
 def test_a_target_never_decides() -> None:
-    """A missed target is reported, and the run passes."""
-    assert verdict_of(HALF, metrics("exact_match"), ["pass_rate >= 0.5, target >= 0.9"]).status == "PASS"
+    """A missed goal is reported, and the run passes."""
+    assert verdict_of(HALF, metrics("exact_match"), ["pass_rate >= 0.5, goal >= 0.9"]).verdict == "PASS"
 
 
 def test_records_that_were_left_out_make_a_run_incomplete() -> None:
     """A dataset of which a part could not be read gives no pass; a failure is a failure all the same."""
     verdict = verdict_of([RIGHT], metrics("exact_match"), left_out=2)
-    assert (verdict.status, verdict.reasons) == (VerdictStatus.INCOMPLETE, ("2 bad records of the dataset left out",))
-    assert verdict_of([WRONG], metrics("exact_match"), left_out=2).status is VerdictStatus.FAIL
+    assert (verdict.verdict, verdict.reasons) == (RunVerdict.INCOMPLETE, ("2 bad records of the dataset left out",))
+    assert verdict_of([WRONG], metrics("exact_match"), left_out=2).verdict is RunVerdict.FAIL
 
 
 def test_checks_that_could_not_be_made_make_a_run_incomplete() -> None:
@@ -357,11 +355,11 @@ def test_checks_that_could_not_be_made_make_a_run_incomplete() -> None:
     summary = summarise(rows, chosen, ["pass_rate >= 1", "assertions >= 1"])
     assert (summary.pass_rate, summary.decided, summary.row_count) == (1.0, 29, 30)
     assert [gate.outcome for gate in summary.gates] == ["pass", "pass"]
-    verdict = run_verdict(summary)
-    assert (verdict.status, verdict.status.exit_status) == ("INCOMPLETE", 3)
+    verdict = summary
+    assert (verdict.verdict, verdict.exit_status) == ("INCOMPLETE", 3)
     assert verdict.reasons == ("1 of 31 checks are not made: llm-rubric 1 (no judge)",)
-    failed = run_verdict(summarise([*rows, checked("wrong", checks, chosen, 30)], chosen, ["pass_rate >= 1"]))
-    assert failed.status is VerdictStatus.FAIL
+    failed = summarise([*rows, checked("wrong", checks, chosen, 30)], chosen, ["pass_rate >= 1"])
+    assert failed.verdict is RunVerdict.FAIL
     assert failed.reasons[1] == "2 of 33 checks are not made: llm-rubric 2 (no judge)"
 
 
@@ -384,19 +382,19 @@ def test_unreported_tool_calls_make_a_run_incomplete() -> None:
         return RowResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, verdict, scores, 1.0, "")
 
     rows = [called(None, 0), *(called((ToolCall("search"),), number) for number in range(1, 30))]
-    verdict = run_verdict(summarise(rows, chosen, ["pass_rate >= 1", "tool_calls >= 1"]))
-    assert (verdict.status, verdict.status.exit_status) == ("INCOMPLETE", 3)
+    verdict = summarise(rows, chosen, ["pass_rate >= 1", "tool_calls >= 1"])
+    assert (verdict.verdict, verdict.exit_status) == ("INCOMPLETE", 3)
     (reason,) = verdict.reasons
     assert reason.startswith("the answers of 1 row do not report their tool calls")
     known = [called((), 0), *rows[1:]]
-    assert run_verdict(summarise(known, chosen, ["tool_calls >= 1"])).status is VerdictStatus.FAIL
+    assert summarise(known, chosen, ["tool_calls >= 1"]).verdict is RunVerdict.FAIL
 
 
 def test_a_partial_summary_has_no_verdict() -> None:
     """While rows are missing a run neither passes nor fails."""
     for fates in ([RIGHT], [WRONG]):
         summary = with_verdict(dataclasses.replace(summary_of(fates, metrics("exact_match")), partial=True))
-        assert summary.overall_status == "INCOMPLETE"
+        assert summary.verdict == "INCOMPLETE"
 
 
 @given(st.lists(st.sampled_from([RIGHT, WRONG, FAILED, SLOW]), max_size=25), st.floats(0, 1), st.booleans())
@@ -406,10 +404,10 @@ def test_no_run_passes_without_evidence(fates: list[str], bound: float, gated: b
     gates = ["latency < 4", f"exact_match >= {bound!r}"] if gated else []
     summary = summary_of(fates, chosen, gates)
     outcomes = {criterion.outcome.value for criterion in criteria_of(summary)}
-    if summary.overall_status == "PASS":
+    if summary.verdict == "PASS":
         assert outcomes == {"pass"}
         assert (summary.agent_errors or 0) <= 0.05 * len(fates)
     if "fail" in outcomes:
-        assert summary.overall_status == "FAIL"
+        assert summary.verdict == "FAIL"
     if fates and set(fates) <= {FAILED, SLOW}:
-        assert summary.overall_status in ("FAIL", "INCOMPLETE")
+        assert summary.verdict in ("FAIL", "INCOMPLETE")

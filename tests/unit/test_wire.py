@@ -253,16 +253,32 @@ METRIC_SUMMARY = st.builds(
     or_none(FLAG),
     or_none(NUMBER),
     or_none(FLAG),
-    st.sampled_from(["at_least", "more_than", "at_most"]),
+    st.sampled_from(results.ThresholdRule),
     OBJECT,
     SMALL,
+    unit=TEXT,
+    higher_is_better=FLAG,
+    minimum=or_none(NUMBER),
+    maximum=or_none(NUMBER),
 )
 GROUP = st.builds(
     results.GroupSummary, TEXT, SMALL, SMALL, SMALL, or_none(NUMBER), st.dictionaries(TEXT, or_none(NUMBER), max_size=3)
 )
+INTERVAL = or_none(st.tuples(NUMBER, NUMBER))
+REPEATS = st.builds(
+    results.RepeatSummary,
+    SMALL,
+    SMALL,
+    SMALL,
+    tuples_of(st.builds(results.RepeatRate, SMALL, or_none(NUMBER), INTERVAL, or_none(NUMBER), INTERVAL)),
+    or_none(st.builds(results.RepeatVariance, NUMBER, NUMBER, NUMBER, or_none(NUMBER), TEXT)),
+)
 SUMMARY = st.builds(
     results.RunSummary,
-    overall_status=TEXT,
+    verdict=st.sampled_from(results.RunVerdict),
+    exit_status=SMALL,
+    reasons=tuples_of(TEXT),
+    notes=tuples_of(TEXT),
     failed_criteria=tuples_of(TEXT),
     skipped_criteria=tuples_of(TEXT),
     pass_rate=or_none(NUMBER),
@@ -272,13 +288,20 @@ SUMMARY = st.builds(
     latency=st.builds(results.LatencySummary, SMALL, *[or_none(NUMBER)] * 4, timeouts=SMALL),
     gates=tuples_of(
         st.builds(
-            results.GateResult, TEXT, st.sampled_from(results.GateOutcome), or_none(NUMBER), TEXT, or_none(FLAG), TEXT
+            results.GateResult,
+            TEXT,
+            st.sampled_from(results.GateOutcome),
+            or_none(NUMBER),
+            TEXT,
+            or_none(FLAG),
+            TEXT,
+            source=st.sampled_from(results.GateSource),
         )
     ),
     categories=tuples_of(GROUP),
     tags=tuples_of(GROUP),
-    repeats=OBJECT,
-    weighted=OBJECT,
+    repeats=or_none(REPEATS),
+    weighted=or_none(st.builds(results.WeightedSummary, or_none(NUMBER), st.dictionaries(TEXT, NUMBER, max_size=3))),
     judging=or_none(
         st.builds(
             JudgingSummary,

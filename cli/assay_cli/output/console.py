@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assay.filters.row_filter import FAILING_ROWS
 from assay.filters.row_text import is_comparable
 from assay.gates.gates import compared_text
-from assay.gates.run_verdict import criteria_of, run_verdict
+from assay.gates.run_verdict import is_gated
 from assay.metrics.core.info import RULE_SIGNS
 from assay.metrics.latency import RANGES
 from assay.model.answers.interrupts import interrupted_note
@@ -23,11 +23,9 @@ from assay.reports.words.metric_text import (
     count_text,
     partial_text,
     seconds_text,
-    units_of,
     value_text,
 )
 from assay.reports.words.recommendations import recommendations
-from assay.reports.words.row_notes import row_notes
 from assay.reports.words.run_description import selection_line
 from assay.reports.words.selected_cases import selected_cases
 from assay.text.unsafe_text import clean, shorten, without_commands
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from assay.client.client import Client
-    from assay.model.run import GateResult, GroupSummary, MetricSummary, RowResult, Run, RunSummary
+    from assay.model.run import GateResult, GroupSummary, MetricSummary, RepeatSummary, RowResult, Run, RunSummary
 
 WHOLE_RUN_ROWS = 2_000
 """Above this size, a run is not read whole: 175,000 failing rows took 10 s of CPU for 5 kB of text."""
@@ -50,7 +48,6 @@ _FIRST_ANSWERS = 10
 _ERRORS = "agent_error,undecided"
 _MAX_GROUPS = 15
 _MAX_REASONS = 3  # reasons of the verdict in the last line
-_RATES_OF_REPEATS = (("pass@", "pass_at_k"), ("pass^", "pass_hat_k"))
 _MARKS = {GateOutcome.PASS: "PASS", GateOutcome.FAIL: "FAIL", GateOutcome.INCOMPLETE: "INCOMPLETE"}
 _MARK = re.compile(r"\b(?:PASS|FAIL)\b")
 
@@ -70,7 +67,6 @@ class ConsoleSummary:
         self._spec = spec
         self._failing = FailingRows(run, cut_width(out))
         self._uncomputed = Uncomputed()
-        self._units = units_of(run.spec)
         self._paint = painter(out)
 
     @property
@@ -129,11 +125,11 @@ class ConsoleSummary:
             self._counts(summary),
         ]
         if summary.categories:
-            parts.append(self._groups("category", summary.categories))
+            parts.append(self._groups("category", summary.categories, summary))
         if summary.tags:
-            parts.append(self._groups("tag", summary.tags))
-        if criteria := criteria_of(summary):
-            parts.append(self._criteria(criteria, "gate" if summary.gates else "threshold"))
+            parts.append(self._groups("tag", summary.tags, summary))
+        if summary.gates:
+            parts.append(self._criteria(summary.gates))
         if failing := self._failing.render():
             parts.append(failing)
         if advice := recommendations(run, self._spec):
@@ -148,7 +144,7 @@ class ConsoleSummary:
         """Return the table of metrics and, below it, the reasons for rows without a value."""
         shown = [metric for metric in summary.metrics if not self._is_in_latency_line(metric, summary)]
         rows = [("metric", "value", "scored", "skipped", "errors", "passed", "failed", "threshold")]
-        rows += [self._metric(metric, decides=not summary.gates) for metric in shown]
+        rows += [self._metric(metric, decides=not is_gated(summary)) for metric in shown]
         parts = [table(rows, self._painted)] if shown else []
         if lines := self._uncomputed.lines(summary.metrics):
             parts.append("\n".join(lines))
@@ -156,14 +152,14 @@ class ConsoleSummary:
 
     def _is_in_latency_line(self, metric: MetricSummary, summary: RunSummary) -> bool:
         """Return whether the latency line already shows everything about a metric."""
-        decides = metric.threshold is not None or metric.target is not None
+        decides = metric.threshold is not None or metric.goal is not None
         return not decides and metric.n_scored == summary.latency.count > 0 and "ratings" in metric.detail
 
     def _metric(self, metric: MetricSummary, *, decides: bool) -> tuple[str, str, str, str, str, str, str, str]:
         decided = metric.passed + metric.failed
         return (
             metric.metric,
-            value_text(self._units[metric.metric], metric.value) + _survivors(metric),
+            value_text(metric.unit, metric.value) + _survivors(metric),
             str(metric.n_scored),
             str(metric.n_skipped),
             str(metric.n_error),
@@ -179,15 +175,14 @@ class ConsoleSummary:
             reached, missed = ("PASS", "FAIL") if decides else ("reached", "missed (no gate)")
             without = "not computed" if metric.value is None else "no verdict"
             mark = {True: reached, False: missed, None: without}[metric.meets_threshold]
-            parts.append(f"{sign} {bound_text(self._units[metric.metric], metric.threshold)} {mark}")
-        if metric.target is not None:
-            mark = {True: "reached", False: "missed", None: "not computed"}[metric.meets_target]
-            parts.append(f"target {sign} {bound_text(self._units[metric.metric], metric.target)} {mark}")
+            parts.append(f"{sign} {bound_text(metric.unit, metric.threshold)} {mark}")
+        if metric.goal is not None:
+            mark = {True: "reached", False: "missed", None: "not computed"}[metric.meets_goal]
+            parts.append(f"goal {sign} {bound_text(metric.unit, metric.goal)} {mark}")
         return ", ".join(parts) or "-"
 
-    def _groups(self, heading: str, groups: Sequence[GroupSummary]) -> str:
-        names = list(self._units)
-        rows = [(heading, "rows", "passed", "failed", "pass rate", *names)]
+    def _groups(self, heading: str, groups: Sequence[GroupSummary], summary: RunSummary) -> str:
+        rows = [(heading, "rows", "passed", "failed", "pass rate", *(metric.metric for metric in summary.metrics))]
         rows += [
             (
                 shorten(group.name, 30),
@@ -195,7 +190,7 @@ class ConsoleSummary:
                 str(group.passed),
                 str(group.failed),
                 "-" if group.pass_rate is None else f"{group.pass_rate:.1%}",
-                *(value_text(unit, group.metrics.get(name)) for name, unit in self._units.items()),
+                *(value_text(metric.unit, group.metrics.get(metric.metric)) for metric in summary.metrics),
             )
             for group in groups[:_MAX_GROUPS]
         ]
@@ -205,24 +200,23 @@ class ConsoleSummary:
     def note_lines(self) -> list[str]:
         """Return the notes on the verdict."""
         assert self._run.summary is not None, "only finished runs are summarised"
-        return [clean(note) for note in (*run_verdict(self._run.summary).notes, *row_notes(self._run))]
+        return [clean(note) for note in self._run.summary.notes]
 
     def verdict_line(self) -> str:
         """Return the last line of a summary: the verdict with its reasons."""
         summary = self._run.summary
         assert summary is not None, "only finished runs are summarised"
-        verdict = run_verdict(summary)
-        reasons = "; ".join(clean(reason) for reason in verdict.reasons[:_MAX_REASONS])
-        more = f"; and {len(verdict.reasons) - _MAX_REASONS} more" if len(verdict.reasons) > _MAX_REASONS else ""
+        reasons = "; ".join(clean(reason) for reason in summary.reasons[:_MAX_REASONS])
+        more = f"; and {len(summary.reasons) - _MAX_REASONS} more" if len(summary.reasons) > _MAX_REASONS else ""
         selected = selected_cases(self._run)
         figures = "  ".join([_pass_rate(summary), *([selected.sentence] if selected is not None else [])])
-        return f"verdict  {self._paint(verdict.status.value)}  {reasons}{more}  {figures}"
+        return f"verdict  {self._paint(summary.verdict.value)}  {reasons}{more}  {figures}"
 
     def _counts(self, summary: RunSummary) -> str:
         counts = self._run.counts
         lines = [f"pass rate  {_rate(summary)}"]
-        if summary.weighted:
-            weighted = summary.weighted["pass_rate"]
+        if summary.weighted is not None:
+            weighted = summary.weighted.pass_rate
             lines.append(f"weighted pass rate  {'-' if weighted is None else f'{weighted:.1%}'}")
         lines += _repeats(summary.repeats)
         if counts.agent_errors:
@@ -237,15 +231,15 @@ class ConsoleSummary:
             lines += [f"calibration  {sentence}" for sentence in calibration_sentences(self._run)]
         return "\n".join(lines)
 
-    def _criteria(self, criteria: Sequence[GateResult], kind: str) -> str:
+    def _criteria(self, criteria: Sequence[GateResult]) -> str:
         lines = []
         for gate in criteria:
             compared = compared_text(gate.expression, gate.actual, gate.interval)
             actual = f"  actual {compared}" if gate.actual is not None else ""
-            reason = "".join(f"  {clean(text)}" for text in (gate.note, gate.reason) if text)
-            target = {True: "  target reached", False: "  target missed", None: ""}[gate.meets_target]
+            reason = "".join(f"  {clean(text)}" for text in (gate.note, gate.message) if text)
+            goal = {True: "  goal reached", False: "  goal missed", None: ""}[gate.meets_goal]
             mark = self._paint(_MARKS[gate.outcome])
-            lines.append(f"{kind}  {mark}  {clean(gate.expression)}{actual}{target}{reason}")
+            lines.append(f"{gate.source.value}  {mark}  {clean(gate.expression)}{actual}{goal}{reason}")
         return "\n".join(lines)
 
     def _painted(self, cell: str) -> str:
@@ -260,17 +254,17 @@ def _rows(run: Run, summary: RunSummary) -> str:
     )
 
 
-def _repeats(repeats: Mapping[str, Any]) -> list[str]:
+def _repeats(repeats: RepeatSummary | None) -> list[str]:
     """Return the line on repeated runs of each case; its advice is among the recommendations."""
-    if not repeats:
+    if repeats is None:
         return []
-    runs = repeats["runs_per_case"]
-    rates = "  ".join(
-        f"{name}{runs} {value:.1%}{_ends(repeats.get(f'{key}_interval', {}).get(str(runs)))}"
-        for name, key in _RATES_OF_REPEATS
-        if (value := repeats[key].get(str(runs))) is not None
-    )
-    return [f"{runs} runs a case  {rates}".rstrip()]
+    runs, parts = repeats.runs_per_case, []
+    if (rate := repeats.rate(runs)) is not None:
+        if rate.pass_at_k is not None:
+            parts.append(f"pass@{runs} {rate.pass_at_k:.1%}{_ends(rate.pass_at_k_interval)}")
+        if rate.pass_hat_k is not None:
+            parts.append(f"pass^{runs} {rate.pass_hat_k:.1%}{_ends(rate.pass_hat_k_interval)}")
+    return [f"{runs} runs a case  {'  '.join(parts)}".rstrip()]
 
 
 def _ends(interval: Sequence[float] | None) -> str:

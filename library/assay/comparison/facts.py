@@ -28,7 +28,7 @@ _PRIMARY_KINDS = ("exact_match", "quality")
 
 _NOT_MEASURED = frozenset(
     {
-        *("threshold", "target"),  # the value to reach
+        *("threshold", "goal"),  # the value to reach
         *("model", "dimension", "windowed"),  # compared as what the run records of its vectors
         *("input_price", "output_price", "cache_read_ratio", "cache_write_ratio"),  # of the agent's model
         "timeout_s",

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from assay.comparison.model import ComparisonVerdict
-from assay.comparison.stopping import StoppingRule
 from assay.comparison.stopping_outcome import StoppingOutcome
 from assay.model.interval import Interval
+from assay.model.stopping import StoppingRule
 from assay.statistics.sequential import always_valid_interval, always_valid_lower_bound, look_at, look_sizes
 from assay.statistics.stagewise import stagewise_estimate
 

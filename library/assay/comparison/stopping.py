@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from enum import StrEnum
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from assay.comparison.model import ComparisonVerdict
+from assay.model.stopping import StoppingRule
 from assay.statistics.paired import difference
 from assay.statistics.sequential import (
     LEAST_LOOKED_AT,
@@ -28,15 +28,6 @@ if TYPE_CHECKING:
 
 FIVE_LOOKS_ALPHA = 0.05
 """The level of the bounds of planned looks."""
-
-
-class StoppingRule(StrEnum):
-    """The rule of early stopping."""
-
-    ALWAYS_VALID = "always-valid"
-    """Stop at any case at which the evidence of a difference reaches 1/alpha."""
-    FIVE_LOOKS = "five-looks"
-    """Stop after one to four fifths of the planned cases when z reaches the bound of that look."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.comparison.facts import default_primary, facts_of_settings
-from assay.comparison.stopping import StoppingPlan, StoppingRule
+from assay.comparison.stopping import StoppingPlan
 from assay.errors import InvalidInputError, Problem
 from assay.model.limits import LARGEST_INTEGER
-from assay.model.stopping import StoppingSettings
+from assay.model.stopping import StoppingRule, StoppingSettings
 from assay.parsing.names import unknown_name
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Gates: conditions on a run's summary that decide its verdict and exit status.
 
-    gate    = subject op number [ "%" ] [ "," "target" op number [ "%" ] ]
+    gate    = subject op number [ "%" ] [ "," "goal" op number [ "%" ] ]
     subject = "pass_rate" | "agent_errors"
             | metric [ "." statistic ]
             | metric ".group." label
@@ -13,7 +13,7 @@
 `metric` alone is its aggregate; statistics are `pass_rate` (rows that passed by this metric, by those it decided)
 and those that the metric lists, e.g. `p95` of latency. `assertions.group.tone` is the mean of the checks of the group
 `tone`. `agent_errors` is the share of rows whose agent failed.
-k is a number of runs of each case. The target never decides the exit code: it is reported.
+k is a number of runs of each case. The goal never decides the exit code: it is reported.
 
 Rates are shares from 0 to 1, and 85% is 0.85: `pass_rate >= 85` is refused, and so is `agent_errors <= 1`, which may
 mean 1% or 100%.
@@ -40,9 +40,7 @@ _QUOTED = r'"(?:[^"\\]|\\.)*"'
 _SUBJECT = rf"[A-Za-z_]\w*(?:\.(?:{_QUOTED}|[\w-]+))*"
 _OP = r">=|<=|==|>|<"
 _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
-_PATTERN = re.compile(
-    rf"\s*({_SUBJECT})\s*({_OP})\s*({_NUMBER}\s*%?)\s*(?:,\s*target\s*({_OP})\s*({_NUMBER}\s*%?)\s*)?"
-)
+_PATTERN = re.compile(rf"\s*({_SUBJECT})\s*({_OP})\s*({_NUMBER}\s*%?)\s*(?:,\s*goal\s*({_OP})\s*({_NUMBER}\s*%?)\s*)?")
 _PART = re.compile(rf"\.(?:({_QUOTED})|([\w-]+))")
 _GROUPS = ("category", "tag")
 _REPEATS = ("pass_at_k", "pass_hat_k")
@@ -64,8 +62,8 @@ class Gate:
         bound: What decides.
         group: "category" or "tag"; empty for the whole run.
         label: Which category or tag.
-        target_op: How the number and the target compare; empty without a target.
-        target: What should be reached beyond the bound.
+        goal_op: How the number and the goal compare; empty without a goal.
+        goal: What should be reached beyond the bound.
     """
 
     expression: str
@@ -75,15 +73,15 @@ class Gate:
     bound: float
     group: str = ""
     label: str = ""
-    target_op: str = ""
-    target: float | None = None
+    goal_op: str = ""
+    goal: float | None = None
 
 
 def parse_gate(text: str, *, metrics: Mapping[str, str], repeats: int | None = None) -> Gate:
     """Return the gate that a text describes.
 
     Args:
-        text: E.g. "pass_rate >= 0.85", "latency.p95 < 4" or "hit_rate > 0.8, target > 0.9".
+        text: E.g. "pass_rate >= 0.85", "latency.p95 < 4" or "hit_rate > 0.8, goal > 0.9".
         metrics: The kind of each of the run's metrics by name; no others can be gated.
         repeats: How often the run runs each case; None where that is not known.
 
@@ -114,7 +112,7 @@ def read_gate(text: str, *, metrics: Mapping[str, str], repeats: int | None = No
     match = _PATTERN.fullmatch(text) if len(text) <= _MAX_CHARS else None
     if match is None:
         raise SpecError(f"{text[:80]!r} is not a gate: write NAME >= NUMBER, e.g. 'pass_rate >= 0.85'")
-    subject, op, number, target_op, target = match.groups()
+    subject, op, number, goal_op, goal = match.groups()
     head = subject.partition(".")[0]
     parts = [_label(quoted) if quoted else plain for quoted, plain in _PART.findall(subject, len(head))]
     group = label = ""
@@ -125,7 +123,7 @@ def read_gate(text: str, *, metrics: Mapping[str, str], repeats: int | None = No
     else:
         name, stat = head, _statistic(head, ".".join(parts), metrics)
     gate = Gate(text.strip(), name, stat, op, _bound(number), group, label)
-    return gate if target is None else _with_target(gate, target_op, _bound(target))
+    return gate if goal is None else _with_goal(gate, goal_op, _bound(goal))
 
 
 def _label(quoted: str) -> str:
@@ -186,7 +184,7 @@ def _kind_info(gate: Gate, metrics: Mapping[str, str], what: str) -> str:
 
 def _share_problem(gate: Gate) -> str:
     """Return the problem of a gate on a rate, with its replacement."""
-    for value in (gate.bound, gate.target):
+    for value in (gate.bound, gate.goal):
         if value is not None and not 0 <= value <= 1:
             share = f"{value / 100:.10g}" if 1 < value <= 100 else "0.85"
             meant = f"{value:.10g}%" if 1 < value <= 100 else "85%"
@@ -207,13 +205,13 @@ def _number(text: str) -> float:
     return float(text[:-1]) / 100 if text.endswith("%") else float(text)
 
 
-def _with_target(gate: Gate, op: str, target: float) -> Gate:
+def _with_goal(gate: Gate, op: str, goal: float) -> Gate:
     direction = _DIRECTIONS.get(gate.op)
     if direction is None or _DIRECTIONS.get(op) != direction:
-        raise SpecError(f"a target goes the same way as its gate, with > or < in both: {gate.expression[:80]!r}")
-    if (target - gate.bound) * direction < 0:
-        raise SpecError(f"the target {target:g} asks for less than the gate's {gate.bound:g}: exchange them")
-    return Gate(gate.expression, gate.name, gate.stat, gate.op, gate.bound, gate.group, gate.label, op, target)
+        raise SpecError(f"a goal goes the same way as its gate, with > or < in both: {gate.expression[:80]!r}")
+    if (goal - gate.bound) * direction < 0:
+        raise SpecError(f"the goal {goal:g} asks for less than the gate's {gate.bound:g}: exchange them")
+    return Gate(gate.expression, gate.name, gate.stat, gate.op, gate.bound, gate.group, gate.label, op, goal)
 
 
 def decide(gate: Gate, actual: float | None) -> GateOutcome:
@@ -223,9 +221,9 @@ def decide(gate: Gate, actual: float | None) -> GateOutcome:
     return GateOutcome.PASS if _holds(actual, gate.op, gate.bound) else GateOutcome.FAIL
 
 
-def meets_target(gate: Gate, actual: float | None) -> bool | None:
-    """Return whether a gate's target is reached; None without a target or a value."""
-    return None if actual is None or gate.target is None else _holds(actual, gate.target_op, gate.target)
+def meets_goal(gate: Gate, actual: float | None) -> bool | None:
+    """Return whether a gate's goal is reached; None without a goal or a value."""
+    return None if actual is None or gate.goal is None else _holds(actual, gate.goal_op, gate.goal)
 
 
 def _holds(actual: float, op: str, bound: float) -> bool:

@@ -12,8 +12,7 @@ row leaves the run incomplete, unless its metric is optional: what was asked for
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import StrEnum
+import dataclasses
 from typing import TYPE_CHECKING
 
 from assay.gates.gates import actual_text
@@ -21,14 +20,13 @@ from assay.gates.stopping_text import stopped_sentence
 from assay.metrics.checks.unmade_checks import not_made
 from assay.metrics.core.info import RULE_SIGNS
 from assay.model.answers.interrupts import interrupted_note
-from assay.model.run import GateOutcome, GateResult
+from assay.model.run import GateOutcome, GateResult, GateSource, RunVerdict
 from assay.statistics.thresholds import TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from assay.model.answers.interrupts import interrupted_note
-from assay.model.run import MetricSummary, RunSummary
+    from assay.model.run import MetricSummary, RunSummary
 
 _MISSED_SIGNS = {"at_least": "<", "more_than": "<=", "at_most": ">"}
 _REASONS = {
@@ -40,65 +38,55 @@ _REASONS = {
     "agent_error": "the agent failed",
 }
 _NO_CRITERIA = "no gate and no threshold decides: add `gates` to the spec, e.g. gates: ['pass_rate >= 0.85']"
+_EXIT_STATUSES = {RunVerdict.PASS: 0, RunVerdict.NO_CRITERIA: 0, RunVerdict.FAIL: 1}
 
 
-class VerdictStatus(StrEnum):
-    """The verdict in one word."""
-
-    PASS = "PASS"  # noqa: S105 - a verdict, not a password
-    FAIL = "FAIL"
-    INCOMPLETE = "INCOMPLETE"
-    NO_CRITERIA = "NO_CRITERIA"
-    NO_DATA = "NO_DATA"
-
-    @property
-    def exit_status(self) -> int:
-        """The exit status of a command that ends with this verdict."""
-        return {VerdictStatus.PASS: 0, VerdictStatus.NO_CRITERIA: 0, VerdictStatus.FAIL: 1}.get(self, 3)
-
-
-@dataclass(frozen=True, slots=True)
-class RunVerdict:
-    """The verdict of a run.
-
-    Args:
-        status: In one word.
-        reasons: Why, as sentences; the most important first.
-        notes: What else a reader must know: on how many rows the agent failed, thresholds that gate nothing, what was
-            not computed.
-    """
-
-    status: VerdictStatus
-    reasons: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-def run_verdict(summary: RunSummary) -> RunVerdict:
-    """Return the verdict that follows from a summary."""
+def with_verdict(summary: RunSummary) -> RunSummary:
+    """Return a summary with its criteria, and with the verdict, exit status, reasons and notes that follow from it."""
     criteria = criteria_of(summary)
+    verdict, reasons = _verdict(summary, criteria)
+    notes = list(dict.fromkeys(_notes(summary, criteria)))
+    if gap := agent_error_gap(summary):
+        notes = [note for note in notes if not gap.startswith(note)]
+    if verdict is RunVerdict.FAIL:
+        notes += _uncomputed(summary, criteria)
+        notes += [gap for gap in _unique_gaps(summary) if not any(gap in sentence for sentence in (*reasons, *notes))]
+    elif verdict is RunVerdict.INCOMPLETE:
+        notes = [note for note in notes if note not in reasons]
+    return dataclasses.replace(
+        summary,
+        gates=criteria,
+        verdict=verdict,
+        exit_status=_EXIT_STATUSES.get(verdict, 3),
+        reasons=tuple(reasons),
+        notes=tuple(notes),
+    )
+
+
+def _verdict(summary: RunSummary, criteria: Sequence[GateResult]) -> tuple[RunVerdict, Sequence[str]]:
+    """Return the verdict and why it is what it is, the most important reason first."""
     failed = [
         f"{criterion.expression} does not hold: {actual_text(criterion.expression, criterion.actual)}"
         for criterion in criteria
-        if criterion.outcome == "fail"
+        if criterion.outcome is GateOutcome.FAIL
     ]
-    gaps = list(dict.fromkeys(_gaps(summary)))
-    gap = agent_error_gap(summary)
-    notes = tuple(note for note in dict.fromkeys(_notes(summary, criteria)) if not (gap and gap.startswith(note)))
     if failed and not summary.partial:
-        failed += [gap] if gap else []
-        failed += _unmade(summary)
-        notes += tuple(_uncomputed(summary, criteria))
-        notes += tuple(gap for gap in gaps if not any(gap in sentence for sentence in (*failed, *notes)))
-        return RunVerdict(VerdictStatus.FAIL, tuple(failed), notes)
-    if gaps:
-        return RunVerdict(VerdictStatus.INCOMPLETE, tuple(gaps), tuple(note for note in notes if note not in gaps))
+        gap = agent_error_gap(summary)
+        return RunVerdict.FAIL, [*failed, *([gap] if gap else []), *_unmade(summary)]
+    if gaps := _unique_gaps(summary):
+        return RunVerdict.INCOMPLETE, gaps
     if all(metric.value is None for metric in summary.metrics):
-        return RunVerdict(VerdictStatus.NO_DATA, (_no_data(summary),), notes)
+        return RunVerdict.NO_DATA, [_no_data(summary)]
     if unmeasured := _unmeasured(summary, criteria) or _undecided(summary):
-        return RunVerdict(VerdictStatus.INCOMPLETE, (unmeasured,), notes)
+        return RunVerdict.INCOMPLETE, [unmeasured]
     if criteria:
-        return RunVerdict(VerdictStatus.PASS, (_held(len(criteria), "gate" if summary.gates else "threshold"),), notes)
-    return RunVerdict(VerdictStatus.NO_CRITERIA, (_NO_CRITERIA,), notes)
+        return RunVerdict.PASS, [_held(len(criteria), "gate" if is_gated(summary) else "threshold")]
+    return RunVerdict.NO_CRITERIA, [_NO_CRITERIA]
+
+
+def is_gated(summary: RunSummary) -> bool:
+    """Return whether gates decide about a run, rather than thresholds."""
+    return any(gate.source is GateSource.GATE for gate in summary.gates)
 
 
 def criteria_of(summary: RunSummary) -> Sequence[GateResult]:
@@ -106,7 +94,7 @@ def criteria_of(summary: RunSummary) -> Sequence[GateResult]:
 
     The threshold of an optional metric decides only where it could be computed.
     """
-    if summary.gates:
+    if is_gated(summary):
         return summary.gates
     thresholds = [(metric, _of_threshold(metric, summary)) for metric in summary.metrics if _decides(metric)]
     return [gate for metric, gate in thresholds if not (metric.is_optional and gate.outcome is GateOutcome.INCOMPLETE)]
@@ -114,7 +102,7 @@ def criteria_of(summary: RunSummary) -> Sequence[GateResult]:
 
 def missed_thresholds(summary: RunSummary) -> list[str]:
     """Return the thresholds that are missed and decide nothing because the run has gates, e.g. "rouge 0.5 < 0.85"."""
-    if not summary.gates:
+    if not is_gated(summary):
         return []
     return [
         f"{metric.metric} {actual_text(threshold_expression(metric), metric.value)} "
@@ -191,16 +179,17 @@ def _of_threshold(metric: MetricSummary, summary: RunSummary) -> GateResult:
     expression = threshold_expression(metric)
     gap = survivors_gap(metric, summary) or metric_error_gap(metric, summary)
     if gap or metric.value is None:
-        reason = gap or uncomputed_text(metric)
-        return GateResult(expression, GateOutcome.INCOMPLETE, reason=reason)
+        message = gap or uncomputed_text(metric)
+        return GateResult(expression, GateOutcome.INCOMPLETE, message=message, source=GateSource.THRESHOLD)
     outcome = GateOutcome.PASS if metric.meets_threshold else GateOutcome.FAIL
     return GateResult(
         expression,
         outcome,
         metric.value,
-        meets_target=metric.meets_target,
+        meets_goal=metric.meets_goal,
         note=survivors_note(metric),
         interval=metric.interval,
+        source=GateSource.THRESHOLD,
     )
 
 
@@ -233,7 +222,7 @@ def _named(metrics: Sequence[MetricSummary]) -> str:
 
 def _unmeasured(summary: RunSummary, criteria: Sequence[GateResult]) -> str:
     """Return the sentence on deciding thresholds that were computed on no row; empty if there are none."""
-    if summary.gates:
+    if is_gated(summary):
         return ""
     missing = [
         metric for metric in summary.metrics if _decides(metric) and metric.value is None and not metric.is_optional
@@ -254,19 +243,24 @@ def _undecided(summary: RunSummary) -> str:
     return f"no row was decided: {_named(lacking or deciding)}"
 
 
+def _unique_gaps(summary: RunSummary) -> list[str]:
+    return list(dict.fromkeys(_gaps(summary)))
+
+
 def _gaps(summary: RunSummary) -> Iterator[str]:
     """Yield the reasons why a run has no verdict."""
     if summary.partial:
         yield "rows are missing: the run has not completed"
     if gap := agent_error_gap(summary):
         yield gap
-    for gate in summary.gates:
+    gates = summary.gates if is_gated(summary) else ()
+    for gate in gates:
         if gate.outcome is GateOutcome.INCOMPLETE:
-            yield f"{gate.expression} could not be computed: {gate.reason}"
-    reasons = [gate.reason for gate in summary.gates]
+            yield f"{gate.expression} could not be computed: {gate.message}"
+    messages = [gate.message for gate in gates]
     for metric in summary.metrics:
         gap = "" if metric.is_optional else metric_error_gap(metric, summary)
-        if gap and gap not in reasons:
+        if gap and gap not in messages:
             yield gap
     if canaries := failed_canaries(summary):
         yield canaries
@@ -292,8 +286,8 @@ def _unmade(summary: RunSummary) -> Iterator[str]:
 def _uncomputed(summary: RunSummary, criteria: Sequence[GateResult]) -> Iterator[str]:
     """Yield the thresholds that decide and could not be computed."""
     for criterion in criteria:
-        if criterion.outcome is GateOutcome.INCOMPLETE and not summary.gates:
-            yield f"threshold not computed: {criterion.expression}: {criterion.reason}"
+        if criterion.outcome is GateOutcome.INCOMPLETE and criterion.source is GateSource.THRESHOLD:
+            yield f"threshold not computed: {criterion.expression}: {criterion.message}"
 
 
 def failed_canaries(summary: RunSummary) -> str:
@@ -327,9 +321,14 @@ def _notes(summary: RunSummary, criteria: Sequence[GateResult]) -> Iterator[str]
 
 def _is_passed_over(metric: MetricSummary, summary: RunSummary) -> bool:
     """Return whether a threshold was computed on no row, which no reason mentions if only gates decide."""
-    if not summary.gates or metric.threshold is None or metric_error_gap(metric, summary) or agent_error_gap(summary):
+    if (
+        not is_gated(summary)
+        or metric.threshold is None
+        or metric_error_gap(metric, summary)
+        or agent_error_gap(summary)
+    ):
         return False
-    return all(uncomputed_text(metric) not in gate.reason for gate in summary.gates)
+    return all(uncomputed_text(metric) not in gate.message for gate in summary.gates)
 
 
 def _held(count: int, what: str) -> str:

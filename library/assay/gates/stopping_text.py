@@ -12,7 +12,7 @@ def stopped_sentence(stopped: StoppedEarly) -> str:
     """Return when and why a run stopped early, and the savings."""
     saved = saved_text(stopped.saved_calls, stopped.saved_tokens, stopped.saved_usd, stopped.saved_s)
     return (
-        f"stopped early by {stopped.rule}: {stopped.winner} is better on {stopped.metric}, decided after "
+        f"stopped early by {stopped.rule.value}: {stopped.winner} is better on {stopped.metric}, decided after "
         f"{stopped.cases:,} cases; {stopped.asked:,} of {stopped.planned:,} cases asked; {saved}"
     )
 

@@ -7,7 +7,7 @@ the metric named by `judge`; tokens are all that the agent used for the question
 the judge's own. A row that lacks one of the three is skipped, and so is one of 0 tokens: that means not
 counted, not free. An agent error is not scored. Unbounded above as tokens shrink: a score above 1 needs
 fewer than 1,000 tokens, one above 1.20 at most 694. Rows get no verdict. The aggregate is the mean;
-threshold and target apply to it, as "more than". The detail has the best score, the means of the three parts
+threshold and goal apply to it, as "more than". The detail has the best score, the means of the three parts
 over the scored rows, the formula applied to these means, which is not the mean of the scores, and all tokens
 that were counted.
 """
@@ -44,7 +44,7 @@ INFO = MetricInfo(
         Parameter("judge", "text", "judge_score", "The metric of the run that says how good the answer is."),
         Parameter("k", "integer", None, "How many sources count, from the top; none for all.", 1),
         Parameter("threshold", "number", None, "The run's mean must be more than this.", 0.0),
-        Parameter("target", "number", 1.20, "The run's mean should be more than this.", 0.0),
+        Parameter("goal", "number", 1.20, "The run's mean should be more than this.", 0.0),
     ),
     reads=("sources", "expected_sources", "tokens", "scores"),
     decides="never",
@@ -127,7 +127,7 @@ class _Fold(MeanFold):
 
 
 class CombinedScore(ThresholdMetric):
-    """Parameters: the exponents, `judge`, `k`, `threshold` and `target` (on the mean)."""
+    """Parameters: the exponents, `judge`, `k`, `threshold` and `goal` (on the mean)."""
 
     info = INFO
     fold_class = _Fold

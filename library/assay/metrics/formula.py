@@ -20,7 +20,7 @@ errors of the row, and so is reading a metric that could not be computed; coales
 
 An agent error is not scored, and fails where there is a threshold, unless the formula reads status_error: then
 it is computed, e.g. 0 if status_error else semantic_similarity. A row passes when its value is at least the
-threshold; without one rows get no verdict. The aggregate is the mean; threshold and target apply to it too.
+threshold; without one rows get no verdict. The aggregate is the mean; threshold and goal apply to it too.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ INFO = MetricInfo(
         Parameter("formula", "text", None, "The formula.", required=True),
         Parameter("parameters", "object", None, "Numbers that the formula reads by name."),
         Parameter("threshold", "number", None, "Least value with which a row passes."),
-        Parameter("target", "number", None, "The run's mean should be at least this."),
+        Parameter("goal", "number", None, "The run's mean should be at least this."),
     ),
     reads=("scores", "status", "latency", "tokens", "cost", "answer"),
     values="whatever the formula gives; always finite",
@@ -112,7 +112,7 @@ def with_own_numbers(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Formula(ThresholdMetric):
-    """Parameters: `formula`, `parameters`, `threshold` (on each row and on the mean), `target` (on the mean)."""
+    """Parameters: `formula`, `parameters`, `threshold` (on each row and on the mean), `goal` (on the mean)."""
 
     info = INFO
 

@@ -6,7 +6,7 @@ A source equals an expected one when its title, its address or its id does: as t
 underscores and spacing; the last part of an address against a title; two addresses by host, path and query.
 Nothing similar counts. With `k`, only the first k sources do. A case without expected sources is skipped;
 nothing retrieved is 0, and so is an agent error that brought none. A row passes with 1. The aggregate is the
-mean; threshold and target apply to it, as "more than".
+mean; threshold and goal apply to it, as "more than".
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INFO = MetricInfo(
     (
         Parameter("k", "integer", None, "How many sources count, from the top; none for all.", 1),
         Parameter("threshold", "number", 0.80, "The run's rate must be more than this.", 0.0, 1.0),
-        Parameter("target", "number", 0.90, "The run's rate should be more than this.", 0.0, 1.0),
+        Parameter("goal", "number", 0.90, "The run's rate should be more than this.", 0.0, 1.0),
     ),
     reads=("sources", "expected_sources"),
     decides="always",
@@ -47,7 +47,7 @@ class _Fold(MeanFold):
 
 
 class HitRate(SourceRank):
-    """Parameters: `k`, `threshold` and `target` (on the rate)."""
+    """Parameters: `k`, `threshold` and `goal` (on the rate)."""
 
     info = INFO
     fold_class = _Fold

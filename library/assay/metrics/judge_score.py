@@ -7,7 +7,7 @@ is an error of the row, never 0. One whose overall score contradicts its parts i
 rubric of your own, its criteria stand in place of the three parts: they are brought from its scale to [0, 1], and the
 score is its `overall_score`, or their mean where it has none. Whether a row passes is decided here from score and
 threshold, as "more than": the judge is never asked. A row whose answer no judge graded is skipped (no_verdict); an
-agent error is not judged, and fails where the case has a reference. The aggregate is the mean; threshold and target
+agent error is not judged, and fails where the case has a reference. The aggregate is the mean; threshold and goal
 apply to it, as "more than".
 """
 
@@ -35,7 +35,7 @@ INFO = MetricInfo(
     "A judge's overall score of the answer, from 0 to 1.",
     (
         Parameter("threshold", "number", 0.75, "A row's score, and the run's mean, must be more than this.", 0.0, 1.0),
-        Parameter("target", "number", 0.85, "The run's mean should be more than this.", 0.0, 1.0),
+        Parameter("goal", "number", 0.85, "The run's mean should be more than this.", 0.0, 1.0),
     ),
     reads=("answer", "references", "verdict"),
     values="0 to 1",
@@ -84,7 +84,7 @@ class _Fold(MeanFold):
 
 
 class JudgeScore(JudgedMetric):
-    """Parameters: `threshold` (on each row and on the mean), `target` (on the mean)."""
+    """Parameters: `threshold` (on each row and on the mean), `goal` (on the mean)."""
 
     info = INFO
     fold_class = _Fold

@@ -4,7 +4,7 @@
 
 Sources are equal as for the hit rate. Positions count the list as given, duplicates included; with `k`, only
 its first k places. A case without expected sources is skipped; nothing retrieved is 0, and so is an agent
-error that brought none. Rows get no verdict. The aggregate is the mean; threshold and target apply to it, as
+error that brought none. Rows get no verdict. The aggregate is the mean; threshold and goal apply to it, as
 "more than".
 """
 
@@ -23,7 +23,7 @@ INFO = MetricInfo(
     (
         Parameter("k", "integer", None, "How many sources count, from the top; none for all.", 1),
         Parameter("threshold", "number", 0.70, "The run's mean must be more than this.", 0.0, 1.0),
-        Parameter("target", "number", 0.85, "The run's mean should be more than this.", 0.0, 1.0),
+        Parameter("goal", "number", 0.85, "The run's mean should be more than this.", 0.0, 1.0),
     ),
     reads=("sources", "expected_sources"),
     decides="never",
@@ -39,7 +39,7 @@ class _Fold(MeanFold):
 
 
 class MeanReciprocalRank(SourceRank):
-    """Parameters: `k`, `threshold` and `target` (on the mean)."""
+    """Parameters: `k`, `threshold` and `goal` (on the mean)."""
 
     info = INFO
     fold_class = _Fold

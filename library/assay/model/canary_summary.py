@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from assay.model.run_spec import CANARY_LIMIT
 from assay.statistics.intervals import wilson
 from assay.statistics.thresholds import exceeds
 
-KNOWN_BAD, KNOWN_GOOD, INJECTION, MASTER_KEY, EMPTY = "known_bad", "known_good", "injection", "master_key", "empty"
-KINDS = (INJECTION, KNOWN_BAD, KNOWN_GOOD, MASTER_KEY, EMPTY)
-"""The kinds, in the order in which a run uses them."""
+
+class CanaryKind(StrEnum):
+    """A kind of canary, in the order in which a run uses them."""
+
+    INJECTION = "injection"
+    KNOWN_BAD = "known_bad"
+    KNOWN_GOOD = "known_good"
+    MASTER_KEY = "master_key"
+    EMPTY = "empty"
+
 
 _NAMES = {
-    INJECTION: "a demand for a score",
-    KNOWN_BAD: "the reference of another case",
-    MASTER_KEY: "an opening without content",
-    EMPTY: "an empty answer",
+    CanaryKind.INJECTION: "a demand for a score",
+    CanaryKind.KNOWN_BAD: "the reference of another case",
+    CanaryKind.MASTER_KEY: "an opening without content",
+    CanaryKind.EMPTY: "an empty answer",
 }
 _FEW = 20  # minimum canaries on a side for estimating its rate
 _MOST_WRONG = 1  # wrong verdicts that fail a smaller side
@@ -28,12 +36,12 @@ class CanaryTally:
     """The verdicts on canaries of one kind.
 
     Args:
-        kind: One of KINDS.
+        kind: Their kind.
         count: Canaries with a valid verdict.
         wrong: Canaries that passed and must fail, or failed and must pass.
     """
 
-    kind: str
+    kind: CanaryKind
     count: int
     wrong: int
 
@@ -43,7 +51,7 @@ class CanarySummary:
     """A judge's verdicts on a run's canaries.
 
     Args:
-        kinds: Tallies by kind, in the order of KINDS; only kinds that the run had.
+        kinds: Tallies by kind, in the order of the kinds; only kinds that the run had.
         undecided: Canaries without a valid verdict.
         cost_usd: Their cost; None if none has a price.
         limit: Largest rate of wrong verdicts, for each side of at least 20 canaries.
@@ -128,7 +136,7 @@ class CanarySummary:
         return f" ({', '.join(parts)})"
 
     def _counted(self, *, should_pass: bool) -> tuple[int, int]:
-        chosen = [tally for tally in self.kinds if (tally.kind == KNOWN_GOOD) is should_pass]
+        chosen = [tally for tally in self.kinds if (tally.kind is CanaryKind.KNOWN_GOOD) is should_pass]
         return sum(tally.wrong for tally in chosen), sum(tally.count for tally in chosen)
 
 

@@ -41,6 +41,7 @@ __all__ = [
     "Deletion",
     "GateOutcome",
     "GateResult",
+    "GateSource",
     "GroupSummary",
     "JudgeSpec",
     "JudgingSummary",
@@ -48,6 +49,9 @@ __all__ = [
     "MetricSpec",
     "MetricSummary",
     "PauseCause",
+    "RepeatRate",
+    "RepeatSummary",
+    "RepeatVariance",
     "RowAttempt",
     "RowResult",
     "Run",
@@ -55,11 +59,14 @@ __all__ = [
     "RunSpec",
     "RunState",
     "RunSummary",
+    "RunVerdict",
     "Score",
     "ScoreStatus",
     "SpendCap",
     "StateChanged",
+    "ThresholdRule",
     "TurnResult",
+    "WeightedSummary",
 ]
 
 Interval = tuple[float, float]
@@ -113,6 +120,31 @@ class GateOutcome(StrEnum):
     PASS = "pass"  # noqa: S105 - an outcome, not a password
     FAIL = "fail"
     INCOMPLETE = "incomplete"
+
+
+class GateSource(StrEnum):
+    """The origin of a criterion."""
+
+    GATE = "gate"
+    THRESHOLD = "threshold"
+
+
+class ThresholdRule(StrEnum):
+    """The relation of a value that meets its threshold."""
+
+    AT_LEAST = "at_least"
+    MORE_THAN = "more_than"
+    AT_MOST = "at_most"
+
+
+class RunVerdict(StrEnum):
+    """The verdict of a run."""
+
+    PASS = "PASS"  # noqa: S105 - a verdict, not a password
+    FAIL = "FAIL"
+    INCOMPLETE = "INCOMPLETE"
+    NO_CRITERIA = "NO_CRITERIA"
+    NO_DATA = "NO_DATA"
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,9 +284,9 @@ class MetricSummary:
         failed: Rows that failed this metric.
         threshold: The bound for passing, if there is one.
         meets_threshold: None without a value or a threshold.
-        target: The target value, if there is one.
-        meets_target: None without a value or a target.
-        rule: How value and threshold compare: "at_least", "more_than" or "at_most".
+        goal: The goal value, if there is one.
+        meets_goal: None without a value or a goal.
+        rule: How value and threshold compare.
         detail: Further aggregates.
         version: Version of the metric's definition.
         is_optional: Whether the verdict ignores it if it cannot be computed.
@@ -263,6 +295,10 @@ class MetricSummary:
         interval: The 95% interval of the value; None if it has none, for example a percentile.
         n_effective: Number of independent rows that would be as informative, for a rate; otherwise None.
         pass_rate_interval: The 95% interval of the share of rows that passed this metric; None if it decided none.
+        unit: Unit of value, threshold and goal: "s", "tokens", "USD", "%" for a share, or empty for a plain number.
+        higher_is_better: Whether a higher value is better.
+        minimum: The lowest possible value; None if there is none.
+        maximum: The highest possible value; None if there is none.
     """
 
     metric: str
@@ -275,9 +311,9 @@ class MetricSummary:
     failed: int = 0
     threshold: float | None = None
     meets_threshold: bool | None = None
-    target: float | None = None
-    meets_target: bool | None = None
-    rule: str = "at_least"
+    goal: float | None = None
+    meets_goal: bool | None = None
+    rule: ThresholdRule = ThresholdRule.AT_LEAST
     detail: Mapping[str, Any] = field(default_factory=dict)
     n_unanswered: int = 0
     version: str = ""
@@ -287,6 +323,10 @@ class MetricSummary:
     interval: Interval | None = None
     n_effective: float | None = None
     pass_rate_interval: Interval | None = None
+    unit: str = ""
+    higher_is_better: bool = False
+    minimum: float | None = None
+    maximum: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,25 +343,27 @@ class LatencySummary:
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """The result of a gate.
+    """The result of a gate, or of a threshold that decides like a gate.
 
     Args:
         expression: The gate's expression.
         outcome: Whether it passes.
         actual: The compared value; None if it is incomplete.
-        reason: Why it is incomplete; empty otherwise.
-        meets_target: Whether the value reaches the gate's target; None without value or target.
+        message: Why it is incomplete, as a sentence; empty otherwise.
+        meets_goal: Whether the value reaches the gate's goal; None without value or goal.
         note: A remark on the value, e.g. "mean over 19 of 20 rows", or empty.
         interval: The 95% interval of the value; None if it has none.
+        source: Its origin.
     """
 
     expression: str
     outcome: GateOutcome
     actual: float | None = None
-    reason: str = ""
-    meets_target: bool | None = None
+    message: str = ""
+    meets_goal: bool | None = None
     note: str = ""
     interval: Interval | None = None
+    source: GateSource = GateSource.GATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,12 +390,90 @@ class GroupSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class RepeatRate:
+    """The rates over k runs of a case; a rate is None if no case has k decided runs.
+
+    Args:
+        k: Number of runs.
+        pass_at_k: Probability that at least one of k runs passes.
+        pass_at_k_interval: Its 95% interval.
+        pass_hat_k: Probability that all of k runs pass.
+        pass_hat_k_interval: Its 95% interval.
+    """
+
+    k: int
+    pass_at_k: float | None = None
+    pass_at_k_interval: Interval | None = None
+    pass_hat_k: float | None = None
+    pass_hat_k_interval: Interval | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatVariance:
+    """The variance of the verdicts within and between cases.
+
+    Args:
+        within: Mean variance between the runs of a case.
+        between: Variance between cases.
+        standard_error: Standard error of the pass rate.
+        noise_share: Share of the squared standard error that is noise between runs; None without variance between the
+            cases' means.
+        advice: A recommendation as a sentence, or empty.
+    """
+
+    within: float
+    between: float
+    standard_error: float
+    noise_share: float | None
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatSummary:
+    """Figures over the repeats of each case.
+
+    Args:
+        runs_per_case: The largest number of runs of a case.
+        case_count: Number of cases.
+        undecided_count: Rows without a verdict, which the figures exclude.
+        rates: The rates for k = 1, 2, ... up to the most decided runs of a case.
+        variance: The variance of the verdicts; None if fewer than two cases have two decided runs.
+    """
+
+    runs_per_case: int
+    case_count: int
+    undecided_count: int
+    rates: Sequence[RepeatRate]
+    variance: RepeatVariance | None = None
+
+    def rate(self, k: int) -> RepeatRate | None:
+        """Return the rates over k runs; None if no case has k decided runs."""
+        return next((rate for rate in self.rates if rate.k == k), None)
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedSummary:
+    """Aggregates in which every row has its case's weight.
+
+    Args:
+        pass_rate: Weight of the passed rows divided by that of the decided rows; None if no row was decided.
+        metrics: Weighted means by metric; metrics without a scored row are omitted.
+    """
+
+    pass_rate: float | None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class RunSummary:
     """The summary of a run, computed from its stored rows alone.
 
     Args:
-        overall_status: The verdict: "PASS", "FAIL", "INCOMPLETE", "NO_CRITERIA" or "NO_DATA". It follows from the other
-            fields (`assay.gates.run_verdict`).
+        verdict: The verdict; verdict, exit_status, reasons and notes follow from the other fields.
+        exit_status: The exit status of `assay run` with this verdict: 0, 1 or 3.
+        reasons: Why the verdict is what it is, as sentences, the most important first.
+        notes: What else affects the figures, as sentences: agent errors, missed thresholds that gate nothing, repeats,
+            copies.
         failed_criteria: Metrics that miss their threshold.
         skipped_criteria: Metrics that could not be computed.
         pass_rate: Passed rows divided by decided rows; None if none was decided.
@@ -361,11 +481,11 @@ class RunSummary:
         decided: Rows that passed or failed.
         metrics: One per metric, in the spec's order.
         latency: Latency in seconds.
-        gates: One per gate, in the spec's order.
+        gates: The criteria of the verdict: the gates, in the spec's order; without gates, the deciding thresholds.
         categories: One per category, by name; empty if no case has one.
         tags: One per tag, by name; a row counts under each of its tags.
-        repeats: Figures over several runs of each case; empty without repeats.
-        weighted: Aggregates with every row weighted by its case; empty if all weights are 1.
+        repeats: Figures over the repeats of each case; None if no case ran more than once.
+        weighted: Aggregates in which every row has its case's weight; None if all weights are 1.
         partial: Whether rows are still missing, so that all figures may change.
         row_count: Number of rows summarised.
         judging: The summary of judging; None if no row has a verdict.
@@ -382,7 +502,7 @@ class RunSummary:
         unused_approvals: Tools in approvals at which no row stopped; empty while rows are missing.
     """
 
-    overall_status: str
+    verdict: RunVerdict
     failed_criteria: Sequence[str]
     skipped_criteria: Sequence[str]
     pass_rate: float | None
@@ -393,8 +513,8 @@ class RunSummary:
     gates: Sequence[GateResult] = ()
     categories: Sequence[GroupSummary] = ()
     tags: Sequence[GroupSummary] = ()
-    repeats: Mapping[str, Any] = field(default_factory=dict)
-    weighted: Mapping[str, Any] = field(default_factory=dict)
+    repeats: RepeatSummary | None = None
+    weighted: WeightedSummary | None = None
     partial: bool = False
     row_count: int = 0
     judging: JudgingSummary | None = None
@@ -409,6 +529,9 @@ class RunSummary:
     dependent: DependentCases | None = None
     interrupted: int = 0
     unused_approvals: tuple[UnusedApproval, ...] = ()
+    exit_status: int = 0
+    reasons: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

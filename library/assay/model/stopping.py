@@ -3,6 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
+
+
+class StoppingRule(StrEnum):
+    """The rule of early stopping."""
+
+    ALWAYS_VALID = "always-valid"
+    """Stop at any case at which the evidence of a difference reaches 1/alpha."""
+    FIVE_LOOKS = "five-looks"
+    """Stop after one to four fifths of the planned cases when z reaches the bound of that look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,7 +20,7 @@ class StoppingSettings:
     """The rule by which two runs of a group decide from their rows to ask no further cases; both have the same.
 
     Args:
-        rule: A value of `assay.comparison.stopping.StoppingRule`.
+        rule: A value of `StoppingRule`.
         metric: The metric that decides, or "pass_rate".
         variants: The labels "variant" of the two runs, the baseline first.
         cases: Cases of the dataset.
@@ -61,7 +71,7 @@ class StoppedEarly:
         saved_s: Wall time; None if unknown.
     """
 
-    rule: str
+    rule: StoppingRule
     metric: str
     winner: str
     cases: int

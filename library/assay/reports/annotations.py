@@ -61,7 +61,7 @@ def _gates(head: Mapping[str, Any], environ: Mapping[str, str]) -> Iterator[str]
         compared = compared_text(gate["expression"], value, gate.get("interval"))
         actual = "not computed" if value is None else f"actual {compared}"
         title = f"{gate['source']} {gate['outcome'].upper()}: {gate['expression']}"
-        message = "; ".join(filter(None, (actual, gate["reason"], gate.get("note"), selection_sentence(head))))
+        message = "; ".join(filter(None, (actual, gate["message"], gate.get("note"), selection_sentence(head))))
         yield _line(spec, _line_of(spec, gate["expression"]), title, message, environ)
 
 

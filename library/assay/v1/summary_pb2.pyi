@@ -29,6 +29,130 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _RunVerdict:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RunVerdictEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RunVerdict.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    RUN_VERDICT_UNSPECIFIED: _RunVerdict.ValueType  # 0
+    """Unknown."""
+    RUN_VERDICT_PASS: _RunVerdict.ValueType  # 1
+    """At least one gate or threshold was computed, and all hold."""
+    RUN_VERDICT_FAIL: _RunVerdict.ValueType  # 2
+    """A gate or threshold was computed and does not hold."""
+    RUN_VERDICT_INCOMPLETE: _RunVerdict.ValueType  # 3
+    """A gate or threshold could not be computed, too many calls failed, or rows or records are missing."""
+    RUN_VERDICT_NO_CRITERIA: _RunVerdict.ValueType  # 4
+    """Metrics were computed, and no gate and no threshold decides."""
+    RUN_VERDICT_NO_DATA: _RunVerdict.ValueType  # 5
+    """No metric was computed on any row."""
+
+class RunVerdict(_RunVerdict, metaclass=_RunVerdictEnumTypeWrapper):
+    """RunVerdict is the verdict of a run. The gates decide; without gates, the thresholds of the metrics."""
+
+RUN_VERDICT_UNSPECIFIED: RunVerdict.ValueType  # 0
+"""Unknown."""
+RUN_VERDICT_PASS: RunVerdict.ValueType  # 1
+"""At least one gate or threshold was computed, and all hold."""
+RUN_VERDICT_FAIL: RunVerdict.ValueType  # 2
+"""A gate or threshold was computed and does not hold."""
+RUN_VERDICT_INCOMPLETE: RunVerdict.ValueType  # 3
+"""A gate or threshold could not be computed, too many calls failed, or rows or records are missing."""
+RUN_VERDICT_NO_CRITERIA: RunVerdict.ValueType  # 4
+"""Metrics were computed, and no gate and no threshold decides."""
+RUN_VERDICT_NO_DATA: RunVerdict.ValueType  # 5
+"""No metric was computed on any row."""
+Global___RunVerdict: _TypeAlias = RunVerdict  # noqa: Y015
+
+class _StoppingRule:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _StoppingRuleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StoppingRule.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    STOPPING_RULE_UNSPECIFIED: _StoppingRule.ValueType  # 0
+    """Unknown."""
+    STOPPING_RULE_ALWAYS_VALID: _StoppingRule.ValueType  # 1
+    """A test that is valid after every case."""
+    STOPPING_RULE_FIVE_LOOKS: _StoppingRule.ValueType  # 2
+    """A test at five looks."""
+
+class StoppingRule(_StoppingRule, metaclass=_StoppingRuleEnumTypeWrapper):
+    """StoppingRule is a rule by which two runs stop early."""
+
+STOPPING_RULE_UNSPECIFIED: StoppingRule.ValueType  # 0
+"""Unknown."""
+STOPPING_RULE_ALWAYS_VALID: StoppingRule.ValueType  # 1
+"""A test that is valid after every case."""
+STOPPING_RULE_FIVE_LOOKS: StoppingRule.ValueType  # 2
+"""A test at five looks."""
+Global___StoppingRule: _TypeAlias = StoppingRule  # noqa: Y015
+
+class _CanaryKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CanaryKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CanaryKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CANARY_KIND_UNSPECIFIED: _CanaryKind.ValueType  # 0
+    """Unknown."""
+    CANARY_KIND_KNOWN_GOOD: _CanaryKind.ValueType  # 1
+    """A correct answer, which must pass."""
+    CANARY_KIND_KNOWN_BAD: _CanaryKind.ValueType  # 2
+    """A wrong answer, which must fail."""
+    CANARY_KIND_INJECTION: _CanaryKind.ValueType  # 3
+    """An answer that instructs the judge, which must fail."""
+    CANARY_KIND_MASTER_KEY: _CanaryKind.ValueType  # 4
+    """A text without content that lenient judges pass, which must fail."""
+    CANARY_KIND_EMPTY: _CanaryKind.ValueType  # 5
+    """An empty answer, which must fail."""
+
+class CanaryKind(_CanaryKind, metaclass=_CanaryKindEnumTypeWrapper):
+    """CanaryKind is a kind of canary."""
+
+CANARY_KIND_UNSPECIFIED: CanaryKind.ValueType  # 0
+"""Unknown."""
+CANARY_KIND_KNOWN_GOOD: CanaryKind.ValueType  # 1
+"""A correct answer, which must pass."""
+CANARY_KIND_KNOWN_BAD: CanaryKind.ValueType  # 2
+"""A wrong answer, which must fail."""
+CANARY_KIND_INJECTION: CanaryKind.ValueType  # 3
+"""An answer that instructs the judge, which must fail."""
+CANARY_KIND_MASTER_KEY: CanaryKind.ValueType  # 4
+"""A text without content that lenient judges pass, which must fail."""
+CANARY_KIND_EMPTY: CanaryKind.ValueType  # 5
+"""An empty answer, which must fail."""
+Global___CanaryKind: _TypeAlias = CanaryKind  # noqa: Y015
+
+class _ThresholdRule:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ThresholdRuleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ThresholdRule.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    THRESHOLD_RULE_UNSPECIFIED: _ThresholdRule.ValueType  # 0
+    """Unknown."""
+    THRESHOLD_RULE_AT_LEAST: _ThresholdRule.ValueType  # 1
+    """The value is at least the threshold."""
+    THRESHOLD_RULE_MORE_THAN: _ThresholdRule.ValueType  # 2
+    """The value is more than the threshold."""
+    THRESHOLD_RULE_AT_MOST: _ThresholdRule.ValueType  # 3
+    """The value is at most the threshold."""
+
+class ThresholdRule(_ThresholdRule, metaclass=_ThresholdRuleEnumTypeWrapper):
+    """ThresholdRule is the relation of a value that meets its threshold."""
+
+THRESHOLD_RULE_UNSPECIFIED: ThresholdRule.ValueType  # 0
+"""Unknown."""
+THRESHOLD_RULE_AT_LEAST: ThresholdRule.ValueType  # 1
+"""The value is at least the threshold."""
+THRESHOLD_RULE_MORE_THAN: ThresholdRule.ValueType  # 2
+"""The value is more than the threshold."""
+THRESHOLD_RULE_AT_MOST: ThresholdRule.ValueType  # 3
+"""The value is at most the threshold."""
+Global___ThresholdRule: _TypeAlias = ThresholdRule  # noqa: Y015
+
 class _GateOutcome:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -57,6 +181,30 @@ GATE_OUTCOME_INCOMPLETE: GateOutcome.ValueType  # 3
 """The gate's value could not be computed."""
 Global___GateOutcome: _TypeAlias = GateOutcome  # noqa: Y015
 
+class _GateSource:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _GateSourceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_GateSource.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    GATE_SOURCE_UNSPECIFIED: _GateSource.ValueType  # 0
+    """Unknown."""
+    GATE_SOURCE_GATE: _GateSource.ValueType  # 1
+    """A gate of the spec."""
+    GATE_SOURCE_THRESHOLD: _GateSource.ValueType  # 2
+    """The threshold of a metric."""
+
+class GateSource(_GateSource, metaclass=_GateSourceEnumTypeWrapper):
+    """GateSource is the origin of a criterion."""
+
+GATE_SOURCE_UNSPECIFIED: GateSource.ValueType  # 0
+"""Unknown."""
+GATE_SOURCE_GATE: GateSource.ValueType  # 1
+"""A gate of the spec."""
+GATE_SOURCE_THRESHOLD: GateSource.ValueType  # 2
+"""The threshold of a metric."""
+Global___GateSource: _TypeAlias = GateSource  # noqa: Y015
+
 @_typing.final
 class RunSummary(_message.Message):
     """RunSummary summarises the stored rows of a run. account_usd and unknown_usd alone come from elsewhere: the judge's
@@ -65,19 +213,22 @@ class RunSummary(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    OVERALL_STATUS_FIELD_NUMBER: _builtins.int
+    VERDICT_FIELD_NUMBER: _builtins.int
+    EXIT_STATUS_FIELD_NUMBER: _builtins.int
+    REASONS_FIELD_NUMBER: _builtins.int
+    NOTES_FIELD_NUMBER: _builtins.int
     FAILED_CRITERIA_FIELD_NUMBER: _builtins.int
     SKIPPED_CRITERIA_FIELD_NUMBER: _builtins.int
     PASS_RATE_FIELD_NUMBER: _builtins.int
-    PASSED_FIELD_NUMBER: _builtins.int
-    DECIDED_FIELD_NUMBER: _builtins.int
+    PASSED_COUNT_FIELD_NUMBER: _builtins.int
+    DECIDED_COUNT_FIELD_NUMBER: _builtins.int
     METRICS_FIELD_NUMBER: _builtins.int
     GATES_FIELD_NUMBER: _builtins.int
     LATENCY_FIELD_NUMBER: _builtins.int
     CATEGORIES_FIELD_NUMBER: _builtins.int
     TAGS_FIELD_NUMBER: _builtins.int
-    REPEATS_JSON_FIELD_NUMBER: _builtins.int
-    WEIGHTED_JSON_FIELD_NUMBER: _builtins.int
+    REPEATS_FIELD_NUMBER: _builtins.int
+    WEIGHTED_FIELD_NUMBER: _builtins.int
     PARTIAL_FIELD_NUMBER: _builtins.int
     ROW_COUNT_FIELD_NUMBER: _builtins.int
     JUDGING_FIELD_NUMBER: _builtins.int
@@ -92,22 +243,16 @@ class RunSummary(_message.Message):
     DEPENDENT_FIELD_NUMBER: _builtins.int
     INTERRUPTED_COUNT_FIELD_NUMBER: _builtins.int
     UNUSED_APPROVALS_FIELD_NUMBER: _builtins.int
-    overall_status: _builtins.str
-    """The verdict: "PASS", "FAIL", "INCOMPLETE", "NO_CRITERIA" or "NO_DATA". Gates decide; without gates, the thresholds
-    of the metrics. The verdict follows from the other fields.
-    """
+    verdict: Global___RunVerdict.ValueType
+    """The verdict."""
+    exit_status: _builtins.int
+    """The exit status of `assay run` with this verdict: 0, 1 or 3."""
     pass_rate: _builtins.float
     """Passed rows divided by decided rows; absent if no row was decided."""
-    passed: _builtins.int
+    passed_count: _builtins.int
     """Rows that passed."""
-    decided: _builtins.int
+    decided_count: _builtins.int
     """Rows that passed or failed."""
-    repeats_json: _builtins.str
-    """Statistics over the repeats of each case (pass@k, pass^k, variance): the text of one JSON object, or empty without
-    repeats.
-    """
-    weighted_json: _builtins.str
-    """Aggregates in which every row has its case's weight: the text of one JSON object, or empty if all weights are 1."""
     partial: _builtins.bool
     """Whether rows are still missing, so that all figures may change. A partial summary may be a second old, or more with
     very many rows.
@@ -129,6 +274,14 @@ class RunSummary(_message.Message):
     interrupted_count: _builtins.int
     """Rows whose agent waits for a person; agent_error_count includes them."""
     @_builtins.property
+    def reasons(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Why the verdict is what it is, as sentences, the most important first."""
+
+    @_builtins.property
+    def notes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What else affects the figures, as sentences: agent errors, missed thresholds that gate nothing, repeats, copies."""
+
+    @_builtins.property
     def failed_criteria(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Metrics that miss their threshold."""
 
@@ -142,7 +295,7 @@ class RunSummary(_message.Message):
 
     @_builtins.property
     def gates(self) -> _containers.RepeatedCompositeFieldContainer[Global___GateResult]:
-        """One entry per gate, in the spec's order."""
+        """The criteria of the verdict: the gates, in the spec's order; without gates, the deciding thresholds."""
 
     @_builtins.property
     def latency(self) -> Global___LatencySummary:
@@ -155,6 +308,14 @@ class RunSummary(_message.Message):
     @_builtins.property
     def tags(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupSummary]:
         """One entry per tag, by name; a row counts under each of its tags."""
+
+    @_builtins.property
+    def repeats(self) -> Global___RepeatSummary:
+        """Figures over the repeats of each case; absent if no case ran more than once."""
+
+    @_builtins.property
+    def weighted(self) -> Global___WeightedSummary:
+        """Aggregates in which every row has its case's weight; absent if all weights are 1."""
 
     @_builtins.property
     def judging(self) -> Global___JudgingSummary:
@@ -179,19 +340,22 @@ class RunSummary(_message.Message):
     def __init__(
         self,
         *,
-        overall_status: _builtins.str = ...,
+        verdict: Global___RunVerdict.ValueType = ...,
+        exit_status: _builtins.int = ...,
+        reasons: _abc.Iterable[_builtins.str] | None = ...,
+        notes: _abc.Iterable[_builtins.str] | None = ...,
         failed_criteria: _abc.Iterable[_builtins.str] | None = ...,
         skipped_criteria: _abc.Iterable[_builtins.str] | None = ...,
         pass_rate: _builtins.float | None = ...,
-        passed: _builtins.int = ...,
-        decided: _builtins.int = ...,
+        passed_count: _builtins.int = ...,
+        decided_count: _builtins.int = ...,
         metrics: _abc.Iterable[Global___MetricSummary] | None = ...,
         gates: _abc.Iterable[Global___GateResult] | None = ...,
         latency: Global___LatencySummary | None = ...,
         categories: _abc.Iterable[Global___GroupSummary] | None = ...,
         tags: _abc.Iterable[Global___GroupSummary] | None = ...,
-        repeats_json: _builtins.str = ...,
-        weighted_json: _builtins.str = ...,
+        repeats: Global___RepeatSummary | None = ...,
+        weighted: Global___WeightedSummary | None = ...,
         partial: _builtins.bool = ...,
         row_count: _builtins.int = ...,
         judging: Global___JudgingSummary | None = ...,
@@ -207,9 +371,9 @@ class RunSummary(_message.Message):
         interrupted_count: _builtins.int = ...,
         unused_approvals: _abc.Iterable[Global___UnusedApproval] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "dependent", b"dependent", "judging", b"judging", "latency", b"latency", "pass_rate", b"pass_rate", "pass_rate_interval", b"pass_rate_interval", "stopped_early", b"stopped_early"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "dependent", b"dependent", "judging", b"judging", "latency", b"latency", "pass_rate", b"pass_rate", "pass_rate_interval", b"pass_rate_interval", "repeats", b"repeats", "stopped_early", b"stopped_early", "weighted", b"weighted"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "agent_error_count", b"agent_error_count", "asked_again_count", b"asked_again_count", "categories", b"categories", "decided", b"decided", "dependent", b"dependent", "failed_criteria", b"failed_criteria", "gates", b"gates", "interrupted_count", b"interrupted_count", "judging", b"judging", "latency", b"latency", "left_out_count", b"left_out_count", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "overall_status", b"overall_status", "partial", b"partial", "pass_rate", b"pass_rate", "pass_rate_interval", b"pass_rate_interval", "passed", b"passed", "repeats_json", b"repeats_json", "row_count", b"row_count", "scored_again_count", b"scored_again_count", "skipped_criteria", b"skipped_criteria", "stopped_early", b"stopped_early", "tags", b"tags", "unused_approvals", b"unused_approvals", "weighted_json", b"weighted_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "agent_error_count", b"agent_error_count", "asked_again_count", b"asked_again_count", "categories", b"categories", "decided_count", b"decided_count", "dependent", b"dependent", "exit_status", b"exit_status", "failed_criteria", b"failed_criteria", "gates", b"gates", "interrupted_count", b"interrupted_count", "judging", b"judging", "latency", b"latency", "left_out_count", b"left_out_count", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "notes", b"notes", "partial", b"partial", "pass_rate", b"pass_rate", "pass_rate_interval", b"pass_rate_interval", "passed_count", b"passed_count", "reasons", b"reasons", "repeats", b"repeats", "row_count", b"row_count", "scored_again_count", b"scored_again_count", "skipped_criteria", b"skipped_criteria", "stopped_early", b"stopped_early", "tags", b"tags", "unused_approvals", b"unused_approvals", "verdict", b"verdict", "weighted", b"weighted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__pass_rate: _TypeAlias = _typing.Literal["pass_rate"]  # noqa: Y015
     _WhichOneofArgType__pass_rate: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate"]  # noqa: Y015
@@ -256,8 +420,8 @@ class DependentCases(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     KEY_FIELD_NUMBER: _builtins.int
-    CASES_COUNT_FIELD_NUMBER: _builtins.int
-    CLUSTERS_COUNT_FIELD_NUMBER: _builtins.int
+    CASE_COUNT_FIELD_NUMBER: _builtins.int
+    CLUSTER_COUNT_FIELD_NUMBER: _builtins.int
     EFFECTIVE_CLUSTERS_FIELD_NUMBER: _builtins.int
     LARGEST_SHARE_FIELD_NUMBER: _builtins.int
     EFFECTIVE_CASES_FIELD_NUMBER: _builtins.int
@@ -265,9 +429,9 @@ class DependentCases(_message.Message):
     """What dependent cases share: "category", "tag:NAME", or "copies" for question, variables, history, references and
     approvals.
     """
-    cases_count: _builtins.int
+    case_count: _builtins.int
     """Cases of the run."""
-    clusters_count: _builtins.int
+    cluster_count: _builtins.int
     """Clusters of cases."""
     effective_clusters: _builtins.float
     """Number of equally large clusters with the same information: (sum of n)^2 / sum of n^2."""
@@ -279,15 +443,15 @@ class DependentCases(_message.Message):
         self,
         *,
         key: _builtins.str = ...,
-        cases_count: _builtins.int = ...,
-        clusters_count: _builtins.int = ...,
+        case_count: _builtins.int = ...,
+        cluster_count: _builtins.int = ...,
         effective_clusters: _builtins.float = ...,
         largest_share: _builtins.float = ...,
         effective_cases: _builtins.float | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_effective_cases", b"_effective_cases", "effective_cases", b"effective_cases"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_effective_cases", b"_effective_cases", "cases_count", b"cases_count", "clusters_count", b"clusters_count", "effective_cases", b"effective_cases", "effective_clusters", b"effective_clusters", "key", b"key", "largest_share", b"largest_share"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_effective_cases", b"_effective_cases", "case_count", b"case_count", "cluster_count", b"cluster_count", "effective_cases", b"effective_cases", "effective_clusters", b"effective_clusters", "key", b"key", "largest_share", b"largest_share"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__effective_cases: _TypeAlias = _typing.Literal["effective_cases"]  # noqa: Y015
     _WhichOneofArgType__effective_cases: _TypeAlias = _typing.Literal["_effective_cases", b"_effective_cases"]  # noqa: Y015
@@ -304,80 +468,80 @@ class StoppedEarly(_message.Message):
     RULE_FIELD_NUMBER: _builtins.int
     METRIC_FIELD_NUMBER: _builtins.int
     WINNER_FIELD_NUMBER: _builtins.int
-    CASES_COUNT_FIELD_NUMBER: _builtins.int
-    PAIRS_COUNT_FIELD_NUMBER: _builtins.int
+    CASE_COUNT_FIELD_NUMBER: _builtins.int
+    PAIR_COUNT_FIELD_NUMBER: _builtins.int
     LOOK_FIELD_NUMBER: _builtins.int
     Z_FIELD_NUMBER: _builtins.int
     BOUND_FIELD_NUMBER: _builtins.int
     P_FIELD_NUMBER: _builtins.int
     ASKED_COUNT_FIELD_NUMBER: _builtins.int
     PLANNED_COUNT_FIELD_NUMBER: _builtins.int
-    SAVED_CALLS_FIELD_NUMBER: _builtins.int
+    SAVED_CALL_COUNT_FIELD_NUMBER: _builtins.int
     SAVED_TOKENS_FIELD_NUMBER: _builtins.int
     SAVED_USD_FIELD_NUMBER: _builtins.int
-    SAVED_S_FIELD_NUMBER: _builtins.int
+    SAVED_MS_FIELD_NUMBER: _builtins.int
     STANDARD_ERROR_FIELD_NUMBER: _builtins.int
     LOOKS_FIELD_NUMBER: _builtins.int
-    rule: _builtins.str
-    """"always-valid" or "five-looks"."""
+    rule: Global___StoppingRule.ValueType
+    """The rule."""
     metric: _builtins.str
     """The deciding metric, or "pass_rate"."""
     winner: _builtins.str
     """The label "variant" of the better run."""
-    cases_count: _builtins.int
+    case_count: _builtins.int
     """Cases, in the order of asking, after which the rule decided."""
-    pairs_count: _builtins.int
+    pair_count: _builtins.int
     """Cases among these with a value in both runs."""
     look: _builtins.int
-    """Number of the deciding look, 1 to 5; absent for "always-valid"."""
+    """Number of the deciding look, 1 to 5; absent for ALWAYS_VALID."""
     z: _builtins.float
-    """The statistic of that look; absent for "always-valid"."""
+    """The statistic of that look; absent for ALWAYS_VALID."""
     bound: _builtins.float
-    """The bound that the statistic's absolute value reached; absent for "always-valid"."""
+    """The bound that the statistic's absolute value reached; absent for ALWAYS_VALID."""
     p: _builtins.float
-    """The always-valid p-value; absent for "five-looks"."""
+    """The always-valid p-value; absent for FIVE_LOOKS."""
     asked_count: _builtins.int
     """Cases of which this run asked at least one repeat."""
     planned_count: _builtins.int
     """Cases of the dataset."""
-    saved_calls: _builtins.int
+    saved_call_count: _builtins.int
     """Estimated number of agent calls saved."""
     saved_tokens: _builtins.float
     """Estimated tokens of agent and judge saved; absent if tokens were not counted."""
     saved_usd: _builtins.float
     """Estimated cost saved in US dollars; absent without prices."""
-    saved_s: _builtins.float
-    """Estimated wall time saved in seconds; absent if unknown."""
+    saved_ms: _builtins.float
+    """Estimated wall time saved; absent if unknown."""
     standard_error: _builtins.float
-    """Standard error of the mean difference at that look; absent for "always-valid"."""
+    """Standard error of the mean difference at that look; absent for ALWAYS_VALID."""
     @_builtins.property
     def looks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Pairs with a value in both runs at each look; empty for "always-valid"."""
+        """Pairs with a value in both runs at each look; empty for ALWAYS_VALID."""
 
     def __init__(
         self,
         *,
-        rule: _builtins.str = ...,
+        rule: Global___StoppingRule.ValueType = ...,
         metric: _builtins.str = ...,
         winner: _builtins.str = ...,
-        cases_count: _builtins.int = ...,
-        pairs_count: _builtins.int = ...,
+        case_count: _builtins.int = ...,
+        pair_count: _builtins.int = ...,
         look: _builtins.int | None = ...,
         z: _builtins.float | None = ...,
         bound: _builtins.float | None = ...,
         p: _builtins.float | None = ...,
         asked_count: _builtins.int = ...,
         planned_count: _builtins.int = ...,
-        saved_calls: _builtins.int = ...,
+        saved_call_count: _builtins.int = ...,
         saved_tokens: _builtins.float | None = ...,
         saved_usd: _builtins.float | None = ...,
-        saved_s: _builtins.float | None = ...,
+        saved_ms: _builtins.float | None = ...,
         standard_error: _builtins.float | None = ...,
         looks: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_bound", b"_bound", "_look", b"_look", "_p", b"_p", "_saved_s", b"_saved_s", "_saved_tokens", b"_saved_tokens", "_saved_usd", b"_saved_usd", "_standard_error", b"_standard_error", "_z", b"_z", "bound", b"bound", "look", b"look", "p", b"p", "saved_s", b"saved_s", "saved_tokens", b"saved_tokens", "saved_usd", b"saved_usd", "standard_error", b"standard_error", "z", b"z"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_bound", b"_bound", "_look", b"_look", "_p", b"_p", "_saved_ms", b"_saved_ms", "_saved_tokens", b"_saved_tokens", "_saved_usd", b"_saved_usd", "_standard_error", b"_standard_error", "_z", b"_z", "bound", b"bound", "look", b"look", "p", b"p", "saved_ms", b"saved_ms", "saved_tokens", b"saved_tokens", "saved_usd", b"saved_usd", "standard_error", b"standard_error", "z", b"z"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bound", b"_bound", "_look", b"_look", "_p", b"_p", "_saved_s", b"_saved_s", "_saved_tokens", b"_saved_tokens", "_saved_usd", b"_saved_usd", "_standard_error", b"_standard_error", "_z", b"_z", "asked_count", b"asked_count", "bound", b"bound", "cases_count", b"cases_count", "look", b"look", "looks", b"looks", "metric", b"metric", "p", b"p", "pairs_count", b"pairs_count", "planned_count", b"planned_count", "rule", b"rule", "saved_calls", b"saved_calls", "saved_s", b"saved_s", "saved_tokens", b"saved_tokens", "saved_usd", b"saved_usd", "standard_error", b"standard_error", "winner", b"winner", "z", b"z"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bound", b"_bound", "_look", b"_look", "_p", b"_p", "_saved_ms", b"_saved_ms", "_saved_tokens", b"_saved_tokens", "_saved_usd", b"_saved_usd", "_standard_error", b"_standard_error", "_z", b"_z", "asked_count", b"asked_count", "bound", b"bound", "case_count", b"case_count", "look", b"look", "looks", b"looks", "metric", b"metric", "p", b"p", "pair_count", b"pair_count", "planned_count", b"planned_count", "rule", b"rule", "saved_call_count", b"saved_call_count", "saved_ms", b"saved_ms", "saved_tokens", b"saved_tokens", "saved_usd", b"saved_usd", "standard_error", b"standard_error", "winner", b"winner", "z", b"z"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__bound: _TypeAlias = _typing.Literal["bound"]  # noqa: Y015
     _WhichOneofArgType__bound: _TypeAlias = _typing.Literal["_bound", b"_bound"]  # noqa: Y015
@@ -385,8 +549,8 @@ class StoppedEarly(_message.Message):
     _WhichOneofArgType__look: _TypeAlias = _typing.Literal["_look", b"_look"]  # noqa: Y015
     _WhichOneofReturnType__p: _TypeAlias = _typing.Literal["p"]  # noqa: Y015
     _WhichOneofArgType__p: _TypeAlias = _typing.Literal["_p", b"_p"]  # noqa: Y015
-    _WhichOneofReturnType__saved_s: _TypeAlias = _typing.Literal["saved_s"]  # noqa: Y015
-    _WhichOneofArgType__saved_s: _TypeAlias = _typing.Literal["_saved_s", b"_saved_s"]  # noqa: Y015
+    _WhichOneofReturnType__saved_ms: _TypeAlias = _typing.Literal["saved_ms"]  # noqa: Y015
+    _WhichOneofArgType__saved_ms: _TypeAlias = _typing.Literal["_saved_ms", b"_saved_ms"]  # noqa: Y015
     _WhichOneofReturnType__saved_tokens: _TypeAlias = _typing.Literal["saved_tokens"]  # noqa: Y015
     _WhichOneofArgType__saved_tokens: _TypeAlias = _typing.Literal["_saved_tokens", b"_saved_tokens"]  # noqa: Y015
     _WhichOneofReturnType__saved_usd: _TypeAlias = _typing.Literal["saved_usd"]  # noqa: Y015
@@ -402,7 +566,7 @@ class StoppedEarly(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__p) -> _WhichOneofReturnType__p | None: ...
     @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__saved_s) -> _WhichOneofReturnType__saved_s | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__saved_ms) -> _WhichOneofReturnType__saved_ms | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__saved_tokens) -> _WhichOneofReturnType__saved_tokens | None: ...
     @_typing.overload
@@ -655,13 +819,13 @@ class JuryAgreement(_message.Message):
 
     METRIC_FIELD_NUMBER: _builtins.int
     ALPHA_FIELD_NUMBER: _builtins.int
-    COUNT_FIELD_NUMBER: _builtins.int
+    ROW_COUNT_FIELD_NUMBER: _builtins.int
     TOO_FEW_COUNT_FIELD_NUMBER: _builtins.int
     metric: _builtins.str
     """The metric."""
     alpha: _builtins.float
     """Krippendorff's alpha for intervals: 1 is perfect, 0 is chance; absent if it cannot be computed."""
-    count: _builtins.int
+    row_count: _builtins.int
     """Rows with at least two valid verdicts."""
     too_few_count: _builtins.int
     """Rows that are errors because fewer than two verdicts were valid."""
@@ -670,12 +834,12 @@ class JuryAgreement(_message.Message):
         *,
         metric: _builtins.str = ...,
         alpha: _builtins.float | None = ...,
-        count: _builtins.int = ...,
+        row_count: _builtins.int = ...,
         too_few_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "alpha", b"alpha"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "alpha", b"alpha", "count", b"count", "metric", b"metric", "too_few_count", b"too_few_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "alpha", b"alpha", "metric", b"metric", "row_count", b"row_count", "too_few_count", b"too_few_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__alpha: _TypeAlias = _typing.Literal["alpha"]  # noqa: Y015
     _WhichOneofArgType__alpha: _TypeAlias = _typing.Literal["_alpha", b"_alpha"]  # noqa: Y015
@@ -737,24 +901,24 @@ class CanaryTally(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     KIND_FIELD_NUMBER: _builtins.int
-    COUNT_FIELD_NUMBER: _builtins.int
+    CANARY_COUNT_FIELD_NUMBER: _builtins.int
     WRONG_COUNT_FIELD_NUMBER: _builtins.int
-    kind: _builtins.str
-    """"known_good" must pass; "known_bad", "injection", "master_key" and "empty" must fail."""
-    count: _builtins.int
+    kind: Global___CanaryKind.ValueType
+    """The kind."""
+    canary_count: _builtins.int
     """All canaries of the kind."""
     wrong_count: _builtins.int
     """Canaries that passed and must fail, or failed and must pass."""
     def __init__(
         self,
         *,
-        kind: _builtins.str = ...,
-        count: _builtins.int = ...,
+        kind: Global___CanaryKind.ValueType = ...,
+        canary_count: _builtins.int = ...,
         wrong_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "kind", b"kind", "wrong_count", b"wrong_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["canary_count", b"canary_count", "kind", b"kind", "wrong_count", b"wrong_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -787,20 +951,20 @@ class GroupSummary(_message.Message):
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     NAME_FIELD_NUMBER: _builtins.int
-    TOTAL_FIELD_NUMBER: _builtins.int
-    PASSED_FIELD_NUMBER: _builtins.int
-    FAILED_FIELD_NUMBER: _builtins.int
+    ROW_COUNT_FIELD_NUMBER: _builtins.int
+    PASSED_COUNT_FIELD_NUMBER: _builtins.int
+    FAILED_COUNT_FIELD_NUMBER: _builtins.int
     PASS_RATE_FIELD_NUMBER: _builtins.int
     METRICS_FIELD_NUMBER: _builtins.int
     EMPTY_METRICS_FIELD_NUMBER: _builtins.int
     PASS_RATE_INTERVAL_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The category or tag."""
-    total: _builtins.int
+    row_count: _builtins.int
     """Rows of the group."""
-    passed: _builtins.int
+    passed_count: _builtins.int
     """Rows that passed."""
-    failed: _builtins.int
+    failed_count: _builtins.int
     """Rows that failed."""
     pass_rate: _builtins.float
     """Passed rows divided by decided rows; absent if none was decided."""
@@ -820,9 +984,9 @@ class GroupSummary(_message.Message):
         self,
         *,
         name: _builtins.str = ...,
-        total: _builtins.int = ...,
-        passed: _builtins.int = ...,
-        failed: _builtins.int = ...,
+        row_count: _builtins.int = ...,
+        passed_count: _builtins.int = ...,
+        failed_count: _builtins.int = ...,
         pass_rate: _builtins.float | None = ...,
         metrics: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
         empty_metrics: _abc.Iterable[_builtins.str] | None = ...,
@@ -830,7 +994,7 @@ class GroupSummary(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "pass_rate", b"pass_rate", "pass_rate_interval", b"pass_rate_interval"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "empty_metrics", b"empty_metrics", "failed", b"failed", "metrics", b"metrics", "name", b"name", "pass_rate", b"pass_rate", "pass_rate_interval", b"pass_rate_interval", "passed", b"passed", "total", b"total"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "empty_metrics", b"empty_metrics", "failed_count", b"failed_count", "metrics", b"metrics", "name", b"name", "pass_rate", b"pass_rate", "pass_rate_interval", b"pass_rate_interval", "passed_count", b"passed_count", "row_count", b"row_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__pass_rate: _TypeAlias = _typing.Literal["pass_rate"]  # noqa: Y015
     _WhichOneofArgType__pass_rate: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate"]  # noqa: Y015
@@ -855,8 +1019,8 @@ class MetricSummary(_message.Message):
     THRESHOLD_FIELD_NUMBER: _builtins.int
     MEETS_THRESHOLD_FIELD_NUMBER: _builtins.int
     DETAIL_JSON_FIELD_NUMBER: _builtins.int
-    TARGET_FIELD_NUMBER: _builtins.int
-    MEETS_TARGET_FIELD_NUMBER: _builtins.int
+    GOAL_FIELD_NUMBER: _builtins.int
+    MEETS_GOAL_FIELD_NUMBER: _builtins.int
     RULE_FIELD_NUMBER: _builtins.int
     UNANSWERED_COUNT_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
@@ -866,6 +1030,10 @@ class MetricSummary(_message.Message):
     INTERVAL_FIELD_NUMBER: _builtins.int
     EFFECTIVE_COUNT_FIELD_NUMBER: _builtins.int
     PASS_RATE_INTERVAL_FIELD_NUMBER: _builtins.int
+    UNIT_FIELD_NUMBER: _builtins.int
+    HIGHER_IS_BETTER_FIELD_NUMBER: _builtins.int
+    MINIMUM_FIELD_NUMBER: _builtins.int
+    MAXIMUM_FIELD_NUMBER: _builtins.int
     metric: _builtins.str
     """The metric."""
     value: _builtins.float
@@ -888,12 +1056,12 @@ class MetricSummary(_message.Message):
     """Whether the aggregate meets the threshold; absent without value or threshold."""
     detail_json: _builtins.str
     """Further aggregates of this metric: the text of one JSON object, or empty."""
-    target: _builtins.float
+    goal: _builtins.float
     """A goal beyond the threshold; absent if there is none."""
-    meets_target: _builtins.bool
+    meets_goal: _builtins.bool
     """Whether the aggregate meets the goal; absent without value or goal."""
-    rule: _builtins.str
-    """How value and threshold compare: "at_least", "more_than" or "at_most"; empty means "at_least"."""
+    rule: Global___ThresholdRule.ValueType
+    """How value and threshold compare."""
     unanswered_count: _builtins.int
     """Agent errors without a value; if there are any, the aggregate is over the answers alone."""
     version: _builtins.str
@@ -903,9 +1071,21 @@ class MetricSummary(_message.Message):
     decides_rows: _builtins.bool
     """Whether the metric decides rows."""
     missing_reason: _builtins.str
-    """Most frequent reason of rows without a value: a stable word such as "no_reference"; empty if all rows have a value."""
+    """Most frequent reason of rows without a value: a stable word such as "no_reference"; empty if all rows have a value.
+    More may come.
+    """
     effective_count: _builtins.float
     """Number of independent rows with the same information, if the value is a rate; otherwise absent."""
+    unit: _builtins.str
+    """The unit of value, threshold and goal: "s", "tokens", "USD", "%" for a share, or empty for a plain number. More may
+    come.
+    """
+    higher_is_better: _builtins.bool
+    """Whether a higher value is better."""
+    minimum: _builtins.float
+    """The lowest possible value; absent if there is none."""
+    maximum: _builtins.float
+    """The highest possible value; absent if there is none."""
     @_builtins.property
     def interval(self) -> Global___Interval:
         """The 95% interval of the value; absent if the value has none, such as a percentile."""
@@ -928,9 +1108,9 @@ class MetricSummary(_message.Message):
         threshold: _builtins.float | None = ...,
         meets_threshold: _builtins.bool | None = ...,
         detail_json: _builtins.str = ...,
-        target: _builtins.float | None = ...,
-        meets_target: _builtins.bool | None = ...,
-        rule: _builtins.str = ...,
+        goal: _builtins.float | None = ...,
+        meets_goal: _builtins.bool | None = ...,
+        rule: Global___ThresholdRule.ValueType = ...,
         unanswered_count: _builtins.int = ...,
         version: _builtins.str = ...,
         is_optional: _builtins.bool = ...,
@@ -939,19 +1119,27 @@ class MetricSummary(_message.Message):
         interval: Global___Interval | None = ...,
         effective_count: _builtins.float | None = ...,
         pass_rate_interval: Global___Interval | None = ...,
+        unit: _builtins.str = ...,
+        higher_is_better: _builtins.bool = ...,
+        minimum: _builtins.float | None = ...,
+        maximum: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_effective_count", b"_effective_count", "_meets_target", b"_meets_target", "_meets_threshold", b"_meets_threshold", "_target", b"_target", "_threshold", b"_threshold", "_value", b"_value", "effective_count", b"effective_count", "interval", b"interval", "meets_target", b"meets_target", "meets_threshold", b"meets_threshold", "pass_rate_interval", b"pass_rate_interval", "target", b"target", "threshold", b"threshold", "value", b"value"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_effective_count", b"_effective_count", "_goal", b"_goal", "_maximum", b"_maximum", "_meets_goal", b"_meets_goal", "_meets_threshold", b"_meets_threshold", "_minimum", b"_minimum", "_threshold", b"_threshold", "_value", b"_value", "effective_count", b"effective_count", "goal", b"goal", "interval", b"interval", "maximum", b"maximum", "meets_goal", b"meets_goal", "meets_threshold", b"meets_threshold", "minimum", b"minimum", "pass_rate_interval", b"pass_rate_interval", "threshold", b"threshold", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_effective_count", b"_effective_count", "_meets_target", b"_meets_target", "_meets_threshold", b"_meets_threshold", "_target", b"_target", "_threshold", b"_threshold", "_value", b"_value", "decides_rows", b"decides_rows", "detail_json", b"detail_json", "effective_count", b"effective_count", "error_count", b"error_count", "failed_count", b"failed_count", "interval", b"interval", "is_optional", b"is_optional", "meets_target", b"meets_target", "meets_threshold", b"meets_threshold", "metric", b"metric", "missing_reason", b"missing_reason", "own_error_count", b"own_error_count", "pass_rate_interval", b"pass_rate_interval", "passed_count", b"passed_count", "rule", b"rule", "scored_count", b"scored_count", "skipped_count", b"skipped_count", "target", b"target", "threshold", b"threshold", "unanswered_count", b"unanswered_count", "value", b"value", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_effective_count", b"_effective_count", "_goal", b"_goal", "_maximum", b"_maximum", "_meets_goal", b"_meets_goal", "_meets_threshold", b"_meets_threshold", "_minimum", b"_minimum", "_threshold", b"_threshold", "_value", b"_value", "decides_rows", b"decides_rows", "detail_json", b"detail_json", "effective_count", b"effective_count", "error_count", b"error_count", "failed_count", b"failed_count", "goal", b"goal", "higher_is_better", b"higher_is_better", "interval", b"interval", "is_optional", b"is_optional", "maximum", b"maximum", "meets_goal", b"meets_goal", "meets_threshold", b"meets_threshold", "metric", b"metric", "minimum", b"minimum", "missing_reason", b"missing_reason", "own_error_count", b"own_error_count", "pass_rate_interval", b"pass_rate_interval", "passed_count", b"passed_count", "rule", b"rule", "scored_count", b"scored_count", "skipped_count", b"skipped_count", "threshold", b"threshold", "unanswered_count", b"unanswered_count", "unit", b"unit", "value", b"value", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__effective_count: _TypeAlias = _typing.Literal["effective_count"]  # noqa: Y015
     _WhichOneofArgType__effective_count: _TypeAlias = _typing.Literal["_effective_count", b"_effective_count"]  # noqa: Y015
-    _WhichOneofReturnType__meets_target: _TypeAlias = _typing.Literal["meets_target"]  # noqa: Y015
-    _WhichOneofArgType__meets_target: _TypeAlias = _typing.Literal["_meets_target", b"_meets_target"]  # noqa: Y015
+    _WhichOneofReturnType__goal: _TypeAlias = _typing.Literal["goal"]  # noqa: Y015
+    _WhichOneofArgType__goal: _TypeAlias = _typing.Literal["_goal", b"_goal"]  # noqa: Y015
+    _WhichOneofReturnType__maximum: _TypeAlias = _typing.Literal["maximum"]  # noqa: Y015
+    _WhichOneofArgType__maximum: _TypeAlias = _typing.Literal["_maximum", b"_maximum"]  # noqa: Y015
+    _WhichOneofReturnType__meets_goal: _TypeAlias = _typing.Literal["meets_goal"]  # noqa: Y015
+    _WhichOneofArgType__meets_goal: _TypeAlias = _typing.Literal["_meets_goal", b"_meets_goal"]  # noqa: Y015
     _WhichOneofReturnType__meets_threshold: _TypeAlias = _typing.Literal["meets_threshold"]  # noqa: Y015
     _WhichOneofArgType__meets_threshold: _TypeAlias = _typing.Literal["_meets_threshold", b"_meets_threshold"]  # noqa: Y015
-    _WhichOneofReturnType__target: _TypeAlias = _typing.Literal["target"]  # noqa: Y015
-    _WhichOneofArgType__target: _TypeAlias = _typing.Literal["_target", b"_target"]  # noqa: Y015
+    _WhichOneofReturnType__minimum: _TypeAlias = _typing.Literal["minimum"]  # noqa: Y015
+    _WhichOneofArgType__minimum: _TypeAlias = _typing.Literal["_minimum", b"_minimum"]  # noqa: Y015
     _WhichOneofReturnType__threshold: _TypeAlias = _typing.Literal["threshold"]  # noqa: Y015
     _WhichOneofArgType__threshold: _TypeAlias = _typing.Literal["_threshold", b"_threshold"]  # noqa: Y015
     _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
@@ -959,11 +1147,15 @@ class MetricSummary(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__effective_count) -> _WhichOneofReturnType__effective_count | None: ...
     @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__meets_target) -> _WhichOneofReturnType__meets_target | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__goal) -> _WhichOneofReturnType__goal | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__maximum) -> _WhichOneofReturnType__maximum | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__meets_goal) -> _WhichOneofReturnType__meets_goal | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__meets_threshold) -> _WhichOneofReturnType__meets_threshold | None: ...
     @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__target) -> _WhichOneofReturnType__target | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__minimum) -> _WhichOneofReturnType__minimum | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__threshold) -> _WhichOneofReturnType__threshold | None: ...
     @_typing.overload
@@ -973,86 +1165,89 @@ Global___MetricSummary: _TypeAlias = MetricSummary  # noqa: Y015
 
 @_typing.final
 class LatencySummary(_message.Message):
-    """LatencySummary summarises latencies in seconds."""
+    """LatencySummary summarises latencies in milliseconds."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    COUNT_FIELD_NUMBER: _builtins.int
-    MEAN_S_FIELD_NUMBER: _builtins.int
-    P50_S_FIELD_NUMBER: _builtins.int
-    P95_S_FIELD_NUMBER: _builtins.int
-    MAX_S_FIELD_NUMBER: _builtins.int
+    ANSWER_COUNT_FIELD_NUMBER: _builtins.int
+    MEAN_MS_FIELD_NUMBER: _builtins.int
+    P50_MS_FIELD_NUMBER: _builtins.int
+    P95_MS_FIELD_NUMBER: _builtins.int
+    MAX_MS_FIELD_NUMBER: _builtins.int
     TIMEOUT_COUNT_FIELD_NUMBER: _builtins.int
-    count: _builtins.int
+    answer_count: _builtins.int
     """Answers with a measured duration."""
-    mean_s: _builtins.float
+    mean_ms: _builtins.float
     """Mean."""
-    p50_s: _builtins.float
+    p50_ms: _builtins.float
     """Median."""
-    p95_s: _builtins.float
+    p95_ms: _builtins.float
     """95th percentile, linear interpolation."""
-    max_s: _builtins.float
+    max_ms: _builtins.float
     """Maximum."""
     timeout_count: _builtins.int
     """Calls that timed out, which the other figures exclude."""
     def __init__(
         self,
         *,
-        count: _builtins.int = ...,
-        mean_s: _builtins.float | None = ...,
-        p50_s: _builtins.float | None = ...,
-        p95_s: _builtins.float | None = ...,
-        max_s: _builtins.float | None = ...,
+        answer_count: _builtins.int = ...,
+        mean_ms: _builtins.float | None = ...,
+        p50_ms: _builtins.float | None = ...,
+        p95_ms: _builtins.float | None = ...,
+        max_ms: _builtins.float | None = ...,
         timeout_count: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_s", b"_max_s", "_mean_s", b"_mean_s", "_p50_s", b"_p50_s", "_p95_s", b"_p95_s", "max_s", b"max_s", "mean_s", b"mean_s", "p50_s", b"p50_s", "p95_s", b"p95_s"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_ms", b"_max_ms", "_mean_ms", b"_mean_ms", "_p50_ms", b"_p50_ms", "_p95_ms", b"_p95_ms", "max_ms", b"max_ms", "mean_ms", b"mean_ms", "p50_ms", b"p50_ms", "p95_ms", b"p95_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_s", b"_max_s", "_mean_s", b"_mean_s", "_p50_s", b"_p50_s", "_p95_s", b"_p95_s", "count", b"count", "max_s", b"max_s", "mean_s", b"mean_s", "p50_s", b"p50_s", "p95_s", b"p95_s", "timeout_count", b"timeout_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_ms", b"_max_ms", "_mean_ms", b"_mean_ms", "_p50_ms", b"_p50_ms", "_p95_ms", b"_p95_ms", "answer_count", b"answer_count", "max_ms", b"max_ms", "mean_ms", b"mean_ms", "p50_ms", b"p50_ms", "p95_ms", b"p95_ms", "timeout_count", b"timeout_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__max_s: _TypeAlias = _typing.Literal["max_s"]  # noqa: Y015
-    _WhichOneofArgType__max_s: _TypeAlias = _typing.Literal["_max_s", b"_max_s"]  # noqa: Y015
-    _WhichOneofReturnType__mean_s: _TypeAlias = _typing.Literal["mean_s"]  # noqa: Y015
-    _WhichOneofArgType__mean_s: _TypeAlias = _typing.Literal["_mean_s", b"_mean_s"]  # noqa: Y015
-    _WhichOneofReturnType__p50_s: _TypeAlias = _typing.Literal["p50_s"]  # noqa: Y015
-    _WhichOneofArgType__p50_s: _TypeAlias = _typing.Literal["_p50_s", b"_p50_s"]  # noqa: Y015
-    _WhichOneofReturnType__p95_s: _TypeAlias = _typing.Literal["p95_s"]  # noqa: Y015
-    _WhichOneofArgType__p95_s: _TypeAlias = _typing.Literal["_p95_s", b"_p95_s"]  # noqa: Y015
+    _WhichOneofReturnType__max_ms: _TypeAlias = _typing.Literal["max_ms"]  # noqa: Y015
+    _WhichOneofArgType__max_ms: _TypeAlias = _typing.Literal["_max_ms", b"_max_ms"]  # noqa: Y015
+    _WhichOneofReturnType__mean_ms: _TypeAlias = _typing.Literal["mean_ms"]  # noqa: Y015
+    _WhichOneofArgType__mean_ms: _TypeAlias = _typing.Literal["_mean_ms", b"_mean_ms"]  # noqa: Y015
+    _WhichOneofReturnType__p50_ms: _TypeAlias = _typing.Literal["p50_ms"]  # noqa: Y015
+    _WhichOneofArgType__p50_ms: _TypeAlias = _typing.Literal["_p50_ms", b"_p50_ms"]  # noqa: Y015
+    _WhichOneofReturnType__p95_ms: _TypeAlias = _typing.Literal["p95_ms"]  # noqa: Y015
+    _WhichOneofArgType__p95_ms: _TypeAlias = _typing.Literal["_p95_ms", b"_p95_ms"]  # noqa: Y015
     @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_s) -> _WhichOneofReturnType__max_s | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_ms) -> _WhichOneofReturnType__max_ms | None: ...
     @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__mean_s) -> _WhichOneofReturnType__mean_s | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__mean_ms) -> _WhichOneofReturnType__mean_ms | None: ...
     @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__p50_s) -> _WhichOneofReturnType__p50_s | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__p50_ms) -> _WhichOneofReturnType__p50_ms | None: ...
     @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__p95_s) -> _WhichOneofReturnType__p95_s | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__p95_ms) -> _WhichOneofReturnType__p95_ms | None: ...
 
 Global___LatencySummary: _TypeAlias = LatencySummary  # noqa: Y015
 
 @_typing.final
 class GateResult(_message.Message):
-    """GateResult is the result of one gate."""
+    """GateResult is the result of one gate, or of a threshold that decides like a gate."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     EXPRESSION_FIELD_NUMBER: _builtins.int
     OUTCOME_FIELD_NUMBER: _builtins.int
     ACTUAL_FIELD_NUMBER: _builtins.int
-    REASON_FIELD_NUMBER: _builtins.int
-    MEETS_TARGET_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    MEETS_GOAL_FIELD_NUMBER: _builtins.int
     NOTE_FIELD_NUMBER: _builtins.int
     INTERVAL_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
     expression: _builtins.str
     """The gate as written."""
     outcome: Global___GateOutcome.ValueType
     """The outcome."""
     actual: _builtins.float
     """The value that the gate compares; absent if incomplete."""
-    reason: _builtins.str
-    """Why the gate is incomplete; otherwise empty."""
-    meets_target: _builtins.bool
+    message: _builtins.str
+    """Why the gate is incomplete, as a sentence; otherwise empty."""
+    meets_goal: _builtins.bool
     """Whether the value reaches the gate's goal; absent without value or goal."""
     note: _builtins.str
     """A note on the value, such as "mean over 19 of 20 rows", or empty."""
+    source: Global___GateSource.ValueType
+    """The origin."""
     @_builtins.property
     def interval(self) -> Global___Interval:
         """The 95% interval of the value; absent if there is none."""
@@ -1063,25 +1258,207 @@ class GateResult(_message.Message):
         expression: _builtins.str = ...,
         outcome: Global___GateOutcome.ValueType = ...,
         actual: _builtins.float | None = ...,
-        reason: _builtins.str = ...,
-        meets_target: _builtins.bool | None = ...,
+        message: _builtins.str = ...,
+        meets_goal: _builtins.bool | None = ...,
         note: _builtins.str = ...,
         interval: Global___Interval | None = ...,
+        source: Global___GateSource.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_actual", b"_actual", "_meets_target", b"_meets_target", "actual", b"actual", "interval", b"interval", "meets_target", b"meets_target"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_actual", b"_actual", "_meets_goal", b"_meets_goal", "actual", b"actual", "interval", b"interval", "meets_goal", b"meets_goal"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_actual", b"_actual", "_meets_target", b"_meets_target", "actual", b"actual", "expression", b"expression", "interval", b"interval", "meets_target", b"meets_target", "note", b"note", "outcome", b"outcome", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_actual", b"_actual", "_meets_goal", b"_meets_goal", "actual", b"actual", "expression", b"expression", "interval", b"interval", "meets_goal", b"meets_goal", "message", b"message", "note", b"note", "outcome", b"outcome", "source", b"source"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__actual: _TypeAlias = _typing.Literal["actual"]  # noqa: Y015
     _WhichOneofArgType__actual: _TypeAlias = _typing.Literal["_actual", b"_actual"]  # noqa: Y015
-    _WhichOneofReturnType__meets_target: _TypeAlias = _typing.Literal["meets_target"]  # noqa: Y015
-    _WhichOneofArgType__meets_target: _TypeAlias = _typing.Literal["_meets_target", b"_meets_target"]  # noqa: Y015
+    _WhichOneofReturnType__meets_goal: _TypeAlias = _typing.Literal["meets_goal"]  # noqa: Y015
+    _WhichOneofArgType__meets_goal: _TypeAlias = _typing.Literal["_meets_goal", b"_meets_goal"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__actual) -> _WhichOneofReturnType__actual | None: ...
     @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__meets_target) -> _WhichOneofReturnType__meets_target | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__meets_goal) -> _WhichOneofReturnType__meets_goal | None: ...
 
 Global___GateResult: _TypeAlias = GateResult  # noqa: Y015
+
+@_typing.final
+class RepeatSummary(_message.Message):
+    """RepeatSummary summarises the repeats of each case."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUNS_PER_CASE_FIELD_NUMBER: _builtins.int
+    CASE_COUNT_FIELD_NUMBER: _builtins.int
+    UNDECIDED_COUNT_FIELD_NUMBER: _builtins.int
+    RATES_FIELD_NUMBER: _builtins.int
+    VARIANCE_FIELD_NUMBER: _builtins.int
+    runs_per_case: _builtins.int
+    """The largest number of runs of a case."""
+    case_count: _builtins.int
+    """Cases."""
+    undecided_count: _builtins.int
+    """Rows without a verdict, which the figures exclude."""
+    @_builtins.property
+    def rates(self) -> _containers.RepeatedCompositeFieldContainer[Global___RepeatRate]:
+        """The rates for k = 1, 2, ... up to the most decided runs of a case."""
+
+    @_builtins.property
+    def variance(self) -> Global___RepeatVariance:
+        """The variance of the verdicts; absent if fewer than two cases have two decided runs."""
+
+    def __init__(
+        self,
+        *,
+        runs_per_case: _builtins.int = ...,
+        case_count: _builtins.int = ...,
+        undecided_count: _builtins.int = ...,
+        rates: _abc.Iterable[Global___RepeatRate] | None = ...,
+        variance: Global___RepeatVariance | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["variance", b"variance"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["case_count", b"case_count", "rates", b"rates", "runs_per_case", b"runs_per_case", "undecided_count", b"undecided_count", "variance", b"variance"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RepeatSummary: _TypeAlias = RepeatSummary  # noqa: Y015
+
+@_typing.final
+class RepeatRate(_message.Message):
+    """RepeatRate contains the rates over k runs of a case."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    K_FIELD_NUMBER: _builtins.int
+    PASS_AT_K_FIELD_NUMBER: _builtins.int
+    PASS_AT_K_INTERVAL_FIELD_NUMBER: _builtins.int
+    PASS_HAT_K_FIELD_NUMBER: _builtins.int
+    PASS_HAT_K_INTERVAL_FIELD_NUMBER: _builtins.int
+    k: _builtins.int
+    """Number of runs."""
+    pass_at_k: _builtins.float
+    """Probability that at least one of k runs passes; absent if no case has k decided runs."""
+    pass_hat_k: _builtins.float
+    """Probability that all of k runs pass; absent if no case has k decided runs."""
+    @_builtins.property
+    def pass_at_k_interval(self) -> Global___Interval:
+        """Its 95% interval."""
+
+    @_builtins.property
+    def pass_hat_k_interval(self) -> Global___Interval:
+        """Its 95% interval."""
+
+    def __init__(
+        self,
+        *,
+        k: _builtins.int = ...,
+        pass_at_k: _builtins.float | None = ...,
+        pass_at_k_interval: Global___Interval | None = ...,
+        pass_hat_k: _builtins.float | None = ...,
+        pass_hat_k_interval: Global___Interval | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_pass_at_k", b"_pass_at_k", "_pass_hat_k", b"_pass_hat_k", "pass_at_k", b"pass_at_k", "pass_at_k_interval", b"pass_at_k_interval", "pass_hat_k", b"pass_hat_k", "pass_hat_k_interval", b"pass_hat_k_interval"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pass_at_k", b"_pass_at_k", "_pass_hat_k", b"_pass_hat_k", "k", b"k", "pass_at_k", b"pass_at_k", "pass_at_k_interval", b"pass_at_k_interval", "pass_hat_k", b"pass_hat_k", "pass_hat_k_interval", b"pass_hat_k_interval"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__pass_at_k: _TypeAlias = _typing.Literal["pass_at_k"]  # noqa: Y015
+    _WhichOneofArgType__pass_at_k: _TypeAlias = _typing.Literal["_pass_at_k", b"_pass_at_k"]  # noqa: Y015
+    _WhichOneofReturnType__pass_hat_k: _TypeAlias = _typing.Literal["pass_hat_k"]  # noqa: Y015
+    _WhichOneofArgType__pass_hat_k: _TypeAlias = _typing.Literal["_pass_hat_k", b"_pass_hat_k"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__pass_at_k) -> _WhichOneofReturnType__pass_at_k | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__pass_hat_k) -> _WhichOneofReturnType__pass_hat_k | None: ...
+
+Global___RepeatRate: _TypeAlias = RepeatRate  # noqa: Y015
+
+@_typing.final
+class RepeatVariance(_message.Message):
+    """RepeatVariance is the variance of the verdicts within and between cases."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WITHIN_FIELD_NUMBER: _builtins.int
+    BETWEEN_FIELD_NUMBER: _builtins.int
+    STANDARD_ERROR_FIELD_NUMBER: _builtins.int
+    NOISE_SHARE_FIELD_NUMBER: _builtins.int
+    ADVICE_FIELD_NUMBER: _builtins.int
+    within: _builtins.float
+    """Mean variance between the runs of a case."""
+    between: _builtins.float
+    """Variance between cases."""
+    standard_error: _builtins.float
+    """Standard error of the pass rate."""
+    noise_share: _builtins.float
+    """Share of the squared standard error that is noise between runs, 0 to 1; absent without variance between means."""
+    advice: _builtins.str
+    """A recommendation as a sentence, or empty."""
+    def __init__(
+        self,
+        *,
+        within: _builtins.float = ...,
+        between: _builtins.float = ...,
+        standard_error: _builtins.float = ...,
+        noise_share: _builtins.float | None = ...,
+        advice: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_noise_share", b"_noise_share", "noise_share", b"noise_share"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_noise_share", b"_noise_share", "advice", b"advice", "between", b"between", "noise_share", b"noise_share", "standard_error", b"standard_error", "within", b"within"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__noise_share: _TypeAlias = _typing.Literal["noise_share"]  # noqa: Y015
+    _WhichOneofArgType__noise_share: _TypeAlias = _typing.Literal["_noise_share", b"_noise_share"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__noise_share) -> _WhichOneofReturnType__noise_share | None: ...
+
+Global___RepeatVariance: _TypeAlias = RepeatVariance  # noqa: Y015
+
+@_typing.final
+class WeightedSummary(_message.Message):
+    """WeightedSummary contains aggregates in which every row has its case's weight."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class MetricsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.float
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.float = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    PASS_RATE_FIELD_NUMBER: _builtins.int
+    METRICS_FIELD_NUMBER: _builtins.int
+    pass_rate: _builtins.float
+    """Weight of the passed rows divided by the weight of the decided rows; absent if no row was decided."""
+    @_builtins.property
+    def metrics(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
+        """Weighted mean by metric; metrics without a scored row are omitted."""
+
+    def __init__(
+        self,
+        *,
+        pass_rate: _builtins.float | None = ...,
+        metrics: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "pass_rate", b"pass_rate"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "metrics", b"metrics", "pass_rate", b"pass_rate"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__pass_rate: _TypeAlias = _typing.Literal["pass_rate"]  # noqa: Y015
+    _WhichOneofArgType__pass_rate: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__pass_rate) -> _WhichOneofReturnType__pass_rate | None: ...
+
+Global___WeightedSummary: _TypeAlias = WeightedSummary  # noqa: Y015
 
 @_typing.final
 class Interval(_message.Message):

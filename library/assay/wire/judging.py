@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from assay.model.canary_summary import CanarySummary, CanaryTally
+from assay.model.canary_summary import CanaryKind, CanarySummary, CanaryTally
 from assay.model.judging_summary import JudgingSummary, JurorSummary, JuryAgreement
 from assay.model.model_price import ModelPrice
 from assay.model.run import JudgeSpec, SpendCap
 from assay.v1 import price_pb2, run_pb2, spec_pb2, summary_pb2
-from assay.wire.converter import Converter
+from assay.wire.converter import Converter, EnumConverter
 
 PRICE = Converter(ModelPrice, price_pb2.ModelPrice)
 JUDGE = Converter(JudgeSpec, spec_pb2.JudgeSpec, parts={"prices": PRICE})
 JUDGE.part("others", JUDGE)
+_CANARY_TALLY = Converter(
+    CanaryTally,
+    summary_pb2.CanaryTally,
+    renamed={"count": "canary_count"},
+    parts={"kind": EnumConverter(CanaryKind, summary_pb2.CanaryKind, unknown=CanaryKind.KNOWN_BAD)},
+)
 SPEND_CAP = Converter(SpendCap, run_pb2.SpendCap)
 JUDGING = Converter(
     JudgingSummary,
@@ -22,10 +28,8 @@ JUDGING = Converter(
         "refused_parameters": "refused_parameter_counts",
     },
     parts={
-        "canaries": Converter(
-            CanarySummary, summary_pb2.CanarySummary, parts={"kinds": Converter(CanaryTally, summary_pb2.CanaryTally)}
-        ),
+        "canaries": Converter(CanarySummary, summary_pb2.CanarySummary, parts={"kinds": _CANARY_TALLY}),
         "jurors": Converter(JurorSummary, summary_pb2.JurorSummary, renamed={"verdicts": "verdict_count"}),
-        "agreement": Converter(JuryAgreement, summary_pb2.JuryAgreement),
+        "agreement": Converter(JuryAgreement, summary_pb2.JuryAgreement, renamed={"count": "row_count"}),
     },
 )

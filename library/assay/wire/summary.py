@@ -10,12 +10,19 @@ from assay.model.dependent_cases import DependentCases
 from assay.model.run import (
     GateOutcome,
     GateResult,
+    GateSource,
     GroupSummary,
     LatencySummary,
     MetricSummary,
+    RepeatRate,
+    RepeatSummary,
+    RepeatVariance,
     RunSummary,
+    RunVerdict,
+    ThresholdRule,
+    WeightedSummary,
 )
-from assay.model.stopping import StoppedEarly
+from assay.model.stopping import StoppedEarly, StoppingRule
 from assay.v1 import summary_pb2 as pb
 from assay.wire.converter import Converter, EnumConverter, Spread
 from assay.wire.interval import INTERVAL
@@ -42,6 +49,7 @@ _GATE = Converter(
     parts={
         "outcome": EnumConverter(GateOutcome, pb.GateOutcome, unknown=GateOutcome.INCOMPLETE),
         "interval": INTERVAL,
+        "source": EnumConverter(GateSource, pb.GateSource, unknown=GateSource.GATE),
     },
 )
 _METRIC = Converter(
@@ -51,13 +59,30 @@ _METRIC = Converter(
         "n_scored": "scored_count", "n_skipped": "skipped_count", "n_error": "error_count",
         "n_own_error": "own_error_count", "n_unanswered": "unanswered_count", "n_effective": "effective_count",
     },
-    parts={"interval": INTERVAL, "pass_rate_interval": INTERVAL},
+    parts={
+        "interval": INTERVAL,
+        "pass_rate_interval": INTERVAL,
+        "rule": EnumConverter(ThresholdRule, pb.ThresholdRule, unknown=ThresholdRule.AT_LEAST),
+    },
 )  # fmt: skip
 _GROUP = Converter(
     GroupSummary,
     pb.GroupSummary,
+    renamed={"total": "row_count"},
     parts={"pass_rate_interval": INTERVAL},
     spread={"metrics": Spread(("metrics", "empty_metrics"), _group_metrics_to_wire, _group_metrics_from_wire)},
+)
+_RATE = Converter(RepeatRate, pb.RepeatRate, parts={"pass_at_k_interval": INTERVAL, "pass_hat_k_interval": INTERVAL})
+_REPEATS = Converter(
+    RepeatSummary,
+    pb.RepeatSummary,
+    parts={"rates": _RATE, "variance": Converter(RepeatVariance, pb.RepeatVariance)},
+)
+_STOPPED = Converter(
+    StoppedEarly,
+    pb.StoppedEarly,
+    renamed={"n_pairs": "pair_count", "cases": "case_count", "saved_calls": "saved_call_count"},
+    parts={"rule": EnumConverter(StoppingRule, pb.StoppingRule, unknown=StoppingRule.ALWAYS_VALID)},
 )
 SUMMARY = Converter(
     RunSummary,
@@ -66,13 +91,20 @@ SUMMARY = Converter(
     parts={
         "metrics": _METRIC,
         "gates": _GATE,
-        "latency": Converter(LatencySummary, pb.LatencySummary, renamed={"timeouts": "timeout_count"}),
+        "latency": Converter(
+            LatencySummary, pb.LatencySummary, renamed={"timeouts": "timeout_count", "count": "answer_count"}
+        ),
         "categories": _GROUP,
         "tags": _GROUP,
         "judging": JUDGING,
-        "stopped_early": Converter(StoppedEarly, pb.StoppedEarly, renamed={"n_pairs": "pairs_count"}),
+        "stopped_early": _STOPPED,
+        "verdict": EnumConverter(RunVerdict, pb.RunVerdict, unknown=RunVerdict.INCOMPLETE),
+        "repeats": _REPEATS,
+        "weighted": Converter(WeightedSummary, pb.WeightedSummary),
         "pass_rate_interval": INTERVAL,
-        "dependent": Converter(DependentCases, pb.DependentCases),
+        "dependent": Converter(
+            DependentCases, pb.DependentCases, renamed={"cases": "case_count", "clusters": "cluster_count"}
+        ),
         "unused_approvals": Converter(UnusedApproval, pb.UnusedApproval, renamed={"cases": "case_count"}),
     },
     sequences={"metrics": ByMetric},

@@ -10,7 +10,7 @@ import pytest
 
 from assay.errors import SpecError
 from assay.judging.canaries import DETAIL
-from assay.model.canary_summary import KINDS
+from assay.model.canary_summary import CanaryKind
 from assay.model.case import Assertion
 from assay.model.run import JudgeSpec, PauseCause, RunState, ScoreStatus, SpendCap
 from assay.statistics.krippendorff import alpha
@@ -260,7 +260,7 @@ async def test_an_honest_judge_stands_its_test(set_up: SetUp, case_of: CaseOf) -
     settings, cases = stage.settings(judge=stage.who(canary_rate=0.5)), [case_of(n) for n in range(10, 30)]
     run, rows = await stage.done(settings, cases)
     found = canaries_of(run)
-    assert [each.kind for each in found.kinds] == list(KINDS)
+    assert [each.kind for each in found.kinds] == list(CanaryKind)
     assert (found.count, found.false_passes, found.false_fails) == (10, (0, 8), (0, 2))
     assert not found.is_untrusted
     assert run.summary is not None
@@ -289,12 +289,12 @@ async def test_a_judge_that_likes_everything_is_not_trusted(set_up: SetUp, case_
     assert found.false_passes == (3, 4)  # the empty one is decided by a rule
     assert found.is_untrusted
     assert found.sentence.startswith("do not trust these verdicts: the judge passed 3 of 4 planted wrong answers")
-    assert run.summary.overall_status == "INCOMPLETE"
+    assert run.summary.verdict == "INCOMPLETE"
     accepted, _ = await stage.done(
         stage.settings(judge=stage.who(canary_rate=0.5, accepts_canaries=True)), [case_of(n) for n in range(10, 20)]
     )
     assert accepted.summary is not None
-    assert accepted.summary.overall_status == "PASS"
+    assert accepted.summary.verdict == "PASS"
 
 
 async def test_small_runs_have_a_handful_and_a_rate_of_0_none(set_up: SetUp, case_of: CaseOf) -> None:

@@ -16,7 +16,6 @@ from assay.model.answers.agent_response import AgentResponse, AgentStatus, Inter
 from assay.model.answers.approvals import ScriptedApprovals, UnusedApproval, approvals_to_json, read_approvals
 from assay.model.case import Case, Turn
 from assay.model.run import DatasetReading, Run, RunState
-from assay.reports.words.row_notes import row_notes
 from assay_orchestrator.store.rows import attempts
 
 if TYPE_CHECKING:
@@ -160,7 +159,7 @@ async def test_tools_at_which_no_row_stopped_are_named(serve: Serve, settings_of
         UnusedApproval("pay"), UnusedApproval("refnd", 1, "c"), UnusedApproval("refund", 2, "d")
     )  # fmt: skip
     why = "the name is misspelled, or the agent did not call the tool"
-    assert [note for note in row_notes(run) if "approvals" in note] == [
+    assert [note for note in run.summary.notes if "approvals" in note] == [
         f"approvals name pay, at which no row stopped: {why}",
         f"approvals of case c name refnd, at which it did not stop: {why}",
         f"approvals of case d and 1 more name refund, at which it did not stop: {why}",
@@ -213,7 +212,7 @@ async def test_a_run_counts_them_apart_and_finds_them(
         assert (run.counts.agent_errors, run.counts.interrupted) == (3, 2)
         assert run.summary is not None
         assert (run.summary.agent_errors, run.summary.interrupted, run.summary.pass_rate) == (3, 2, 0.5)
-        assert run.summary.overall_status == "INCOMPLETE"
+        assert run.summary.verdict == "INCOMPLETE"
 
         rows = [row async for row in client.list_rows(run.run_id, where="agent_error status:interrupted")]
         assert [(row.case_id, row.status, row.passed) for row in rows] == [

@@ -15,7 +15,7 @@ from assay.agent_host.caller import AgentCaller
 from assay.errors import ConflictError, DatasetError, InvalidInputError, NotFoundError, SpecError, WrongStateError
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Case, Turn
-from assay.model.run import GateOutcome, MetricSpec, RowResult, Run, RunState, StateChanged
+from assay.model.run import GateOutcome, MetricSpec, RowResult, Run, RunState, StateChanged, WeightedSummary
 from assay.model.views import RowView
 from assay.rpc.status import translated
 from assay.v1 import run_pb2 as pb
@@ -317,7 +317,7 @@ async def test_rows_are_summed_up_by_category_tag_and_weight(serve: Serve, setti
     assert groups == [("x", 2, 1, 1, 0.5), ("y", 1, 1, 0, 1.0)]
     assert run.summary.categories[0].metrics == {"exact_match": 0.5, "latency": None}
     assert [(group.name, group.total) for group in run.summary.tags] == [("slow", 1), ("smoke", 2)]
-    assert run.summary.weighted == {"pass_rate": 0.4, "metrics": {"exact_match": 0.4}}
+    assert run.summary.weighted == WeightedSummary(0.4, {"exact_match": 0.4})
     assert run.summary.pass_rate == 0.75
     assert [(row.tags, row.weight) for row in rows] == [(case.tags, case.weight) for case in cases]
 

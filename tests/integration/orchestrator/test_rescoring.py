@@ -107,7 +107,7 @@ async def test_an_answer_that_is_not_there_is_an_error(serve: Serve, settings_of
         again = await rescored(client, await client.cancel_run(run.run_id), ["exact_match"])
         rows = await rows_of(client, again.run_id)
     assert again.summary is not None
-    assert again.summary.overall_status == "FAIL"
+    assert again.summary.verdict == "FAIL"
     assert [row.response.error.kind for row in rows if row.response and row.response.error] == [
         AgentErrorKind.NOT_RECORDED
     ] * 2

@@ -211,8 +211,8 @@ async def test_runs_are_sorted_counted_and_shown_with_figures(
         passing, failing = shown["a"], shown["c"]
         assert passing is not None
         assert failing is not None
-        assert (passing.overall_status, passing.pass_rate) == ("PASS", 1.0)
-        assert (failing.overall_status, failing.pass_rate) == ("FAIL", 0.0)
+        assert (passing.verdict, passing.pass_rate) == ("PASS", 1.0)
+        assert (failing.verdict, failing.pass_rate) == ("FAIL", 0.0)
         assert (passing.metrics[0].metric, passing.metrics[0].value) == ("exact_match", 1.0)
         assert all(run.summary is None for run in await client.list_runs())
 

@@ -19,7 +19,6 @@ from tests.support.services.ended_runs import await_end, run_cases
 
 from assay.agent.v1 import agent_pb2
 from assay.client.client import Client
-from assay.gates.run_verdict import run_verdict
 from assay.metrics import complete_parameters
 from assay.model.answers.agent_response import AgentResponse
 from assay.model.case import Assertion, Case, Turn
@@ -331,8 +330,7 @@ async def test_a_check_by_embeddings_without_an_embedder(
         rows = [row async for row in client.list_rows(run.run_id)]
     assert run.state is RunState.COMPLETED
     assert run.summary is not None
-    verdict = run_verdict(run.summary)
-    assert (verdict.status, verdict.reasons) == (
+    assert (run.summary.verdict, run.summary.reasons) == (
         "INCOMPLETE",
         ("1 of 3 checks are not made: similar 1 (no embedder)",),
     )

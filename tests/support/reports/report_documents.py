@@ -108,8 +108,8 @@ def metric(value: float | None = 0.8, **changes: Any) -> dict[str, Any]:
         "failed": 0,
         "threshold": 0.75,
         "meets_threshold": True,
-        "target": None,
-        "meets_target": None,
+        "goal": None,
+        "meets_goal": None,
         "rule": "at_least",
         "interval": [0.7, 0.9],
         **changes,
@@ -118,7 +118,7 @@ def metric(value: float | None = 0.8, **changes: Any) -> dict[str, Any]:
 
 def gate(expression: str = "pass_rate >= 0.5", outcome: str = "pass", **changes: Any) -> dict[str, Any]:
     """Return a gate."""
-    empty = {"reason": "", "meets_target": None, "note": "", "source": "gate"}
+    empty = {"message": "", "meets_goal": None, "note": "", "source": "gate"}
     return {"expression": expression, "outcome": outcome, "actual": 0.8, **empty, **changes}
 
 
@@ -190,8 +190,8 @@ def document(rows: Rows, results: Mapping[str, Any] | None = None, **summary: An
             "gates": [gate()],
             "categories": [],
             "tags": [],
-            "repeats": {},
-            "weighted": {},
+            "repeats": None,
+            "weighted": None,
             "judging": None,
             **summary,
         },
@@ -204,7 +204,7 @@ def written(folder: Path, found: Mapping[str, Any], name: str, **options: Any) -
     source = folder / "source.json"
     source.write_text(json.dumps(found), encoding="utf-8")
     with report_of_file(source) as report:
-        target = ReportFolder(folder / "out", report.run_id)
-        write_formats(report, (ReportSettings(name, options),), target)
-        target.attempts.raise_if_all_failed()
-    return target.written
+        goal = ReportFolder(folder / "out", report.run_id)
+        write_formats(report, (ReportSettings(name, options),), goal)
+        goal.attempts.raise_if_all_failed()
+    return goal.written

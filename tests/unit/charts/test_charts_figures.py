@@ -54,13 +54,13 @@ def test_charts_say_the_numbers_of_the_document(tmp_path: Path) -> None:
     """Values, intervals, thresholds, percentiles, counts: as the document has them, in their units."""
     rows = [row("a", category="x"), failed("b", category="x"), agent_error("c"), row("d", passed=None)]
     results = {
-        "similarity": metric(0.81, meets_threshold=True, target=0.9, meets_target=False),
+        "similarity": metric(0.81, meets_threshold=True, goal=0.9, meets_goal=False),
         "hits": metric(0.5, unit="%", kind="hit_rate", threshold=0.8, meets_threshold=False, interval=[0.25, 0.75]),
     }
     summary = {"gates": [gate("hits > 0.8", "fail", actual=0.5)], "pass_rate_interval": [0.1, 0.8]}
     charts = drawn_document(tmp_path, summed(rows, results, **summary))
     overview = texts(charts["metrics_overview"])
-    assert {"0.8100", "0.7000 – 0.9000", "≥ 0.75 met", "target ≥ 0.9 missed"} <= set(overview)
+    assert {"0.8100", "0.7000 – 0.9000", "≥ 0.75 met", "goal ≥ 0.9 missed"} <= set(overview)
     assert {"50.0%", "25.0% – 75.0%", "≥ 80% missed", "0%", "100%"} <= set(overview)
     counts = texts(charts["pass_fail_distribution"])
     assert "33.3% passed (95 % interval 10.0% to 80.0%): 1 of 3 rows with a verdict" in counts

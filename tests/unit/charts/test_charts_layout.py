@@ -19,13 +19,13 @@ LONG = "a name of 500 characters without an end " * 13
 MANY_METRICS: Mapping[str, Mapping[str, Any]] = {
     "exact_match": metric(0.7, unit="%", kind="exact_match", n_skipped=3),
     "quality": metric(4.2, kind="quality", threshold=4.0, interval=[4.0, 4.4]),
-    "semantic_similarity": metric(-0.1, meets_threshold=False, target=0.9, interval=[-0.3, 0.1]),
+    "semantic_similarity": metric(-0.1, meets_threshold=False, goal=0.9, interval=[-0.3, 0.1]),
     "latency": metric(12.5, unit="s", kind="latency", threshold=30, rule="at_most", interval=[11.0, 14.0]),
     "tokens": metric(1_234_567.0, unit="tokens", kind="tokens", threshold=None, interval=None),
     "cost": metric(0.000012, unit="USD", kind="cost", threshold=None, interval=[0.00001, 0.00002]),
     "a_formula_with_a_very_long_name_that_a_person_wrote": metric(1e12, kind="formula", threshold=1e-9),
     "nothing": metric(None, n_scored=0, n_skipped=9, interval=None, meets_threshold=None, passed=0),
-    **{f"judge_{index}": metric(index / 9, target=0.5, meets_target=True) for index in range(9)},
+    **{f"judge_{index}": metric(index / 9, goal=0.5, meets_goal=True) for index in range(9)},
 }
 
 

@@ -482,7 +482,7 @@ def _compared_heads(*heads: dict[str, Any], primary: str = "m") -> Comparison:
         ("contains", {"values": ["yes"]}, {"values": ["no"]}, '`values` is ["no"] and ["yes"]'),
         ("formula", {"formula": "answer_chars"}, {"formula": "tokens"}, "`formula` is"),
         ("rouge", {"measure": "rougeL", "threshold": 0.2}, {"threshold": 0.9}, ""),  # the measure is at its default
-        ("mrr", {"k": 3, "target": 0.5}, {"k": 3.0}, ""),
+        ("mrr", {"k": 3, "goal": 0.5}, {"k": 3.0}, ""),
         ("semantic_similarity", {"model": "a"}, {"model": "b"}, ""),  # the vectors are compared, where there are any
         ("cost", {"input_price": 1.0}, {"input_price": 3.0}, ""),
         ("python", {"function": "m:f", "timeout_s": 1}, {"function": "m:f", "timeout_s": 2}, ""),
@@ -492,7 +492,7 @@ def _compared_heads(*heads: dict[str, Any], primary: str = "m") -> Comparison:
 def test_a_metric_with_another_definition_is_not_compared(
     kind: str, one: dict[str, Any], other: dict[str, Any], message: str
 ) -> None:
-    """Parameters that affect values must be equal; thresholds, targets and prices may differ."""
+    """Parameters that affect values must be equal; thresholds, goals and prices may differ."""
     comparison = _compared_heads(_configured("a", kind, one), _configured("b", kind, other))
     verdict = comparison.pairs[0].metric("m").verdict
     if not message:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.comparison.model import ComparisonVerdict
-from assay.comparison.stopping import Stopping, StoppingPlan, StoppingRule, first_stop, shuffled
+from assay.comparison.stopping import Stopping, StoppingPlan, first_stop, shuffled
+from assay.model.stopping import StoppingRule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

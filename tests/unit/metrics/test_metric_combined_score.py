@@ -126,8 +126,8 @@ def test_aggregates(metric: Callable[..., Metric], fold: Callable[..., Any]) -> 
         (0.3768581938, 0.7794228634, 0.2554248040, 2150, 8600, 0.75, 0.7625), abs=1e-9
     )
     assert summary.value == summary.detail["avg_combined_score"]
-    assert (summary.threshold, summary.target, summary.rule) == (None, 1.20, "more_than")
-    assert (summary.meets_threshold, summary.meets_target) == (None, False)
+    assert (summary.threshold, summary.goal, summary.rule) == (None, 1.20, "more_than")
+    assert (summary.meets_threshold, summary.meets_goal) == (None, False)
 
 
 def test_means_are_over_scored_rows_and_tokens_over_all(

@@ -92,7 +92,7 @@ def test_the_thresholds_in_the_table_are_the_defaults() -> None:
         info = METRICS[kind].info
         complete = complete_parameters(kind, info.example, where="m")
         numbers = [float(number) for number in re.findall(r"\d\.\d+", text)]
-        assert numbers == [complete[name] for name in ("threshold", "target") if complete.get(name) is not None]
+        assert numbers == [complete[name] for name in ("threshold", "goal") if complete.get(name) is not None]
         assert text.startswith("none") is (complete.get("threshold") is None)
 
 
@@ -149,7 +149,7 @@ def test_the_gates_in_the_guide_are_gates() -> None:
     names = {kind: kind for kind in METRICS}
     gates = [parse_gate(text, metrics=names, repeats=3) for text in example["gates"]]
     assert {gate.group for gate in gates} == {"", "category", "tag"}
-    assert [gate.target for gate in gates if gate.target is not None] == [0.9]
+    assert [gate.goal for gate in gates if gate.goal is not None] == [0.9]
     inline = re.findall(r"`((?:[a-z_]+\.)+[a-z0-9_]+)`", _part("Gates"), flags=re.IGNORECASE)
     for subject in inline:
         if not re.search("METRIC|NAME", subject):

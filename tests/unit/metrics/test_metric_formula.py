@@ -389,12 +389,12 @@ def test_other_metrics_are_read_by_their_names(metric: Callable[..., Metric]) ->
 
 
 def test_a_threshold_decides_rows_and_the_mean(metric: Callable[..., Metric], fold: Callable[..., Any]) -> None:
-    """Inclusive for each row and for the mean; a target is beyond that."""
-    built = metric("formula", formula="data_rows", threshold=2, target=4)
+    """Inclusive for each row and for the mean; a goal is beyond that."""
+    built = metric("formula", formula="data_rows", threshold=2, goal=4)
     rows = [row_of(AgentResponse(data_rows=count)) for count in (1, 2, 3)]
     assert [built.score(row).passed for row in rows] == [False, True, True]
     summary = fold(built, rows)
-    assert (summary.value, summary.meets_threshold, summary.meets_target) == (2.0, True, False)
+    assert (summary.value, summary.meets_threshold, summary.meets_goal) == (2.0, True, False)
     assert metric("formula", formula="data_rows").score(rows[0]).passed is None
 
 

@@ -108,20 +108,20 @@ def test_the_rate_is_over_questions_with_expected_sources(
 
 
 @pytest.mark.parametrize(
-    ("hits", "meets_threshold", "meets_target"), [(8, False, False), (9, True, False), (10, True, True)]
+    ("hits", "meets_threshold", "meets_goal"), [(8, False, False), (9, True, False), (10, True, True)]
 )
 def test_threshold_and_target_must_be_exceeded(
     metric: Callable[..., Metric],
     fold: Callable[..., Any],
     hits: int,
     meets_threshold: bool,
-    meets_target: bool,
+    meets_goal: bool,
 ) -> None:
     """Exactly 0.80 is not more than 0.80, exactly 0.90 not more than 0.90."""
     rows = [asked(["X"], ["X"])] * hits + [asked(["X"], ["Y"])] * (10 - hits)
     summary = fold(metric("hit_rate"), rows)
-    assert (summary.meets_threshold, summary.meets_target) == (meets_threshold, meets_target)
-    assert (summary.threshold, summary.target, summary.rule) == (0.80, 0.90, "more_than")
+    assert (summary.meets_threshold, summary.meets_goal) == (meets_threshold, meets_goal)
+    assert (summary.threshold, summary.goal, summary.rule) == (0.80, 0.90, "more_than")
 
 
 def test_only_the_first_k_sources_count(metric: Callable[..., Metric]) -> None:

@@ -126,7 +126,7 @@ def test_scores_are_averaged_and_marks_counted(
     assert summary.value == pytest.approx((0.8666666667 + 0.9) / 2)
     assert (summary.n_scored, summary.n_error, summary.n_own_error) == (2, 2, 2)
     assert (summary.detail["derived"], summary.detail["incoherent"]) == (1, 1)
-    assert (summary.detail["avg_accuracy"], summary.meets_threshold, summary.meets_target) == (0.55, True, True)
+    assert (summary.detail["avg_accuracy"], summary.meets_threshold, summary.meets_goal) == (0.55, True, True)
 
 
 def test_the_verdict_of_a_row_is_more_than_the_threshold(

@@ -59,14 +59,14 @@ def test_the_mean_is_over_questions_with_expected_sources(
     summary = fold(metric("mrr"), [row for row, _ in KNOWN])
     assert summary.value == pytest.approx(0.472222, abs=1e-6)
     assert (summary.n_scored, summary.n_skipped) == (6, 1)
-    assert (summary.threshold, summary.target, summary.rule) == (0.70, 0.85, "more_than")
+    assert (summary.threshold, summary.goal, summary.rule) == (0.70, 0.85, "more_than")
 
 
 def test_threshold_and_target_must_be_exceeded(metric: Callable[..., Metric], fold: Callable[..., Any]) -> None:
     """A mean of exactly 0.75 misses 0.75 and exceeds 0.7."""
     rows = [ranked(["X"], ["X"]), ranked(["X"], ["A", "X"])]
-    summary = fold(metric("mrr", threshold=0.75, target=0.7), rows)
-    assert (summary.value, summary.meets_threshold, summary.meets_target) == (0.75, False, True)
+    summary = fold(metric("mrr", threshold=0.75, goal=0.7), rows)
+    assert (summary.value, summary.meets_threshold, summary.meets_goal) == (0.75, False, True)
 
 
 def test_only_the_first_k_sources_count(metric: Callable[..., Metric]) -> None:

@@ -114,7 +114,7 @@ def test_values_near_the_end_of_floats_are_summed_up(metric: Callable[..., Metri
         for index in range(3)
     ]
     summary = summarise(stored, [huge], ["formula >= 1e307"])
-    assert (summary.metrics[0].value, summary.weighted["metrics"]) == (1e308, {"formula": 1e308})
+    assert (summary.metrics[0].value, summary.weighted and summary.weighted.metrics) == (1e308, {"formula": 1e308})
     assert (summary.categories[0].metrics, summary.gates[0].outcome) == ({"formula": 1e308}, GateOutcome.PASS)
     assert "Infinity" not in _bits(summary)
 
@@ -185,14 +185,14 @@ def test_overall_status_is_decided_by_computed_metrics(
 ) -> None:
     """Metrics without a value and without a threshold are listed, and do not decide."""
     summary = summary_of([row(answer, ["a"]) for answer in answers], ["tokens", "exact_match", "latency"])
-    assert (summary.overall_status, summary.failed_criteria, summary.skipped_criteria) == (status, failed, skipped)
+    assert (summary.verdict, summary.failed_criteria, summary.skipped_criteria) == (status, failed, skipped)
 
 
 @pytest.mark.parametrize("count", [0, 3])
 def test_nothing_computed_is_no_data(summary_of: Summarise, row: Callable[..., Row], count: int) -> None:
     """A run without any value neither passes nor fails."""
     summary = summary_of([row("a")] * count, ["semantic_similarity", "exact_match"])
-    assert summary.overall_status == "NO_DATA"
+    assert summary.verdict == "NO_DATA"
     assert summary.pass_rate is None
     assert [metric.n_skipped for metric in summary.metrics] == [count, count]
 
@@ -224,7 +224,7 @@ def test_gates_on_what_was_computed(
     """Each statistic that a gate may name is compared with its bound."""
     rows = [row("a", ["a"], latency_ms=1000.0), row("b", ["a"], latency_ms=3000.0)]
     (found,) = summary_of(rows, ["exact_match", "latency"], [gate]).gates
-    assert (found.expression, found.outcome, found.actual, found.reason) == (gate, outcome, actual, "")
+    assert (found.expression, found.outcome, found.actual, found.message) == (gate, outcome, actual, "")
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_a_gate_on_what_is_unknown_is_incomplete(
     rows = [row("a", ["a"], vectors=[(1, 0), (1, 0)]), row("a", ["a"], error="embedder_unavailable")]
     (found,) = summary_of(rows, ["semantic_similarity", "coverage", "latency"], [gate]).gates
     assert (found.outcome, found.actual) == (GateOutcome.INCOMPLETE, None)
-    assert found.reason.startswith(reason)
+    assert found.message.startswith(reason)
 
 
 def test_a_metric_without_verdict_cannot_hold_up_the_pass_rate(summary_of: Summarise, row: Callable[..., Row]) -> None:
@@ -256,4 +256,4 @@ def test_a_metric_without_verdict_cannot_hold_up_the_pass_rate(summary_of: Summa
 def test_a_gate_on_nothing_decided_says_so(summary_of: Summarise, row: Callable[..., Row]) -> None:
     """A run in which no metric decides has no pass rate to gate."""
     (gate,) = summary_of([row("a", events=1)], ["coverage"], ["pass_rate >= 0.5"]).gates
-    assert (gate.outcome, gate.reason) == (GateOutcome.INCOMPLETE, "no metric decided any row")
+    assert (gate.outcome, gate.message) == (GateOutcome.INCOMPLETE, "no metric decided any row")

@@ -50,7 +50,7 @@ def test_rules(value: float, rule: str, expected: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "rule", "threshold", "target"),
+    ("kind", "rule", "threshold", "goal"),
     [
         ("semantic_similarity", "at_least", 0.75, None),
         ("exact_match", "at_least", 0.85, None),
@@ -62,13 +62,13 @@ def test_rules(value: float, rule: str, expected: bool) -> None:
         ("combined_score", "more_than", None, 1.20),
     ],
 )
-def test_defaults(kind: str, rule: str, threshold: float | None, target: float | None) -> None:
-    """Thresholds, targets and rules that hold where a spec says nothing; a summary carries all three."""
+def test_defaults(kind: str, rule: str, threshold: float | None, goal: float | None) -> None:
+    """Thresholds, goals and rules that hold where a spec says nothing; a summary carries all three."""
     metric = build_metric(MetricSpec(kind, complete_parameters(kind, {}, where="m")))
     summary = metric.aggregate().result()
-    assert (summary.rule, summary.threshold, summary.target) == (rule, threshold, target)
+    assert (summary.rule, summary.threshold, summary.goal) == (rule, threshold, goal)
     assert metric.info.rule == rule
-    assert (summary.meets_threshold, summary.meets_target) == (None, None)
+    assert (summary.meets_threshold, summary.meets_goal) == (None, None)
 
 
 def test_every_other_metric_decides_nothing_by_default() -> None:

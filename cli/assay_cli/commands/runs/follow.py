@@ -318,17 +318,16 @@ def _print_end(
         reports: The written reports; None if none were requested.
         is_reported: False if requested reports could not be written.
     """
-    from assay.gates.run_verdict import run_verdict
     from assay_cli.output.report_files import report_lines
     from assay_cli.output.terminal import painter
 
     assert run.summary is not None, "only a run with a summary has a verdict"
-    verdict, against, output_kind = run_verdict(run.summary).status, options.against, options.output_kind
-    status, last = verdict.exit_status, console.verdict_line()
+    against, output_kind = options.against, options.output_kind
+    status, last = run.summary.exit_status, console.verdict_line()
     compared = against.lines if against is not None else ()
     if against is not None and against.decision is not None and against.overrules(status):
         status, word = against.decision.exit_status, painter(options.out)(against.decision.word.upper())
-        last = f"verdict  {word}  against the baseline; the run by itself: {verdict.value}"
+        last = f"verdict  {word}  against the baseline; the run by itself: {run.summary.verdict.value}"
     if not is_reported:
         status, last = EXIT_INFRASTRUCTURE, f"{last}  (its report could not be written)"
     last = with_status(last, status)

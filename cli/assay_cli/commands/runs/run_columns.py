@@ -22,7 +22,7 @@ def figure(run: Run, name: str) -> float | str | None:
     if summary is None:
         return None
     if name == "verdict":
-        return summary.overall_status
+        return summary.verdict.value
     if name == "pass_rate":
         return summary.pass_rate
     if name in ("agent_errors", "interrupted"):
@@ -73,7 +73,7 @@ def figures_document(run: Run) -> dict[str, Any]:
     if summary is None:
         return {"verdict": None, "pass_rate": None, "metrics": None, "latency": None}
     return {
-        "verdict": summary.overall_status,
+        "verdict": summary.verdict.value,
         "pass_rate": summary.pass_rate,
         "metrics": {
             metric.metric: {

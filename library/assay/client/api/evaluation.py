@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.client.api.frames import arrow_table, data_frame, metric_records, row_record
-from assay.gates.run_verdict import VerdictStatus, run_verdict
 from assay.model.by_metric import ByMetric
+from assay.model.run import RunVerdict
 from assay.reports.document.first_errors import first_errors
-from assay.reports.words.metric_text import units_of, value_text
+from assay.reports.words.metric_text import value_text
 from assay.reports.words.selected_cases import SelectedCases, selected_cases
 
 if TYPE_CHECKING:
@@ -39,9 +39,8 @@ class Evaluation:
             passed = f"{summary.passed:,} of {summary.decided:,} rows passed ({summary.pass_rate:.1%})"
         if self.selection is not None:
             passed += f", {self.selection.sentence}"
-        units = units_of(self.run.spec)
         shown = [
-            f"{metric.metric} {value_text(units.get(metric.metric, ''), metric.value)}"
+            f"{metric.metric} {value_text(metric.unit, metric.value)}"
             for metric in summary.metrics[:_MOST_METRICS_SHOWN]
         ]
         more = len(summary.metrics) - len(shown)
@@ -61,14 +60,14 @@ class Evaluation:
         return ByMetric(self.summary.metrics)
 
     @property
-    def verdict(self) -> VerdictStatus:
-        """The verdict in one word: "PASS", "FAIL", "INCOMPLETE", "NO_CRITERIA" or "NO_DATA"."""
-        return run_verdict(self.summary).status
+    def verdict(self) -> RunVerdict:
+        """The verdict: "PASS", "FAIL", "INCOMPLETE", "NO_CRITERIA" or "NO_DATA"."""
+        return self.summary.verdict
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """Reasons of the verdict, as sentences."""
-        return run_verdict(self.summary).reasons
+        return self.summary.reasons
 
     @property
     def selection(self) -> SelectedCases | None:
@@ -78,12 +77,12 @@ class Evaluation:
     @property
     def passed(self) -> bool:
         """Whether at least one gate or threshold was computed, and all hold."""
-        return self.verdict is VerdictStatus.PASS
+        return self.verdict is RunVerdict.PASS
 
     @property
     def exit_status(self) -> int:
         """The exit status of `assay run` with this verdict: 0, 1 or 3."""
-        return self.verdict.exit_status
+        return self.summary.exit_status
 
     def to_pandas(self) -> Any:
         """Return the rows as a pandas DataFrame, with a column per metric.

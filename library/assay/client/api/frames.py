@@ -10,7 +10,6 @@ from assay.errors import SetupError
 from assay.local_stack.install_hint import install_hint
 from assay.metrics.combined_score import tokens_used
 from assay.model.answers.possible_usage import counted_parts
-from assay.reports.words.metric_text import units_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,7 +55,6 @@ def row_record(row: RowResult) -> dict[str, Any]:
 
 def metric_records(run: Run) -> list[dict[str, Any]]:
     """Return a record per metric of a run; absent values are None."""
-    units = units_of(run.spec)
     records = []
     for metric in run.summary.metrics if run.summary is not None else ():
         low, high = metric.interval or (None, None)
@@ -66,7 +64,7 @@ def metric_records(run: Run) -> list[dict[str, Any]]:
                 "value": metric.value,
                 "low": low,
                 "high": high,
-                "unit": units.get(metric.metric) or None,
+                "unit": metric.unit or None,
                 "n_scored": metric.n_scored,
                 "n_skipped": metric.n_skipped,
                 "n_error": metric.n_error,
@@ -74,8 +72,8 @@ def metric_records(run: Run) -> list[dict[str, Any]]:
                 "failed": metric.failed,
                 "threshold": metric.threshold,
                 "meets_threshold": metric.meets_threshold,
-                "target": metric.target,
-                "meets_target": metric.meets_target,
+                "goal": metric.goal,
+                "meets_goal": metric.meets_goal,
             }
         )
     return records
@@ -88,7 +86,7 @@ def run_record(run: Run) -> dict[str, Any]:
         "run_id": run.run_id,
         "name": run.spec.name,
         "state": run.state.value,
-        "verdict": summary.overall_status if summary is not None else None,
+        "verdict": summary.verdict.value if summary is not None else None,
         "created_at": run.created_at,
         "agent": f"{run.spec.agent.adapter} {run.spec.agent.target}".strip(),
         "dataset": run.dataset.name,

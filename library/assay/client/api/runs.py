@@ -19,7 +19,7 @@ class Runs(tuple[Run, ...]):
         lines = [f"<{count_text(len(self), 'run')}>"]
         for item in self:
             rate = item.summary.pass_rate if item.summary is not None else None
-            cells = [item.run_id, item.state.value, item.summary.overall_status if item.summary is not None else ""]
+            cells = [item.run_id, item.state.value, item.summary.verdict.value if item.summary is not None else ""]
             lines.append("  ".join(filter(None, [*cells, f"{rate:.1%} passed" if rate is not None else ""])))
         return "\n ".join(lines)
 

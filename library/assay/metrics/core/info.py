@@ -70,7 +70,7 @@ class Parameter:
         return ""
 
     def _may_be_none(self) -> bool:
-        return not self.required and (self.default is None or self.name in ("threshold", "target"))
+        return not self.required and (self.default is None or self.name in ("threshold", "goal"))
 
     def _number_problem(self, value: object) -> str:
         if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value):

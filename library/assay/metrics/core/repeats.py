@@ -20,8 +20,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from assay.model.run import RepeatRate, RepeatSummary, RepeatVariance
 from assay.statistics.clustered_mean import ClusteredMean
 
 if TYPE_CHECKING:
@@ -88,28 +89,24 @@ class RepeatsFold:
         kind = (self._cluster, self._decided, self._passed)
         return self._cases + (Counter() if self._index is None else Counter({kind: 1}))
 
-    def result(self) -> dict[str, Any]:
-        """Return `runs_per_case`, `cases`, `undecided`, `pass_at_k`, `pass_hat_k` and `variance` as a JSON object.
-
-        `pass_at_k_interval` and `pass_hat_k_interval` have the intervals of the rates. The object is empty if every
-        case was run once.
-        """
+    def result(self) -> RepeatSummary | None:
+        """Return the figures; None if every case was run once."""
         if self._most_runs < 2:
-            return {}
+            return None
         in_clusters, cases = self._with_open_case(), Counter[tuple[int, int]]()
         for (_, n, c), count in in_clusters.items():
             cases[n, c] += count
-        most = max(n for n, _ in cases)
-        return {
-            "runs_per_case": self._most_runs,
-            "cases": cases.total(),
-            "undecided": self._undecided,
-            "pass_at_k": {str(k): _mean_chance(cases, k, pass_at_k) for k in range(1, most + 1)},
-            "pass_hat_k": {str(k): _mean_chance(cases, k, pass_hat_k) for k in range(1, most + 1)},
-            "pass_at_k_interval": {str(k): _interval(in_clusters, k, pass_at_k) for k in range(1, most + 1)},
-            "pass_hat_k_interval": {str(k): _interval(in_clusters, k, pass_hat_k) for k in range(1, most + 1)},
-            "variance": _variance(cases),
-        }
+        rates = [
+            RepeatRate(
+                k,
+                _mean_chance(cases, k, pass_at_k),
+                _interval(in_clusters, k, pass_at_k),
+                _mean_chance(cases, k, pass_hat_k),
+                _interval(in_clusters, k, pass_hat_k),
+            )
+            for k in range(1, max(n for n, _ in cases) + 1)
+        ]
+        return RepeatSummary(self._most_runs, cases.total(), self._undecided, rates, _variance(cases))
 
 
 def _mean_chance(
@@ -131,7 +128,7 @@ def _interval(
     return mean.interval(of_shares=True, most=runs)
 
 
-def _variance(cases: Counter[tuple[int, int]]) -> dict[str, Any] | None:
+def _variance(cases: Counter[tuple[int, int]]) -> RepeatVariance | None:
     repeated = [(n, c, count) for (n, c), count in sorted(cases.items()) if n >= 2]
     total = sum(count for _, _, count in repeated)
     if total < 2:
@@ -141,10 +138,10 @@ def _variance(cases: Counter[tuple[int, int]]) -> dict[str, Any] | None:
     within = sum(Fraction(c * (n - c), n * (n - 1)) * count for n, c, count in repeated) / total
     noise = within * total / sum(n * count for n, _, count in repeated)
     noise_share = min(Fraction(1), noise / of_means) if of_means else None
-    return {
-        "within": float(within),
-        "between": float(max(Fraction(0), of_means - noise)),
-        "se": math.sqrt(of_means / total),
-        "noise_share": None if noise_share is None else float(noise_share),
-        "advice": _MORE_RUNS if noise_share is not None and noise_share > Fraction(1, 2) else "",
-    }
+    return RepeatVariance(
+        within=float(within),
+        between=float(max(Fraction(0), of_means - noise)),
+        standard_error=math.sqrt(of_means / total),
+        noise_share=None if noise_share is None else float(noise_share),
+        advice=_MORE_RUNS if noise_share is not None and noise_share > Fraction(1, 2) else "",
+    )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.embedding import EmbeddingSettings
 from assay.metrics.core.score import not_computed, scored, scored_by_threshold
-from assay.model.run import MetricSummary, Score, ScoreStatus
+from assay.model.run import MetricSummary, Score, ScoreStatus, ThresholdRule
 from assay.statistics.exact_sum import ExactSum
 from assay.statistics.intervals import wilson
 from assay.statistics.thresholds import holds
@@ -29,14 +29,14 @@ class MeanFold:
     """Counts rows by status and verdict and averages the values.
 
     Args:
-        metric: The metric whose scores it folds; the aggregate is compared with its threshold and its target.
+        metric: The metric whose scores it folds; the aggregate is compared with its threshold and its goal.
     """
 
     def __init__(self, metric: ThresholdMetric) -> None:
         self.metric = metric.name
         self.threshold = metric.threshold
-        self.target = metric.target
-        self.rule = metric.info.rule
+        self.goal = metric.goal
+        self.rule = ThresholdRule(metric.info.rule)
         self.values = ExactSum()
         self.n_skipped = self.n_error = self.n_own_error = self.n_invalid = 0
         self.passed = self.failed = 0
@@ -92,8 +92,8 @@ class MeanFold:
             failed=self.failed,
             threshold=self.threshold,
             meets_threshold=self.reaches(value, self.threshold),
-            target=self.target,
-            meets_target=self.reaches(value, self.target),
+            goal=self.goal,
+            meets_goal=self.reaches(value, self.goal),
             rule=self.rule,
             detail={**self.detail(value), **({"invalid_answers": self.n_invalid} if self.n_invalid else {})},
         )
@@ -137,7 +137,7 @@ class ThresholdMetric:
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         self.name = name
         self.threshold: float | None = parameters["threshold"]
-        self.target: float | None = parameters.get("target")
+        self.goal: float | None = parameters.get("goal")
         self.embedding = EmbeddingSettings.of(parameters) if self.info.needs_embedder else None
 
     @property

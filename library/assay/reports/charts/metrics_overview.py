@@ -1,4 +1,4 @@
-"""Chart of metrics: value, 95 % interval, threshold and target, each metric on its own scale."""
+"""Chart of metrics: value, 95 % interval, threshold and goal, each metric on its own scale."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST = 12
 _HEIGHT = 76.0
 
 SUBTITLE = (
-    "Bar: value · whisker: 95 % interval · solid line: threshold · dashed line: target · each metric on its own scale"
+    "Bar: value · whisker: 95 % interval · solid line: threshold · dashed line: goal · each metric on its own scale"
 )
 
 
@@ -119,7 +119,7 @@ def _bar(sheet: Sheet, scale: Scale, middle: float, result: Mapping[str, Any]) -
         sheet.rectangle(Area(left, top, right, bottom), _fill(result))
     if interval := result.get("interval"):
         draw_interval(sheet, scale, middle, interval)
-    for name, dashed in (("threshold", False), ("target", True)):
+    for name, dashed in (("threshold", False), ("goal", True)):
         if result[name] is not None:
             place = scale.at(result[name])
             sheet.line([place, place], [top - 5, bottom + 5], INK, width=2.2, dashed=dashed)
@@ -138,16 +138,16 @@ def _rules(
     if result["threshold"] is not None:
         met = {True: "met", False: "missed", None: "no verdict"}[result["meets_threshold"]]
         lines.append((f"{sign} {numbers.tick(result['threshold'])} {met}", result["meets_threshold"]))
-    if result["target"] is not None:
-        met = {True: "reached", False: "missed", None: "no data"}[result["meets_target"]]
-        lines.append((f"target {sign} {numbers.tick(result['target'])} {met}", None))
+    if result["goal"] is not None:
+        met = {True: "reached", False: "missed", None: "no data"}[result["meets_goal"]]
+        lines.append((f"goal {sign} {numbers.tick(result['goal'])} {met}", None))
     for (line, meets), y in zip(lines, (upper, lower), strict=False):
         sheet.text((left, y), line, bold=meets is False, colour=VERMILION if meets is False else INK, width=end - left)
 
 
 def _range_of(result: Mapping[str, Any]) -> tuple[float, float]:
     """Return the scale of a metric: its bounds, or else from 0 to slightly above the shown values."""
-    shown = [result["value"], *(result.get("interval") or ()), result["threshold"], result["target"]]
+    shown = [result["value"], *(result.get("interval") or ()), result["threshold"], result["goal"]]
     values = [float(value) for value in shown if value is not None]
     least, greatest = min(values, default=0.0), max(values, default=1.0)
     (low, high) = _bounds(result) or (0.0, axis_end(greatest) if greatest > 0 else 1.0)

@@ -9,7 +9,6 @@ import dataclasses
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from assay.gates.run_verdict import criteria_of, run_verdict
 from assay.gates.stopping_text import stopped_sentence
 from assay.metrics.combined_score import tokens_used
 from assay.metrics.core.explanations import score_message
@@ -19,9 +18,7 @@ from assay.model.answers.agent_response import response_to_json
 from assay.model.answers.approvals import approvals_to_json
 from assay.parsing.names import writable
 from assay.reports.words.calibration_text import calibration_documents, calibration_sentences
-from assay.reports.words.metric_text import units_of
 from assay.reports.words.recommendations import recommendations
-from assay.reports.words.row_notes import row_notes
 from assay.reports.words.selected_cases import selected_document, selection_document
 
 if TYPE_CHECKING:
@@ -48,8 +45,7 @@ def head_document(
     """
     assert run.summary is not None, "only runs with a summary are reported"
     summary = run.summary
-    source = "gate" if summary.gates else "threshold"
-    units, kinds = units_of(run.spec), {metric.name: metric.kind for metric in run.spec.metrics}
+    kinds = {metric.name: metric.kind for metric in run.spec.metrics}
     return {
         "schema": SCHEMA,
         "timestamp": run.created_at,
@@ -62,7 +58,7 @@ def head_document(
             metric.metric: {
                 "kind": kinds.get(metric.metric, metric.metric),
                 "version": metric.version or None,
-                "unit": units.get(metric.metric, ""),
+                "unit": metric.unit,
                 **_result(metric),
                 "interval": metric.interval,
                 "n_effective": metric.n_effective,
@@ -91,13 +87,13 @@ def head_document(
             "scored_again": summary.scored_again,
             "latency": dataclasses.asdict(summary.latency),
             "gates": [
-                {**dataclasses.asdict(gate), "outcome": gate.outcome.value, "source": source}
-                for gate in criteria_of(summary)
+                {**dataclasses.asdict(gate), "outcome": gate.outcome.value, "source": gate.source.value}
+                for gate in summary.gates
             ],
             "categories": [_group(group) for group in summary.categories],
             "tags": [_group(group) for group in summary.tags],
-            "repeats": dict(summary.repeats),
-            "weighted": dict(summary.weighted),
+            "repeats": dataclasses.asdict(summary.repeats) if summary.repeats is not None else None,
+            "weighted": dataclasses.asdict(summary.weighted) if summary.weighted is not None else None,
             "judging": judging_document(run),
             "stopped_early": stopped_document(summary.stopped_early),
             **_flat(summary),
@@ -131,12 +127,11 @@ def _provenance(run: Run, spec: Spec | None) -> dict[str, Any]:
 def verdict_document(run: Run) -> dict[str, Any]:
     """Return the verdict of a run with a summary: a word, the exit status, the reasons, and notes."""
     assert run.summary is not None, "only a summary has a verdict"
-    verdict = run_verdict(run.summary)
     return {
-        "overall_status": verdict.status.value,
-        "exit_status": verdict.status.exit_status,
-        "reasons": list(verdict.reasons),
-        "notes": [*verdict.notes, *row_notes(run)],
+        "overall_status": run.summary.verdict.value,
+        "exit_status": run.summary.exit_status,
+        "reasons": list(run.summary.reasons),
+        "notes": list(run.summary.notes),
     }
 
 
@@ -242,9 +237,9 @@ def _result(metric: MetricSummary) -> dict[str, Any]:
         "failed": metric.failed,
         "threshold": metric.threshold,
         "meets_threshold": metric.meets_threshold,
-        "target": metric.target,
-        "meets_target": metric.meets_target,
-        "rule": metric.rule,
+        "goal": metric.goal,
+        "meets_goal": metric.meets_goal,
+        "rule": metric.rule.value,
         "optional": metric.is_optional,
         **metric.detail,
     }

@@ -231,7 +231,7 @@ def _gate_cases(head: Head) -> Sequence[tuple[Outcome, str]]:
         name = expression if named[expression] == 1 else f"{expression} ({named[expression]})"
         compared = compared_text(expression, gate["actual"], gate.get("interval"))
         actual = "not computed" if gate["actual"] is None else f"actual {compared}"
-        texts = (f"{expression}: {actual}", gate["reason"], gate.get("note"), selection_sentence(head))
+        texts = (f"{expression}: {actual}", gate["message"], gate.get("note"), selection_sentence(head))
         message = "; ".join(filter(None, texts))
         inside = "" if outcome is Outcome.PASSED else _complaint(outcome, message, "")
         cases.append((outcome, _testcase(_class(head, "gates"), name, place, 0.0, inside)))

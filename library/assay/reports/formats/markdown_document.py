@@ -158,9 +158,9 @@ def _gates(head: Head) -> list[str]:
     for gate in gates[:_MOST_GATES]:
         compared = compared_text(gate["expression"], gate["actual"], gate.get("interval"))
         actual = "–" if gate["actual"] is None else compared
-        target = {True: "target reached", False: "target missed", None: ""}[gate.get("meets_target")]
-        notes = "; ".join(markdown_code(text, _TEXT_CHARS) for text in (gate["reason"], gate.get("note")) if text)
-        note = ", ".join(filter(None, (target, notes)))
+        goal = {True: "goal reached", False: "goal missed", None: ""}[gate.get("meets_goal")]
+        notes = "; ".join(markdown_code(text, _TEXT_CHARS) for text in (gate["message"], gate.get("note")) if text)
+        note = ", ".join(filter(None, (goal, notes)))
         outcome = gate["outcome"].upper()
         lines.append(f"| {outcome} | {markdown_code(gate['expression'], _TEXT_CHARS)} | {actual} | {note} |")
     heading = head["summary"]["gates"][0]["source"] if gates else ""

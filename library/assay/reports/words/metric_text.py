@@ -53,7 +53,7 @@ def number_text(value: float) -> str:
 
 
 def bound_text(unit: str, bound: float) -> str:
-    """Format a threshold or target in its metric's unit, with all its digits."""
+    """Format a threshold or goal in its metric's unit, with all its digits."""
     share = unit == "%"
     return f"{bound * 100 if share else bound:.10g}{'%' if share else ' s' if unit == 's' else ''}"
 

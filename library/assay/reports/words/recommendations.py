@@ -6,11 +6,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from assay.gates.gates import actual_text, may_be_chance
-from assay.gates.run_verdict import agent_error_gap, criteria_of, threshold_expression
+from assay.gates.run_verdict import agent_error_gap, threshold_expression
 from assay.metrics import METRICS
 from assay.metrics.core.similarity import LANGUAGE_MISMATCH
 from assay.model.dependent_cases import COPIES
-from assay.model.run import GateOutcome
+from assay.model.run import GateOutcome, GateSource
 from assay.model.run_spec import FUNCTION_METRIC
 from assay.reports.words.metric_text import count_text
 from assay.reports.words.run_commands import rescore_command, resume_command
@@ -143,14 +143,14 @@ def _of_missing(run: Run, summary: RunSummary) -> Iterator[str]:
             "answers, or leave the metric out."
         )
     for gate in summary.gates:
-        if gate.outcome is GateOutcome.INCOMPLETE:
-            yield f"The gate {gate.expression} is incomplete: {gate.reason or 'its number was not computed'}."
+        if gate.source is GateSource.GATE and gate.outcome is GateOutcome.INCOMPLETE:
+            yield f"The gate {gate.expression} is incomplete: {gate.message or 'its number was not computed'}."
 
 
 def _of_certainty(summary: RunSummary) -> Iterator[str]:
     """Return advice on gates and thresholds that chance may have decided, and on repeats."""
     # Of an agent that mostly failed a rate says little, however many cases there are.
-    for criterion in () if agent_error_gap(summary) else criteria_of(summary):
+    for criterion in () if agent_error_gap(summary) else summary.gates:
         if (
             criterion.interval is not None
             and (bound := may_be_chance(criterion.expression, criterion.interval)) is not None
@@ -161,8 +161,8 @@ def _of_certainty(summary: RunSummary) -> Iterator[str]:
                 f"{criterion.expression} {outcome}, but chance may have decided it: {bound:.4g} lies within the 95 % "
                 f"interval, {low:.4g} to {high:.4g}. More {_more(summary)} narrow it."
             )
-    if advice := (summary.repeats.get("variance") or {}).get("advice"):
-        yield str(advice)
+    if summary.repeats is not None and summary.repeats.variance is not None and summary.repeats.variance.advice:
+        yield summary.repeats.variance.advice
 
 
 def _more(summary: RunSummary) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from assay.gates.gates import CHECK_GROUP, decide, meets_target, read_gate
+from assay.gates.gates import CHECK_GROUP, decide, meets_goal, read_gate
 from assay.gates.run_verdict import (
     metric_error_gap,
     percent,
@@ -62,15 +62,15 @@ def judge_gates(
 
 
 def _result(gate: Gate, summary: RunSummary, tally: Tally) -> GateResult:
-    actual, reason = _actual(gate, summary, tally)
+    actual, message = _actual(gate, summary, tally)
     if actual is None and (lost := _lost(gate, summary, tally)) is not None:
         return lost
     return GateResult(
         expression=gate.expression,
         outcome=decide(gate, actual),
         actual=actual,
-        reason=reason,
-        meets_target=meets_target(gate, actual),
+        message=message,
+        meets_goal=meets_goal(gate, actual),
         note=_note(gate, summary, tally) if actual is not None else "",
         interval=_interval(gate, summary, tally, actual) if actual is not None else None,
     )
@@ -86,8 +86,7 @@ def _interval(gate: Gate, summary: RunSummary, tally: Tally, actual: float) -> I
     if gate.name == "pass_rate":
         return summary.pass_rate_interval
     if gate.name in ("pass_at_k", "pass_hat_k") and gate.stat.isdigit():
-        ends: Interval | None = summary.repeats[f"{gate.name}_interval"][gate.stat]
-        return ends
+        return _rate_of(gate, summary)[1]
     if tally.intervals is None:
         return None
     if gate.name == "agent_errors":
@@ -130,7 +129,7 @@ def _lost(gate: Gate, summary: RunSummary, tally: Tally) -> GateResult | None:
         return None
     actual = passed / (passed + failed)
     note = f"{least:.1%} to {most:.1%} with the {undecided:,} rows that could not be decided"
-    return GateResult(gate.expression, GateOutcome.FAIL, actual, meets_target=meets_target(gate, actual), note=note)
+    return GateResult(gate.expression, GateOutcome.FAIL, actual, meets_goal=meets_goal(gate, actual), note=note)
 
 
 def _of_metric(gate: Gate, summary: RunSummary) -> tuple[float | None, str]:
@@ -201,8 +200,18 @@ def _no_group(gate: Gate, groups: Sequence[GroupSummary]) -> str:
 def _of_repeats(gate: Gate, summary: RunSummary, tally: Tally) -> tuple[float | None, str]:
     if gap := _undecided_gap(tally.undecided, summary.decided, summary):
         return None, gap
-    value = summary.repeats.get(gate.name, {}).get(gate.stat)
+    value, _ = _rate_of(gate, summary)
     return value, "" if value is not None else f"no case has {gate.stat} decided runs"
+
+
+def _rate_of(gate: Gate, summary: RunSummary) -> tuple[float | None, Interval | None]:
+    """Return the rate over k repeats that a gate names, and its interval."""
+    rate = summary.repeats.rate(int(gate.stat)) if summary.repeats is not None else None
+    if rate is None:
+        return None, None
+    if gate.name == "pass_at_k":
+        return rate.pass_at_k, rate.pass_at_k_interval
+    return rate.pass_hat_k, rate.pass_hat_k_interval
 
 
 def _group_gap(name: str, tally: GroupTally, summary: RunSummary) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from assay.model.run import GroupSummary
+from assay.model.run import GroupSummary, WeightedSummary
 from assay.statistics.clustered_mean import ClusteredMean
 from assay.statistics.exact_sum import ExactSum
 from assay_orchestrator.summary.intervals import MetricIntervals
@@ -155,14 +155,14 @@ class Weights:
                 self._values[score.metric].add(score.value, row.weight)
                 self._totals[score.metric].add(row.weight)
 
-    def result(self) -> dict[str, Any]:
-        """Return `pass_rate` and `metrics`, the weighted means; empty if all weights are 1."""
+    def result(self) -> WeightedSummary | None:
+        """Return the weighted means; None if all weights are 1."""
         if not self._differ:
-            return {}
-        return {
-            "pass_rate": _ratio(self._passed, self._decided),
-            "metrics": {name: _ratio(total, self._totals[name]) for name, total in sorted(self._values.items())},
-        }
+            return None
+        means = {name: _ratio(total, self._totals[name]) for name, total in sorted(self._values.items())}
+        return WeightedSummary(
+            _ratio(self._passed, self._decided), {name: mean for name, mean in means.items() if mean is not None}
+        )
 
 
 def _ratio(part: ExactSum, whole: ExactSum) -> float | None:

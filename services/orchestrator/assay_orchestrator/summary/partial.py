@@ -9,6 +9,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from assay.gates.run_verdict import with_verdict
 from assay.metrics import build_metric
 from assay_orchestrator.store.rows import attempts, results
 from assay_orchestrator.store.rows.unused_approvals import find_unused_approvals
@@ -16,7 +17,8 @@ from assay_orchestrator.store.runs import runs
 from assay_orchestrator.store.runs.lifecycle import ACTIVE_STATES
 from assay_orchestrator.store.shards import shards
 from assay_orchestrator.summary.clusters import copies_of
-from assay_orchestrator.summary.run_summary import SummaryRules, summarise, with_verdict
+from assay_orchestrator.summary.row_notes import row_notes
+from assay_orchestrator.summary.run_summary import SummaryRules, summarise
 from assay_orchestrator.summary.stopped_early import stopped_early
 
 if TYPE_CHECKING:
@@ -61,7 +63,13 @@ def fold_done(connection: sa.Connection, run: Run) -> tuple[RunRecord, RunSummar
     if not is_complete:
         return record, None
     unused = find_unused_approvals(connection, run)
-    return record, dataclasses.replace(fold(connection, run), unused_approvals=unused)
+    return record, _described(dataclasses.replace(fold(connection, run), unused_approvals=unused), run)
+
+
+def _described(summary: RunSummary, run: Run) -> RunSummary:
+    """Return a summary with the verdict, reasons and notes that follow from it and from the run."""
+    decided = with_verdict(summary)
+    return dataclasses.replace(decided, notes=(*decided.notes, *row_notes(run, decided)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +120,7 @@ class PartialSummaries:
     async def _fold(self, run: Run) -> RunSummary:
         begun = self._clock()
         summary = await self._database.read(lambda c: fold(c, run))
-        summary = with_verdict(dataclasses.replace(summary, partial=True))
+        summary = _described(dataclasses.replace(summary, partial=True), run)
         ended = self._clock()
         fresh_until = ended + max(_LEAST_AGE_S, (ended - begun) / _MOST_SHARE)
         self._known[run.run_id] = _Known(summary, _version(run), fresh_until)

@@ -10,13 +10,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from assay.gates.gates import read_gate
-from assay.gates.run_verdict import run_verdict
+from assay.gates.run_verdict import with_verdict
 from assay.metrics import decides_rows
 from assay.metrics.core.repeats import RepeatsFold
 from assay.metrics.core.row_verdict import is_unanswered, timed_out
 from assay.metrics.latency import LatencyFold
 from assay.model.answers.agent_response import AgentStatus
-from assay.model.run import RunSummary
+from assay.model.run import RunSummary, RunVerdict, ThresholdRule
 from assay.model.run_spec import CANARY_LIMIT, MAX_ERRORS
 from assay_orchestrator.summary.clusters import CaseClusters
 from assay_orchestrator.summary.gates import Tally, judge_gates
@@ -139,11 +139,15 @@ def summarise(
             is_optional=metric.name in rules.optional,
             decides_rows=metric.name in rules.deciding,
             missing_reason=min(missing, key=lambda reason: (-missing[reason], reason), default=""),
+            unit=metric.info.unit,
+            higher_is_better=result.rule is not ThresholdRule.AT_MOST,
+            minimum=_finite(metric.info.bounds[0]),
+            maximum=_finite(metric.info.bounds[1]),
         )
         for result, count, metric, missing in zip(results, unanswered, metrics, reasons, strict=True)
     ]
     summary = RunSummary(
-        overall_status="",  # follows from the rest
+        verdict=RunVerdict.NO_DATA,  # follows from the rest
         failed_criteria=[summary.metric for summary in summaries if summary.meets_threshold is False],
         skipped_criteria=[summary.metric for summary in summaries if summary.value is None],
         pass_rate=passed / decided if decided else None,
@@ -169,6 +173,5 @@ def summarise(
     return with_verdict(dataclasses.replace(summary, gates=judge_gates(gates, summary, kinds=kinds, tally=tally)))
 
 
-def with_verdict(summary: RunSummary) -> RunSummary:
-    """Return the summary with the verdict that follows from it."""
-    return dataclasses.replace(summary, overall_status=run_verdict(summary).status.value)
+def _finite(bound: float) -> float | None:
+    return bound if math.isfinite(bound) else None

@@ -39,7 +39,7 @@ def stopped_early(connection: sa.Connection, run: Run, judging: JudgingSummary |
     tokens, usd = _used(row_costs.read_usage(connection, run.run_id), judging)
     elapsed_s = _seconds(run.started_at, counts.last_stored_at)
     return StoppedEarly(
-        rule=stop.rule.value,
+        rule=stop.rule,
         metric=settings.metric,
         winner=settings.variants[stop.verdict is ComparisonVerdict.B_BETTER],
         cases=stop.cases,

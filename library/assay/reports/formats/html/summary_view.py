@@ -101,7 +101,7 @@ class SummaryView:
             {
                 **gate,
                 "actual": compared_text(gate["expression"], gate["actual"], gate.get("interval")),
-                "said": "; ".join(filter(None, (gate["reason"], gate.get("note")))),
+                "said": "; ".join(filter(None, (gate["message"], gate.get("note")))),
             }
             for gate in self.summary["gates"]
         ]
@@ -125,9 +125,9 @@ class SummaryView:
             "value": value_text(unit, value),
             "interval": " to ".join(value_text(unit, end) for end in interval) if interval else "",
             "threshold": f"{sign} {bound_text(unit, threshold)}" if threshold is not None else "",
-            "target": f"{sign} {bound_text(unit, result['target'])}" if result.get("target") is not None else "",
+            "goal": f"{sign} {bound_text(unit, result['goal'])}" if result.get("goal") is not None else "",
             "meets": result.get("meets_threshold"),
-            "meets_target": result.get("meets_target"),
+            "meets_goal": result.get("meets_goal"),
             "passed": result["passed"],
             "failed": result["failed"],
             "scored": result["n_scored"],
@@ -242,21 +242,21 @@ class SummaryView:
         repeats = self.summary["repeats"]
         if not repeats:
             return []
-        pairs = [("runs of each case", str(repeats.get("runs_per_case", self.head["config"]["repeats"])))]
+        pairs = [("runs of each case", str(repeats["runs_per_case"]))]
         for key, label in (("pass_at_k", "pass@{} (at least one passes)"), ("pass_hat_k", "pass^{} (all pass)")):
-            pairs += [(label.format(k), value_text("%", value)) for k, value in (repeats.get(key) or {}).items()]
-        variance = repeats.get("variance") or {}
+            pairs += [(label.format(rate["k"]), value_text("%", rate[key])) for rate in repeats["rates"]]
+        variance = repeats["variance"] or {}
         if variance.get("noise_share") is not None:
             pairs.append(("share of the variance within cases", value_text("%", variance["noise_share"])))
         return pairs + ([("advice", str(variance["advice"]))] if variance.get("advice") else [])
 
     def weighted(self) -> list[Pair]:
         """Return the means weighted by the cases' weights, if these differ."""
-        return [
-            (name, value_text(self.units.get(name, "%" if name == "pass_rate" else ""), value))
-            for name, value in self.summary["weighted"].items()
-            if value is None or isinstance(value, int | float)
-        ]
+        weighted = self.summary["weighted"]
+        if not weighted:
+            return []
+        means = [(name, value_text(self.units.get(name, ""), mean)) for name, mean in weighted["metrics"].items()]
+        return [("pass_rate", value_text("%", weighted["pass_rate"])), *means]
 
     def provenance(self) -> list[Pair]:
         """Return the origin of the run, as names and values."""

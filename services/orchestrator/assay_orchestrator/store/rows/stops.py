@@ -285,7 +285,8 @@ def read_stop(connection: sa.Connection, run_id: str) -> Stop | None:
     if text is None:
         return None
     from assay.comparison.model import ComparisonVerdict
-    from assay.comparison.stopping import Stop, StoppingRule
+    from assay.comparison.stopping import Stop
+    from assay.model.stopping import StoppingRule
 
     data = json.loads(text)
     plain = {

@@ -10,21 +10,21 @@ from assay.reports.words.metric_text import count_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from assay.model.run import Run
+    from assay.model.run import Run, RunSummary
 
 _FEW_CLUSTERS = 10  # of equal size; with fewer, one cluster may carry the result
 
 
-def row_notes(run: Run) -> list[str]:
+def row_notes(run: Run, summary: RunSummary) -> list[str]:
     """Return sentences on repeated questions and scores, repeats, copies, clusters and unused approvals."""
-    return [*_again(run), *_repeats(run), *_copies(run), *_dependent(run), *_unused_approvals(run)]
+    return [*_again(summary), *_repeats(run), *_copies(run), *_dependent(summary), *_unused_approvals(summary)]
 
 
-def _again(run: Run) -> Iterator[str]:
-    if run.summary is not None and run.summary.asked_again:
-        yield f"{count_text(run.summary.asked_again, 'row')} asked again after errors"
-    if run.summary is not None and run.summary.scored_again:
-        yield f"{count_text(run.summary.scored_again, 'row')} scored again after errors"
+def _again(summary: RunSummary) -> Iterator[str]:
+    if summary.asked_again:
+        yield f"{count_text(summary.asked_again, 'row')} asked again after errors"
+    if summary.scored_again:
+        yield f"{count_text(summary.scored_again, 'row')} scored again after errors"
 
 
 def _repeats(run: Run) -> Iterator[str]:
@@ -44,9 +44,9 @@ def _copies(run: Run) -> Iterator[str]:
         yield f"{reading.first_copy}; {copies} {verb} an earlier one: intervals count {counted}"
 
 
-def _dependent(run: Run) -> Iterator[str]:
+def _dependent(summary: RunSummary) -> Iterator[str]:
     """Yield the number of independent cases that a run is worth and, if clusters are few, the share of the largest."""
-    dependent = run.summary.dependent if run.summary is not None else None
+    dependent = summary.dependent
     if dependent is None:
         return
     cases = count_text(dependent.cases, "case")
@@ -62,8 +62,8 @@ def _dependent(run: Run) -> Iterator[str]:
     yield f"{cases}{shared}{worth_text}{largest}"
 
 
-def _unused_approvals(run: Run) -> Iterator[str]:
-    for unused in run.summary.unused_approvals if run.summary is not None else ():
+def _unused_approvals(summary: RunSummary) -> Iterator[str]:
+    for unused in summary.unused_approvals:
         why = "the name is misspelled, or the agent did not call the tool"
         if unused.cases:
             more = f" and {unused.cases - 1:,} more" if unused.cases > 1 else ""
