@@ -16,8 +16,7 @@ from assay.comparison.compare import compare_runs
 from assay.comparison.facts import RunFacts
 from assay.comparison.model import Comparison, ComparisonSettings, ComparisonVerdict
 from assay.comparison.stopping import Stop, StoppingPlan, first_stop
-from assay.model.stopping import StoppingRule
-from assay.model.stopping import StoppedEarly, StoppingSettings
+from assay.model.stopping import StoppedEarly, StoppingRule, StoppingSettings
 
 _UNIT = (0.0, 1.0)
 _SHARED_FIELDS = ("rule", "cases", "n_pairs", "look", "z", "bound", "p", "standard_error", "looks")

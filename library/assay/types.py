@@ -38,7 +38,6 @@ from assay.comparison.stopping_outcome import StoppingOutcome
 from assay.comparison.verdict import ComparisonVerdict
 from assay.filters.pages import CaseDetail, ResultPage, RowFacets, RunPage
 from assay.filters.row_filter import RowOutcome
-from assay.gates.run_verdict import VerdictStatus
 from assay.model.answers.agent_request import Message
 from assay.model.answers.agent_response import (
     AgentError,
@@ -53,7 +52,7 @@ from assay.model.answers.agent_response import (
 from assay.model.answers.approvals import Approval, Decision, UnusedApproval
 from assay.model.answers.interrupts import DecisionKind, InterruptKind
 from assay.model.by_metric import ByMetric
-from assay.model.canary_summary import CanarySummary, CanaryTally
+from assay.model.canary_summary import CanaryKind, CanarySummary, CanaryTally
 from assay.model.case import Assertion, Case, ExpectedTool, RecordedVerdict, Turn
 from assay.model.code_identity import CodeIdentity
 from assay.model.dependent_cases import DependentCases
@@ -68,22 +67,29 @@ from assay.model.run import (
     Deletion,
     GateOutcome,
     GateResult,
+    GateSource,
     GroupSummary,
     LatencySummary,
     MetricSummary,
     PauseCause,
+    RepeatRate,
+    RepeatSummary,
+    RepeatVariance,
     RowAttempt,
     RowResult,
     Run,
     RunCounts,
     RunState,
     RunSummary,
+    RunVerdict,
     ScoreStatus,
     StateChanged,
+    ThresholdRule,
     TurnResult,
+    WeightedSummary,
 )
 from assay.model.run_spec import AgentSpec, DatasetReading, JudgeSpec, MetricSpec, RunSpec, SpendCap
-from assay.model.stopping import StoppedEarly, StoppingSettings
+from assay.model.stopping import StoppedEarly, StoppingRule, StoppingSettings
 from assay.model.views import RowView, RunView
 from assay.reports.words.selected_cases import SelectedCases
 from assay.scoring.scorer import RowScore
@@ -103,6 +109,7 @@ __all__ = [
     "AttemptOutcome",
     "ByMetric",
     "Caller",
+    "CanaryKind",
     "CanarySummary",
     "CanaryTally",
     "Case",
@@ -128,6 +135,7 @@ __all__ = [
     "FlippedCase",
     "GateOutcome",
     "GateResult",
+    "GateSource",
     "GroupSummary",
     "InterruptKind",
     "Interval",
@@ -155,6 +163,9 @@ __all__ = [
     "RandomDraws",
     "RankedVariant",
     "RecordedVerdict",
+    "RepeatRate",
+    "RepeatSummary",
+    "RepeatVariance",
     "ResultPage",
     "RowAttempt",
     "RowFacets",
@@ -170,6 +181,7 @@ __all__ = [
     "RunSpec",
     "RunState",
     "RunSummary",
+    "RunVerdict",
     "RunView",
     "Runs",
     "ScoreStatus",
@@ -180,7 +192,9 @@ __all__ = [
     "StateChanged",
     "StoppedEarly",
     "StoppingOutcome",
+    "StoppingRule",
     "StoppingSettings",
+    "ThresholdRule",
     "ToolCall",
     "Turn",
     "TurnResult",
@@ -188,6 +202,6 @@ __all__ = [
     "Usage",
     "Variant",
     "VariantRecommendation",
-    "VerdictStatus",
+    "WeightedSummary",
     "WorstCase",
 ]

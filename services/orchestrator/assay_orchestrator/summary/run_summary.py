@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from assay.metrics.core.score import Metric
-    from assay.model.run import RowResult
+    from assay.model.run import MetricSummary, RowResult
     from assay.model.run_spec import RunSpec
 
 
@@ -133,16 +133,9 @@ def summarise(
     results = intervals.complete([fold.result() for fold in folds])
     summaries = [
         dataclasses.replace(
-            result,
+            _described(result, metric, rules),
             n_unanswered=count,
-            version=metric.version,
-            is_optional=metric.name in rules.optional,
-            decides_rows=metric.name in rules.deciding,
             missing_reason=min(missing, key=lambda reason: (-missing[reason], reason), default=""),
-            unit=metric.info.unit,
-            higher_is_better=result.rule is not ThresholdRule.AT_MOST,
-            minimum=_finite(metric.info.bounds[0]),
-            maximum=_finite(metric.info.bounds[1]),
         )
         for result, count, metric, missing in zip(results, unanswered, metrics, reasons, strict=True)
     ]
@@ -171,6 +164,21 @@ def summarise(
     )
     tally = Tally(total, agent_errors, undecided, groups.tallies if gates else {}, intervals)
     return with_verdict(dataclasses.replace(summary, gates=judge_gates(gates, summary, kinds=kinds, tally=tally)))
+
+
+def _described(result: MetricSummary, metric: Metric, rules: SummaryRules) -> MetricSummary:
+    """Return the summary of a metric with its definition and its role in the run."""
+    low, high = metric.info.bounds
+    return dataclasses.replace(
+        result,
+        version=metric.version,
+        is_optional=metric.name in rules.optional,
+        decides_rows=metric.name in rules.deciding,
+        unit=metric.info.unit,
+        higher_is_better=result.rule is not ThresholdRule.AT_MOST,
+        minimum=_finite(low),
+        maximum=_finite(high),
+    )
 
 
 def _finite(bound: float) -> float | None:
