@@ -11,6 +11,7 @@ import pytest
 
 from assay.model.answers.agent_response import AgentStatus
 from assay.model.dependent_cases import DependentCases
+from assay.model.interval import Interval
 from assay.model.run import (
     AgentSpec,
     DatasetRef,
@@ -41,7 +42,7 @@ FOREIGN = {"warnings": {"model_language_mismatch": 2}}
 
 def gate(expression: str, outcome: str, low: float, high: float) -> GateResult:
     """A gate whose value has this interval."""
-    return GateResult(expression, GateOutcome(outcome), (low + high) / 2, interval=(low, high))
+    return GateResult(expression, GateOutcome(outcome), (low + high) / 2, interval=Interval(low, high))
 
 
 def run_with(

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from assay.model.interval import Interval
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -16,9 +18,6 @@ if TYPE_CHECKING:
     from assay.model.dependent_cases import DependentCases
     from assay.model.judging_summary import JudgingSummary
     from assay.model.stopping import StoppedEarly
-
-Interval = tuple[float, float]
-"""The lower and upper end."""
 
 
 class GateOutcome(StrEnum):

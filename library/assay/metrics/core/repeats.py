@@ -22,6 +22,7 @@ from collections import Counter
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from assay.model.interval import Interval
 from assay.model.run import RepeatRate, RepeatSummary, RepeatVariance
 from assay.statistics.clustered_mean import ClusteredMean
 
@@ -117,15 +118,13 @@ def _mean_chance(
     return math.fsum(value * count for value, count in sorted(chances)) / total if total else None
 
 
-def _interval(
-    cases: Counter[_Kind], k: int, chance: Callable[[int, int, int], float | None]
-) -> tuple[float, float] | None:
+def _interval(cases: Counter[_Kind], k: int, chance: Callable[[int, int, int], float | None]) -> Interval | None:
     mean, runs = ClusteredMean(), 0
     for (cluster, n, c), count in cases.items():
         if (value := chance(n, c, k)) is not None:
             mean.take(value, cluster, times=count)
             runs += n * count
-    return mean.interval(of_shares=True, most=runs)
+    return Interval.of(mean.interval(of_shares=True, most=runs))
 
 
 def _variance(cases: Counter[tuple[int, int]]) -> RepeatVariance | None:

@@ -56,4 +56,6 @@ def _figures(summary: RunSummary) -> RunSummary:
         dataclasses.replace(metric, detail={key: metric.detail[key] for key in _LISTED_DETAILS if key in metric.detail})
         for metric in summary.metrics
     )
-    return dataclasses.replace(summary, metrics=metrics, categories=(), tags=(), repeats=None, weighted=None, judging=None)
+    return dataclasses.replace(
+        summary, metrics=metrics, categories=(), tags=(), repeats=None, weighted=None, judging=None
+    )

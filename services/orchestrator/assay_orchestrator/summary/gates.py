@@ -14,6 +14,7 @@ from assay.gates.run_verdict import (
     too_many,
     uncomputed_text,
 )
+from assay.model.interval import Interval
 from assay.model.run import GateOutcome, GateResult
 from assay_orchestrator.summary.groups import MAX_GROUPS
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from assay.gates.gates import Gate
-    from assay.model.run import GroupSummary, Interval, MetricSummary, RunSummary
+    from assay.model.run import GroupSummary, MetricSummary, RunSummary
     from assay_orchestrator.summary.groups import GroupTally
     from assay_orchestrator.summary.intervals import RunIntervals
 
@@ -90,7 +91,7 @@ def _interval(gate: Gate, summary: RunSummary, tally: Tally, actual: float) -> I
     if tally.intervals is None:
         return None
     if gate.name == "agent_errors":
-        return tally.intervals.errors.interval()
+        return Interval.of(tally.intervals.errors.interval())
     of_metric = tally.intervals.metrics[gate.name]
     return of_metric.of_passes() if gate.stat == "pass_rate" else of_metric.of_value(actual)
 

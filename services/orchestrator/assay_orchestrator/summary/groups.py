@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from assay.model.interval import Interval
 from assay.model.run import GroupSummary, WeightedSummary
 from assay.statistics.clustered_mean import ClusteredMean
 from assay.statistics.exact_sum import ExactSum
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from assay.gates.gates import Gate
     from assay.metrics.core.score import Aggregate, Metric
-    from assay.model.run import Interval, MetricSummary, RowResult
+    from assay.model.run import MetricSummary, RowResult
     from assay_orchestrator.summary.clusters import CaseClusters
 
 MAX_GROUPS = 1000
@@ -69,7 +70,7 @@ class _Group:
             failed=self.failed,
             pass_rate=self.passed / decided if decided else None,
             metrics={summary.metric: summary.value for summary in summaries},
-            pass_rate_interval=self.verdicts.interval(),
+            pass_rate_interval=Interval.of(self.verdicts.interval()),
         )
 
     def tally(self) -> GroupTally:

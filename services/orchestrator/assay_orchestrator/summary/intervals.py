@@ -6,13 +6,14 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from assay.model.interval import Interval
 from assay.statistics.clustered_mean import ClusteredMean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assay.metrics.core.score import Metric
-    from assay.model.run import Interval, MetricSummary, RowResult, Score
+    from assay.model.run import MetricSummary, RowResult, Score
 
 _OF_VALUE = ("interval", "accuracy_interval")
 _OF_PASSES = "pass_rate_interval"
@@ -50,11 +51,11 @@ class MetricIntervals:
         if interval is None:
             return None
         low, high = self._bounds
-        return max(low, interval[0]), min(high, interval[1])
+        return Interval(max(low, interval[0]), min(high, interval[1]))
 
     def of_passes(self) -> Interval | None:
         """Return the interval of the share of rows that passed by the metric; None if it decided none."""
-        return self._passes.interval()
+        return Interval.of(self._passes.interval())
 
     def complete(self, summary: MetricSummary) -> MetricSummary:
         """Return the metric's summary with its intervals."""
@@ -64,7 +65,7 @@ class MetricIntervals:
             if detail.get(name) is not None:
                 detail[name] = bounds
         if detail.get(_OF_DECLINED) is not None:
-            detail[_OF_DECLINED] = self._declined.interval()
+            detail[_OF_DECLINED] = Interval.of(self._declined.interval())
         is_rate = self._values.is_rate and interval is not None
         worth = self._values.effective_count() if is_rate else None
         return replace(summary, interval=interval, n_effective=worth, pass_rate_interval=passes, detail=detail)

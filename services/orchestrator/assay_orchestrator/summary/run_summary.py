@@ -16,6 +16,7 @@ from assay.metrics.core.repeats import RepeatsFold
 from assay.metrics.core.row_verdict import is_unanswered, timed_out
 from assay.metrics.latency import LatencyFold
 from assay.model.answers.agent_response import AgentStatus
+from assay.model.interval import Interval
 from assay.model.run import RunSummary, RunVerdict, ThresholdRule
 from assay.model.run_spec import CANARY_LIMIT, MAX_ERRORS
 from assay_orchestrator.summary.clusters import CaseClusters
@@ -158,7 +159,7 @@ def summarise(
         max_agent_errors=rules.max_agent_errors,
         max_metric_errors=rules.max_metric_errors,
         left_out=rules.left_out,
-        pass_rate_interval=intervals.verdicts.interval(),
+        pass_rate_interval=Interval.of(intervals.verdicts.interval()),
         dependent=clusters.result(intervals.verdicts.effective_count()),
         interrupted=interrupted,
     )
