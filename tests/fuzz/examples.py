@@ -160,9 +160,10 @@ EXAMPLES: Mapping[str, Sequence[Message]] = {
     "assay.v1.SetCalibrationRequest": [
         calibration_pb2.SetCalibrationRequest(
             calibration=calibration_pb2.JudgeCalibration(
-                rubric="quality", fingerprints=["sha256:1"], judge="openai:m", n=60, measure="alpha_interval",
-                alpha=0.8, low=0.7, high=0.9, trust="trusted", threshold=4, rule="at_least", sensitivity=0.9,
-                n_passed=40, specificity=0.8, n_failed=20, drawn="random",
+                rubric="quality", fingerprints=["sha256:1"], judge="openai:m", answer_count=60,
+                measure=calibration_pb2.AGREEMENT_MEASURE_ALPHA_INTERVAL, alpha=0.8, low=0.7, high=0.9,
+                trust=calibration_pb2.JUDGE_TRUST_TRUSTED, threshold=4, rule="at_least", sensitivity=0.9,
+                passed_count=40, specificity=0.8, failed_count=20, drawing=calibration_pb2.LABEL_DRAWING_RANDOM,
             )
         )
     ],

@@ -4,12 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from enum import StrEnum
 
 MOST_CALIBRATIONS = 1_000
 """Maximum number of calibrations per team; the oldest are dropped."""
 MOST_FINGERPRINTS = 20
 MAX_CALIBRATION_BYTES = 4_000
 """Maximum size of a calibration as JSON: a list of all of a team's must fit in a message."""
+
+
+class AgreementMeasure(StrEnum):
+    """The kind of an alpha."""
+
+    ALPHA_INTERVAL = "alpha_interval"
+    ALPHA_NOMINAL = "alpha_nominal"
+
+
+class JudgeTrust(StrEnum):
+    """How far a judge can be trusted to judge as people do."""
+
+    TRUSTED = "trusted"
+    TENTATIVE = "tentative"
+    UNTRUSTED = "untrusted"
+    UNKNOWN = "unknown"
+
+
+class LabelDrawing(StrEnum):
+    """How labelled answers were drawn from those of a run."""
+
+    RANDOM = "random"
+    HUMAN_VERDICT = "human_verdict"
+    JUDGE_VERDICT = "judge_verdict"
+    WEIGHTED = "weighted"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,19 +48,19 @@ class JudgeCalibration:
         criterion: The criterion that counted; empty for the overall verdict.
         fingerprints: Fingerprints of judge and rubric, sorted; for a jury, of each judge.
         judge: The judge's name, for display.
-        n: Number of answers with both a label and a valid verdict.
-        measure: The alpha used: "alpha_interval" or "alpha_nominal".
+        answer_count: Number of answers with both a label and a valid verdict.
+        measure: The alpha used, an `AgreementMeasure`; empty if not stated.
         alpha: Krippendorff's alpha of judge and people; None if it cannot be computed.
         low: Lower end of its 95% interval; None if there is none.
         high: Upper end of the interval.
-        trust: "trusted", "tentative", "untrusted" or "unknown".
+        trust: A `JudgeTrust`; empty if not stated.
         threshold: The score at which an answer passed; None if answers were not decided.
         rule: "at_least" or "more_than"; empty without a threshold.
         sensitivity: Share of the answers passed by people that the judge passed; None if unknown.
-        n_passed: Number of answers that people passed.
+        passed_count: Number of answers that people passed.
         specificity: Share of the answers failed by people that the judge failed; None if unknown.
-        n_failed: Number of answers that people failed.
-        drawn: How the answers were drawn: "random", "human_verdict", "judge_verdict", "weighted" or "unknown".
+        failed_count: Number of answers that people failed.
+        drawing: How the answers were drawn, a `LabelDrawing`; empty if not stated.
         calibrated_at: When it was stored, ISO 8601, UTC.
         calibration_id: The same for every calibration of this rubric, criterion and fingerprints; empty until it is
             stored.
@@ -43,7 +70,7 @@ class JudgeCalibration:
     criterion: str = ""
     fingerprints: tuple[str, ...] = ()
     judge: str = ""
-    n: int = 0
+    answer_count: int = 0
     measure: str = ""
     alpha: float | None = None
     low: float | None = None
@@ -52,10 +79,10 @@ class JudgeCalibration:
     threshold: float | None = None
     rule: str = ""
     sensitivity: float | None = None
-    n_passed: int = 0
+    passed_count: int = 0
     specificity: float | None = None
-    n_failed: int = 0
-    drawn: str = ""
+    failed_count: int = 0
+    drawing: str = ""
     calibrated_at: str = ""
     calibration_id: str = ""
 

@@ -18,6 +18,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -29,6 +30,98 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _AgreementMeasure:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _AgreementMeasureEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AgreementMeasure.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    AGREEMENT_MEASURE_UNSPECIFIED: _AgreementMeasure.ValueType  # 0
+    """Unknown."""
+    AGREEMENT_MEASURE_ALPHA_INTERVAL: _AgreementMeasure.ValueType  # 1
+    """By the squared difference of scores."""
+    AGREEMENT_MEASURE_ALPHA_NOMINAL: _AgreementMeasure.ValueType  # 2
+    """All alike, for labels."""
+
+class AgreementMeasure(_AgreementMeasure, metaclass=_AgreementMeasureEnumTypeWrapper):
+    """AgreementMeasure is the kind of an alpha: how it weighs disagreements."""
+
+AGREEMENT_MEASURE_UNSPECIFIED: AgreementMeasure.ValueType  # 0
+"""Unknown."""
+AGREEMENT_MEASURE_ALPHA_INTERVAL: AgreementMeasure.ValueType  # 1
+"""By the squared difference of scores."""
+AGREEMENT_MEASURE_ALPHA_NOMINAL: AgreementMeasure.ValueType  # 2
+"""All alike, for labels."""
+Global___AgreementMeasure: _TypeAlias = AgreementMeasure  # noqa: Y015
+
+class _JudgeTrust:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _JudgeTrustEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_JudgeTrust.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    JUDGE_TRUST_UNSPECIFIED: _JudgeTrust.ValueType  # 0
+    """Not stated."""
+    JUDGE_TRUST_TRUSTED: _JudgeTrust.ValueType  # 1
+    """The judge may stand in for people on such answers."""
+    JUDGE_TRUST_TENTATIVE: _JudgeTrust.ValueType  # 2
+    """Good for tentative conclusions only."""
+    JUDGE_TRUST_UNTRUSTED: _JudgeTrust.ValueType  # 3
+    """The judge does not judge as people do."""
+    JUDGE_TRUST_UNKNOWN: _JudgeTrust.ValueType  # 4
+    """The labels do not tell."""
+
+class JudgeTrust(_JudgeTrust, metaclass=_JudgeTrustEnumTypeWrapper):
+    """JudgeTrust is how far a judge can be trusted to judge as people do."""
+
+JUDGE_TRUST_UNSPECIFIED: JudgeTrust.ValueType  # 0
+"""Not stated."""
+JUDGE_TRUST_TRUSTED: JudgeTrust.ValueType  # 1
+"""The judge may stand in for people on such answers."""
+JUDGE_TRUST_TENTATIVE: JudgeTrust.ValueType  # 2
+"""Good for tentative conclusions only."""
+JUDGE_TRUST_UNTRUSTED: JudgeTrust.ValueType  # 3
+"""The judge does not judge as people do."""
+JUDGE_TRUST_UNKNOWN: JudgeTrust.ValueType  # 4
+"""The labels do not tell."""
+Global___JudgeTrust: _TypeAlias = JudgeTrust  # noqa: Y015
+
+class _LabelDrawing:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _LabelDrawingEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_LabelDrawing.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    LABEL_DRAWING_UNSPECIFIED: _LabelDrawing.ValueType  # 0
+    """Not stated."""
+    LABEL_DRAWING_RANDOM: _LabelDrawing.ValueType  # 1
+    """Each with the same probability."""
+    LABEL_DRAWING_HUMAN_VERDICT: _LabelDrawing.ValueType  # 2
+    """By the people's verdict."""
+    LABEL_DRAWING_JUDGE_VERDICT: _LabelDrawing.ValueType  # 3
+    """By the judge's verdict."""
+    LABEL_DRAWING_WEIGHTED: _LabelDrawing.ValueType  # 4
+    """With known, different probabilities."""
+    LABEL_DRAWING_UNKNOWN: _LabelDrawing.ValueType  # 5
+    """It is not known how."""
+
+class LabelDrawing(_LabelDrawing, metaclass=_LabelDrawingEnumTypeWrapper):
+    """LabelDrawing is how labelled answers were drawn from those of a run."""
+
+LABEL_DRAWING_UNSPECIFIED: LabelDrawing.ValueType  # 0
+"""Not stated."""
+LABEL_DRAWING_RANDOM: LabelDrawing.ValueType  # 1
+"""Each with the same probability."""
+LABEL_DRAWING_HUMAN_VERDICT: LabelDrawing.ValueType  # 2
+"""By the people's verdict."""
+LABEL_DRAWING_JUDGE_VERDICT: LabelDrawing.ValueType  # 3
+"""By the judge's verdict."""
+LABEL_DRAWING_WEIGHTED: LabelDrawing.ValueType  # 4
+"""With known, different probabilities."""
+LABEL_DRAWING_UNKNOWN: LabelDrawing.ValueType  # 5
+"""It is not known how."""
+Global___LabelDrawing: _TypeAlias = LabelDrawing  # noqa: Y015
+
 @_typing.final
 class JudgeCalibration(_message.Message):
     """JudgeCalibration is the measured agreement of a judge, or a jury, with people."""
@@ -39,7 +132,7 @@ class JudgeCalibration(_message.Message):
     CRITERION_FIELD_NUMBER: _builtins.int
     FINGERPRINTS_FIELD_NUMBER: _builtins.int
     JUDGE_FIELD_NUMBER: _builtins.int
-    N_FIELD_NUMBER: _builtins.int
+    ANSWER_COUNT_FIELD_NUMBER: _builtins.int
     MEASURE_FIELD_NUMBER: _builtins.int
     ALPHA_FIELD_NUMBER: _builtins.int
     LOW_FIELD_NUMBER: _builtins.int
@@ -48,10 +141,10 @@ class JudgeCalibration(_message.Message):
     THRESHOLD_FIELD_NUMBER: _builtins.int
     RULE_FIELD_NUMBER: _builtins.int
     SENSITIVITY_FIELD_NUMBER: _builtins.int
-    N_PASSED_FIELD_NUMBER: _builtins.int
+    PASSED_COUNT_FIELD_NUMBER: _builtins.int
     SPECIFICITY_FIELD_NUMBER: _builtins.int
-    N_FAILED_FIELD_NUMBER: _builtins.int
-    DRAWN_FIELD_NUMBER: _builtins.int
+    FAILED_COUNT_FIELD_NUMBER: _builtins.int
+    DRAWING_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     CALIBRATION_ID_FIELD_NUMBER: _builtins.int
     rubric: _builtins.str
@@ -60,32 +153,32 @@ class JudgeCalibration(_message.Message):
     """The criterion that counted, up to 100 characters; empty for the whole verdict."""
     judge: _builtins.str
     """The judge's name for people; up to 1,000 characters."""
-    n: _builtins.int
+    answer_count: _builtins.int
     """Answers with both a label and a valid verdict; at least 1."""
-    measure: _builtins.str
-    """The kind of alpha: "alpha_interval" or "alpha_nominal"."""
+    measure: Global___AgreementMeasure.ValueType
+    """The kind of alpha."""
     alpha: _builtins.float
     """Krippendorff's alpha of judge and people, at most 1; absent if it cannot be computed."""
     low: _builtins.float
     """Lower end of the 95% interval of alpha; absent if there is none."""
     high: _builtins.float
     """Upper end of the 95% interval of alpha; absent if there is none."""
-    trust: _builtins.str
-    """How far the judge can be trusted: "trusted", "tentative", "untrusted" or "unknown"."""
+    trust: Global___JudgeTrust.ValueType
+    """How far the judge can be trusted."""
     threshold: _builtins.float
     """The passing score on the rubric's scale; absent if no threshold applied."""
     rule: _builtins.str
     """How score and threshold compare: "at_least" or "more_than"; empty without a threshold."""
     sensitivity: _builtins.float
     """Share of the answers passed by people that the judge passed, 0 to 1; absent if unknown."""
-    n_passed: _builtins.int
+    passed_count: _builtins.int
     """Answers that people passed."""
     specificity: _builtins.float
     """Share of the answers failed by people that the judge failed, 0 to 1; absent if unknown."""
-    n_failed: _builtins.int
+    failed_count: _builtins.int
     """Answers that people failed."""
-    drawn: _builtins.str
-    """How the answers were drawn: "random", "human_verdict", "judge_verdict", "weighted" or "unknown"."""
+    drawing: Global___LabelDrawing.ValueType
+    """How the answers were drawn."""
     calibration_id: _builtins.str
     """Id, the same for every calibration with this rubric, criterion and fingerprints; ignored in a request."""
     @_builtins.property
@@ -103,25 +196,25 @@ class JudgeCalibration(_message.Message):
         criterion: _builtins.str = ...,
         fingerprints: _abc.Iterable[_builtins.str] | None = ...,
         judge: _builtins.str = ...,
-        n: _builtins.int = ...,
-        measure: _builtins.str = ...,
+        answer_count: _builtins.int = ...,
+        measure: Global___AgreementMeasure.ValueType = ...,
         alpha: _builtins.float | None = ...,
         low: _builtins.float | None = ...,
         high: _builtins.float | None = ...,
-        trust: _builtins.str = ...,
+        trust: Global___JudgeTrust.ValueType = ...,
         threshold: _builtins.float | None = ...,
         rule: _builtins.str = ...,
         sensitivity: _builtins.float | None = ...,
-        n_passed: _builtins.int = ...,
+        passed_count: _builtins.int = ...,
         specificity: _builtins.float | None = ...,
-        n_failed: _builtins.int = ...,
-        drawn: _builtins.str = ...,
+        failed_count: _builtins.int = ...,
+        drawing: Global___LabelDrawing.ValueType = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
         calibration_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "_high", b"_high", "_low", b"_low", "_sensitivity", b"_sensitivity", "_specificity", b"_specificity", "_threshold", b"_threshold", "alpha", b"alpha", "create_time", b"create_time", "high", b"high", "low", b"low", "sensitivity", b"sensitivity", "specificity", b"specificity", "threshold", b"threshold"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "_high", b"_high", "_low", b"_low", "_sensitivity", b"_sensitivity", "_specificity", b"_specificity", "_threshold", b"_threshold", "alpha", b"alpha", "calibration_id", b"calibration_id", "create_time", b"create_time", "criterion", b"criterion", "drawn", b"drawn", "fingerprints", b"fingerprints", "high", b"high", "judge", b"judge", "low", b"low", "measure", b"measure", "n", b"n", "n_failed", b"n_failed", "n_passed", b"n_passed", "rubric", b"rubric", "rule", b"rule", "sensitivity", b"sensitivity", "specificity", b"specificity", "threshold", b"threshold", "trust", b"trust"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "_high", b"_high", "_low", b"_low", "_sensitivity", b"_sensitivity", "_specificity", b"_specificity", "_threshold", b"_threshold", "alpha", b"alpha", "answer_count", b"answer_count", "calibration_id", b"calibration_id", "create_time", b"create_time", "criterion", b"criterion", "drawing", b"drawing", "failed_count", b"failed_count", "fingerprints", b"fingerprints", "high", b"high", "judge", b"judge", "low", b"low", "measure", b"measure", "passed_count", b"passed_count", "rubric", b"rubric", "rule", b"rule", "sensitivity", b"sensitivity", "specificity", b"specificity", "threshold", b"threshold", "trust", b"trust"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__alpha: _TypeAlias = _typing.Literal["alpha"]  # noqa: Y015
     _WhichOneofArgType__alpha: _TypeAlias = _typing.Literal["_alpha", b"_alpha"]  # noqa: Y015

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import Message
@@ -15,7 +16,7 @@ from assay.model.answers.interrupts import DecisionKind
 from assay.model.baseline import Baseline
 from assay.model.by_metric import ByMetric
 from assay.model.code_identity import CodeIdentity
-from assay.model.judge_calibration import JudgeCalibration
+from assay.model.judge_calibration import AgreementMeasure, JudgeCalibration, JudgeTrust, LabelDrawing
 from assay.model.run import (
     AttemptOutcome,
     CaseSelection,
@@ -149,12 +150,23 @@ def _run_id_from_wire(run_id: str) -> str:
     return run_id
 
 
+def _words(words: type[StrEnum], wire: Any) -> Functions:
+    """Return the converter of a text that is a member of an enum, or empty for UNSPECIFIED."""
+    members = EnumConverter(words, wire, unknown="")
+    return Functions(lambda word: members.to_wire(words(word)) if word else 0, members.from_wire)
+
+
 _RUN_ID = Functions(str, _run_id_from_wire)
 CALIBRATION = Converter(
     JudgeCalibration,
     calibration_pb2.JudgeCalibration,
     renamed={"calibrated_at": "create_time"},
-    parts={"calibrated_at": TIMES},
+    parts={
+        "calibrated_at": TIMES,
+        "measure": _words(AgreementMeasure, calibration_pb2.AgreementMeasure),
+        "trust": _words(JudgeTrust, calibration_pb2.JudgeTrust),
+        "drawing": _words(LabelDrawing, calibration_pb2.LabelDrawing),
+    },
 )
 RUN = Converter(
     Run,

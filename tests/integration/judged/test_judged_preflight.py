@@ -125,22 +125,22 @@ async def test_a_run_names_the_calibration_of_its_judge(set_up: SetUp, case_of: 
         assert run.summary.judging is not None
         (metric,) = [each for each in run.summary.metrics if each.metric == "quality"]
         found = JudgeCalibration(
-            "quality", fingerprints=run.summary.judging.fingerprints, judge="openai:judge-1", n=60,
+            "quality", fingerprints=run.summary.judging.fingerprints, judge="openai:judge-1", answer_count=60,
             measure="alpha_interval", alpha=0.86, low=0.79, high=0.91, trust="trusted",
-            threshold=metric.threshold, rule=metric.rule, sensitivity=0.9, n_passed=40, specificity=0.8,
-            n_failed=20, drawn="random",
+            threshold=metric.threshold, rule=metric.rule, sensitivity=0.9, passed_count=40, specificity=0.8,
+            failed_count=20, drawing="random",
         )  # fmt: skip
         await set_calibration(client, found)
         await set_calibration(
             client,
             JudgeCalibration(
-                "quality", fingerprints=("sha256:another",), n=60, measure="alpha_interval", trust="unknown",
-                drawn="unknown",
+                "quality", fingerprints=("sha256:another",), answer_count=60, measure="alpha_interval", trust="unknown",
+                drawing="unknown",
             ),
         )  # fmt: skip
         again = await client.get_run(run.run_id)
         (sentence,) = calibration_sentences(again)
-        await set_calibration(client, dataclasses.replace(found, n_passed=54, n_failed=6))
+        await set_calibration(client, dataclasses.replace(found, passed_count=54, failed_count=6))
         uneven = await client.get_run(run.run_id)
     assert sentence.startswith("quality: TRUSTED, alpha 0.86 [0.79, 0.91] with people on 60 answers (20")
     assert "; quality: 4 of 4 rows pass, as people would 100.0% [" in sentence

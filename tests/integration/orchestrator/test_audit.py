@@ -99,7 +99,7 @@ async def create_run(found: World) -> None:
 
 
 CALIBRATION = JudgeCalibration(
-    "quality", fingerprints=("sha256:1",), n=60, measure="alpha_interval", trust="unknown", drawn="random"
+    "quality", fingerprints=("sha256:1",), answer_count=60, measure="alpha_interval", trust="unknown", drawing="random"
 )
 
 

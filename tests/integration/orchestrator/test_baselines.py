@@ -115,9 +115,9 @@ async def test_what_is_refused(serve: Serve, settings_of: SettingsOf) -> None:
 
 
 GOOD = JudgeCalibration(
-    "quality", fingerprints=("sha256:b", "sha256:a"), judge="openai:m", n=60, measure="alpha_interval", alpha=0.86,
-    low=0.79, high=0.91, trust="trusted", threshold=4.0, rule="at_least", sensitivity=0.9, n_passed=40,
-    specificity=0.8, n_failed=20, drawn="random",
+    "quality", fingerprints=("sha256:b", "sha256:a"), judge="openai:m", answer_count=60,
+    measure="alpha_interval", alpha=0.86, low=0.79, high=0.91, trust="trusted", threshold=4.0, rule="at_least",
+    sensitivity=0.9, passed_count=40, specificity=0.8, failed_count=20, drawing="random",
 )  # fmt: skip
 
 
@@ -161,7 +161,7 @@ async def test_what_no_judge_can_have_is_refused(
 ) -> None:
     """With every problem at once."""
     wrong: dict[str, Any] = {
-        "rubric": "", "fingerprints": (), "n": 0, "alpha": float("nan"), "sensitivity": 1.5, "trust": "yes",
+        "rubric": "", "fingerprints": (), "answer_count": 0, "alpha": float("nan"), "sensitivity": 1.5, "trust": "",
     }  # fmt: skip
     async with serve() as client:
         assert (await set_calibration(client, GOOD)).fingerprints == ("sha256:a", "sha256:b")

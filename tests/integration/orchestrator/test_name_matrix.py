@@ -90,7 +90,7 @@ async def world(shared: SharedInstallation, team: str, settings: RunSpec) -> Wor
     for name in (f"destination-of-{team}", f"other-destination-of-{team}"):
         await admin.create_destination(client, name, f"{team}.example.org")
     calibration = JudgeCalibration(
-        secret, fingerprints=("sha256:1",), n=60, measure="alpha_interval", trust="unknown", drawn="random"
+        secret, fingerprints=("sha256:1",), answer_count=60, measure="alpha_interval", trust="unknown", drawing="random"
     )
     calibrated = await calibrations.set_calibration(client, calibration)
     spare = (await admin.create_token(client, "viewer", secret)).token.token_id

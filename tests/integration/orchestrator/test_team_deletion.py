@@ -78,8 +78,8 @@ async def fill(shared: SharedInstallation, team: str, settings: RunSpec) -> Clie
     await calibrations.set_calibration(
         client,
         JudgeCalibration(
-            "quality", fingerprints=("1",), judge=secret(team, "judge"), n=60, measure="alpha_interval",
-            trust="unknown", drawn="random",
+            "quality", fingerprints=("1",), judge=secret(team, "judge"), answer_count=60, measure="alpha_interval",
+            trust="unknown", drawing="random",
         ),
     )  # fmt: skip
     await admin.create_destination(client, "bot", f"{team}.example.org")

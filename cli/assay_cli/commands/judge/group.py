@@ -95,7 +95,7 @@ def _row(calibration: JudgeCalibration) -> tuple[str, ...]:
         clean(calibration.judge),
         calibration.trust,
         alpha,
-        str(calibration.n),
+        str(calibration.answer_count),
         moment,
     )
 

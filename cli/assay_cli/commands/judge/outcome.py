@@ -176,7 +176,7 @@ class Outcome:
             criterion=self.request.criterion or "",
             fingerprints=tuple(sorted(fingerprints)),
             judge=" + ".join(judged.name for judged in self.judged),
-            n=decisive.n,
+            answer_count=decisive.n,
             measure=decisive.measure,
             alpha=alpha.value,
             low=low,
@@ -185,10 +185,10 @@ class Outcome:
             threshold=None if self.passing is None else self.passing.threshold,
             rule="" if self.passing is None else self.passing.rule,
             sensitivity=right.value,
-            n_passed=right.n,
+            passed_count=right.n,
             specificity=wrong.value,
-            n_failed=wrong.n,
-            drawn=decisive.drawn,
+            failed_count=wrong.n,
+            drawing=decisive.drawn,
         )
 
     def doubt(self) -> str:

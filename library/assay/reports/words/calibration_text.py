@@ -103,7 +103,7 @@ def agreement_text(alpha: float | None, low: float | None, high: float | None, n
 
 def _sentence(run: Run, calibration: JudgeCalibration) -> str:
     of = f"{calibration.rubric} {calibration.criterion}".strip()
-    agreement = agreement_text(calibration.alpha, calibration.low, calibration.high, calibration.n)
+    agreement = agreement_text(calibration.alpha, calibration.low, calibration.high, calibration.answer_count)
     rates = "".join(
         f"; {shorten(metric.metric, 40)}: {metric.passed} of {metric.n_scored} rows pass, as people would "
         f"{corrected_text(corrected)}{f' ({caution})' if (caution := _caution(corrected, calibration)) else ''}"
@@ -128,26 +128,28 @@ def _corrected(run: Run, calibration: JudgeCalibration) -> Iterator[tuple[Metric
 
 
 def _corrected_rate(passed: int, n: int, calibration: JudgeCalibration) -> Figure:
-    if calibration.drawn == WEIGHTED:
+    if calibration.drawing == WEIGHTED:
         return Figure(None, n, reason=_ONLY_WITH_LABELS)
     is_known = calibration.sensitivity is not None and calibration.specificity is not None
     return corrected_pass_rate(
         passed / n,
         n,
         specificity=calibration.specificity or 0.0,
-        n_failed=calibration.n_failed if is_known else 0,
+        n_failed=calibration.failed_count if is_known else 0,
         sensitivity=calibration.sensitivity or 0.0,
-        n_passed=calibration.n_passed if is_known else 0,
-        drawn=calibration.drawn,
+        n_passed=calibration.passed_count if is_known else 0,
+        drawn=calibration.drawing,
     )
 
 
 def _caution(corrected: Figure, calibration: JudgeCalibration) -> str:
     """Return the condition under which the interval of a corrected rate is too narrow; usually empty."""
-    if corrected.value is None or not is_uneven(calibration.n_failed, calibration.n_passed):
+    if corrected.value is None or not is_uneven(calibration.failed_count, calibration.passed_count):
         return ""
-    rare, count = min(("failed", calibration.n_failed), ("passed", calibration.n_passed), key=lambda kind: kind[1])
+    rare, count = min(
+        ("failed", calibration.failed_count), ("passed", calibration.passed_count), key=lambda kind: kind[1]
+    )
     return (
-        f"people {rare} only {count} of {calibration.n_failed + calibration.n_passed} labelled answers: the interval "
-        "is too narrow if these are not drawn from this run"
+        f"people {rare} only {count} of {calibration.failed_count + calibration.passed_count} labelled answers: the "
+        "interval is too narrow if these are not drawn from this run"
     )

@@ -15,7 +15,10 @@ from assay.model.judge_calibration import (
     MAX_CALIBRATION_BYTES,
     MOST_CALIBRATIONS,
     MOST_FINGERPRINTS,
+    AgreementMeasure,
     JudgeCalibration,
+    JudgeTrust,
+    LabelDrawing,
 )
 from assay.parsing.names import name_problem
 from assay.storage.times import now
@@ -32,10 +35,10 @@ _table = schema.calibrations
 
 _TEXTS = {"rubric": 100, "criterion": 100, "judge": 1_000}
 _CHOICES = {
-    "measure": ("alpha_interval", "alpha_nominal"),
-    "trust": ("trusted", "tentative", "untrusted", "unknown"),
+    "measure": tuple(AgreementMeasure),
+    "trust": tuple(JudgeTrust),
     "rule": ("", "at_least", "more_than"),
-    "drawn": ("random", "human_verdict", "judge_verdict", "weighted", "unknown"),
+    "drawing": tuple(LabelDrawing),
 }
 _SHARES = ("sensitivity", "specificity")
 _NUMBERS = ("alpha", "low", "high", "threshold")
@@ -66,8 +69,8 @@ def check_calibration(calibration: JudgeCalibration) -> None:
         if value is not None and not (math.isfinite(value) and (name not in _SHARES or 0 <= value <= 1)):
             problem_text = "must be from 0 to 1" if name in _SHARES else "must be a finite number"
             problems.append(Problem(problem_text, f"calibration.{name}"))
-    if calibration.n < 1:
-        problems.append(Problem("must be at least 1", "calibration.n"))
+    if calibration.answer_count < 1:
+        problems.append(Problem("must be at least 1", "calibration.answer_count"))
     if not problems and len(_json_of(calibration).encode()) > MAX_CALIBRATION_BYTES:
         problems.append(Problem(f"is larger than {MAX_CALIBRATION_BYTES:,} bytes: shorten `judge`", "calibration"))
     if problems:
